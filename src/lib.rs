@@ -1,0 +1,2 @@
+//! tinymcp: Model Context Protocol for places where tokio, Node and Python do not fit.
+pub mod json;
