@@ -14,7 +14,7 @@
 //!
 //! | input | rule |
 //! |---|---|
-//! | duplicate member names | refused, [`ErrorKind::DuplicateKey`] at the second name: two readers of one message must not see two messages |
+//! | duplicate member names | RFC 8259 §4 lets them be: accepted, and [`Value::get`] gives the last one. With [`ParseLimits::unique_names`], which every protocol message is parsed with, refused as [`ErrorKind::DuplicateName`] at the second name: two readers of one message must not see two messages |
 //! | escaped lone surrogate `\ud800` | refused, [`ErrorKind::LoneSurrogate`]: it has no UTF-8 form |
 //! | `\u0000` in a string | accepted; Rust strings have no terminator |
 //! | bytes that are not UTF-8 | refused, [`ErrorKind::Utf8`] at the first bad byte |
