@@ -1,0 +1,109 @@
+//! Why a text is not a document: a kind and a byte offset, nothing allocated.
+//!
+//! It names the first thing that is wrong and where. It does not quote the text, so that an error
+//! can be shown to a peer without giving anything away.
+//!
+//! Invariant: an error is 8 bytes, so a parse result fits in registers.
+
+use std::fmt;
+
+/// What is wrong with a text that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Nothing but whitespace.
+    Empty,
+    /// The text stops inside a value.
+    UnexpectedEnd,
+    /// No value starts with this byte.
+    UnexpectedByte,
+    /// An object needs a member name (or `}` when it is still empty) here.
+    ExpectedName,
+    /// A member name is not followed by `:`.
+    ExpectedColon,
+    /// An element or member is followed neither by `,` nor by the closing bracket.
+    ExpectedComma,
+    /// Something follows the value.
+    Trailing,
+    /// A number breaks the grammar: leading zero, missing digits, and the like.
+    Number,
+    /// A backslash is followed by something RFC 8259 does not list.
+    Escape,
+    /// A `\u` escape names half of a surrogate pair without the other half.
+    LoneSurrogate,
+    /// A byte below 0x20 inside a string.
+    ControlCharacter,
+    /// The bytes are not UTF-8.
+    Utf8,
+    /// The text starts with a byte order mark.
+    ByteOrderMark,
+    /// An object has two members of one name, and the limits forbid it.
+    DuplicateName,
+    /// Nesting deeper than the limits allow.
+    Depth,
+    /// More values and names than the limits allow.
+    Nodes,
+    /// More bytes than the limits allow.
+    Bytes,
+}
+
+/// Why a text was refused and at which byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    kind: ErrorKind,
+    offset: u32,
+}
+
+impl ParseError {
+    pub(super) const fn new(kind: ErrorKind, offset: usize) -> ParseError {
+        // Saturating: an offset is only ever beyond u32 for texts that are refused by size.
+        let offset = if offset > u32::MAX as usize {
+            u32::MAX
+        } else {
+            offset as u32
+        };
+        ParseError { kind, offset }
+    }
+
+    /// What is wrong.
+    pub const fn kind(self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Where, in bytes from the start of the text.
+    pub const fn offset(self) -> usize {
+        self.offset as usize
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ErrorKind::Empty => "expected a value, found nothing",
+            ErrorKind::UnexpectedEnd => "the text ends inside a value",
+            ErrorKind::UnexpectedByte => "expected a value",
+            ErrorKind::ExpectedName => "expected a member name",
+            ErrorKind::ExpectedColon => "expected `:`",
+            ErrorKind::ExpectedComma => "expected `,` or the closing bracket",
+            ErrorKind::Trailing => "unexpected text after the value",
+            ErrorKind::Number => "malformed number",
+            ErrorKind::Escape => "malformed escape",
+            ErrorKind::LoneSurrogate => "lone surrogate escape",
+            ErrorKind::ControlCharacter => "unescaped control character in a string",
+            ErrorKind::Utf8 => "not UTF-8",
+            ErrorKind::ByteOrderMark => "unexpected byte order mark",
+            ErrorKind::DuplicateName => "duplicate member name",
+            ErrorKind::Depth => "nested too deep",
+            ErrorKind::Nodes => "too many values",
+            ErrorKind::Bytes => "text too long",
+        })
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.kind, self.offset)
+    }
+}
+
+impl std::error::Error for ParseError {}

@@ -1,0 +1,377 @@
+//! Finished JSON carried around as text, and how things become it.
+//!
+//! [`Json`] is one value as text that has been checked or was written by a
+//! [`Writer`](super::Writer); [`json!`](crate::json!) and [`ToJson`] make it. It is not a tree: to
+//! look inside, parse it with [`Json::to_doc`].
+//!
+//! Invariant: the text is one JSON value, provided the writer's callers kept their side.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::constant::is_json;
+use super::error::ParseError;
+use super::value::Value;
+use super::write::Writer;
+use super::{Doc, ParseLimits};
+
+/// One JSON value as text. Constants cost nothing to make or to copy.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Json(Cow<'static, str>);
+
+impl Json {
+    /// `null`.
+    pub const NULL: Json = Json(Cow::Borrowed("null"));
+
+    /// Checks a text. No limit applies but the 512 MiB a document can address.
+    ///
+    /// # Errors
+    /// The first thing wrong with the text, and where.
+    pub fn parse(text: impl Into<Cow<'static, str>>) -> Result<Json, ParseError> {
+        let text = text.into();
+        Doc::default().parse_again(text.as_bytes(), &ParseLimits::UNBOUNDED)?;
+        Ok(Json(text))
+    }
+
+    /// A constant, checked when the program is compiled: a mistake is a compile error in a
+    /// `const` and a panic anywhere else. Nesting beyond 128 levels counts as a mistake.
+    ///
+    /// ```
+    /// use tinymcp::json::Json;
+    /// const EMPTY: Json = Json::constant(r#"{"type": "object"}"#);
+    /// ```
+    ///
+    /// ```compile_fail
+    /// use tinymcp::json::Json;
+    /// const WRONG: Json = Json::constant(r#"{"type": "object",}"#);
+    /// ```
+    pub const fn constant(text: &'static str) -> Json {
+        assert!(is_json(text), "not one JSON value");
+        Json(Cow::Borrowed(text))
+    }
+
+    /// `null`.
+    pub const fn null() -> Json {
+        Json::NULL
+    }
+
+    pub(super) fn trusted(text: String) -> Json {
+        Json(Cow::Owned(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The value parsed, to look inside.
+    pub fn to_doc(&self) -> Doc {
+        let mut doc = Doc::default();
+        // OK to drop: the text is known to be JSON; if a caller of Writer::raw broke that, the
+        // document is `null`.
+        let _ = doc.parse_again(self.0.as_bytes(), &ParseLimits::UNBOUNDED);
+        doc
+    }
+}
+
+impl Default for Json {
+    fn default() -> Json {
+        Json::NULL
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What can be written as one JSON value.
+pub trait ToJson {
+    /// Writes exactly one value.
+    fn write_json(&self, w: &mut Writer);
+
+    /// The value as text of its own.
+    fn to_json(&self) -> Json {
+        let mut w = Writer::new();
+        self.write_json(&mut w);
+        w.into_json()
+    }
+}
+
+/// Types that one writer method takes by value, and what they are widened to for it.
+macro_rules! scalars {
+    ($($type:ty => $method:ident($wide:ty)),* $(,)?) => {$(
+        impl ToJson for $type {
+            fn write_json(&self, w: &mut Writer) {
+                w.$method(<$wide>::from(*self));
+            }
+        }
+
+        impl From<$type> for Json {
+            fn from(value: $type) -> Json {
+                ToJson::to_json(&value)
+            }
+        }
+    )*};
+}
+
+scalars! {
+    bool => bool(bool),
+    i8 => i64(i64),
+    i16 => i64(i64),
+    i32 => i64(i64),
+    i64 => i64(i64),
+    u8 => u64(u64),
+    u16 => u64(u64),
+    u32 => u64(u64),
+    u64 => u64(u64),
+    f64 => f64(f64),
+}
+
+impl ToJson for usize {
+    fn write_json(&self, w: &mut Writer) {
+        w.u64(*self as u64);
+    }
+}
+
+impl From<usize> for Json {
+    fn from(value: usize) -> Json {
+        ToJson::to_json(&value)
+    }
+}
+
+impl ToJson for isize {
+    fn write_json(&self, w: &mut Writer) {
+        w.i64(*self as i64);
+    }
+}
+
+impl ToJson for f32 {
+    /// In the digits of the shorter type: `0.1` and not `0.10000000149011612`.
+    fn write_json(&self, w: &mut Writer) {
+        if self.is_finite() {
+            w.raw(&format!("{self:?}"));
+        } else {
+            w.null();
+        }
+    }
+}
+
+impl ToJson for str {
+    fn write_json(&self, w: &mut Writer) {
+        w.string(self);
+    }
+}
+
+impl ToJson for String {
+    fn write_json(&self, w: &mut Writer) {
+        w.string(self);
+    }
+}
+
+impl ToJson for char {
+    fn write_json(&self, w: &mut Writer) {
+        w.string(self.encode_utf8(&mut [0; 4]));
+    }
+}
+
+impl ToJson for () {
+    fn write_json(&self, w: &mut Writer) {
+        w.null();
+    }
+}
+
+impl ToJson for Json {
+    fn write_json(&self, w: &mut Writer) {
+        w.json(self);
+    }
+}
+
+impl ToJson for Doc {
+    fn write_json(&self, w: &mut Writer) {
+        w.value(self.root());
+    }
+}
+
+impl ToJson for Value<'_> {
+    fn write_json(&self, w: &mut Writer) {
+        w.value(*self);
+    }
+}
+
+impl<T: ToJson + ?Sized> ToJson for &T {
+    fn write_json(&self, w: &mut Writer) {
+        (**self).write_json(w);
+    }
+}
+
+impl<T: ToJson + ?Sized> ToJson for Box<T> {
+    fn write_json(&self, w: &mut Writer) {
+        (**self).write_json(w);
+    }
+}
+
+impl<T: ToJson + ToOwned + ?Sized> ToJson for Cow<'_, T> {
+    fn write_json(&self, w: &mut Writer) {
+        (**self).write_json(w);
+    }
+}
+
+impl<T: ToJson> ToJson for Option<T> {
+    /// `None` is `null`.
+    fn write_json(&self, w: &mut Writer) {
+        match self {
+            Some(value) => value.write_json(w),
+            None => {
+                w.null();
+            }
+        }
+    }
+}
+
+impl<T: ToJson> ToJson for [T] {
+    fn write_json(&self, w: &mut Writer) {
+        w.begin_array();
+        for item in self {
+            item.write_json(w);
+        }
+        w.end_array();
+    }
+}
+
+impl<T: ToJson, const N: usize> ToJson for [T; N] {
+    fn write_json(&self, w: &mut Writer) {
+        self.as_slice().write_json(w);
+    }
+}
+
+impl<T: ToJson> ToJson for Vec<T> {
+    fn write_json(&self, w: &mut Writer) {
+        self.as_slice().write_json(w);
+    }
+}
+
+impl<K: AsRef<str>, T: ToJson> ToJson for BTreeMap<K, T> {
+    fn write_json(&self, w: &mut Writer) {
+        w.begin_object();
+        for (name, value) in self {
+            w.key(name.as_ref());
+            value.write_json(w);
+        }
+        w.end_object();
+    }
+}
+
+impl From<&str> for Json {
+    fn from(value: &str) -> Json {
+        value.to_json()
+    }
+}
+
+impl From<String> for Json {
+    fn from(value: String) -> Json {
+        ToJson::to_json(value.as_str())
+    }
+}
+
+impl From<()> for Json {
+    fn from((): ()) -> Json {
+        Json::NULL
+    }
+}
+
+impl From<Value<'_>> for Json {
+    fn from(value: Value<'_>) -> Json {
+        value.to_json()
+    }
+}
+
+/// Makes [`Json`](crate::json::Json) from something that looks like it.
+///
+/// Where a value stands, any expression of a type that implements
+/// [`ToJson`](crate::json::ToJson) may stand; a name is a literal or an expression in
+/// parentheses. Everything is written straight into one buffer.
+///
+/// ```
+/// use tinymcp::json;
+/// let (name, sizes) = ("disk", vec![1, 2]);
+/// let made = json!({"tool": name, "sizes": sizes, "half": sizes.len() / 2, ("x-".to_owned() + name): [null, {}]});
+/// assert_eq!(made.as_str(), r#"{"tool":"disk","sizes":[1,2],"half":1,"x-disk":[null,{}]}"#);
+/// ```
+#[macro_export]
+macro_rules! json {
+    ($($value:tt)+) => {{
+        let mut writer = $crate::json::Writer::new();
+        $crate::json_write!(@value writer $($value)+);
+        writer.into_json()
+    }};
+}
+
+/// The inside of [`json!`]: takes one value, element or member off its input at a time.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! json_write {
+    (@value $w:ident null) => { $w.null(); };
+    (@value $w:ident [$($inside:tt)*]) => {
+        $w.begin_array();
+        $crate::json_write!(@items $w $($inside)*);
+        $w.end_array();
+    };
+    (@value $w:ident {$($inside:tt)*}) => {
+        $w.begin_object();
+        $crate::json_write!(@members $w $($inside)*);
+        $w.end_object();
+    };
+    (@value $w:ident $value:expr) => { $crate::json::ToJson::write_json(&$value, &mut $w); };
+
+    (@items $w:ident) => {};
+    (@items $w:ident null $(, $($rest:tt)*)?) => {
+        $crate::json_write!(@value $w null);
+        $crate::json_write!(@items $w $($($rest)*)?);
+    };
+    (@items $w:ident [$($inside:tt)*] $(, $($rest:tt)*)?) => {
+        $crate::json_write!(@value $w [$($inside)*]);
+        $crate::json_write!(@items $w $($($rest)*)?);
+    };
+    (@items $w:ident {$($inside:tt)*} $(, $($rest:tt)*)?) => {
+        $crate::json_write!(@value $w {$($inside)*});
+        $crate::json_write!(@items $w $($($rest)*)?);
+    };
+    (@items $w:ident $value:expr $(, $($rest:tt)*)?) => {
+        $crate::json_write!(@value $w $value);
+        $crate::json_write!(@items $w $($($rest)*)?);
+    };
+
+    (@members $w:ident) => {};
+    (@members $w:ident $name:tt : null $(, $($rest:tt)*)?) => {
+        $crate::json_write!(@name $w $name);
+        $crate::json_write!(@value $w null);
+        $crate::json_write!(@members $w $($($rest)*)?);
+    };
+    (@members $w:ident $name:tt : [$($inside:tt)*] $(, $($rest:tt)*)?) => {
+        $crate::json_write!(@name $w $name);
+        $crate::json_write!(@value $w [$($inside)*]);
+        $crate::json_write!(@members $w $($($rest)*)?);
+    };
+    (@members $w:ident $name:tt : {$($inside:tt)*} $(, $($rest:tt)*)?) => {
+        $crate::json_write!(@name $w $name);
+        $crate::json_write!(@value $w {$($inside)*});
+        $crate::json_write!(@members $w $($($rest)*)?);
+    };
+    (@members $w:ident $name:tt : $value:expr $(, $($rest:tt)*)?) => {
+        $crate::json_write!(@name $w $name);
+        $crate::json_write!(@value $w $value);
+        $crate::json_write!(@members $w $($($rest)*)?);
+    };
+
+    (@name $w:ident ($name:expr)) => { $w.key(::core::convert::AsRef::<str>::as_ref(&$name)); };
+    (@name $w:ident $name:expr) => { $w.key(::core::convert::AsRef::<str>::as_ref(&$name)); };
+}

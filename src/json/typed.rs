@@ -1,0 +1,169 @@
+//! Values to and from types that derive miniserde's traits, without text in between.
+//!
+//! It drives miniserde's visitors from a document and a [`Writer`] from miniserde's fragments. It
+//! does not parse or escape anything itself, and does not convert between kinds.
+//!
+//! Invariants: miniserde hands out a visitor that borrows the one above it, so safe code can only
+//! hold the chain on the stack; it is at most [`DEPTH`] calls long. A deeper document is an
+//! error, a deeper value to write goes through miniserde's own writer, which keeps its chain on
+//! the heap.
+
+use std::fmt;
+
+use miniserde::de::{Deserialize, Visitor};
+use miniserde::ser::{Fragment, Serialize};
+
+use super::value::{Kind, Value};
+use super::write::Writer;
+
+/// Deepest nesting followed on the stack; as deep as [`ParseLimits`](super::ParseLimits) lets a
+/// document be unless told otherwise.
+const DEPTH: u32 = 128;
+
+/// Which value did not fit the type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypedError {
+    pointer: String,
+}
+
+impl TypedError {
+    /// JSON Pointer (RFC 6901) to the value that did not fit, from the value given; for a member
+    /// that is missing, to the object that misses it.
+    pub fn pointer(&self) -> &str {
+        &self.pointer
+    }
+}
+
+impl fmt::Display for TypedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pointer.as_str() {
+            "" => f.write_str("the value does not fit its type"),
+            pointer => write!(f, "the value at {pointer} does not fit its type"),
+        }
+    }
+}
+
+impl std::error::Error for TypedError {}
+
+/// Reads a value as a type.
+///
+/// # Errors
+/// Where the first value stands that has the wrong kind or range, lacks a member, or is nested
+/// deeper than 128 levels.
+pub fn from_value<T: Deserialize>(v: Value<'_>) -> Result<T, TypedError> {
+    let mut out = None;
+    let mut path = Vec::new();
+    let read = visit(v, T::begin(&mut out), DEPTH, &mut path);
+    let wrong = |path: &[Step<'_>]| TypedError {
+        pointer: pointer(path),
+    };
+    read.map_err(|_| wrong(&path))?;
+    out.ok_or_else(|| wrong(&[]))
+}
+
+/// One step from a container down to what it contains; collected upwards while an error returns.
+enum Step<'d> {
+    Name(&'d str),
+    Index(usize),
+}
+
+fn pointer(upwards: &[Step<'_>]) -> String {
+    let mut pointer = String::new();
+    for step in upwards.iter().rev() {
+        pointer.push('/');
+        match step {
+            Step::Name(name) => pointer.push_str(&name.replace('~', "~0").replace('/', "~1")),
+            Step::Index(i) => pointer.push_str(&i.to_string()),
+        }
+    }
+    pointer
+}
+
+fn visit<'d>(
+    v: Value<'d>,
+    visitor: &mut dyn Visitor,
+    levels: u32,
+    path: &mut Vec<Step<'d>>,
+) -> miniserde::Result<()> {
+    match v.kind() {
+        Kind::Null => visitor.null(),
+        Kind::Bool => visitor.boolean(v.as_bool().unwrap_or_default()),
+        Kind::String => visitor.string(v.as_str().unwrap_or_default()),
+        Kind::Number => {
+            if let Some(n) = v.as_u64() {
+                visitor.nonnegative(n)
+            } else if let Some(n) = v.as_i64() {
+                visitor.negative(n)
+            } else {
+                visitor.float(v.as_f64().ok_or(miniserde::Error)?)
+            }
+        }
+        Kind::Array => {
+            let levels = levels.checked_sub(1).ok_or(miniserde::Error)?;
+            let mut seq = visitor.seq()?;
+            for (i, item) in v.items().enumerate() {
+                seq.element()
+                    .and_then(|element| visit(item, element, levels, path))
+                    .inspect_err(|_| path.push(Step::Index(i)))?;
+            }
+            seq.finish()
+        }
+        Kind::Object => {
+            let levels = levels.checked_sub(1).ok_or(miniserde::Error)?;
+            let mut map = visitor.map()?;
+            for (name, value) in v.members() {
+                map.key(name)
+                    .and_then(|member| visit(value, member, levels, path))
+                    .inspect_err(|_| path.push(Step::Name(name)))?;
+            }
+            map.finish()
+        }
+    }
+}
+
+/// Writes a typed value.
+pub fn to_writer<T: Serialize + ?Sized>(w: &mut Writer, t: &T) {
+    // A reference to any type is a sized type, and so can be a trait object.
+    write(w, &t, DEPTH);
+}
+
+fn write(w: &mut Writer, t: &dyn Serialize, levels: u32) {
+    match t.begin() {
+        Fragment::Null => {
+            w.null();
+        }
+        Fragment::Bool(b) => {
+            w.bool(b);
+        }
+        Fragment::Str(s) => {
+            w.string(&s);
+        }
+        Fragment::U64(n) => {
+            w.u64(n);
+        }
+        Fragment::I64(n) => {
+            w.i64(n);
+        }
+        Fragment::F64(n) => {
+            w.f64(n);
+        }
+        Fragment::Seq(_) | Fragment::Map(_) if levels == 0 => {
+            w.raw(&miniserde::json::to_string(t));
+        }
+        Fragment::Seq(mut seq) => {
+            w.begin_array();
+            while let Some(element) = seq.next() {
+                write(w, element, levels - 1);
+            }
+            w.end_array();
+        }
+        Fragment::Map(mut map) => {
+            w.begin_object();
+            while let Some((name, value)) = map.next() {
+                w.key(&name);
+                write(w, value, levels - 1);
+            }
+            w.end_object();
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Reading a document: a cursor that can be copied, and iterators over its children.
+//!
+//! It reads; it never changes or copies the document. Looking at something as a type it is not
+//! gives `None`, never a conversion.
+//!
+//! Invariants: a cursor names a node of its own document, or the only value of an empty one;
+//! no method recurses and none panics.
+
+use std::fmt;
+
+use super::Doc;
+use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE, string_of};
+use super::text::Json;
+
+/// The name of a value within its document, for keeping where a borrow cannot be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(u32);
+
+impl NodeId {
+    /// The value the whole document holds.
+    pub const ROOT: NodeId = NodeId(0);
+
+    pub(super) fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// The six kinds of JSON value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// Any number.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+/// A cursor on one value of a document.
+#[derive(Clone, Copy)]
+pub struct Value<'d> {
+    doc: &'d Doc,
+    node: u32,
+}
+
+impl<'d> Value<'d> {
+    #[inline]
+    pub(super) fn new(doc: &'d Doc, node: u32) -> Value<'d> {
+        Value { doc, node }
+    }
+
+    #[inline]
+    fn node(self) -> Node {
+        self.doc
+            .nodes
+            .get(self.node as usize)
+            .copied()
+            .unwrap_or(Node::NULL)
+    }
+
+    /// What kind of value this is.
+    pub fn kind(self) -> Kind {
+        self.node().kind()
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(self) -> bool {
+        self.node().tag() == NULL
+    }
+
+    /// The truth value, when it is one.
+    pub fn as_bool(self) -> Option<bool> {
+        match self.node().tag() {
+            TRUE => Some(true),
+            FALSE => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The string with its escapes resolved, when it is one.
+    pub fn as_str(self) -> Option<&'d str> {
+        let node = self.node();
+        match node.tag() {
+            STRING | DECODED => Some(string_of(&self.doc.text, &self.doc.decoded, node)),
+            _ => None,
+        }
+    }
+
+    /// The integer, exactly, when the number is written without fraction and exponent and fits.
+    pub fn as_i64(self) -> Option<i64> {
+        self.as_number()?.parse().ok()
+    }
+
+    /// The integer, exactly, when the number is written without sign, fraction and exponent and
+    /// fits.
+    pub fn as_u64(self) -> Option<u64> {
+        self.as_number()?.parse().ok()
+    }
+
+    /// The number, correctly rounded. `None` when it is not a number or beyond the range of `f64`.
+    pub fn as_f64(self) -> Option<f64> {
+        let number: f64 = self.as_number()?.parse().ok()?;
+        number.is_finite().then_some(number)
+    }
+
+    /// The number as it is written.
+    pub fn as_number(self) -> Option<&'d str> {
+        (self.node().tag() == NUMBER).then(|| self.raw())
+    }
+
+    /// How many elements or members; 0 for anything that is neither array nor object.
+    pub fn len(self) -> usize {
+        let node = self.node();
+        if node.is_container() {
+            node.count() as usize
+        } else {
+            0
+        }
+    }
+
+    /// Whether [`Value::len`] is 0.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The member of this name, escapes resolved; the last one where several have it.
+    pub fn get(self, name: &str) -> Option<Value<'d>> {
+        self.find(|found| found == name)
+    }
+
+    fn find(self, mut same: impl FnMut(&str) -> bool) -> Option<Value<'d>> {
+        let mut last = None;
+        for (name, value) in self.members() {
+            if same(name) {
+                if self.doc.unique {
+                    return Some(value);
+                }
+                last = Some(value);
+            }
+        }
+        last
+    }
+
+    /// The element at this position, counted from 0.
+    pub fn index(self, i: usize) -> Option<Value<'d>> {
+        let node = self.node();
+        let mut items = self.items();
+        // Without a container among the elements, each takes one node.
+        if node.link == self.node + 1 + node.count() && i < items.len() {
+            return Some(Value::new(self.doc, self.node + 1 + i as u32));
+        }
+        items.nth(i)
+    }
+
+    /// The elements of an array; none for anything else.
+    pub fn items(self) -> Items<'d> {
+        let node = self.node();
+        Items {
+            doc: self.doc,
+            next: self.node + 1,
+            left: if node.kind() == Kind::Array {
+                node.count()
+            } else {
+                0
+            },
+        }
+    }
+
+    /// The members of an object in the order of the text; none for anything else.
+    pub fn members(self) -> Members<'d> {
+        Members(self.member_values())
+    }
+
+    /// Like [`Value::members`], with each name as a value, for its raw text and offset.
+    pub fn member_values(self) -> MemberValues<'d> {
+        let node = self.node();
+        MemberValues {
+            doc: self.doc,
+            next: self.node + 1,
+            left: if node.tag() == OBJECT {
+                node.count()
+            } else {
+                0
+            },
+        }
+    }
+
+    /// The value a JSON Pointer (RFC 6901) names from here: `""` is this value itself.
+    pub fn pointer(self, pointer: &str) -> Option<Value<'d>> {
+        let mut at = self;
+        if pointer.is_empty() {
+            return Some(at);
+        }
+        for token in pointer.strip_prefix('/')?.split('/') {
+            at = match at.kind() {
+                Kind::Object => at.find(|name| token_names(token, name))?,
+                Kind::Array => at.index(array_index(token)?)?,
+                _ => return None,
+            };
+        }
+        Some(at)
+    }
+
+    /// The exact text of this value.
+    pub fn raw(self) -> &'d str {
+        let node = self.node();
+        self.doc
+            .text()
+            .get(node.start as usize..node.end as usize)
+            .unwrap_or_default()
+    }
+
+    /// Where [`Value::raw`] starts in [`Doc::text`], in bytes.
+    pub fn offset(self) -> usize {
+        self.node().start as usize
+    }
+
+    /// A name for this value, to be given to [`Doc::at`] of the same document.
+    pub fn id(self) -> NodeId {
+        NodeId(self.node)
+    }
+
+    /// An owned copy of this value's text.
+    pub fn to_json(self) -> Json {
+        Json::trusted(self.raw().to_owned())
+    }
+
+    /// The node behind this value and everything in it.
+    #[inline]
+    fn behind(self) -> u32 {
+        let node = self.node();
+        if node.is_container() {
+            node.link
+        } else {
+            self.node + 1
+        }
+    }
+}
+
+/// Whether a pointer's token, with `~0` for `~` and `~1` for `/`, is this name.
+fn token_names(token: &str, name: &str) -> bool {
+    let mut token = token.bytes();
+    let mut name = name.bytes();
+    loop {
+        let wanted = match token.next() {
+            None => return name.next().is_none(),
+            Some(b'~') => match token.next() {
+                Some(b'0') => b'~',
+                Some(b'1') => b'/',
+                _ => return false,
+            },
+            Some(plain) => plain,
+        };
+        if name.next() != Some(wanted) {
+            return false;
+        }
+    }
+}
+
+/// The array position a pointer's token names: digits without a leading zero.
+fn array_index(token: &str) -> Option<usize> {
+    let plain = token.bytes().all(|b| b.is_ascii_digit());
+    if !plain || token.len() > 1 && token.starts_with('0') {
+        return None;
+    }
+    token.parse().ok()
+}
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.raw())
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    /// The text; only the start of a long one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 200;
+        let raw = self.raw();
+        if raw.len() <= MOST {
+            return f.write_str(raw);
+        }
+        let mut end = MOST;
+        while !raw.is_char_boundary(end) {
+            end -= 1;
+        }
+        write!(f, "{}… ({} bytes)", &raw[..end], raw.len())
+    }
+}
+
+/// The elements of an array, from [`Value::items`].
+#[derive(Clone)]
+pub struct Items<'d> {
+    doc: &'d Doc,
+    next: u32,
+    left: u32,
+}
+
+impl<'d> Iterator for Items<'d> {
+    type Item = Value<'d>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Value<'d>> {
+        self.left = self.left.checked_sub(1)?;
+        let value = Value::new(self.doc, self.next);
+        self.next = value.behind();
+        Some(value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left as usize, Some(self.left as usize))
+    }
+}
+
+impl ExactSizeIterator for Items<'_> {}
+
+/// The members of an object with their names as values, from [`Value::member_values`].
+#[derive(Clone)]
+pub struct MemberValues<'d> {
+    doc: &'d Doc,
+    next: u32,
+    left: u32,
+}
+
+impl<'d> Iterator for MemberValues<'d> {
+    type Item = (Value<'d>, Value<'d>);
+
+    #[inline]
+    fn next(&mut self) -> Option<(Value<'d>, Value<'d>)> {
+        self.left = self.left.checked_sub(1)?;
+        let name = Value::new(self.doc, self.next);
+        let value = Value::new(self.doc, self.next + 1);
+        self.next = value.behind();
+        Some((name, value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left as usize, Some(self.left as usize))
+    }
+}
+
+impl ExactSizeIterator for MemberValues<'_> {}
+
+/// The members of an object, from [`Value::members`].
+#[derive(Clone)]
+pub struct Members<'d>(MemberValues<'d>);
+
+impl<'d> Iterator for Members<'d> {
+    type Item = (&'d str, Value<'d>);
+
+    #[inline]
+    fn next(&mut self) -> Option<(&'d str, Value<'d>)> {
+        let (name, value) = self.0.next()?;
+        Some((name.as_str().unwrap_or_default(), value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Members<'_> {}
+
+impl fmt::Debug for Items<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}
+
+impl fmt::Debug for MemberValues<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.clone()).finish()
+    }
+}
+
+impl fmt::Debug for Members<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.clone()).finish()
+    }
+}
