@@ -7,6 +7,7 @@
 //! costs no memory; the table never holds more nodes than the limits allow.
 
 use super::error::{ErrorKind, ParseError};
+use super::scan::byte;
 use super::value::Kind;
 use super::{MAX_BYTES, ParseLimits, scan};
 
@@ -114,29 +115,22 @@ pub(super) fn build(
     limits: &ParseLimits,
 ) -> Result<(), ParseError> {
     let bytes = text.as_bytes();
-    if bytes.starts_with(b"\xef\xbb\xbf") {
-        return Err(ParseError::new(ErrorKind::ByteOrderMark, 0));
-    }
     let mut b = Builder {
         text,
-        bytes,
         nodes,
         decoded,
         limits,
     };
-    // The innermost open container and how many elements or members it has so far.
+    // The innermost open container, the byte that closes it, and how many elements or members
+    // it has so far; outside of all containers a byte that no text holds.
     let mut parent = NOWHERE;
+    let mut close = NEVER;
     let mut count = 0u32;
     let mut depth = 0u32;
     let mut i = scan::whitespace(bytes, 0);
-    if i == bytes.len() {
-        return Err(ParseError::new(ErrorKind::Empty, i));
-    }
     'value: loop {
-        // At the first byte of a value, or of the first element or name, or of a closing bracket.
-        let Some(&first) = bytes.get(i) else {
-            return Err(ParseError::new(ErrorKind::UnexpectedEnd, i));
-        };
+        // At the first byte of a value.
+        let first = byte(bytes, i);
         match first {
             b'"' => i = b.string(i)?,
             b'-' | b'0'..=b'9' => {
@@ -144,143 +138,193 @@ pub(super) fn build(
                 b.push(NUMBER, i, end, 0)?;
                 i = end;
             }
-            b't' => i = b.literal(TRUE, i, b"true")?,
-            b'f' => i = b.literal(FALSE, i, b"false")?,
-            b'n' => i = b.literal(NULL, i, b"null")?,
             b'{' | b'[' => {
                 if depth >= limits.depth {
                     return Err(ParseError::new(ErrorKind::Depth, i));
                 }
                 depth += 1;
                 if let Some(open) = b.nodes.get_mut(parent as usize) {
-                    open.meta = open.tag() | count << 3;
+                    open.meta = open.meta & 7 | count << 3;
                 }
-                let tag = if first == b'{' { OBJECT } else { ARRAY };
-                let at = b.push(tag, i, i, parent)?;
+                let at = b.nodes.len() as u32;
+                b.push(if first == b'{' { OBJECT } else { ARRAY }, i, i, parent)?;
                 parent = at;
                 count = 0;
+                // In ASCII each closing bracket stands two behind its opening one.
+                close = first + 2;
                 i = scan::whitespace(bytes, i + 1);
-                if bytes.get(i) != Some(&(first + 2)) {
-                    if tag == OBJECT {
+                if byte(bytes, i) != close {
+                    if close == b'}' {
                         i = b.name(i)?;
                     }
                     continue 'value;
                 }
-                count = u32::MAX; // becomes 0 below: this container has no element to count
+                // No element to count below.
+                count = u32::MAX;
             }
-            _ => return Err(ParseError::new(ErrorKind::UnexpectedByte, i)),
+            b't' => i = b.literal(TRUE, i, b"true")?,
+            b'f' => i = b.literal(FALSE, i, b"false")?,
+            b'n' => i = b.literal(NULL, i, b"null")?,
+            _ => return Err(no_value(bytes, i)),
         }
         // Behind a value: close what ends here, then find the next value.
         loop {
-            count = count.wrapping_add(1);
-            let here = b.nodes.len() as u32;
-            let Some(open) = b.nodes.get_mut(parent as usize) else {
-                i = scan::whitespace(bytes, i);
-                return if i == bytes.len() {
-                    Ok(())
-                } else {
-                    Err(ParseError::new(ErrorKind::Trailing, i))
-                };
-            };
             i = scan::whitespace(bytes, i);
-            let is_object = open.tag() == OBJECT;
-            match bytes.get(i) {
-                Some(b',') => {
-                    i = scan::whitespace(bytes, i + 1);
-                    if is_object {
-                        i = b.name(i)?;
-                    }
-                    continue 'value;
+            count = count.wrapping_add(1);
+            let found = byte(bytes, i);
+            if found == b',' && close != NEVER {
+                i = scan::whitespace(bytes, i + 1);
+                if close == b'}' {
+                    i = b.name(i)?;
                 }
-                Some(c) if *c == if is_object { b'}' } else { b']' } => {
-                    i += 1;
-                    let closed = parent;
-                    parent = open.link;
-                    open.end = i as u32;
-                    open.link = here;
-                    open.meta = open.tag() | count << 3;
-                    if is_object && limits.unique_names && count > 1 {
-                        b.unique(closed, scratch)?;
-                    }
-                    depth -= 1;
-                    count = b.nodes.get(parent as usize).map_or(0, |n| n.count());
+                continue 'value;
+            }
+            if found != close {
+                return end(bytes, i, close, b.nodes);
+            }
+            i += 1;
+            depth -= 1;
+            let closed = parent;
+            let here = b.nodes.len() as u32;
+            if let Some(node) = b.nodes.get_mut(closed as usize) {
+                parent = node.link;
+                node.end = i as u32;
+                node.link = here;
+                node.meta = node.meta & 7 | count << 3;
+            }
+            if close == b'}' && limits.unique_names && count > 1 {
+                b.unique(closed, scratch)?;
+            }
+            match b.nodes.get(parent as usize) {
+                Some(node) => {
+                    count = node.count();
+                    close = if node.tag() == OBJECT { b'}' } else { b']' };
                 }
-                Some(_) => return Err(ParseError::new(ErrorKind::ExpectedComma, i)),
-                None => return Err(ParseError::new(ErrorKind::UnexpectedEnd, i)),
+                None => close = NEVER,
             }
         }
     }
 }
 
+/// What closes the text itself: no byte of UTF-8.
+const NEVER: u8 = 0xff;
+
+/// Why no value starts at `i`.
+#[cold]
+fn no_value(text: &[u8], i: usize) -> ParseError {
+    let kind = if i < text.len() {
+        if text.starts_with(b"\xef\xbb\xbf") && i == 0 {
+            ErrorKind::ByteOrderMark
+        } else {
+            ErrorKind::UnexpectedByte
+        }
+    } else if text.iter().all(u8::is_ascii_whitespace) {
+        ErrorKind::Empty
+    } else {
+        ErrorKind::UnexpectedEnd
+    };
+    ParseError::new(kind, i)
+}
+
+/// The end of the text, or why the value before `i` cannot be followed by what is there.
+#[cold]
+fn end(text: &[u8], i: usize, close: u8, nodes: &[Node]) -> Result<(), ParseError> {
+    let Some(found) = text.get(i) else {
+        return if close == NEVER {
+            Ok(())
+        } else {
+            Err(ParseError::new(ErrorKind::UnexpectedEnd, i))
+        };
+    };
+    let number = nodes
+        .last()
+        .is_some_and(|n| n.tag() == NUMBER && n.end as usize == i);
+    let kind = if number && (found.is_ascii_alphanumeric() || b".+-".contains(found)) {
+        ErrorKind::Number
+    } else if close == NEVER {
+        ErrorKind::Trailing
+    } else {
+        ErrorKind::ExpectedComma
+    };
+    Err(ParseError::new(kind, i))
+}
+
 struct Builder<'a> {
     text: &'a str,
-    bytes: &'a [u8],
     nodes: &'a mut Vec<Node>,
     decoded: &'a mut String,
     limits: &'a ParseLimits,
 }
 
 impl Builder<'_> {
-    fn push(&mut self, tag: u32, start: usize, end: usize, link: u32) -> Result<u32, ParseError> {
-        let at = self.nodes.len();
-        if at >= self.limits.nodes as usize {
+    #[inline(always)]
+    fn push(&mut self, meta: u32, start: usize, end: usize, link: u32) -> Result<(), ParseError> {
+        if self.nodes.len() >= self.limits.nodes as usize {
             return Err(ParseError::new(ErrorKind::Nodes, start));
         }
         self.nodes.push(Node {
             start: start as u32,
             end: end as u32,
             link,
-            meta: tag,
+            meta,
         });
-        Ok(at as u32)
+        Ok(())
     }
 
+    #[inline(always)]
     fn literal(&mut self, tag: u32, i: usize, word: &[u8]) -> Result<usize, ParseError> {
-        let end = scan::literal(self.bytes, i, word)?;
+        let end = scan::literal(self.text.as_bytes(), i, word)?;
         self.push(tag, i, end, 0)?;
         Ok(end)
     }
 
     /// A member name, its colon and the whitespace around; returns where the value starts.
+    #[inline(always)]
     fn name(&mut self, i: usize) -> Result<usize, ParseError> {
-        match self.bytes.get(i) {
-            Some(b'"') => {}
-            Some(_) => return Err(ParseError::new(ErrorKind::ExpectedName, i)),
-            None => return Err(ParseError::new(ErrorKind::UnexpectedEnd, i)),
+        let text = self.text.as_bytes();
+        if byte(text, i) != b'"' {
+            return Err(missing(text, i, ErrorKind::ExpectedName));
         }
         let i = self.string(i)?;
-        let i = scan::whitespace(self.bytes, i);
-        match self.bytes.get(i) {
-            Some(b':') => Ok(scan::whitespace(self.bytes, i + 1)),
-            Some(_) => Err(ParseError::new(ErrorKind::ExpectedColon, i)),
-            None => Err(ParseError::new(ErrorKind::UnexpectedEnd, i)),
+        let i = scan::whitespace(text, i);
+        if byte(text, i) != b':' {
+            return Err(missing(text, i, ErrorKind::ExpectedColon));
         }
+        Ok(scan::whitespace(text, i + 1))
     }
 
     /// The string whose opening quote is at `start`; returns the position behind it.
+    #[inline(always)]
     fn string(&mut self, start: usize) -> Result<usize, ParseError> {
-        let mut i = scan::string(self.bytes, start + 1)?;
-        if self.bytes.get(i) == Some(&b'"') {
+        let i = scan::plain(self.text.as_bytes(), start + 1);
+        if byte(self.text.as_bytes(), i) == b'"' {
             self.push(STRING, start, i + 1, 0)?;
             return Ok(i + 1);
         }
+        self.decode(start, i)
+    }
+
+    /// The rest of a string that has something else than a quote at `i`, mostly an escape.
+    #[inline(never)]
+    fn decode(&mut self, start: usize, mut i: usize) -> Result<usize, ParseError> {
+        let text = self.text.as_bytes();
         let decoded_start = self.decoded.len();
         let mut run = start + 1;
-        while self.bytes.get(i) == Some(&b'\\') {
+        while byte(text, i) == b'\\' {
             self.decoded
                 .push_str(self.text.get(run..i).unwrap_or_default());
-            let (c, next) = scan::escape(self.bytes, i)?;
+            let (c, next) = scan::escape(text, i)?;
             self.decoded.push(c);
             run = next;
-            i = scan::string(self.bytes, next)?;
+            i = scan::plain(text, next);
+        }
+        if byte(text, i) != b'"' {
+            return Err(missing(text, i, ErrorKind::ControlCharacter));
         }
         self.decoded
             .push_str(self.text.get(run..i).unwrap_or_default());
         let len = (self.decoded.len() - decoded_start) as u32;
-        let at = self.push(DECODED, start, i + 1, decoded_start as u32)?;
-        if let Some(node) = self.nodes.get_mut(at as usize) {
-            node.meta |= len << 3;
-        }
+        self.push(DECODED | len << 3, start, i + 1, decoded_start as u32)?;
         Ok(i + 1)
     }
 
@@ -318,6 +362,19 @@ impl Builder<'_> {
             None => "",
         }
     }
+}
+
+/// That the text ends at `i`, or is wrong there in the way given.
+#[cold]
+fn missing(text: &[u8], i: usize, kind: ErrorKind) -> ParseError {
+    ParseError::new(
+        if i < text.len() {
+            kind
+        } else {
+            ErrorKind::UnexpectedEnd
+        },
+        i,
+    )
 }
 
 /// The decoded form of a string node.
