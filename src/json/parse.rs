@@ -115,6 +115,9 @@ pub(super) fn build(
     limits: &ParseLimits,
 ) -> Result<(), ParseError> {
     let bytes = text.as_bytes();
+    if nodes.capacity() > limits.nodes as usize {
+        nodes.shrink_to(limits.nodes as usize);
+    }
     let mut b = Builder {
         text,
         nodes,
@@ -257,10 +260,12 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// Adds a node. The table is grown to no more than the limit, so that a full table is the
+    /// only thing to look at here.
     #[inline(always)]
     fn push(&mut self, meta: u32, start: usize, end: usize, link: u32) -> Result<(), ParseError> {
-        if self.nodes.len() >= self.limits.nodes as usize {
-            return Err(ParseError::new(ErrorKind::Nodes, start));
+        if self.nodes.len() == self.nodes.capacity() {
+            self.grow(start)?;
         }
         self.nodes.push(Node {
             start: start as u32,
@@ -268,6 +273,21 @@ impl Builder<'_> {
             link,
             meta,
         });
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, start: usize) -> Result<(), ParseError> {
+        let used = self.nodes.len();
+        let most = self.limits.nodes as usize;
+        if used >= most {
+            return Err(ParseError::new(ErrorKind::Nodes, start));
+        }
+        // As many more as there are, or a guess from what is left: six bytes of text a node.
+        let left = (self.text.len() - start.min(self.text.len())) / 6;
+        let more = used.max(left.min(1 << 16)).max(16);
+        self.nodes.reserve_exact(more.min(most - used));
         Ok(())
     }
 
