@@ -7,6 +7,7 @@
 //! costs no memory; the table never holds more nodes than the limits allow.
 
 use super::error::{ErrorKind, ParseError};
+use super::names::{self, Name};
 use super::scan::byte;
 use super::value::Kind;
 use super::{MAX_BYTES, ParseLimits, scan};
@@ -66,18 +67,27 @@ impl Node {
     pub(super) fn is_container(self) -> bool {
         self.tag() >= ARRAY
     }
-}
 
-/// Memory the check for duplicate names works in.
-#[derive(Clone, Default)]
-pub(super) struct Scratch {
-    names: Vec<u32>,
-}
+    /// The number of the node behind this one, which has number `at`, and all it contains.
+    #[inline]
+    pub(super) fn behind(self, at: u32) -> u32 {
+        if self.is_container() {
+            self.link
+        } else {
+            at + 1
+        }
+    }
 
-impl Scratch {
-    pub(super) fn shrink_to(&mut self, bytes: usize) {
-        self.names.clear();
-        self.names.shrink_to(bytes / size_of::<u32>());
+    /// A string as decoded, from the document's text or from its decoded strings.
+    #[inline]
+    pub(super) fn string<'d>(self, text: &'d str, decoded: &'d str) -> &'d str {
+        let found = if self.tag() == STRING {
+            text.get(self.start as usize + 1..self.end as usize - 1)
+        } else {
+            let start = self.link as usize;
+            decoded.get(start..start + self.count() as usize)
+        };
+        found.unwrap_or_default()
     }
 }
 
@@ -111,7 +121,7 @@ pub(super) fn build(
     text: &str,
     nodes: &mut Vec<Node>,
     decoded: &mut String,
-    scratch: &mut Scratch,
+    names: &mut Vec<Name>,
     limits: &ParseLimits,
 ) -> Result<(), ParseError> {
     let bytes = text.as_bytes();
@@ -119,7 +129,6 @@ pub(super) fn build(
         nodes.shrink_to(limits.nodes as usize);
     }
     let mut b = Builder {
-        text,
         nodes,
         decoded,
         limits,
@@ -130,12 +139,11 @@ pub(super) fn build(
     let mut close = NEVER;
     let mut count = 0u32;
     let mut depth = 0u32;
-    let mut i = scan::whitespace(bytes, 0);
+    let (mut i, mut found) = scan::solid(bytes, 0);
     'value: loop {
         // At the first byte of a value.
-        let first = byte(bytes, i);
-        match first {
-            b'"' => i = b.string(i)?,
+        match found {
+            b'"' => i = b.string(text, i)?,
             b'-' | b'0'..=b'9' => {
                 let end = scan::number(bytes, i)?;
                 b.push(NUMBER, i, end, 0)?;
@@ -150,35 +158,37 @@ pub(super) fn build(
                     open.meta = open.meta & 7 | count << 3;
                 }
                 let at = b.nodes.len() as u32;
-                b.push(if first == b'{' { OBJECT } else { ARRAY }, i, i, parent)?;
+                b.push(if found == b'{' { OBJECT } else { ARRAY }, i, i, parent)?;
                 parent = at;
                 count = 0;
                 // In ASCII each closing bracket stands two behind its opening one.
-                close = first + 2;
-                i = scan::whitespace(bytes, i + 1);
-                if byte(bytes, i) != close {
+                close = found + 2;
+                (i, found) = scan::solid(bytes, i + 1);
+                if found != close {
                     if close == b'}' {
-                        i = b.name(i)?;
+                        (i, found) = b.name(text, i, found)?;
                     }
                     continue 'value;
                 }
                 // No element to count below.
                 count = u32::MAX;
             }
-            b't' => i = b.literal(TRUE, i, b"true")?,
-            b'f' => i = b.literal(FALSE, i, b"false")?,
-            b'n' => i = b.literal(NULL, i, b"null")?,
+            b't' => i = b.literal(bytes, TRUE, i, b"true")?,
+            b'f' => i = b.literal(bytes, FALSE, i, b"false")?,
+            b'n' => i = b.literal(bytes, NULL, i, b"null")?,
             _ => return Err(no_value(bytes, i)),
         }
         // Behind a value: close what ends here, then find the next value.
         loop {
-            i = scan::whitespace(bytes, i);
             count = count.wrapping_add(1);
-            let found = byte(bytes, i);
+            found = byte(bytes, i);
+            if found <= b' ' {
+                (i, found) = scan::solid(bytes, i);
+            }
             if found == b',' && close != NEVER {
-                i = scan::whitespace(bytes, i + 1);
+                (i, found) = scan::solid(bytes, i + 1);
                 if close == b'}' {
-                    i = b.name(i)?;
+                    (i, found) = b.name(text, i, found)?;
                 }
                 continue 'value;
             }
@@ -196,7 +206,7 @@ pub(super) fn build(
                 node.meta = node.meta & 7 | count << 3;
             }
             if close == b'}' && limits.unique_names && count > 1 {
-                b.unique(closed, scratch)?;
+                unique(text, b.decoded, b.nodes, closed, names)?;
             }
             match b.nodes.get(parent as usize) {
                 Some(node) => {
@@ -206,6 +216,25 @@ pub(super) fn build(
                 None => close = NEVER,
             }
         }
+    }
+}
+
+/// Refuses the object at `object` when two of its names are equal.
+#[inline(never)]
+fn unique(
+    text: &str,
+    decoded: &str,
+    nodes: &[Node],
+    object: u32,
+    names: &mut Vec<Name>,
+) -> Result<(), ParseError> {
+    let again = names::repeated(text, decoded, nodes, object, names);
+    match again.and_then(|at| nodes.get(at as usize)) {
+        Some(node) => Err(ParseError::new(
+            ErrorKind::DuplicateName,
+            node.start as usize,
+        )),
+        None => Ok(()),
     }
 }
 
@@ -253,7 +282,6 @@ fn end(text: &[u8], i: usize, close: u8, nodes: &[Node]) -> Result<(), ParseErro
 }
 
 struct Builder<'a> {
-    text: &'a str,
     nodes: &'a mut Vec<Node>,
     decoded: &'a mut String,
     limits: &'a ParseLimits,
@@ -284,103 +312,74 @@ impl Builder<'_> {
         if used >= most {
             return Err(ParseError::new(ErrorKind::Nodes, start));
         }
-        // As many more as there are, or a guess from what is left: six bytes of text a node.
-        let left = (self.text.len() - start.min(self.text.len())) / 6;
-        let more = used.max(left.min(1 << 16)).max(16);
+        let more = used.max(32);
         self.nodes.reserve_exact(more.min(most - used));
         Ok(())
     }
 
     #[inline(always)]
-    fn literal(&mut self, tag: u32, i: usize, word: &[u8]) -> Result<usize, ParseError> {
-        let end = scan::literal(self.text.as_bytes(), i, word)?;
+    fn literal(
+        &mut self,
+        text: &[u8],
+        tag: u32,
+        i: usize,
+        word: &[u8],
+    ) -> Result<usize, ParseError> {
+        let end = scan::literal(text, i, word)?;
         self.push(tag, i, end, 0)?;
         Ok(end)
     }
 
-    /// A member name, its colon and the whitespace around; returns where the value starts.
+    /// The member name that starts with the byte `found` at `i`, its colon and the whitespace
+    /// around; returns where the value starts and the byte there.
     #[inline(always)]
-    fn name(&mut self, i: usize) -> Result<usize, ParseError> {
-        let text = self.text.as_bytes();
-        if byte(text, i) != b'"' {
-            return Err(missing(text, i, ErrorKind::ExpectedName));
+    fn name(&mut self, text: &str, i: usize, found: u8) -> Result<(usize, u8), ParseError> {
+        let bytes = text.as_bytes();
+        if found != b'"' {
+            return Err(missing(bytes, i, ErrorKind::ExpectedName));
         }
-        let i = self.string(i)?;
-        let i = scan::whitespace(text, i);
-        if byte(text, i) != b':' {
-            return Err(missing(text, i, ErrorKind::ExpectedColon));
+        let mut i = self.string(text, i)?;
+        if byte(bytes, i) != b':' {
+            let (colon, found) = scan::solid(bytes, i);
+            if found != b':' {
+                return Err(missing(bytes, colon, ErrorKind::ExpectedColon));
+            }
+            i = colon;
         }
-        Ok(scan::whitespace(text, i + 1))
+        Ok(scan::solid(bytes, i + 1))
     }
 
     /// The string whose opening quote is at `start`; returns the position behind it.
     #[inline(always)]
-    fn string(&mut self, start: usize) -> Result<usize, ParseError> {
-        let i = scan::plain(self.text.as_bytes(), start + 1);
-        if byte(self.text.as_bytes(), i) == b'"' {
+    fn string(&mut self, text: &str, start: usize) -> Result<usize, ParseError> {
+        let i = scan::plain(text.as_bytes(), start + 1);
+        if byte(text.as_bytes(), i) == b'"' {
             self.push(STRING, start, i + 1, 0)?;
             return Ok(i + 1);
         }
-        self.decode(start, i)
+        self.decode(text, start, i)
     }
 
     /// The rest of a string that has something else than a quote at `i`, mostly an escape.
     #[inline(never)]
-    fn decode(&mut self, start: usize, mut i: usize) -> Result<usize, ParseError> {
-        let text = self.text.as_bytes();
+    fn decode(&mut self, text: &str, start: usize, mut i: usize) -> Result<usize, ParseError> {
+        let bytes = text.as_bytes();
         let decoded_start = self.decoded.len();
         let mut run = start + 1;
-        while byte(text, i) == b'\\' {
-            self.decoded
-                .push_str(self.text.get(run..i).unwrap_or_default());
-            let (c, next) = scan::escape(text, i)?;
+        while byte(bytes, i) == b'\\' {
+            self.decoded.push_str(text.get(run..i).unwrap_or_default());
+            let (c, next) = scan::escape(bytes, i)?;
             self.decoded.push(c);
             run = next;
-            i = scan::plain(text, next);
+            i = scan::plain(bytes, next);
         }
-        if byte(text, i) != b'"' {
-            return Err(missing(text, i, ErrorKind::ControlCharacter));
+        if byte(bytes, i) != b'"' {
+            return Err(missing(bytes, i, ErrorKind::ControlCharacter));
         }
-        self.decoded
-            .push_str(self.text.get(run..i).unwrap_or_default());
+        self.decoded.push_str(text.get(run..i).unwrap_or_default());
         let len = (self.decoded.len() - decoded_start) as u32;
         self.push(DECODED | len << 3, start, i + 1, decoded_start as u32)?;
         Ok(i + 1)
-    }
-
-    /// Refuses the object at `object` when two of its names are equal.
-    fn unique(&self, object: u32, scratch: &mut Scratch) -> Result<(), ParseError> {
-        let names = &mut scratch.names;
-        names.clear();
-        let mut at = object as usize + 1;
-        while let Some(value) = self.nodes.get(at + 1) {
-            names.push(at as u32);
-            at = if value.is_container() {
-                value.link as usize
-            } else {
-                at + 2
-            };
-        }
-        names.sort_unstable_by(|a, b| self.name_at(*a).cmp(self.name_at(*b)).then(a.cmp(b)));
-        let twice = names
-            .windows(2)
-            .filter(|w| self.name_at(w[0]) == self.name_at(w[1]))
-            .map(|w| w[1])
-            .min();
-        match twice.and_then(|at| self.nodes.get(at as usize)) {
-            Some(node) => Err(ParseError::new(
-                ErrorKind::DuplicateName,
-                node.start as usize,
-            )),
-            None => Ok(()),
-        }
-    }
-
-    fn name_at(&self, at: u32) -> &str {
-        match self.nodes.get(at as usize) {
-            Some(node) => string_of(self.text, self.decoded, *node),
-            None => "",
-        }
     }
 }
 
@@ -395,16 +394,4 @@ fn missing(text: &[u8], i: usize, kind: ErrorKind) -> ParseError {
         },
         i,
     )
-}
-
-/// The decoded form of a string node.
-#[inline]
-pub(super) fn string_of<'d>(text: &'d str, decoded: &'d str, node: Node) -> &'d str {
-    let found = if node.tag() == STRING {
-        text.get(node.start as usize + 1..node.end as usize - 1)
-    } else {
-        let start = node.link as usize;
-        decoded.get(start..start + node.count() as usize)
-    };
-    found.unwrap_or_default()
 }

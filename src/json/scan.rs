@@ -52,18 +52,16 @@ fn not_digit(w: u64) -> u64 {
     (((value & each(0x7f)) + each(0x76)) | value) & each(0x80)
 }
 
-/// The first position from `i` on that is not whitespace.
+/// The first position from `i` on that is not whitespace, and the byte there.
 #[inline(always)]
-pub(super) fn whitespace(text: &[u8], i: usize) -> usize {
-    if byte(text, i) > b' ' {
-        return i;
-    }
-    run_of_whitespace(text, i)
+pub(super) fn solid(text: &[u8], i: usize) -> (usize, u8) {
+    let b = byte(text, i);
+    if b > b' ' { (i, b) } else { indented(text, i) }
 }
 
-/// Line ends and indentation: mostly one line feed and then many spaces.
+/// The same where whitespace is likely: a line end, and then many spaces.
 #[inline]
-fn run_of_whitespace(text: &[u8], mut i: usize) -> usize {
+fn indented(text: &[u8], mut i: usize) -> (usize, u8) {
     loop {
         match byte(text, i) {
             b' ' => {
@@ -78,7 +76,7 @@ fn run_of_whitespace(text: &[u8], mut i: usize) -> usize {
                 }
             }
             b'\n' | b'\r' | b'\t' => i += 1,
-            _ => return i,
+            b => return (i, b),
         }
     }
 }
@@ -93,22 +91,29 @@ pub(super) fn plain(text: &[u8], start: usize) -> usize {
             return i + first(marks);
         }
         i += 8;
-        if i - start >= 32 {
+        if i - start == 16 {
             return plain_long(text, i);
         }
     }
     plain_tail(text, i)
 }
 
+/// The same for a longer string: blocks first, then the words of the last one.
 #[inline(never)]
 fn plain_long(text: &[u8], mut i: usize) -> usize {
     while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<32>()) {
-        let mut found = false;
-        for b in block {
-            found |= (*b < 0x20) | (*b == b'"') | (*b == b'\\');
+        let mut marks = [0; 4];
+        for (marks, bytes) in marks.iter_mut().zip(block.chunks_exact(8)) {
+            let mut w = [0; 8];
+            w.copy_from_slice(bytes);
+            *marks = special(u64::from_le_bytes(w));
         }
-        if found {
-            break;
+        if marks != [0; 4] {
+            for (n, marks) in marks.into_iter().enumerate() {
+                if marks != 0 {
+                    return i + 8 * n + first(marks);
+                }
+            }
         }
         i += 32;
     }
@@ -211,23 +216,39 @@ fn misspelt(text: &[u8], start: usize, word: &[u8]) -> ParseError {
     ParseError::new(kind, start + same)
 }
 
+/// What the byte behind a backslash stands for, where that is one ASCII character; else 0.
+const SHORT: [u8; 256] = {
+    let mut short = [0; 256];
+    short[b'"' as usize] = b'"';
+    short[b'\\' as usize] = b'\\';
+    short[b'/' as usize] = b'/';
+    short[b'b' as usize] = 0x08;
+    short[b'f' as usize] = 0x0c;
+    short[b'n' as usize] = b'\n';
+    short[b'r' as usize] = b'\r';
+    short[b't' as usize] = b'\t';
+    short
+};
+
 /// The character an escape stands for and the position behind it. `i` is at the backslash.
-#[inline]
+#[inline(always)]
 pub(super) fn escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
-    let simple = match byte(text, i + 1) {
-        b'"' => '"',
-        b'\\' => '\\',
-        b'/' => '/',
-        b'b' => '\u{8}',
-        b'f' => '\u{c}',
-        b'n' => '\n',
-        b'r' => '\r',
-        b't' => '\t',
-        b'u' => return unicode_escape(text, i),
-        _ if i + 1 < text.len() => return Err(ParseError::new(ErrorKind::Escape, i)),
-        _ => return Err(ParseError::new(ErrorKind::UnexpectedEnd, i + 1)),
-    };
-    Ok((simple, i + 2))
+    let escaped = byte(text, i + 1);
+    match SHORT[escaped as usize] {
+        0 if escaped == b'u' => unicode_escape(text, i),
+        0 => Err(no_escape(text, i)),
+        // OK to mask: the table holds ASCII; this tells the compiler.
+        short => Ok((char::from(short & 0x7f), i + 2)),
+    }
+}
+
+#[cold]
+fn no_escape(text: &[u8], i: usize) -> ParseError {
+    if i + 1 < text.len() {
+        ParseError::new(ErrorKind::Escape, i)
+    } else {
+        ParseError::new(ErrorKind::UnexpectedEnd, i + 1)
+    }
 }
 
 fn unicode_escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
