@@ -1,0 +1,6 @@
+//! The legacy era, 2024-11-05 to 2025-11-25: a handshake opens a session that keeps what was said.
+
+mod server;
+
+pub(crate) use server::SERVER;
+pub(super) use server::{RESOURCE_NOT_FOUND, needs_no_session};

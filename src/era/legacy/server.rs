@@ -1,0 +1,173 @@
+//! The server side of the legacy era.
+//!
+//! Source: MCP 2025-11-25 basic/lifecycle, basic/utilities, server/*; what older revisions lack
+//! comes from the revision table.
+//!
+//! # Invariants
+//! - `initialize` is never answered with a modern date: an unknown or newer one gets 2025-11-25.
+//! - Members of `_meta` that only the modern era knows are inert here.
+
+use crate::json::{Kind, Value, Writer};
+use crate::model::ask::Ask;
+use crate::model::{
+    ClientCapabilities, Fault, Filter, Level, Note, Operation, Peer, Query, Revision, Session,
+};
+use crate::rpc::{Notification, Request};
+
+use super::super::revision::{self, V2025_11_25, V2026_07_28, features};
+use super::super::{Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
+
+/// Resource not found, until 2025-11-25 (server/resources, error handling).
+pub(in crate::era) const RESOURCE_NOT_FOUND: i32 = -32002;
+
+/// The legacy era, to be named by servers that speak it.
+pub(crate) static SERVER: LegacyServer = LegacyServer;
+
+pub(crate) struct LegacyServer;
+
+/// Whether a method can be asked before a session is open.
+pub(in crate::era) fn needs_no_session(method: &str) -> bool {
+    matches!(method, "initialize" | "ping")
+}
+
+impl ServerEra for LegacyServer {
+    fn request(&self, request: &Request<'_>, session: Option<&Session>) -> Result<Query, Fault> {
+        let params = request.params;
+        let meta = params.and_then(|p| p.get("_meta"));
+        let operation = match request.method {
+            "initialize" if session.is_some() => {
+                return Err(Fault::InvalidRequest("The session is open already".into()));
+            }
+            "initialize" => Operation::Open,
+            "ping" => Operation::Ping,
+            "logging/setLevel" => {
+                let level = read::string(params, "level")?.as_str().and_then(Level::parse);
+                Operation::SetLevel(level.ok_or_else(|| read::invalid("level is not a log level"))?)
+            }
+            "resources/subscribe" => Operation::Subscribe { uri: read::string(params, "uri")?.id() },
+            "resources/unsubscribe" => Operation::Unsubscribe { uri: read::string(params, "uri")?.id() },
+            method => match read::operation(method, params)? {
+                Some(operation) => operation,
+                None => return Err(Fault::UnknownMethod(method.to_owned())),
+            },
+        };
+        let peer = match (session, operation) {
+            (Some(session), _) => session.peer,
+            (None, Operation::Open) => opening_peer(params)?,
+            (None, _) => Peer {
+                revision: V2025_11_25,
+                capabilities: ClientCapabilities::default(),
+                log_level: None,
+            },
+        };
+        Ok(Query {
+            operation,
+            peer,
+            id: request.id.id(),
+            progress: read::progress_token(meta)?,
+            answers: None,
+            state: None,
+            client: None,
+            params: params.map(Value::id),
+        })
+    }
+
+    fn note(&self, notification: &Notification<'_>) -> Note {
+        match notification.method {
+            "notifications/initialized" => Note::Ready,
+            "notifications/cancelled" => {
+                let id = notification.params.and_then(|p| p.get("requestId"));
+                id.map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
+            }
+            _ => Note::Ignored,
+        }
+    }
+
+    fn open(&self, request: &Request<'_>, query: &Query) -> Option<Session> {
+        let client = request.params.and_then(|p| p.get("clientInfo"));
+        (query.operation == Operation::Open).then(|| Session {
+            peer: query.peer,
+            client: client.map(Value::to_json).unwrap_or_default(),
+            subscriptions: Vec::new(),
+            ready: false,
+        })
+    }
+
+    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) {
+        if let Reply::Fault(fault) = reply {
+            return write_error(w, Some(to.id), false, &wire_error(fault, false));
+        }
+        write::begin_result(w, to.id);
+        match reply {
+            Reply::Greeting { offer, .. } => {
+                let features = features(to.revision);
+                w.key("protocolVersion").string(revision::name(to.revision));
+                w.key("capabilities");
+                write::offer(w, features, offer);
+                w.key("serverInfo");
+                write::implementation(w, features, &to.card.identity);
+                if let Some(instructions) = &to.card.identity.instructions {
+                    w.key("instructions").string(instructions);
+                }
+            }
+            reply => {
+                let meta = write::reply_members(w, to.revision, reply);
+                if !meta.is_empty() {
+                    w.key("_meta").begin_object().raw_members(meta).end_object();
+                }
+            }
+        }
+        write::end(w);
+    }
+
+    fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>) {
+        write::signal_members(w, revision, &signal);
+        write::end(w);
+    }
+
+    fn questions(&self) -> Questions {
+        Questions::Requests
+    }
+
+    fn question(&self, w: &mut Writer, revision: Revision, id: u64, ask: &Ask) {
+        w.begin_object().raw_members("\"jsonrpc\":\"2.0\"");
+        w.key("id").u64(id);
+        write::question(w, features(revision), &ask.request, Some(id));
+        w.end_object();
+    }
+
+    fn withdraw(&self, w: &mut Writer, id: u64) {
+        write::begin_notification(w, "notifications/cancelled");
+        w.key("requestId").u64(id);
+        write::end(w);
+    }
+
+    /// Only the modern era listens.
+    fn filter(&self, _filter: Value<'_>, _most: usize) -> Result<Filter, Fault> {
+        Ok(Filter::default())
+    }
+
+    fn batches(&self, session: &Session) -> bool {
+        features(session.peer.revision).batch
+    }
+}
+
+/// The peer that an `initialize` describes.
+fn opening_peer(params: Option<Value<'_>>) -> Result<Peer, Fault> {
+    let asked = read::string(params, "protocolVersion")?.as_str().unwrap_or_default();
+    let revision = match revision::parse(asked) {
+        Some(revision) if revision != V2026_07_28 => revision,
+        _ => V2025_11_25,
+    };
+    let declared = params.and_then(|p| p.get("capabilities"));
+    if declared.is_some_and(|d| d.kind() != Kind::Object) {
+        return Err(read::invalid("capabilities must be an object"));
+    }
+    let mut capabilities = declared.map(read::capabilities).unwrap_or_default();
+    // A peer cannot answer what its revision does not have, whatever it declares.
+    let features = features(revision);
+    capabilities.form &= features.elicitation;
+    capabilities.url &= features.rich_forms;
+    capabilities.sampling_tools &= features.sampling_tools;
+    Ok(Peer { revision, capabilities, log_level: Some(Level::Info) })
+}

@@ -1,0 +1,306 @@
+//! The two eras of the protocol as codecs: wire messages in, neutral queries out, and back.
+//!
+//! *Legacy* (2024-11-05 to 2025-11-25) opens a session with a handshake and keeps what was said;
+//! *modern* (2026-07-28) says everything with every request and keeps nothing. The words are the
+//! specification's own (basic/versioning). Each era is one static that implements [`ServerEra`];
+//! a program that names only one of them links only that one.
+//!
+//! What it does: reads requests and notifications, writes answers, signals and questions, maps a
+//! [`Fault`] to a code, decides by which era a message is spoken. What it does not: read or
+//! write streams, look at the clock, keep state. The state of a legacy session is data that the
+//! server holds ([`Session`]).
+//!
+//! # Invariants
+//! - Dates, method names and wire names of one era appear nowhere outside this folder.
+//! - A message is classified by its `_meta` first and its method second: `initialize` with modern
+//!   `_meta` is an unknown method (basic/versioning; requirement NEG-03).
+
+pub(crate) mod legacy;
+pub(crate) mod modern;
+mod read;
+mod revision;
+mod write;
+
+use crate::json::{Json, Value, Writer};
+use crate::model::ask::Ask;
+use crate::model::catalog::{Prompt, Resource, Template, Tool};
+use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+use crate::model::{
+    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Query, Revision, Session,
+};
+use crate::rpc::{Notification, Request, RpcError, code};
+
+/// The server side of one era.
+pub(crate) trait ServerEra: Sync {
+    /// Reads a request of this era. A legacy request belongs to a session unless it opens one.
+    ///
+    /// # Errors
+    /// The [`Fault`] to answer with.
+    fn request(&self, request: &Request<'_>, session: Option<&Session>) -> Result<Query, Fault>;
+
+    /// Reads a notification of this era.
+    fn note(&self, notification: &Notification<'_>) -> Note;
+
+    /// The session that a request which opens one begins; `None` in an era without sessions.
+    fn open(&self, request: &Request<'_>, query: &Query) -> Option<Session>;
+
+    /// Writes one answer.
+    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>);
+
+    /// Writes one message that wants no answer.
+    fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>);
+
+    /// How handlers' questions travel.
+    fn questions(&self) -> Questions;
+
+    /// Writes a question as a request with this id, where [`ServerEra::questions`] says so.
+    fn question(&self, w: &mut Writer, revision: Revision, id: u64, ask: &Ask);
+
+    /// Withdraws such a request.
+    fn withdraw(&self, w: &mut Writer, id: u64);
+
+    /// Reads what a listen request wants to be told.
+    ///
+    /// # Errors
+    /// A member of the wrong type, or more URIs than `most`.
+    fn filter(&self, filter: Value<'_>, most: usize) -> Result<Filter, Fault>;
+
+    /// Whether an array of messages is a batch in this session, or an invalid request.
+    fn batches(&self, session: &Session) -> bool;
+}
+
+/// How a handler's questions reach the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Questions {
+    /// As requests of ours, while the call is parked.
+    Requests,
+    /// In the answer to the call, which the client then sends again.
+    InResult,
+}
+
+/// Whom an answer goes to.
+pub(crate) struct To<'a> {
+    /// The request's id, as JSON text.
+    pub id: &'a str,
+    /// The revision to answer in.
+    pub revision: Revision,
+    /// Who answers.
+    pub card: &'a Card,
+}
+
+/// What a server says of itself, rendered once.
+#[derive(Debug)]
+pub(crate) struct Card {
+    identity: Identity,
+    /// The modern `_meta` member that names the server in every result.
+    server_info: String,
+}
+
+impl Card {
+    /// Renders the parts that go into every answer.
+    pub(crate) fn new(identity: Identity) -> Card {
+        Card { server_info: modern::server_info(&identity), identity }
+    }
+}
+
+/// An answer, neutral.
+pub(crate) enum Reply<'a> {
+    /// Nothing to say.
+    Empty,
+    /// What the server is and offers.
+    Greeting { offer: Offer, cache: CacheHint },
+    /// A page of descriptors, rendered by this era.
+    Page { list: List, entries: &'a mut dyn Iterator<Item = &'a str>, next: Option<&'a str>, cache: CacheHint },
+    /// A tool's result.
+    Tool(&'a ToolOutput),
+    /// A resource's contents.
+    Read(&'a ReadOutput, CacheHint),
+    /// A filled-in prompt.
+    Prompt(&'a PromptOutput),
+    /// Offered values.
+    Completion(&'a Completion),
+    /// Questions, and the state to come back with.
+    Asked { asks: &'a [Ask], state: &'a str },
+    /// A listen request ended.
+    ListenEnded,
+    /// A failure.
+    Fault(&'a Fault),
+}
+
+/// A message that wants no answer. Tokens and ids are JSON text, echoed as they came.
+pub(crate) enum Signal<'a> {
+    /// A step of a running call.
+    Progress { token: &'a str, done: f64, total: Option<f64>, message: Option<&'a str> },
+    /// A log entry.
+    Log { level: Level, logger: Option<&'a str>, data: &'a Json },
+    /// Something changed; with the listen request that asked to be told, where there is one.
+    Change { change: &'a Change, listen: Option<&'a str> },
+    /// What a listen request will be told.
+    Acknowledged { filter: &'a Filter, listen: &'a str },
+    /// A listen request ends.
+    ListenCancelled { listen: &'a str },
+}
+
+/// Which list a page is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum List {
+    Tools,
+    Resources,
+    Templates,
+    Prompts,
+}
+
+/// A descriptor to render.
+#[derive(Clone, Copy)]
+pub(crate) enum Descriptor<'a> {
+    Tool(&'a Tool),
+    Resource(&'a Resource),
+    Template(&'a Template),
+    Prompt(&'a Prompt),
+}
+
+impl Descriptor<'_> {
+    /// The descriptor as `revision` knows it.
+    pub(crate) fn render(self, w: &mut Writer, revision: Revision) {
+        let features = revision::features(revision);
+        match self {
+            Descriptor::Tool(tool) => write::tool(w, features, tool),
+            Descriptor::Resource(resource) => write::resource(w, features, resource),
+            Descriptor::Template(template) => write::template(w, features, template),
+            Descriptor::Prompt(prompt) => write::prompt(w, features, prompt),
+        }
+    }
+}
+
+/// The eras that a server speaks.
+#[derive(Clone, Copy)]
+pub(crate) struct Eras {
+    pub legacy: Option<&'static dyn ServerEra>,
+    pub modern: Option<&'static dyn ServerEra>,
+}
+
+impl Eras {
+    /// Every era there is.
+    pub(crate) const BOTH: Eras = Eras { legacy: Some(&legacy::SERVER), modern: Some(&modern::SERVER) };
+    /// Sessions only.
+    pub(crate) const LEGACY: Eras = Eras { legacy: Some(&legacy::SERVER), modern: None };
+    /// Stateless requests only.
+    pub(crate) const MODERN: Eras = Eras { legacy: None, modern: Some(&modern::SERVER) };
+
+    /// The era a request is spoken in (basic/versioning; requirement NEG-04).
+    ///
+    /// # Errors
+    /// What to answer a request that belongs to none.
+    pub(crate) fn of_request(
+        &self,
+        request: &Request<'_>,
+        session_open: bool,
+    ) -> Result<&'static dyn ServerEra, Fault> {
+        if modern::names_version(request.params) {
+            return self.modern.ok_or_else(|| Fault::UnknownMethod(request.method.to_owned()));
+        }
+        match self.legacy {
+            Some(era) if session_open || legacy::needs_no_session(request.method) => Ok(era),
+            _ => Err(modern::unversioned(self.legacy.is_some())),
+        }
+    }
+
+    /// The era a notification is spoken in, if any.
+    pub(crate) fn of_notification(
+        &self,
+        notification: &Notification<'_>,
+        session_open: bool,
+    ) -> Option<&'static dyn ServerEra> {
+        if modern::names_version(notification.params) {
+            return self.modern;
+        }
+        // A modern client's cancellation carries no version: notifications have no required _meta.
+        if session_open { self.legacy } else { self.modern }
+    }
+}
+
+/// Writes an answer to something that no era could be told of: bytes that are no message.
+///
+/// Errors without a readable id carry none (schema of 2025-11-25 on); sessions of older
+/// revisions get `"id":null`, the only form their schema has.
+pub(crate) fn fault_without_query(w: &mut Writer, id: Option<&str>, session: Option<&Session>, fault: &Fault) {
+    let null_id = session.is_some_and(|s| revision::features(s.peer.revision).null_error_id);
+    let error = wire_error(fault, session.is_none());
+    write_error(w, id, null_id, &error);
+}
+
+/// The single map from a failure to its code on the wire.
+pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
+    match fault {
+        Fault::Parse(message) => RpcError::new(code::PARSE, message.clone()),
+        Fault::InvalidRequest(message) => RpcError::new(code::INVALID_REQUEST, message.clone()),
+        Fault::UnknownMethod(method) => RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}")),
+        Fault::InvalidParams(message) => RpcError::new(code::INVALID_PARAMS, message.clone()),
+        Fault::ResourceNotFound(uri) => RpcError {
+            code: if modern { code::INVALID_PARAMS } else { legacy::RESOURCE_NOT_FOUND },
+            message: "Resource not found".into(),
+            data: Some(write::object(|w| {
+                w.key("uri").string(uri);
+            })),
+        },
+        Fault::MissingCapability(needed) => RpcError {
+            code: if modern { modern::MISSING_CAPABILITY } else { code::INVALID_PARAMS },
+            message: "The client did not declare a capability that this request needs".into(),
+            data: Some(missing(*needed)),
+        },
+        Fault::UnsupportedVersion(requested) => RpcError {
+            code: modern::UNSUPPORTED_VERSION,
+            message: "Unsupported protocol version".into(),
+            data: Some(modern::supported(Some(requested))),
+        },
+        Fault::Internal(message) => RpcError::new(code::INTERNAL, *message),
+        Fault::Custom { code, message, data } => {
+            RpcError { code: *code, message: message.clone().into(), data: data.clone() }
+        }
+    }
+}
+
+/// `{"requiredCapabilities": …}` (2026-07-28 basic/index, error codes).
+fn missing(needed: ClientCapabilities) -> Json {
+    write::object(|w| {
+        w.key("requiredCapabilities").begin_object();
+        if needed.form || needed.url {
+            w.key("elicitation").begin_object();
+            if needed.url {
+                w.key("url").begin_object().end_object();
+            }
+            w.end_object();
+        }
+        if needed.sampling {
+            w.key("sampling").begin_object();
+            if needed.sampling_tools {
+                w.key("tools").begin_object().end_object();
+            }
+            w.end_object();
+        }
+        if needed.roots {
+            w.key("roots").begin_object().end_object();
+        }
+        w.end_object();
+    })
+}
+
+fn write_error(w: &mut Writer, id: Option<&str>, null_id: bool, error: &RpcError) {
+    w.begin_object().key("jsonrpc").string("2.0");
+    match id {
+        Some(id) => {
+            w.key("id").raw(id);
+        }
+        None if null_id => {
+            w.key("id").null();
+        }
+        None => {}
+    }
+    w.key("error").begin_object();
+    w.key("code").i64(i64::from(error.code));
+    w.key("message").string(&error.message);
+    if let Some(data) = &error.data {
+        w.key("data").json(data);
+    }
+    w.end_object().end_object();
+}

@@ -1,0 +1,8 @@
+//! The modern era, 2026-07-28: every request says what it needs, and nothing is kept.
+
+mod server;
+
+pub(crate) use server::SERVER;
+pub(super) use server::{
+    MISSING_CAPABILITY, UNSUPPORTED_VERSION, names_version, server_info, supported, unversioned,
+};

@@ -1,0 +1,322 @@
+//! The server side of the modern era.
+//!
+//! Source: MCP 2026-07-28 basic/index (`_meta`, result types, error codes), basic/versioning,
+//! basic/patterns (mrtr, subscriptions), server/*.
+//!
+//! # Invariants
+//! - Every result carries `resultType` and names the server in its `_meta`.
+//! - Cache hints stand on exactly the complete results that must have them (server/utilities/caching).
+//! - Nothing is derived from earlier requests.
+
+use crate::json::{Json, Kind, Value, Writer};
+use crate::model::ask::Ask;
+use crate::model::{CacheHint, Fault, Filter, Identity, Level, Note, Operation, Peer, Query, Revision, Session};
+use crate::rpc::{Notification, Request};
+
+use super::super::revision::{self, V2026_07_28, features};
+use super::super::{Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
+
+/// The client lacks a capability (basic/index, error codes).
+pub(in crate::era) const MISSING_CAPABILITY: i32 = -32021;
+/// The request names a version that is not served (basic/versioning).
+pub(in crate::era) const UNSUPPORTED_VERSION: i32 = -32022;
+
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The modern era, to be named by servers that speak it.
+pub(crate) static SERVER: ModernServer = ModernServer;
+
+pub(crate) struct ModernServer;
+
+/// Whether parameters name a protocol version in their `_meta`: what makes a message modern.
+pub(in crate::era) fn names_version(params: Option<Value<'_>>) -> bool {
+    params.and_then(|p| p.get("_meta")).is_some_and(|meta| meta.get(VERSION).is_some())
+}
+
+/// What a request gets that names no version and belongs to no session.
+pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
+    let message = if legacy_too {
+        "Missing _meta field: io.modelcontextprotocol/protocolVersion (or open a session with initialize first)"
+    } else {
+        "Missing _meta field: io.modelcontextprotocol/protocolVersion"
+    };
+    Fault::Custom { code: crate::rpc::code::INVALID_PARAMS, message: message.to_owned(), data: Some(supported(None)) }
+}
+
+/// `{"supported": […], "requested": …}`.
+pub(in crate::era) fn supported(requested: Option<&str>) -> Json {
+    write::object(|w| {
+        w.key("supported").begin_array().string(revision::name(V2026_07_28)).end_array();
+        if let Some(requested) = requested {
+            w.key("requested").string(requested);
+        }
+    })
+}
+
+/// The `_meta` member that names the server.
+pub(in crate::era) fn server_info(identity: &Identity) -> String {
+    let info = write::object(|w| {
+        w.key(SERVER_INFO);
+        write::implementation(w, features(V2026_07_28), identity);
+    });
+    info.as_str().trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned()
+}
+
+/// What a request's `_meta` says.
+#[derive(Default)]
+struct Meta<'d> {
+    version: Option<Value<'d>>,
+    capabilities: Option<Value<'d>>,
+    client: Option<Value<'d>>,
+    log_level: Option<Value<'d>>,
+}
+
+impl<'d> Meta<'d> {
+    fn read(meta: Value<'d>) -> Meta<'d> {
+        let mut read = Meta::default();
+        for (name, value) in meta.members() {
+            match name {
+                VERSION => read.version = Some(value),
+                CAPABILITIES => read.capabilities = Some(value),
+                CLIENT => read.client = Some(value),
+                LOG_LEVEL => read.log_level = Some(value),
+                _ => {}
+            }
+        }
+        read
+    }
+
+    fn peer(&self) -> Result<Peer, Fault> {
+        let Some(version) = self.version.and_then(Value::as_str) else {
+            return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/protocolVersion"));
+        };
+        let Some(capabilities) = self.capabilities.filter(|c| c.kind() == Kind::Object) else {
+            return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/clientCapabilities"));
+        };
+        if revision::parse(version) != Some(V2026_07_28) {
+            return Err(Fault::UnsupportedVersion(version.to_owned()));
+        }
+        let log_level = match self.log_level {
+            None => None,
+            Some(level) => Some(
+                level.as_str().and_then(Level::parse).ok_or_else(|| read::invalid("logLevel is not a log level"))?,
+            ),
+        };
+        Ok(Peer { revision: V2026_07_28, capabilities: read::capabilities(capabilities), log_level })
+    }
+}
+
+impl ServerEra for ModernServer {
+    fn request(&self, request: &Request<'_>, _session: Option<&Session>) -> Result<Query, Fault> {
+        let params = request.params;
+        let meta_value = params.and_then(|p| p.get("_meta"));
+        let meta = meta_value.map(Meta::read).unwrap_or_default();
+        let peer = meta.peer()?;
+        let operation = match request.method {
+            "server/discover" => Operation::Describe,
+            "subscriptions/listen" => Operation::Listen { filter: read::object(params, "notifications")?.id() },
+            method => match read::operation(method, params)? {
+                Some(operation) => operation,
+                None => return Err(Fault::UnknownMethod(method.to_owned())),
+            },
+        };
+        let mut query = Query {
+            operation,
+            peer,
+            id: request.id.id(),
+            progress: read::progress_token(meta_value)?,
+            answers: None,
+            state: None,
+            client: meta.client.map(Value::id),
+            params: params.map(Value::id),
+        };
+        if matches!(
+            operation,
+            Operation::CallTool { .. } | Operation::ReadResource { .. } | Operation::GetPrompt { .. }
+        ) {
+            // A malformed answer is an error, never "no answer" (basic/patterns/mrtr).
+            query.answers = match params.and_then(|p| p.get("inputResponses")) {
+                Some(answers) if answers.kind() != Kind::Object => {
+                    return Err(read::invalid("inputResponses must be an object"));
+                }
+                answers => answers.map(Value::id),
+            };
+            query.state = match params.and_then(|p| p.get("requestState")) {
+                Some(state) if state.kind() != Kind::String => {
+                    return Err(read::invalid("requestState must be a string"));
+                }
+                state => state.map(Value::id),
+            };
+        }
+        Ok(query)
+    }
+
+    fn note(&self, notification: &Notification<'_>) -> Note {
+        match notification.method {
+            "notifications/cancelled" => {
+                let id = notification.params.and_then(|p| p.get("requestId"));
+                id.map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
+            }
+            _ => Note::Ignored,
+        }
+    }
+
+    fn open(&self, _request: &Request<'_>, _query: &Query) -> Option<Session> {
+        None
+    }
+
+    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) {
+        if let Reply::Fault(fault) = reply {
+            return write_error(w, Some(to.id), false, &wire_error(fault, true));
+        }
+        write::begin_result(w, to.id);
+        let asked = matches!(reply, Reply::Asked { .. });
+        w.key("resultType").string(if asked { "input_required" } else { "complete" });
+        let mut meta = "";
+        let mut listen = None;
+        match reply {
+            Reply::Greeting { offer, cache } => {
+                w.key("supportedVersions").begin_array();
+                w.string(revision::name(V2026_07_28));
+                w.end_array();
+                w.key("capabilities");
+                write::offer(w, features(to.revision), offer);
+                if let Some(instructions) = &to.card.identity.instructions {
+                    w.key("instructions").string(instructions);
+                }
+                hint(w, cache);
+            }
+            Reply::Asked { asks, state } => {
+                w.key("inputRequests").begin_object();
+                for ask in asks {
+                    w.key(&ask.key).begin_object();
+                    write::question(w, features(to.revision), &ask.request, None);
+                    w.end_object();
+                }
+                w.end_object();
+                w.key("requestState").string(state);
+            }
+            Reply::ListenEnded => listen = Some(to.id),
+            reply => {
+                let cache = match &reply {
+                    Reply::Page { cache, .. } | Reply::Read(_, cache) => Some(*cache),
+                    _ => None,
+                };
+                meta = write::reply_members(w, to.revision, reply);
+                if let Some(cache) = cache {
+                    hint(w, cache);
+                }
+            }
+        }
+        w.key("_meta").begin_object();
+        w.raw_members(meta).raw_members(&to.card.server_info);
+        if let Some(id) = listen {
+            w.key(SUBSCRIPTION).raw(id);
+        }
+        w.end_object();
+        write::end(w);
+    }
+
+    fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>) {
+        let listen = match &signal {
+            Signal::Change { listen, .. } => *listen,
+            Signal::Acknowledged { listen, .. } | Signal::ListenCancelled { listen } => Some(*listen),
+            Signal::Progress { .. } | Signal::Log { .. } => None,
+        };
+        match &signal {
+            Signal::Acknowledged { filter, .. } => {
+                write::begin_notification(w, "notifications/subscriptions/acknowledged");
+                w.key("notifications");
+                self::filter(w, filter);
+            }
+            Signal::ListenCancelled { listen } => {
+                write::begin_notification(w, "notifications/cancelled");
+                w.key("requestId").raw(listen);
+            }
+            signal => write::signal_members(w, revision, signal),
+        }
+        if let Some(id) = listen {
+            w.key("_meta").begin_object().key(SUBSCRIPTION).raw(id).end_object();
+        }
+        write::end(w);
+    }
+
+    fn questions(&self) -> Questions {
+        Questions::InResult
+    }
+
+    /// The modern server sends no requests (basic/patterns); its questions are in
+    /// [`Reply::Asked`].
+    fn question(&self, _w: &mut Writer, _revision: Revision, _id: u64, _ask: &Ask) {}
+
+    fn withdraw(&self, _w: &mut Writer, _id: u64) {}
+
+    fn filter(&self, filter: Value<'_>, most: usize) -> Result<Filter, Fault> {
+        read_filter(filter, most)
+    }
+
+    fn batches(&self, _session: &Session) -> bool {
+        false
+    }
+}
+
+fn hint(w: &mut Writer, cache: CacheHint) {
+    w.key("ttlMs").u64(u64::from(cache.ttl_ms));
+    w.key("cacheScope").string(if cache.public { "public" } else { "private" });
+}
+
+fn filter(w: &mut Writer, filter: &Filter) {
+    w.begin_object();
+    for (name, on) in [
+        ("toolsListChanged", filter.tools),
+        ("promptsListChanged", filter.prompts),
+        ("resourcesListChanged", filter.resources),
+    ] {
+        if on {
+            w.key(name).bool(true);
+        }
+    }
+    if !filter.uris.is_empty() {
+        w.key("resourceSubscriptions").begin_array();
+        for uri in &filter.uris {
+            w.string(uri);
+        }
+        w.end_array();
+    }
+    w.end_object();
+}
+
+/// Reads the filter of a listen request (basic/patterns/subscriptions).
+///
+/// # Errors
+/// A member of the wrong type, or more URIs than `most`.
+fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
+    let flag = |name: &'static str| match value.get(name) {
+        None => Ok(false),
+        Some(v) => v.as_bool().ok_or_else(|| Fault::InvalidParams(format!("{name} must be true or false").into())),
+    };
+    let mut filter = Filter {
+        tools: flag("toolsListChanged")?,
+        prompts: flag("promptsListChanged")?,
+        resources: flag("resourcesListChanged")?,
+        uris: Vec::new(),
+    };
+    if let Some(uris) = value.get("resourceSubscriptions") {
+        if uris.kind() != Kind::Array {
+            return Err(read::invalid("resourceSubscriptions must be an array"));
+        }
+        if uris.len() > most {
+            return Err(read::invalid("resourceSubscriptions holds too many URIs"));
+        }
+        for uri in uris.items() {
+            let uri = uri.as_str().ok_or_else(|| read::invalid("resourceSubscriptions holds only strings"))?;
+            filter.uris.push(uri.to_owned());
+        }
+    }
+    Ok(filter)
+}

@@ -1,0 +1,99 @@
+//! The five revisions and what each of them knows: the one table that encoding asks.
+//!
+//! Source: the changelogs of MCP 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28, and the
+//! schemas of all five. A revision is a slot number everywhere else.
+
+use crate::model::Revision;
+
+pub(crate) const V2024_11_05: Revision = Revision(0);
+pub(crate) const V2025_03_26: Revision = Revision(1);
+pub(crate) const V2025_06_18: Revision = Revision(2);
+pub(crate) const V2025_11_25: Revision = Revision(3);
+pub(crate) const V2026_07_28: Revision = Revision(4);
+
+const NAMES: [&str; Revision::COUNT] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+
+/// The revision's date, as it travels.
+pub(crate) fn name(revision: Revision) -> &'static str {
+    NAMES[revision.slot()]
+}
+
+/// The revision with this date. Dates are compared for equality only: an unknown one is never
+/// "probably newer".
+pub(crate) fn parse(date: &str) -> Option<Revision> {
+    let slot = NAMES.iter().position(|n| *n == date)?;
+    u8::try_from(slot).ok().map(Revision)
+}
+
+/// What a revision's messages may contain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Features {
+    /// Batches of messages are accepted.
+    pub batch: bool,
+    /// Tools carry annotations; progress carries a message; `completions` is a capability.
+    pub annotations: bool,
+    /// Content may be audio.
+    pub audio: bool,
+    /// Content may be a resource link.
+    pub links: bool,
+    /// Named things carry `title` and `_meta`; annotations carry `lastModified`.
+    pub titles: bool,
+    /// Tools carry `outputSchema`, results carry `structuredContent`, when they are objects.
+    pub structured: bool,
+    /// Structured values and their schemas may be anything.
+    pub any_structured: bool,
+    /// Named things carry icons; implementations carry `description` and `websiteUrl`.
+    pub icons: bool,
+    /// Forms have defaults for every field, titled and multiple choice, and modes.
+    pub rich_forms: bool,
+    /// Form elicitation exists.
+    pub elicitation: bool,
+    /// Sampling messages may hold several blocks, and offer tools.
+    pub sampling_tools: bool,
+    /// An error that belongs to no readable request carries `"id":null`; otherwise no id at all.
+    pub null_error_id: bool,
+}
+
+const OLDEST: Features = Features {
+    batch: false,
+    annotations: false,
+    audio: false,
+    links: false,
+    titles: false,
+    structured: false,
+    any_structured: false,
+    icons: false,
+    rich_forms: false,
+    elicitation: false,
+    sampling_tools: false,
+    null_error_id: true,
+};
+const MARCH: Features = Features { batch: true, annotations: true, audio: true, ..OLDEST };
+const JUNE: Features =
+    Features { batch: false, links: true, titles: true, structured: true, elicitation: true, ..MARCH };
+const NOVEMBER: Features =
+    Features { icons: true, rich_forms: true, sampling_tools: true, null_error_id: false, ..JUNE };
+const JULY: Features = Features { any_structured: true, ..NOVEMBER };
+
+const FEATURES: [Features; Revision::COUNT] = [OLDEST, MARCH, JUNE, NOVEMBER, JULY];
+
+/// What this revision's messages may contain.
+pub(crate) fn features(revision: Revision) -> &'static Features {
+    &FEATURES[revision.slot()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_and_slots_agree() {
+        let all = [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28];
+        for (slot, revision) in all.into_iter().enumerate() {
+            assert_eq!(revision.slot(), slot);
+            assert_eq!(parse(name(revision)), Some(revision));
+        }
+        assert_eq!(parse("2027-01-01"), None);
+        assert_eq!(parse(""), None);
+    }
+}

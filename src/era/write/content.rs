@@ -1,0 +1,143 @@
+//! Results and content blocks, down-converted for revisions that lack a block or a member.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::json::{Json, Writer};
+use crate::model::catalog::Annotations;
+use crate::model::content::{Body, Completion, Content, PromptOutput, ResourceContents, ToolOutput};
+
+use super::super::revision::Features;
+use super::catalog::{annotations, meta, optional, resource_members};
+
+/// The members of a tool's result.
+///
+/// A structured value is also sent as text when the handler gave no content of its own
+/// (server/tools, structured content); revisions that cannot carry it get the text alone.
+pub(super) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutput) {
+    w.key("content").begin_array();
+    for block in &output.content {
+        content(w, features, block);
+    }
+    if let Some(value) = output.structured.as_ref().filter(|_| output.content.is_empty()) {
+        w.begin_object().raw_members("\"type\":\"text\"");
+        w.key("text").string(value.as_str()).end_object();
+    }
+    w.end_array();
+    if let Some(value) = output.structured.as_ref().filter(|_| features.structured) {
+        if features.any_structured || value.as_str().trim_start().starts_with('{') {
+            w.key("structuredContent").json(value);
+        }
+    }
+    if output.is_error {
+        w.key("isError").bool(true);
+    }
+}
+
+/// One content block.
+pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
+    annotated(w, features, block, None, &None);
+}
+
+fn annotated(
+    w: &mut Writer,
+    features: &Features,
+    mut block: &Content,
+    mut notes: Option<&Annotations>,
+    mut more: &Option<Json>,
+) {
+    // Nested wrappers: the innermost words win, as documented at `Content::Annotated`.
+    while let Content::Annotated { content, annotations, meta } = block {
+        block = content;
+        notes = annotations.as_ref().or(notes);
+        more = if meta.is_some() { meta } else { more };
+    }
+    w.begin_object();
+    match block {
+        Content::Text(text) => {
+            w.raw_members("\"type\":\"text\"");
+            w.key("text").string(text);
+        }
+        Content::Image { data, mime_type } => binary(w, "image", data, mime_type),
+        Content::Audio { data, mime_type } if features.audio => binary(w, "audio", data, mime_type),
+        Content::Audio { data, mime_type } => {
+            w.raw_members("\"type\":\"text\"");
+            w.key("text").string_fmt(format_args!(
+                "[audio, {mime_type}, {} bytes: this protocol revision cannot carry it]",
+                data.len()
+            ));
+        }
+        Content::Link(resource) if features.links => {
+            w.raw_members("\"type\":\"resource_link\"");
+            resource_members(w, features, resource);
+            if resource.annotations.is_some() {
+                notes = None;
+            }
+            if resource.meta.is_some() {
+                more = &None;
+            }
+        }
+        Content::Link(resource) => {
+            w.raw_members("\"type\":\"text\"");
+            w.key("text").string(&resource.uri);
+        }
+        Content::Embedded(contents) => {
+            w.raw_members("\"type\":\"resource\"");
+            w.key("resource");
+            resource_contents(w, features, contents);
+        }
+        // The loop above took every wrapper off.
+        Content::Annotated { .. } => {}
+    }
+    annotations(w, features, notes);
+    meta(w, features, more);
+    w.end_object();
+}
+
+fn binary(w: &mut Writer, kind: &str, data: &[u8], mime_type: &str) {
+    w.key("type").string(kind);
+    w.key("data").string(&STANDARD.encode(data));
+    w.key("mimeType").string(mime_type);
+}
+
+/// `{uri, mimeType?, text or blob}`.
+pub(super) fn resource_contents(w: &mut Writer, features: &Features, contents: &ResourceContents) {
+    w.begin_object();
+    w.key("uri").string(&contents.uri);
+    optional(w, "mimeType", &contents.mime_type);
+    match &contents.body {
+        Body::Text(text) => w.key("text").string(text),
+        Body::Bytes(bytes) => w.key("blob").string(&STANDARD.encode(bytes)),
+    };
+    meta(w, features, &contents.meta);
+    w.end_object();
+}
+
+/// The members of a filled-in prompt.
+pub(super) fn prompt_messages(w: &mut Writer, features: &Features, output: &PromptOutput) {
+    optional(w, "description", &output.description);
+    w.key("messages").begin_array();
+    for (role, block) in &output.messages {
+        w.begin_object();
+        w.key("role").string(role.as_str());
+        w.key("content");
+        content(w, features, block);
+        w.end_object();
+    }
+    w.end_array();
+}
+
+/// The members of a completion.
+pub(super) fn completion(w: &mut Writer, output: &Completion) {
+    w.key("completion").begin_object();
+    w.key("values").begin_array();
+    for value in output.values.iter().take(Completion::MOST) {
+        w.string(value);
+    }
+    w.end_array();
+    if let Some(total) = output.total {
+        w.key("total").u64(total);
+    }
+    w.key("hasMore").bool(output.more);
+    w.end_object();
+}

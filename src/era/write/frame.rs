@@ -1,0 +1,158 @@
+//! The parts of answers and notifications that differ between eras only in their envelope.
+
+use crate::json::{Json, Writer};
+use crate::model::{Change, Revision};
+
+use super::super::revision::{Features, features};
+use super::super::{List, Offer, Reply, Signal};
+use super::content::{completion, prompt_messages, resource_contents, tool_result};
+
+/// One object, built by `fill`.
+pub(in crate::era) fn object(fill: impl FnOnce(&mut Writer)) -> Json {
+    let mut w = Writer::new();
+    w.begin_object();
+    fill(&mut w);
+    w.end_object();
+    w.into_json()
+}
+
+/// The start of an answer, up to its open result object.
+pub(in crate::era) fn begin_result(w: &mut Writer, id: &str) {
+    w.begin_object().raw_members("\"jsonrpc\":\"2.0\"");
+    w.key("id").raw(id);
+    w.key("result").begin_object();
+}
+
+/// The start of a notification, up to its open params object.
+pub(in crate::era) fn begin_notification(w: &mut Writer, method: &str) {
+    w.begin_object().raw_members("\"jsonrpc\":\"2.0\"");
+    w.key("method").string(method);
+    w.key("params").begin_object();
+}
+
+/// Ends what [`begin_result`] or [`begin_notification`] began.
+pub(in crate::era) fn end(w: &mut Writer) {
+    w.end_object().end_object();
+}
+
+/// The members of a result that are the same in both eras.
+///
+/// Gives the text of the result's own `_meta` members, which the envelope has to place. Replies
+/// that only one era has (greetings, questions, the end of listening) have no common members.
+pub(in crate::era) fn reply_members<'a>(w: &mut Writer, revision: Revision, reply: Reply<'a>) -> &'a str {
+    let features = features(revision);
+    match reply {
+        Reply::Page { list, entries, next, .. } => {
+            w.key(match list {
+                List::Tools => "tools",
+                List::Resources => "resources",
+                List::Templates => "resourceTemplates",
+                List::Prompts => "prompts",
+            });
+            w.begin_array();
+            for entry in entries {
+                w.raw(entry);
+            }
+            w.end_array();
+            if let Some(next) = next {
+                w.key("nextCursor").string(next);
+            }
+            ""
+        }
+        Reply::Tool(output) => {
+            tool_result(w, features, output);
+            output.meta.as_ref().map_or("", super::members)
+        }
+        Reply::Read(output, _) => {
+            w.key("contents").begin_array();
+            for contents in &output.contents {
+                resource_contents(w, features, contents);
+            }
+            w.end_array();
+            ""
+        }
+        Reply::Prompt(output) => {
+            prompt_messages(w, features, output);
+            ""
+        }
+        Reply::Completion(output) => {
+            completion(w, output);
+            ""
+        }
+        Reply::Empty
+        | Reply::Greeting { .. }
+        | Reply::Asked { .. }
+        | Reply::ListenEnded
+        | Reply::Fault(_) => "",
+    }
+}
+
+/// The server's capabilities, as `capabilities` names them in both eras.
+pub(in crate::era) fn offer(w: &mut Writer, features: &Features, offer: Offer) {
+    let flag = |w: &mut Writer, name: &str, on: bool| {
+        if on {
+            w.key(name).bool(true);
+        }
+    };
+    w.begin_object();
+    if offer.tools {
+        w.key("tools").begin_object();
+        flag(w, "listChanged", offer.tools_changed);
+        w.end_object();
+    }
+    if offer.resources {
+        w.key("resources").begin_object();
+        flag(w, "subscribe", offer.subscribe);
+        flag(w, "listChanged", offer.resources_changed);
+        w.end_object();
+    }
+    if offer.prompts {
+        w.key("prompts").begin_object();
+        flag(w, "listChanged", offer.prompts_changed);
+        w.end_object();
+    }
+    // The method exists in 2024-11-05, the capability since 2025-03-26.
+    if offer.completions && features.annotations {
+        w.key("completions").begin_object().end_object();
+    }
+    if offer.logging {
+        w.key("logging").begin_object().end_object();
+    }
+    w.end_object();
+}
+
+/// Method and members of a signal that both eras have, into an open notification.
+pub(in crate::era) fn signal_members(w: &mut Writer, revision: Revision, signal: &Signal<'_>) {
+    match signal {
+        Signal::Progress { token, done, total, message } => {
+            begin_notification(w, "notifications/progress");
+            w.key("progressToken").raw(token);
+            w.key("progress").f64(*done);
+            if let Some(total) = total {
+                w.key("total").f64(*total);
+            }
+            if let Some(message) = message.filter(|_| features(revision).annotations) {
+                w.key("message").string(message);
+            }
+        }
+        Signal::Log { level, logger, data } => {
+            begin_notification(w, "notifications/message");
+            w.key("level").string(level.as_str());
+            if let Some(logger) = logger {
+                w.key("logger").string(logger);
+            }
+            w.key("data").json(data);
+        }
+        Signal::Change { change, .. } => match change {
+            Change::Tools => begin_notification(w, "notifications/tools/list_changed"),
+            Change::Prompts => begin_notification(w, "notifications/prompts/list_changed"),
+            Change::Resources => begin_notification(w, "notifications/resources/list_changed"),
+            Change::Updated(uri) => {
+                begin_notification(w, "notifications/resources/updated");
+                w.key("uri").string(uri);
+            }
+        },
+        // Only the modern era listens; it writes these itself.
+        Signal::Acknowledged { .. } | Signal::ListenCancelled { .. } => begin_notification(w, "notifications/cancelled"),
+    }
+}

@@ -1,0 +1,19 @@
+//! Writing what both eras say alike; what a revision does not know is left out or said in the
+//! nearest older form (requirements, section AE).
+
+mod ask;
+mod catalog;
+mod content;
+mod frame;
+
+pub(super) use ask::question;
+pub(super) use catalog::{implementation, prompt, resource, template, tool};
+pub(super) use frame::{begin_notification, begin_result, end, object, offer, reply_members, signal_members};
+
+use crate::json::Json;
+
+/// The members of an object's text, without its braces.
+fn members(object: &Json) -> &str {
+    let text = object.as_str().trim();
+    text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or_default().trim()
+}

@@ -1,0 +1,103 @@
+//! The public error: one boxed word, a kind named by what the caller can do, and a message.
+//!
+//! Failures of a peer's request never become an [`Error`]: they are answered on the wire
+//! (`model::Fault`, mapped to codes by `era`). An [`Error`] is what the program that uses the
+//! library gets back: a registration that cannot be right, a transport that failed.
+
+use std::fmt;
+
+/// What went wrong, for the program that uses the library.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What the caller can do about an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Reading or writing failed; the message carries the operating system's words.
+    Io,
+    /// The other side is gone, or this side was closed.
+    Closed,
+    /// Not done in time.
+    Timeout,
+    /// Too much at once; try again later.
+    Busy,
+    /// A named limit was reached.
+    Limit,
+    /// The peer broke the protocol.
+    PeerMisbehaved,
+    /// The peer speaks no revision, or lacks a capability, that is needed.
+    PeerIncompatible,
+    /// The peer answered with an error.
+    Remote,
+    /// A value given to the library is wrong: a schema that is no JSON, a bad template.
+    Invalid,
+    /// The library was used in a way that cannot work: two tools with one name.
+    Misuse,
+}
+
+impl Error {
+    /// An error of this kind; the message is one sentence without a final period.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error(Box::new(Inner { kind, message: message.into(), source: None }))
+    }
+
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Adds the cause, which [`std::error::Error::source`] gives back.
+    #[must_use]
+    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
+        self.0.source = Some(Box::new(source));
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        match &self.0.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.source {
+            Some(source) => Some(&**source),
+            None => None,
+        }
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(source: std::io::Error) -> Error {
+        Error::new(ErrorKind::Io, "input or output failed").with_source(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_word() {
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+        assert_eq!(size_of::<Result<(), Error>>(), size_of::<usize>());
+    }
+}

@@ -1,0 +1,203 @@
+//! Every cap and timeout of the library on one page.
+//!
+//! The defaults are sized for a small board and are meant to be right for most servers. Each can
+//! be set in code, and each from the environment of a deployed binary
+//! ([`Limits::from_env`]; the serving functions read it unless the program set its own limits).
+//! A value that cannot be read, or that lies outside its range, is an error when serving starts:
+//! a limit that silently fell back to its default would be no limit.
+
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::json::ParseLimits;
+
+/// Caps and timeouts of one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of one incoming message (a line on stdio). 4 MiB: room for a large file as base64,
+    /// and small enough for a board with 64 MiB. `TINYMCP_FRAME_BYTES`.
+    pub frame_bytes: usize,
+    /// Nesting of one message. 128: ten times what real tool schemas reach. `TINYMCP_JSON_DEPTH`.
+    pub json_depth: u32,
+    /// Values and member names in one message. 250,000: 16 bytes each, so 4 MB at most.
+    /// `TINYMCP_JSON_NODES`.
+    pub json_nodes: u32,
+    /// Threads that run handlers, 1 to 64. 4: the cores of a common board. `TINYMCP_WORKERS`.
+    pub workers: usize,
+    /// Accepted calls that wait for a worker, 1 to 65536. 256: a full queue stops the reading of
+    /// input, so this only smooths bursts. `TINYMCP_QUEUE`.
+    pub queue: usize,
+    /// Stack of a worker thread in bytes, at least 64 KiB. 512 KiB: untouched pages cost nothing.
+    /// `TINYMCP_WORKER_STACK`.
+    pub worker_stack: usize,
+    /// Longest time a handler may take before its call is flagged as cancelled and answered with
+    /// an error; zero turns the watchdog off. 30 s: the shortest timeout of common hosts.
+    /// `TINYMCP_DEADLINE_MS`.
+    pub handler_deadline: Duration,
+    /// How long running calls may go on after the end of input or SIGTERM. 5 s: half of what
+    /// service managers wait before they kill. `TINYMCP_GRACE_MS`.
+    pub grace: Duration,
+    /// How long a call may wait for the user, the model or the roots in a legacy session, and how
+    /// long a sealed `requestState` stays valid. 10 min: people go for coffee.
+    /// `TINYMCP_ASK_MS`.
+    pub ask_timeout: Duration,
+    /// Calls that wait for the client's answers at once. 64: each keeps its message in memory.
+    /// `TINYMCP_PARKED`.
+    pub parked: usize,
+    /// Bytes of one sealed `requestState`. 64 KiB: it travels with every retry.
+    /// `TINYMCP_STATE_BYTES`.
+    pub state_bytes: usize,
+    /// Entries of one list page, 1 to 65536. 1000: most clients read only the first page.
+    /// `TINYMCP_PAGE`.
+    pub page: usize,
+    /// Subscribed URIs of one session or listen request. 256. `TINYMCP_SUBSCRIPTIONS`.
+    pub subscriptions: usize,
+    /// Listen requests open at once on one connection. 32. `TINYMCP_LISTENS`.
+    pub listens: usize,
+    /// Bytes of answers that wait while the peer does not read; then writers wait too. 1 MiB.
+    /// `TINYMCP_BACKLOG_BYTES`.
+    pub backlog_bytes: usize,
+    /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts;
+    /// zero leaves it alone. Off by default; best effort. `TINYMCP_ADDRESS_SPACE`.
+    pub address_space: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            frame_bytes: 4 << 20,
+            json_depth: 128,
+            json_nodes: 250_000,
+            workers: 4,
+            queue: 256,
+            worker_stack: 512 << 10,
+            handler_deadline: Duration::from_secs(30),
+            grace: Duration::from_secs(5),
+            ask_timeout: Duration::from_secs(600),
+            parked: 64,
+            state_bytes: 64 << 10,
+            page: 1000,
+            subscriptions: 256,
+            listens: 32,
+            backlog_bytes: 1 << 20,
+            address_space: 0,
+        }
+    }
+}
+
+/// One settable limit: its variable, its range, and where the number goes.
+struct Setting {
+    variable: &'static str,
+    least: u64,
+    most: u64,
+    set: fn(&mut Limits, u64),
+}
+
+/// Times stay below 24 days so that their milliseconds fit in 31 bits.
+const MOST_MS: u64 = 1 << 31;
+/// Byte counts stay below 1 GiB so that offsets fit in 32 bits with room to spare.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Numbers are range-checked before `set` runs, so the casts below lose nothing.
+const SETTINGS: &[Setting] = &[
+    Setting { variable: "TINYMCP_FRAME_BYTES", least: 1024, most: MOST_BYTES, set: |l, n| l.frame_bytes = n as usize },
+    Setting { variable: "TINYMCP_JSON_DEPTH", least: 8, most: 1 << 20, set: |l, n| l.json_depth = n as u32 },
+    Setting { variable: "TINYMCP_JSON_NODES", least: 64, most: 1 << 28, set: |l, n| l.json_nodes = n as u32 },
+    Setting { variable: "TINYMCP_WORKERS", least: 1, most: 64, set: |l, n| l.workers = n as usize },
+    Setting { variable: "TINYMCP_QUEUE", least: 1, most: 65_536, set: |l, n| l.queue = n as usize },
+    Setting { variable: "TINYMCP_WORKER_STACK", least: 64 << 10, most: MOST_BYTES, set: |l, n| l.worker_stack = n as usize },
+    Setting { variable: "TINYMCP_DEADLINE_MS", least: 0, most: MOST_MS, set: |l, n| l.handler_deadline = Duration::from_millis(n) },
+    Setting { variable: "TINYMCP_GRACE_MS", least: 0, most: MOST_MS, set: |l, n| l.grace = Duration::from_millis(n) },
+    Setting { variable: "TINYMCP_ASK_MS", least: 1, most: MOST_MS, set: |l, n| l.ask_timeout = Duration::from_millis(n) },
+    Setting { variable: "TINYMCP_PARKED", least: 1, most: 65_536, set: |l, n| l.parked = n as usize },
+    Setting { variable: "TINYMCP_STATE_BYTES", least: 256, most: MOST_BYTES, set: |l, n| l.state_bytes = n as usize },
+    Setting { variable: "TINYMCP_PAGE", least: 1, most: 65_536, set: |l, n| l.page = n as usize },
+    Setting { variable: "TINYMCP_SUBSCRIPTIONS", least: 1, most: 65_536, set: |l, n| l.subscriptions = n as usize },
+    Setting { variable: "TINYMCP_LISTENS", least: 1, most: 65_536, set: |l, n| l.listens = n as usize },
+    Setting { variable: "TINYMCP_BACKLOG_BYTES", least: 4096, most: MOST_BYTES, set: |l, n| l.backlog_bytes = n as usize },
+    Setting { variable: "TINYMCP_ADDRESS_SPACE", least: 0, most: u64::MAX, set: |l, n| l.address_space = n },
+];
+
+impl Limits {
+    /// The defaults, changed by the `TINYMCP_…` variables of the environment.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] names the variable that is not a number or out of range.
+    pub fn from_env() -> Result<Limits, Error> {
+        Limits::from_lookup(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    }
+
+    /// The defaults, changed by what `lookup` finds.
+    fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
+        let mut limits = Limits::default();
+        for setting in SETTINGS {
+            let Some(text) = lookup(setting.variable) else { continue };
+            match text.trim().parse::<u64>() {
+                Ok(n) if (setting.least..=setting.most).contains(&n) => (setting.set)(&mut limits, n),
+                _ => {
+                    return Err(Error::new(
+                        ErrorKind::Invalid,
+                        format!(
+                            "{} is {text:?}: expected a whole number from {} to {}",
+                            setting.variable, setting.least, setting.most
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(limits)
+    }
+
+    /// The limits that set in code are held to as well: a worker count of zero would hang.
+    pub(crate) fn clamped(mut self) -> Limits {
+        self.workers = self.workers.clamp(1, 64);
+        self.queue = self.queue.clamp(1, 65_536);
+        self.page = self.page.clamp(1, 65_536);
+        self.worker_stack = self.worker_stack.max(64 << 10);
+        self.frame_bytes = self.frame_bytes.clamp(1024, MOST_BYTES as usize);
+        self
+    }
+
+    /// What a message is parsed with: names must be unique, so that no two readers of a message
+    /// can see two different messages.
+    pub(crate) fn parse(&self) -> ParseLimits {
+        ParseLimits {
+            bytes: self.frame_bytes,
+            depth: self.json_depth,
+            nodes: self.json_nodes,
+            unique_names: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variable_is_read_and_range_checked() {
+        for setting in SETTINGS {
+            let with = |text: String| Limits::from_lookup(|name| (name == setting.variable).then(|| text.clone()));
+            let changed = with((setting.least + 1).to_string());
+            assert_ne!(changed.as_ref().ok(), Some(&Limits::default()), "{}", setting.variable);
+            let mut bad = vec!["".to_string(), "x".into(), "-1".into(), "1.5".into()];
+            if setting.least > 0 {
+                bad.push((setting.least - 1).to_string());
+            }
+            if setting.most < u64::MAX {
+                bad.push((setting.most + 1).to_string());
+            }
+            for text in bad {
+                let error = with(text.clone()).expect_err(&text);
+                assert_eq!(error.kind(), ErrorKind::Invalid);
+                assert!(error.to_string().contains(setting.variable), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_set_is_the_default() {
+        assert_eq!(Limits::from_lookup(|_| None).ok(), Some(Limits::default()));
+    }
+}

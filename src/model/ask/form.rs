@@ -1,0 +1,331 @@
+//! Form elicitation: a flat form of primitive fields, and its answer.
+//!
+//! The fields are those of MCP client/elicitation (2025-11-25, 2026-07-28): strings with bounds
+//! and a format, numbers, integers, booleans, single and multiple choice with or without titles,
+//! each with a default. An answer is checked against its form before a handler sees it.
+//! Passwords, keys and payment data must never be asked for in a form: use a URL.
+
+use crate::json::{Doc, Json, Kind, Value};
+
+/// A form for the user.
+#[derive(Clone, Debug)]
+pub struct Form {
+    pub(crate) message: String,
+    pub(crate) fields: Vec<Field>,
+}
+
+impl Form {
+    /// A form that opens with this message.
+    pub fn new(message: impl Into<String>) -> Form {
+        Form { message: message.into(), fields: Vec::new() }
+    }
+
+    /// One more field.
+    #[must_use]
+    pub fn field(mut self, field: Field) -> Form {
+        self.fields.push(field);
+        self
+    }
+
+    /// Whether `answer` is an elicitation result that fits this form.
+    pub(crate) fn check(&self, answer: Value<'_>) -> Result<(), String> {
+        if Action::read(answer)? != Action::Accept {
+            return Ok(());
+        }
+        let content = answer.get("content");
+        if content.is_some_and(|c| c.kind() != Kind::Object) {
+            return Err("/content must be an object".to_owned());
+        }
+        for field in &self.fields {
+            match content.and_then(|c| c.get(&field.name)) {
+                Some(value) => field.check(value)?,
+                None if field.required => return Err(format!("/content/{} is missing", field.name)),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One field of a form.
+#[derive(Clone, Debug)]
+pub struct Field {
+    pub(crate) name: String,
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) required: bool,
+    pub(crate) kind: FieldKind,
+    pub(crate) least: Option<f64>,
+    pub(crate) most: Option<f64>,
+    pub(crate) default: Option<Json>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum FieldKind {
+    Text { format: Option<&'static str> },
+    Number,
+    Integer,
+    Bool,
+    One { options: Vec<(String, Option<String>)>, naming: Naming },
+    Many { options: Vec<(String, Option<String>)> },
+}
+
+/// How titles of choices are written where the revision leaves a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// `oneOf` with `const` and `title`.
+    OneOf,
+    /// `enum` with the older `enumNames`.
+    EnumNames,
+}
+
+impl Field {
+    fn new(name: impl Into<String>, kind: FieldKind) -> Field {
+        Field {
+            name: name.into(),
+            title: None,
+            description: None,
+            required: false,
+            kind,
+            least: None,
+            most: None,
+            default: None,
+        }
+    }
+
+    /// A line of text.
+    pub fn text(name: impl Into<String>) -> Field {
+        Field::new(name, FieldKind::Text { format: None })
+    }
+
+    /// An address such as `ada@example.org`.
+    pub fn email(name: impl Into<String>) -> Field {
+        Field::new(name, FieldKind::Text { format: Some("email") })
+    }
+
+    /// A URI.
+    pub fn uri(name: impl Into<String>) -> Field {
+        Field::new(name, FieldKind::Text { format: Some("uri") })
+    }
+
+    /// A day such as `2026-07-28`.
+    pub fn date(name: impl Into<String>) -> Field {
+        Field::new(name, FieldKind::Text { format: Some("date") })
+    }
+
+    /// A moment such as `2026-07-28T10:00:00Z`.
+    pub fn date_time(name: impl Into<String>) -> Field {
+        Field::new(name, FieldKind::Text { format: Some("date-time") })
+    }
+
+    /// A number.
+    pub fn number(name: impl Into<String>) -> Field {
+        Field::new(name, FieldKind::Number)
+    }
+
+    /// A whole number.
+    pub fn integer(name: impl Into<String>) -> Field {
+        Field::new(name, FieldKind::Integer)
+    }
+
+    /// Yes or no.
+    pub fn boolean(name: impl Into<String>) -> Field {
+        Field::new(name, FieldKind::Bool)
+    }
+
+    /// One of these.
+    pub fn choice<S: Into<String>>(name: impl Into<String>, options: impl IntoIterator<Item = S>) -> Field {
+        let options = options.into_iter().map(|o| (o.into(), None)).collect();
+        Field::new(name, FieldKind::One { options, naming: Naming::OneOf })
+    }
+
+    /// One of these, each with a title for people.
+    pub fn titled_choice<V: Into<String>, T: Into<String>>(
+        name: impl Into<String>,
+        options: impl IntoIterator<Item = (V, T)>,
+    ) -> Field {
+        Field::new(name, FieldKind::One { options: titled(options), naming: Naming::OneOf })
+    }
+
+    /// One of these, the titles in the older `enumNames` form, for clients that know only that.
+    pub fn named_choice<V: Into<String>, T: Into<String>>(
+        name: impl Into<String>,
+        options: impl IntoIterator<Item = (V, T)>,
+    ) -> Field {
+        Field::new(name, FieldKind::One { options: titled(options), naming: Naming::EnumNames })
+    }
+
+    /// Any number of these.
+    pub fn choices<S: Into<String>>(name: impl Into<String>, options: impl IntoIterator<Item = S>) -> Field {
+        let options = options.into_iter().map(|o| (o.into(), None)).collect();
+        Field::new(name, FieldKind::Many { options })
+    }
+
+    /// Any number of these, each with a title for people.
+    pub fn titled_choices<V: Into<String>, T: Into<String>>(
+        name: impl Into<String>,
+        options: impl IntoIterator<Item = (V, T)>,
+    ) -> Field {
+        Field::new(name, FieldKind::Many { options: titled(options) })
+    }
+
+    /// A label.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Field {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// What to put there.
+    #[must_use]
+    pub fn description(mut self, text: impl Into<String>) -> Field {
+        self.description = Some(text.into());
+        self
+    }
+
+    /// The form cannot be accepted without it.
+    #[must_use]
+    pub fn required(mut self) -> Field {
+        self.required = true;
+        self
+    }
+
+    /// At least: characters of a text, the value of a number, how many of several choices.
+    #[must_use]
+    pub fn least(mut self, least: impl Into<f64>) -> Field {
+        self.least = Some(least.into());
+        self
+    }
+
+    /// At most: characters of a text, the value of a number, how many of several choices.
+    #[must_use]
+    pub fn most(mut self, most: impl Into<f64>) -> Field {
+        self.most = Some(most.into());
+        self
+    }
+
+    /// What the form starts with.
+    #[must_use]
+    pub fn default(mut self, value: impl Into<Json>) -> Field {
+        self.default = Some(value.into());
+        self
+    }
+
+    fn check(&self, value: Value<'_>) -> Result<(), String> {
+        let bad = |expected: &str| Err(format!("/content/{} must be {expected}", self.name));
+        let measure = match &self.kind {
+            FieldKind::Text { .. } => match value.as_str() {
+                Some(text) => text.chars().count() as f64,
+                None => return bad("a string"),
+            },
+            FieldKind::Number | FieldKind::Integer => match value.as_f64() {
+                Some(n) if matches!(self.kind, FieldKind::Number) || n.fract() == 0.0 => n,
+                _ => return bad(if matches!(self.kind, FieldKind::Number) { "a number" } else { "an integer" }),
+            },
+            FieldKind::Bool => return value.as_bool().map_or_else(|| bad("true or false"), |_| Ok(())),
+            FieldKind::One { options, .. } => {
+                let known = value.as_str().is_some_and(|v| options.iter().any(|(o, _)| o == v));
+                return if known { Ok(()) } else { bad(&one_of(options)) };
+            }
+            FieldKind::Many { options } => {
+                // A revision without multiple choice is shown a single one and answers with a string.
+                let chosen = |v: Value<'_>| v.as_str().is_some_and(|v| options.iter().any(|(o, _)| o == v));
+                match value.kind() {
+                    Kind::Array if value.items().all(chosen) => value.len() as f64,
+                    Kind::String if chosen(value) => 1.0,
+                    _ => return bad(&format!("an array, each item {}", one_of(options))),
+                }
+            }
+        };
+        if self.least.is_some_and(|least| measure < least) || self.most.is_some_and(|most| measure > most) {
+            let bound = |b: Option<f64>| b.map_or("any".to_owned(), |n| n.to_string());
+            return bad(&format!("between {} and {}", bound(self.least), bound(self.most)));
+        }
+        Ok(())
+    }
+}
+
+fn titled<V: Into<String>, T: Into<String>>(
+    options: impl IntoIterator<Item = (V, T)>,
+) -> Vec<(String, Option<String>)> {
+    options.into_iter().map(|(v, t)| (v.into(), Some(t.into()))).collect()
+}
+
+fn one_of(options: &[(String, Option<String>)]) -> String {
+    let names: Vec<&str> = options.iter().map(|(v, _)| v.as_str()).collect();
+    format!("one of {}", names.join(", "))
+}
+
+/// What the user did with a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Answered.
+    Accept,
+    /// Said no.
+    Decline,
+    /// Closed it without an answer.
+    Cancel,
+}
+
+impl Action {
+    pub(crate) fn read(answer: Value<'_>) -> Result<Action, String> {
+        match answer.get("action").and_then(Value::as_str) {
+            Some("accept") => Ok(Action::Accept),
+            Some("decline") => Ok(Action::Decline),
+            Some("cancel") => Ok(Action::Cancel),
+            _ => Err("/action must be accept, decline or cancel".to_owned()),
+        }
+    }
+}
+
+/// The user's answer to a form; checked against it.
+#[derive(Debug)]
+pub struct FormAnswer {
+    action: Action,
+    doc: Doc,
+}
+
+impl FormAnswer {
+    pub(crate) fn new(action: Action, doc: Doc) -> FormAnswer {
+        FormAnswer { action, doc }
+    }
+
+    /// What the user did; declining and closing are ordinary outcomes.
+    pub fn action(&self) -> Action {
+        self.action
+    }
+
+    /// Whether the user filled the form in.
+    pub fn accepted(&self) -> bool {
+        self.action == Action::Accept
+    }
+
+    /// A field's value, when the form was accepted and the field was filled in.
+    pub fn value(&self, field: &str) -> Option<Value<'_>> {
+        match self.action {
+            Action::Accept => self.doc.root().get("content")?.get(field),
+            Action::Decline | Action::Cancel => None,
+        }
+    }
+
+    /// A text's or a choice's value.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        self.value(field)?.as_str()
+    }
+
+    /// A boolean's value.
+    pub fn bool(&self, field: &str) -> Option<bool> {
+        self.value(field)?.as_bool()
+    }
+
+    /// An integer's value.
+    pub fn integer(&self, field: &str) -> Option<i64> {
+        let value = self.value(field)?;
+        value.as_i64().or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e15).map(|n| n as i64))
+    }
+
+    /// A number's value.
+    pub fn number(&self, field: &str) -> Option<f64> {
+        self.value(field)?.as_f64()
+    }
+}

@@ -1,0 +1,128 @@
+//! What a handler can ask of the client: the user (elicitation), the model (sampling), the roots.
+//!
+//! An [`Ask`] is a question with a key; an answer is found again under that key when the handler
+//! runs the next time. How a question travels (a request of ours in a legacy session, part of an
+//! `input_required` result in the modern era) is the era's business.
+//! Source: MCP client/elicitation, client/sampling, client/roots (2025-11-25 and 2026-07-28).
+
+mod form;
+mod sample;
+
+pub use form::{Action, Field, Form, FormAnswer};
+pub(crate) use form::{FieldKind, Naming};
+pub use sample::{Block, SampleAnswer, Sampling, ToolChoice, ToolUse};
+
+use crate::json::{Doc, Value};
+use crate::rpc::RpcError;
+
+use super::ClientCapabilities;
+
+/// One question of a running call.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Names the question within its call.
+    pub key: String,
+    /// What is asked.
+    pub request: AskRequest,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum AskRequest {
+    /// A form for the user.
+    Form(Form),
+    /// A page for the user to visit.
+    Url {
+        /// Why.
+        message: String,
+        /// Where.
+        url: String,
+    },
+    /// A message of the model.
+    Sample(Box<Sampling>),
+    /// The folders the client lets the server work in.
+    Roots,
+}
+
+impl AskRequest {
+    /// What the client must have declared to be asked this.
+    pub fn needs(&self) -> ClientCapabilities {
+        let mut needs = ClientCapabilities::default();
+        match self {
+            AskRequest::Form(_) => needs.form = true,
+            AskRequest::Url { .. } => needs.url = true,
+            AskRequest::Sample(sampling) => {
+                needs.sampling = true;
+                needs.sampling_tools = sampling.offers_tools();
+            }
+            AskRequest::Roots => needs.roots = true,
+        }
+        needs
+    }
+
+    /// Whether `answer` has the shape that this question is answered with.
+    ///
+    /// # Errors
+    /// Says what is wrong, with a JSON Pointer into the answer.
+    pub fn check(&self, answer: Value<'_>) -> Result<(), String> {
+        match self {
+            AskRequest::Form(form) => form.check(answer),
+            AskRequest::Url { .. } => Action::read(answer).map(|_| ()),
+            AskRequest::Sample(_) => sample::check(answer),
+            AskRequest::Roots => check_roots(answer),
+        }
+    }
+}
+
+impl ClientCapabilities {
+    /// Whether everything in `needed` was declared.
+    pub fn cover(self, needed: ClientCapabilities) -> bool {
+        (self.form || !needed.form)
+            && (self.url || !needed.url)
+            && (self.sampling || !needed.sampling)
+            && (self.sampling_tools || !needed.sampling_tools)
+            && (self.roots || !needed.roots)
+    }
+}
+
+/// What came back for one question: the client's result, or its refusal.
+pub type Answer = Result<Doc, RpcError>;
+
+/// A folder or file the client lets the server work with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// A `file://` URI.
+    pub uri: String,
+    /// A name for people.
+    pub name: Option<String>,
+}
+
+impl Root {
+    /// The roots in an answer that [`AskRequest::check`] let pass.
+    pub(crate) fn read_all(answer: Value<'_>) -> Vec<Root> {
+        let roots = answer.get("roots").map(Value::items);
+        roots
+            .into_iter()
+            .flatten()
+            .filter_map(|root| {
+                Some(Root {
+                    uri: root.get("uri")?.as_str()?.to_owned(),
+                    name: root.get("name").and_then(Value::as_str).map(str::to_owned),
+                })
+            })
+            .collect()
+    }
+}
+
+fn check_roots(answer: Value<'_>) -> Result<(), String> {
+    let roots = answer.get("roots").ok_or("/roots is missing")?;
+    if roots.kind() != crate::json::Kind::Array {
+        return Err("/roots must be an array".to_owned());
+    }
+    for (i, root) in roots.items().enumerate() {
+        if root.get("uri").and_then(Value::as_str).is_none() {
+            return Err(format!("/roots/{i}/uri must be a string"));
+        }
+    }
+    Ok(())
+}

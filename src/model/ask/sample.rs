@@ -1,0 +1,262 @@
+//! Sampling: asking the client's model for a message, with or without tools for it to use.
+//!
+//! Source: MCP client/sampling (2025-11-25, 2026-07-28). Deprecated there since 2026-07-28; it
+//! works in every revision that has it.
+
+use crate::json::{Doc, Json, Kind, Value};
+use crate::model::catalog::Tool;
+use crate::model::content::{Content, Role};
+
+/// A request for one message of the model.
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    pub(crate) messages: Vec<(Role, Vec<Block>)>,
+    pub(crate) max_tokens: u32,
+    pub(crate) system: Option<String>,
+    pub(crate) temperature: Option<f64>,
+    pub(crate) stop: Vec<String>,
+    pub(crate) hints: Vec<String>,
+    pub(crate) priorities: [Option<f64>; 3],
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) tool_choice: Option<ToolChoice>,
+    pub(crate) metadata: Option<Json>,
+}
+
+/// One block of a sampling message.
+#[derive(Clone, Debug)]
+pub enum Block {
+    /// Text, a picture or a sound.
+    Content(Content),
+    /// The model wants a tool run.
+    ToolUse(ToolUse),
+    /// What that tool gave.
+    ToolResult {
+        /// Which use this answers.
+        id: String,
+        /// What came out.
+        content: Vec<Content>,
+        /// The tool could not do it.
+        is_error: bool,
+    },
+}
+
+/// The model's wish to have a tool run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolUse {
+    /// Names this use.
+    pub id: String,
+    /// Which tool.
+    pub name: String,
+    /// Its arguments, an object.
+    pub input: Json,
+}
+
+/// Whether the model must use a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// As it likes.
+    Auto,
+    /// It must.
+    Required,
+    /// It must not.
+    None,
+}
+
+impl ToolChoice {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            ToolChoice::Auto => "auto",
+            ToolChoice::Required => "required",
+            ToolChoice::None => "none",
+        }
+    }
+}
+
+impl Sampling {
+    /// A request for at most this many tokens.
+    pub fn new(max_tokens: u32) -> Sampling {
+        Sampling {
+            messages: Vec::new(),
+            max_tokens,
+            system: None,
+            temperature: None,
+            stop: Vec::new(),
+            hints: Vec::new(),
+            priorities: [None; 3],
+            tools: Vec::new(),
+            tool_choice: None,
+            metadata: None,
+        }
+    }
+
+    /// One more message of text from the person.
+    #[must_use]
+    pub fn user(self, text: impl Into<String>) -> Sampling {
+        self.message(Role::User, [Block::Content(Content::text(text))])
+    }
+
+    /// One more message.
+    #[must_use]
+    pub fn message(mut self, role: Role, blocks: impl Into<Vec<Block>>) -> Sampling {
+        self.messages.push((role, blocks.into()));
+        self
+    }
+
+    /// What the model should keep in mind.
+    #[must_use]
+    pub fn system(mut self, text: impl Into<String>) -> Sampling {
+        self.system = Some(text.into());
+        self
+    }
+
+    /// How much chance is wanted.
+    #[must_use]
+    pub fn temperature(mut self, temperature: f64) -> Sampling {
+        self.temperature = Some(temperature);
+        self
+    }
+
+    /// Ends the message where this text would come.
+    #[must_use]
+    pub fn stop(mut self, text: impl Into<String>) -> Sampling {
+        self.stop.push(text.into());
+        self
+    }
+
+    /// Part of a model's name, the most wanted first.
+    #[must_use]
+    pub fn model_hint(mut self, name: impl Into<String>) -> Sampling {
+        self.hints.push(name.into());
+        self
+    }
+
+    /// How much low cost, speed and intelligence matter, each from 0 to 1.
+    #[must_use]
+    pub fn priorities(mut self, cost: Option<f64>, speed: Option<f64>, intelligence: Option<f64>) -> Sampling {
+        self.priorities = [cost, speed, intelligence];
+        self
+    }
+
+    /// A tool that the model may ask to have run. Needs a client that declared `sampling.tools`.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Sampling {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Whether the model must use a tool.
+    #[must_use]
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Sampling {
+        self.tool_choice = Some(choice);
+        self
+    }
+
+    /// More for the model's provider, an object.
+    #[must_use]
+    pub fn metadata(mut self, metadata: Json) -> Sampling {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    pub(crate) fn offers_tools(&self) -> bool {
+        !self.tools.is_empty() || self.tool_choice.is_some()
+    }
+
+    /// What a client must refuse: tool uses and results that do not pair up (MCP client/sampling,
+    /// "tool result content restriction" and "tool use and result balance").
+    pub(crate) fn unpaired(&self) -> Option<&'static str> {
+        let mut open: Vec<&str> = Vec::new();
+        for (role, blocks) in &self.messages {
+            let results = || {
+                blocks.iter().filter_map(|b| match b {
+                    Block::ToolResult { id, .. } => Some(id.as_str()),
+                    Block::Content(_) | Block::ToolUse(_) => None,
+                })
+            };
+            let count = results().count();
+            if count > 0 && (*role != Role::User || count != blocks.len()) {
+                return Some("a user message with a tool result holds nothing but tool results");
+            }
+            if !open.is_empty() || count > 0 {
+                let answered = results().all(|id| open.contains(&id))
+                    && open.iter().all(|id| results().any(|r| r == *id));
+                if !answered {
+                    return Some("every tool use is answered by a tool result in the next user message");
+                }
+            }
+            open = blocks
+                .iter()
+                .filter_map(|b| match b {
+                    Block::ToolUse(u) => Some(u.id.as_str()),
+                    Block::Content(_) | Block::ToolResult { .. } => None,
+                })
+                .collect();
+            if !open.is_empty() && *role != Role::Assistant {
+                return Some("only the assistant uses tools");
+            }
+        }
+        (!open.is_empty()).then_some("every tool use is answered by a tool result in the next user message")
+    }
+}
+
+/// Whether `answer` is a sampling result.
+pub(super) fn check(answer: Value<'_>) -> Result<(), String> {
+    if !matches!(answer.get("role").and_then(Value::as_str), Some("user" | "assistant")) {
+        return Err("/role must be user or assistant".to_owned());
+    }
+    if answer.get("model").and_then(Value::as_str).is_none() {
+        return Err("/model must be a string".to_owned());
+    }
+    let typed = |block: Value<'_>| block.get("type").and_then(Value::as_str).is_some();
+    match answer.get("content") {
+        Some(block) if block.kind() == Kind::Object && typed(block) => Ok(()),
+        Some(blocks) if blocks.kind() == Kind::Array && blocks.items().all(typed) => Ok(()),
+        _ => Err("/content must be a content block or an array of them".to_owned()),
+    }
+}
+
+/// The model's message.
+#[derive(Debug)]
+pub struct SampleAnswer {
+    doc: Doc,
+}
+
+impl SampleAnswer {
+    pub(crate) fn new(doc: Doc) -> SampleAnswer {
+        SampleAnswer { doc }
+    }
+
+    /// The blocks of the message, as they came.
+    pub fn blocks(&self) -> impl Iterator<Item = Value<'_>> {
+        let content = self.doc.root().get("content");
+        let single = content.filter(|c| c.kind() == Kind::Object);
+        single.into_iter().chain(content.into_iter().flat_map(Value::items))
+    }
+
+    /// The text of the message: its text blocks, joined.
+    pub fn text(&self) -> String {
+        self.blocks().filter_map(|b| b.get("text")?.as_str()).collect()
+    }
+
+    /// The tools the model wants run.
+    pub fn tool_uses(&self) -> impl Iterator<Item = ToolUse> {
+        self.blocks().filter_map(|b| {
+            (b.get("type")?.as_str()? == "tool_use").then_some(())?;
+            Some(ToolUse {
+                id: b.get("id")?.as_str()?.to_owned(),
+                name: b.get("name")?.as_str()?.to_owned(),
+                input: b.get("input")?.to_json(),
+            })
+        })
+    }
+
+    /// Which model spoke.
+    pub fn model(&self) -> &str {
+        self.doc.root().get("model").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Why it stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or the provider's word.
+    pub fn stop_reason(&self) -> Option<&str> {
+        self.doc.root().get("stopReason")?.as_str()
+    }
+}

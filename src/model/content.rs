@@ -1,0 +1,306 @@
+//! What comes back: content blocks and the results of tools, resources, prompts and completion.
+//!
+//! Shapes follow MCP server/tools (tool result), server/resources (reading), server/prompts
+//! (getting) and server/utilities/completion, 2026-07-28. Binary data is held as bytes here and
+//! becomes base64 (RFC 4648 §4) when written.
+
+use crate::json::{Json, ToJson, Writer};
+
+use super::catalog::{Annotations, Resource};
+
+/// One block of content.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Content {
+    /// Plain text.
+    Text(String),
+    /// A picture.
+    Image {
+        /// Its bytes.
+        data: Vec<u8>,
+        /// Media type.
+        mime_type: String,
+    },
+    /// A sound.
+    Audio {
+        /// Its bytes.
+        data: Vec<u8>,
+        /// Media type.
+        mime_type: String,
+    },
+    /// A resource the client may read.
+    Link(Box<Resource>),
+    /// A resource's contents, embedded.
+    Embedded(ResourceContents),
+    /// Any of these with annotations and `_meta` of the block.
+    Annotated {
+        /// The block itself; an annotated block in an annotated block is written as the inner one.
+        content: Box<Content>,
+        /// For whom, how important.
+        annotations: Option<Annotations>,
+        /// More for programs, an object.
+        meta: Option<Json>,
+    },
+}
+
+impl Content {
+    /// Plain text.
+    pub fn text(text: impl Into<String>) -> Content {
+        Content::Text(text.into())
+    }
+
+    /// A picture of this media type.
+    pub fn image(data: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Content {
+        Content::Image { data: data.into(), mime_type: mime_type.into() }
+    }
+
+    /// A sound of this media type.
+    pub fn audio(data: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Content {
+        Content::Audio { data: data.into(), mime_type: mime_type.into() }
+    }
+
+    /// A resource the client may read.
+    pub fn link(resource: Resource) -> Content {
+        Content::Link(Box::new(resource))
+    }
+
+    /// Says for whom this block is meant.
+    #[must_use]
+    pub fn annotated(self, annotations: Annotations) -> Content {
+        Content::Annotated { content: Box::new(self), annotations: Some(annotations), meta: None }
+    }
+}
+
+/// Contents of one resource.
+#[derive(Clone, Debug)]
+pub struct ResourceContents {
+    pub(crate) uri: String,
+    pub(crate) mime_type: Option<String>,
+    pub(crate) body: Body,
+    pub(crate) meta: Option<Json>,
+}
+
+/// Text or bytes.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl ResourceContents {
+    /// Text at this URI.
+    pub fn text(uri: impl Into<String>, text: impl Into<String>) -> ResourceContents {
+        ResourceContents { uri: uri.into(), mime_type: None, body: Body::Text(text.into()), meta: None }
+    }
+
+    /// Bytes at this URI.
+    pub fn bytes(uri: impl Into<String>, bytes: impl Into<Vec<u8>>) -> ResourceContents {
+        ResourceContents { uri: uri.into(), mime_type: None, body: Body::Bytes(bytes.into()), meta: None }
+    }
+
+    /// Media type.
+    #[must_use]
+    pub fn mime_type(mut self, mime_type: impl Into<String>) -> ResourceContents {
+        self.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// More for programs, an object.
+    #[must_use]
+    pub fn meta(mut self, meta: Json) -> ResourceContents {
+        self.meta = Some(meta);
+        self
+    }
+}
+
+/// A tool's result.
+#[derive(Clone, Debug, Default)]
+pub struct ToolOutput {
+    pub(crate) content: Vec<Content>,
+    pub(crate) structured: Option<Json>,
+    pub(crate) is_error: bool,
+    pub(crate) meta: Option<Json>,
+}
+
+impl ToolOutput {
+    /// Nothing yet.
+    pub fn new() -> ToolOutput {
+        ToolOutput::default()
+    }
+
+    /// One block of text.
+    pub fn text(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { content: vec![Content::Text(text.into())], ..ToolOutput::default() }
+    }
+
+    /// A structured result. Its JSON is also sent as text when no other content is given, for
+    /// clients that do not read structured results.
+    pub fn structured(value: Json) -> ToolOutput {
+        ToolOutput { structured: Some(value), ..ToolOutput::default() }
+    }
+
+    /// The tool could not do it; the text tells the model why, so that it can try otherwise.
+    pub fn failed(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { is_error: true, ..ToolOutput::text(text) }
+    }
+
+    /// One more block.
+    #[must_use]
+    pub fn content(mut self, content: Content) -> ToolOutput {
+        self.content.push(content);
+        self
+    }
+
+    /// More for programs, an object.
+    #[must_use]
+    pub fn meta(mut self, meta: Json) -> ToolOutput {
+        self.meta = Some(meta);
+        self
+    }
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> ToolOutput {
+        ToolOutput::text(text)
+    }
+}
+
+impl From<&str> for ToolOutput {
+    fn from(text: &str) -> ToolOutput {
+        ToolOutput::text(text)
+    }
+}
+
+impl From<Content> for ToolOutput {
+    fn from(content: Content) -> ToolOutput {
+        ToolOutput::new().content(content)
+    }
+}
+
+impl From<Json> for ToolOutput {
+    fn from(value: Json) -> ToolOutput {
+        ToolOutput::structured(value)
+    }
+}
+
+/// A value that becomes a tool's structured result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Structured<T>(pub T);
+
+impl<T: ToJson> From<Structured<T>> for ToolOutput {
+    fn from(value: Structured<T>) -> ToolOutput {
+        let mut w = Writer::new();
+        value.0.write_json(&mut w);
+        ToolOutput::structured(w.into_json())
+    }
+}
+
+/// What reading a resource gives: usually one piece, several for a folder.
+#[derive(Clone, Debug)]
+pub struct ReadOutput {
+    pub(crate) contents: Vec<ResourceContents>,
+}
+
+impl From<ResourceContents> for ReadOutput {
+    fn from(contents: ResourceContents) -> ReadOutput {
+        ReadOutput { contents: vec![contents] }
+    }
+}
+
+impl From<Vec<ResourceContents>> for ReadOutput {
+    fn from(contents: Vec<ResourceContents>) -> ReadOutput {
+        ReadOutput { contents }
+    }
+}
+
+/// Who speaks in a prompt or a sampling request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// The wire name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        }
+    }
+}
+
+/// A filled-in prompt.
+#[derive(Clone, Debug, Default)]
+pub struct PromptOutput {
+    pub(crate) description: Option<String>,
+    pub(crate) messages: Vec<(Role, Content)>,
+}
+
+impl PromptOutput {
+    /// Nothing yet.
+    pub fn new() -> PromptOutput {
+        PromptOutput::default()
+    }
+
+    /// What the messages are about.
+    #[must_use]
+    pub fn description(mut self, text: impl Into<String>) -> PromptOutput {
+        self.description = Some(text.into());
+        self
+    }
+
+    /// One more message.
+    #[must_use]
+    pub fn message(mut self, role: Role, content: Content) -> PromptOutput {
+        self.messages.push((role, content));
+        self
+    }
+
+    /// One more message of text from the person.
+    #[must_use]
+    pub fn user(self, text: impl Into<String>) -> PromptOutput {
+        self.message(Role::User, Content::text(text))
+    }
+
+    /// One more message of text from the model.
+    #[must_use]
+    pub fn assistant(self, text: impl Into<String>) -> PromptOutput {
+        self.message(Role::Assistant, Content::text(text))
+    }
+}
+
+/// Offered values for an argument, best first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    pub(crate) values: Vec<String>,
+    pub(crate) total: Option<u64>,
+    pub(crate) more: bool,
+}
+
+impl Completion {
+    /// At most this many values travel in one answer (MCP server/utilities/completion).
+    pub const MOST: usize = 100;
+
+    /// These values; beyond [`Completion::MOST`] they are counted, not sent.
+    pub fn new<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Completion {
+        let mut values: Vec<String> = values.into_iter().map(Into::into).collect();
+        let count = values.len();
+        values.truncate(Completion::MOST);
+        Completion {
+            more: count > values.len(),
+            total: Some(count as u64),
+            values,
+        }
+    }
+
+    /// The total is not known, and there may be more.
+    #[must_use]
+    pub fn open_ended(mut self) -> Completion {
+        self.total = None;
+        self.more = true;
+        self
+    }
+}

@@ -1,0 +1,357 @@
+//! The neutral vocabulary: what is asked, by whom, and what came of it.
+//!
+//! Registry, dispatch and handlers speak only these types; each era turns its wire messages into
+//! a [`Query`] and an outcome back into bytes. Nothing here knows a protocol date or a wire name
+//! that only one era has.
+//!
+//! # Invariants
+//! - A [`Query`] points into its document by [`NodeId`], so that document and query travel
+//!   together to a worker without a copy.
+//! - [`Fault`] is every way a request can fail; codes are the era's business.
+
+pub mod ask;
+pub mod catalog;
+pub mod content;
+pub mod uri_template;
+
+use std::borrow::Cow;
+
+use crate::json::{Json, NodeId};
+
+/// A revision of the protocol, as a slot number; only `era` gives it a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revision(pub(crate) u8);
+
+impl Revision {
+    /// How many revisions there are: the size of a table with one entry per revision.
+    pub(crate) const COUNT: usize = 5;
+
+    /// This revision's place in such a table.
+    pub(crate) fn slot(self) -> usize {
+        usize::from(self.0) % Revision::COUNT
+    }
+}
+
+/// What a client can do for a server, as it declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCapabilities {
+    /// Answers form elicitation.
+    pub form: bool,
+    /// Answers URL elicitation.
+    pub url: bool,
+    /// Answers sampling.
+    pub sampling: bool,
+    /// Answers sampling that offers tools.
+    pub sampling_tools: bool,
+    /// Lists its roots.
+    pub roots: bool,
+}
+
+/// Severity of a log entry (RFC 5424 names, as in MCP server/utilities/logging).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Details for debugging.
+    Debug,
+    /// Ordinary progress.
+    Info,
+    /// Normal but significant.
+    Notice,
+    /// Something to look at.
+    Warning,
+    /// An operation failed.
+    Error,
+    /// A component failed.
+    Critical,
+    /// Act at once.
+    Alert,
+    /// The system is unusable.
+    Emergency,
+}
+
+impl Level {
+    const NAMES: [(&'static str, Level); 8] = [
+        ("debug", Level::Debug),
+        ("info", Level::Info),
+        ("notice", Level::Notice),
+        ("warning", Level::Warning),
+        ("error", Level::Error),
+        ("critical", Level::Critical),
+        ("alert", Level::Alert),
+        ("emergency", Level::Emergency),
+    ];
+
+    /// The wire name.
+    pub fn as_str(self) -> &'static str {
+        Level::NAMES[self as usize].0
+    }
+
+    /// The level with this wire name.
+    pub fn parse(name: &str) -> Option<Level> {
+        Level::NAMES.iter().find(|(n, _)| *n == name).map(|(_, level)| *level)
+    }
+}
+
+/// What one request's sender is known to be able to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// The revision this request is answered in.
+    pub revision: Revision,
+    /// What the client declared.
+    pub capabilities: ClientCapabilities,
+    /// Log entries at or above this level are wanted; `None`: none are.
+    pub log_level: Option<Level>,
+}
+
+/// A peer whose word holds for a whole connection, and what it asked for meanwhile.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Negotiated revision, declared capabilities, log floor.
+    pub peer: Peer,
+    /// The client's own description, an object with `name` and `version`.
+    pub client: Json,
+    /// Resource URIs it subscribed to.
+    pub subscriptions: Vec<String>,
+    /// Whether it said that it is ready for notifications.
+    pub ready: bool,
+}
+
+/// One request, decoded. Ids point into the document the query came with.
+#[derive(Clone, Copy, Debug)]
+pub struct Query {
+    /// What is asked.
+    pub operation: Operation,
+    /// By whom.
+    pub peer: Peer,
+    /// The request's id.
+    pub id: NodeId,
+    /// The token that progress is reported to.
+    pub progress: Option<NodeId>,
+    /// Answers of the client to what an earlier round asked, an object by key.
+    pub answers: Option<NodeId>,
+    /// The state an earlier round handed out, a string.
+    pub state: Option<NodeId>,
+    /// The client's description, where the request carries one.
+    pub client: Option<NodeId>,
+    /// The request's parameters, an object.
+    pub params: Option<NodeId>,
+}
+
+/// What can be asked of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Open a session: answer with what the server is and offers.
+    Open,
+    /// Say what the server is and offers, without a session.
+    Describe,
+    /// Answer with nothing.
+    Ping,
+    /// A page of tools.
+    ListTools {
+        /// Where to go on.
+        cursor: Option<NodeId>,
+    },
+    /// A page of resources.
+    ListResources {
+        /// Where to go on.
+        cursor: Option<NodeId>,
+    },
+    /// A page of resource templates.
+    ListTemplates {
+        /// Where to go on.
+        cursor: Option<NodeId>,
+    },
+    /// A page of prompts.
+    ListPrompts {
+        /// Where to go on.
+        cursor: Option<NodeId>,
+    },
+    /// Run a tool.
+    CallTool {
+        /// Its name, a string.
+        name: NodeId,
+        /// An object, when present.
+        arguments: Option<NodeId>,
+    },
+    /// Read a resource.
+    ReadResource {
+        /// Its URI, a string.
+        uri: NodeId,
+    },
+    /// Fill in a prompt.
+    GetPrompt {
+        /// Its name, a string.
+        name: NodeId,
+        /// An object of strings, when present.
+        arguments: Option<NodeId>,
+    },
+    /// Offer values for an argument.
+    Complete {
+        /// Prompt name or URI template, a string.
+        subject: NodeId,
+        /// Which of the two.
+        kind: CompletionKind,
+        /// The argument's name, a string.
+        argument: NodeId,
+        /// What was typed so far, a string.
+        value: NodeId,
+        /// Arguments that are settled already, an object of strings.
+        context: Option<NodeId>,
+    },
+    /// Be told of updates of a resource for the rest of the session.
+    Subscribe {
+        /// Its URI, a string.
+        uri: NodeId,
+    },
+    /// No longer.
+    Unsubscribe {
+        /// Its URI, a string.
+        uri: NodeId,
+    },
+    /// Log from this level on for the rest of the session.
+    SetLevel(Level),
+    /// Be told of changes until the request is cancelled.
+    Listen {
+        /// The filter, an object.
+        filter: NodeId,
+    },
+}
+
+/// What a completion is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompletionKind {
+    /// An argument of a prompt.
+    Prompt,
+    /// A variable of a resource template.
+    Template,
+}
+
+/// What a message without an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The session is ready.
+    Ready,
+    /// Stop working on a request; the id's node.
+    Cancelled(NodeId),
+    /// Nothing that this server acts on.
+    Ignored,
+}
+
+/// What changed at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The list of tools.
+    Tools,
+    /// The list of prompts.
+    Prompts,
+    /// The list of resources or of templates.
+    Resources,
+    /// The contents of one resource, by URI.
+    Updated(String),
+}
+
+/// What a listen request asks to be told, and, as an answer, what it will be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Changes of the list of tools.
+    pub tools: bool,
+    /// Changes of the list of prompts.
+    pub prompts: bool,
+    /// Changes of the list of resources.
+    pub resources: bool,
+    /// Updates of these URIs.
+    pub uris: Vec<String>,
+}
+
+impl Filter {
+    /// Whether this change is to be told.
+    pub fn wants(&self, change: &Change) -> bool {
+        match change {
+            Change::Tools => self.tools,
+            Change::Prompts => self.prompts,
+            Change::Resources => self.resources,
+            Change::Updated(uri) => self.uris.iter().any(|u| u == uri),
+        }
+    }
+}
+
+/// What a server offers, derived from what is registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// It has tools, or may get some while it runs.
+    pub tools: bool,
+    /// It tells when the list of tools changes.
+    pub tools_changed: bool,
+    /// It has resources or templates.
+    pub resources: bool,
+    /// It tells when the list of resources changes.
+    pub resources_changed: bool,
+    /// Updates of single resources can be subscribed to.
+    pub subscribe: bool,
+    /// It has prompts.
+    pub prompts: bool,
+    /// It tells when the list of prompts changes.
+    pub prompts_changed: bool,
+    /// It completes arguments.
+    pub completions: bool,
+    /// Its handlers log.
+    pub logging: bool,
+}
+
+/// Who may keep an answer, and for how long (MCP 2026-07-28 server/utilities/caching).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheHint {
+    /// Milliseconds the answer stays fresh; 0: stale at once.
+    pub ttl_ms: u32,
+    /// Whether other users may be given it; only for data that is the same for everybody.
+    pub public: bool,
+}
+
+/// Every way a request can fail on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The bytes are not JSON; says what and where.
+    Parse(String),
+    /// The JSON is no request.
+    InvalidRequest(Cow<'static, str>),
+    /// No such method, or nothing behind it is registered.
+    UnknownMethod(String),
+    /// Parameters are missing or wrong.
+    InvalidParams(Cow<'static, str>),
+    /// No resource has this URI.
+    ResourceNotFound(String),
+    /// The client did not declare what the request needs.
+    MissingCapability(ClientCapabilities),
+    /// The request names a revision that is not served.
+    UnsupportedVersion(String),
+    /// The server failed. The sentence is the library's own, never a handler's or a panic's.
+    Internal(&'static str),
+    /// A handler's own protocol error.
+    Custom {
+        /// Outside -32768..=-32000, or one of JSON-RPC's own codes.
+        code: i32,
+        /// One sentence.
+        message: String,
+        /// More for a program.
+        data: Option<Json>,
+    },
+}
+
+/// The server as it presents itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// For programs.
+    pub name: String,
+    /// The program's version.
+    pub version: String,
+    /// For people.
+    pub title: Option<String>,
+    /// What the server is for.
+    pub description: Option<String>,
+    /// Where to read more.
+    pub website: Option<String>,
+    /// Pictures for hosts that show them.
+    pub icons: Vec<catalog::Icon>,
+    /// How a model should use the server.
+    pub instructions: Option<String>,
+}

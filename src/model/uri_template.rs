@@ -1,0 +1,423 @@
+//! URI templates (RFC 6570, levels 1 to 3): parsed once, expanded, and matched against URIs.
+//!
+//! What it does: [`UriTemplate::expand`] writes the URI for a set of variables;
+//! [`UriTemplate::matches`] reads the variables back out of a URI. What it does not: the
+//! modifiers of level 4 (`{var:3}`, `{list*}`), which are refused when the template is parsed;
+//! resolving, normalising or fetching URIs; comparing scheme or host without regard to case.
+//!
+//! # Matching
+//!
+//! A URI matches when expansion could have produced it, with three allowances: the parameters of
+//! one `{;…}`, `{?…}` or `{&…}` may come in any order, hexadecimal digits after `%` in either
+//! case, and a value may percent-encode characters that did not need it. Raw non-ASCII
+//! characters, `+` for a space, parameters that the template does not name, and percent-encoding
+//! that is not UTF-8 are no match. `%00` is an ordinary character.
+//!
+//! | expression | a value may hold |
+//! |---|---|
+//! | `{x}` `{.x}` `{/x}` `{;x}` `{?x}` `{&x}` | unreserved characters, percent-encoded characters |
+//! | `{+x}` `{#x}` | reserved characters as well |
+//!
+//! Where a URI can be read in several ways, the rule that picks one is:
+//!
+//! 1. the reading that defines the most variables; then
+//! 2. the reading in which the first variable takes the longest text, then the second, and so on.
+//!
+//! So `{a}{b}` on `xyz` gives `xy` and `z`; `{name}{.ext}` on `a.tar.gz` gives `a.tar` and `gz`;
+//! `{+path}{?line}` on `a/b?line=3` gives `a/b` and `3`. Where `{x}` or `{+x}` stands for no text at all, the variable counts as
+//! undefined, although an empty value expands to the same. Where only some variables of a list
+//! like `{x,y}` are there, they are the first ones.
+//!
+//! A variable that occurs twice must say the same at every place. The reading is picked before
+//! that is checked: such a template never accepts a URI that it could not have produced, and may
+//! refuse an ambiguous one that it could.
+//!
+//! # Values are untrusted
+//!
+//! Values arrive decoded: `{x}` on `..%2F..%2Fetc` gives `../../etc`, a `/` in a place where no
+//! literal `/` could stand, and a value may hold NUL. Whoever turns a value into a file name, a
+//! query or a command must confine it first; a match says nothing about safety.
+//!
+//! # Invariants
+//!
+//! - Nothing recurses or backtracks: a match fills a table of (template piece, place in the URI)
+//!   once. Time and transient memory are bounded by the length of the template times the length
+//!   of the URI, which [`UriTemplate::MAX_URI`] bounds.
+//! - A `%` in a parsed literal is always followed by two hexadecimal digits, and literals are
+//!   ASCII.
+
+mod percent;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use percent::{encode, is_literal, is_triplet, literal_at};
+use std::fmt;
+
+/// A parsed URI template (RFC 6570, levels 1 to 3).
+///
+/// Matching and its rule for ambiguous URIs: `{name}{.ext}` on `a.tar.gz` defines both variables
+/// and gives the first as much as it can, `a.tar`. Values come decoded and untrusted: `%2F` is
+/// read as `/`, so confine paths before use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UriTemplate {
+    text: Box<str>,
+    parts: Box<[Part]>,
+    /// Each name once, in order of first appearance. [`Part::Expression`] holds indices into it.
+    names: Box<[Box<str>]>,
+}
+
+/// What a template is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    /// Text as it stands in the URI: characters outside ASCII already percent-encoded.
+    Literal(Box<str>),
+    Expression {
+        op: Op,
+        vars: Box<[u8]>,
+    },
+}
+
+/// The operator that opens an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Simple,
+    Reserved,
+    Fragment,
+    Label,
+    Path,
+    Parameter,
+    Query,
+    Continuation,
+}
+
+impl Op {
+    fn of(byte: u8) -> Option<Op> {
+        Some(match byte {
+            b'+' => Op::Reserved,
+            b'#' => Op::Fragment,
+            b'.' => Op::Label,
+            b'/' => Op::Path,
+            b';' => Op::Parameter,
+            b'?' => Op::Query,
+            b'&' => Op::Continuation,
+            _ => return None,
+        })
+    }
+
+    /// What the expression's text starts with when any variable is defined.
+    fn prefix(self) -> Option<u8> {
+        match self {
+            Op::Simple | Op::Reserved => None,
+            Op::Fragment => Some(b'#'),
+            Op::Label => Some(b'.'),
+            Op::Path => Some(b'/'),
+            Op::Parameter => Some(b';'),
+            Op::Query => Some(b'?'),
+            Op::Continuation => Some(b'&'),
+        }
+    }
+
+    /// What stands between two variables.
+    fn separator(self) -> u8 {
+        match self {
+            Op::Simple | Op::Reserved | Op::Fragment => b',',
+            Op::Label => b'.',
+            Op::Path => b'/',
+            Op::Parameter => b';',
+            Op::Query | Op::Continuation => b'&',
+        }
+    }
+
+    /// Whether the variable's name is written before its value.
+    fn named(self) -> bool {
+        matches!(self, Op::Parameter | Op::Query | Op::Continuation)
+    }
+
+    /// Whether reserved characters stand in values unencoded.
+    fn reserved(self) -> bool {
+        matches!(self, Op::Reserved | Op::Fragment)
+    }
+}
+
+/// Why a text is not a template, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TemplateError {
+    /// What is wrong.
+    pub kind: TemplateErrorKind,
+    /// Byte offset in the text of the first byte that is wrong.
+    pub offset: usize,
+}
+
+/// What is wrong with a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TemplateErrorKind {
+    /// Longer than [`UriTemplate::MAX_LENGTH`] bytes.
+    TooLong,
+    /// More than [`UriTemplate::MAX_VARIABLES`] places for variables.
+    TooManyVariables,
+    /// A `{` without its `}`.
+    Unclosed,
+    /// A `}` without its `{`.
+    StrayClose,
+    /// No variable name where one must stand: `{}`, `{a,}`, `{+}`.
+    EmptyName,
+    /// A character that no variable name may hold at this place.
+    Name,
+    /// An operator that RFC 6570 keeps for the future: `=`, `,`, `!`, `@` or `|`.
+    ReservedOperator,
+    /// A modifier of level 4, `:` or `*`, which this implementation leaves out.
+    Modifier,
+    /// A character that may not stand outside expressions: a space, a quote, `<`, `>`, `\`, `^`,
+    /// a backquote, `|`, a control or a noncharacter.
+    Literal,
+    /// A `%` that two hexadecimal digits do not follow.
+    Percent,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            TemplateErrorKind::TooLong => "longer than 4096 bytes",
+            TemplateErrorKind::TooManyVariables => "more than 32 variables",
+            TemplateErrorKind::Unclosed => "'{' without '}'",
+            TemplateErrorKind::StrayClose => "'}' without '{'",
+            TemplateErrorKind::EmptyName => "variable name missing",
+            TemplateErrorKind::Name => "character not allowed in a variable name",
+            TemplateErrorKind::ReservedOperator => "operator reserved by RFC 6570",
+            TemplateErrorKind::Modifier => "level 4 modifier (':' or '*') not supported",
+            TemplateErrorKind::Literal => "character not allowed outside expressions",
+            TemplateErrorKind::Percent => "'%' without two hexadecimal digits",
+        };
+        write!(f, "URI template, byte {}: {what}", self.offset)
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+impl UriTemplate {
+    /// Longest template, in bytes. Templates are written by hand and shown in lists; longer is a
+    /// mistake.
+    pub const MAX_LENGTH: usize = 4096;
+
+    /// Most places for variables in one template, counting repeats. Ten are many in practice;
+    /// the table that matching fills has a row for each.
+    pub const MAX_VARIABLES: usize = 32;
+
+    /// Longest URI that can match, in bytes. Web servers commonly stop at 8 KiB. It bounds the
+    /// table that a peer can make a match fill, one byte per row and byte of the URI: with three
+    /// variables about ten rows of 16 KiB.
+    pub const MAX_URI: usize = 16 * 1024;
+
+    /// Parses a template.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong and its byte offset: grammar of RFC 6570 section 2 (with
+    /// verified erratum 6937, so `'` is a literal), modifiers of level 4, more than
+    /// [`Self::MAX_LENGTH`] bytes or [`Self::MAX_VARIABLES`] variables.
+    pub fn parse(text: &str) -> Result<UriTemplate, TemplateError> {
+        let err = |kind, offset| Err(TemplateError { kind, offset });
+        if text.len() > Self::MAX_LENGTH {
+            return err(TemplateErrorKind::TooLong, Self::MAX_LENGTH);
+        }
+        let bytes = text.as_bytes();
+        let mut parts = Vec::new();
+        let mut names: Vec<Box<str>> = Vec::new();
+        let mut literal = String::new();
+        let mut places = 0;
+        let mut at = 0;
+        for (offset, c) in text.char_indices() {
+            if offset < at {
+                continue;
+            }
+            at = offset + c.len_utf8();
+            match c {
+                '{' => {
+                    let Some(length) = text[at..].find('}') else {
+                        return err(TemplateErrorKind::Unclosed, offset);
+                    };
+                    if !literal.is_empty() {
+                        let done = std::mem::take(&mut literal);
+                        parts.push(Part::Literal(done.into()));
+                    }
+                    let inner = &text[at..at + length];
+                    parts.push(parse_expression(inner, at, &mut names, &mut places)?);
+                    at += length + 1;
+                }
+                '}' => return err(TemplateErrorKind::StrayClose, offset),
+                '%' if !is_triplet(bytes, offset) => {
+                    return err(TemplateErrorKind::Percent, offset);
+                }
+                _ if c.is_ascii() && is_literal(c) => literal.push(c),
+                _ if is_literal(c) => encode(&text[offset..at], false, &mut literal),
+                _ => return err(TemplateErrorKind::Literal, offset),
+            }
+        }
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal.into()));
+        }
+        Ok(UriTemplate {
+            text: text.into(),
+            parts: parts.into(),
+            names: names.into(),
+        })
+    }
+
+    /// The text that was parsed.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The names of the variables, each once, in order of first appearance.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
+    }
+
+    /// The variables of a URI that this template could have produced, percent-decoded; `None`
+    /// when it does not match or is longer than [`Self::MAX_URI`] bytes.
+    ///
+    /// Of several readings the one that defines the most variables is taken, then the one that
+    /// gives the leftmost variable the longest text. Optional query parameters that are missing
+    /// are missing from the result. The values are untrusted: `%2F` has become `/`, `%2E%2E`
+    /// has become `..`; a handler that opens files must confine the path itself.
+    pub fn matches(&self, uri: &str) -> Option<Variables> {
+        if uri.len() > Self::MAX_URI {
+            return None;
+        }
+        let uri = uri.as_bytes();
+        // Most URIs belong to some other template: the leading literal tells without a table.
+        let (parts, rest) = match self.parts.split_first() {
+            Some((Part::Literal(text), parts)) => {
+                (parts, &uri[literal_at(text.as_bytes(), uri)?..])
+            }
+            _ => (&*self.parts, uri),
+        };
+        let values = search::Table::fill(parts, &self.names, rest).read()?;
+        let named = self.names.iter().zip(values);
+        Some(Variables {
+            list: named
+                .filter_map(|(name, value)| Some((name.clone(), value?)))
+                .collect(),
+        })
+    }
+
+    /// The URI for the given variables. A variable that `lookup` does not know leaves nothing
+    /// behind, not even its separator (RFC 6570 section 3.2.1). `{+x}` and `{#x}` copy what is
+    /// already percent-encoded in a value.
+    pub fn expand<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> String {
+        let mut out = String::with_capacity(self.text.len());
+        for part in &self.parts {
+            let (op, vars) = match part {
+                Part::Literal(text) => {
+                    out.push_str(text);
+                    continue;
+                }
+                Part::Expression { op, vars } => (*op, vars),
+            };
+            let mut mark = op.prefix();
+            for &var in vars {
+                let name = &self.names[usize::from(var)];
+                let Some(value) = lookup(name) else { continue };
+                out.extend(mark.map(char::from));
+                mark = Some(op.separator());
+                if op.named() {
+                    out.push_str(name);
+                    if !value.is_empty() || op != Op::Parameter {
+                        out.push('=');
+                    }
+                }
+                encode(value, op.reserved(), &mut out);
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for UriTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The variables that [`UriTemplate::matches`] read from a URI: decoded, untrusted text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Variables {
+    list: Vec<(Box<str>, String)>,
+}
+
+impl Variables {
+    /// The value of a variable; `None` when the URI leaves it undefined.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
+    }
+
+    /// Names and values of the defined variables, in order of first appearance in the template.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.list.iter().map(|(n, v)| (&**n, v.as_str()))
+    }
+}
+
+/// Parses what stands between braces; `base` is its offset in the template.
+fn parse_expression(
+    inner: &str,
+    base: usize,
+    names: &mut Vec<Box<str>>,
+    places: &mut usize,
+) -> Result<Part, TemplateError> {
+    let err = |kind, offset| TemplateError { kind, offset };
+    let first = inner.bytes().next();
+    if first.is_some_and(|b| b"=,!@|".contains(&b)) {
+        return Err(err(TemplateErrorKind::ReservedOperator, base));
+    }
+    let op = first.and_then(Op::of);
+    let mut at = base + usize::from(op.is_some());
+    let mut vars = Vec::new();
+    for name in inner[at - base..].split(',') {
+        check_name(name, at)?;
+        if *places == UriTemplate::MAX_VARIABLES {
+            return Err(err(TemplateErrorKind::TooManyVariables, at));
+        }
+        *places += 1;
+        let id = names.iter().position(|n| **n == *name);
+        let id = id.unwrap_or_else(|| {
+            names.push(name.into());
+            names.len() - 1
+        });
+        // Exact: UriTemplate::MAX_VARIABLES bounds the number of names.
+        vars.push(id as u8);
+        at += name.len() + 1;
+    }
+    Ok(Part::Expression {
+        op: op.unwrap_or(Op::Simple),
+        vars: vars.into(),
+    })
+}
+
+/// RFC 6570 section 2.3: letters, digits, `_` and triplets, with single dots between them.
+fn check_name(name: &str, base: usize) -> Result<(), TemplateError> {
+    let bytes = name.as_bytes();
+    let err = |kind, i| {
+        let offset = base + i;
+        Err(TemplateError { kind, offset })
+    };
+    if bytes.is_empty() {
+        return err(TemplateErrorKind::EmptyName, 0);
+    }
+    let mut dot_may_follow = false;
+    let mut i = 0;
+    while i < bytes.len() {
+        match bytes[i] {
+            b'%' if !is_triplet(bytes, i) => return err(TemplateErrorKind::Percent, i),
+            b'%' => i += 2,
+            b if b.is_ascii_alphanumeric() || b == b'_' => {}
+            b'.' if dot_may_follow && i + 1 < bytes.len() => {}
+            b':' | b'*' if dot_may_follow => return err(TemplateErrorKind::Modifier, i),
+            _ => return err(TemplateErrorKind::Name, i),
+        }
+        dot_may_follow = bytes[i] != b'.';
+        i += 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! JSON-RPC 2.0 messages as views over a document.
+//!
+//! What it does: tells requests, notifications and responses apart with strict shapes, keeps ids
+//! with their JSON type, names the error codes. What it does not: batches (an era that allows
+//! them splits the array), methods, `_meta`; unknown members are ignored.
+//!
+//! Source: JSON-RPC 2.0 §4–5; MCP basic/index of each revision (ids are strings or integers,
+//! never null; `params` is an object).
+//!
+//! # Invariants
+//! - An id is a string, or an integer that fits `i64` or `u64`. `1.0`, `1e3`, `true`, `null` and
+//!   2^64 are refused, never clamped.
+//! - A message with `method` is a request or a notification; without it, one with `result` or
+//!   `error` is a response; anything else is not a message.
+
+use std::borrow::Cow;
+
+use crate::json::{Json, Kind, Value};
+
+/// Error codes of JSON-RPC 2.0 §5.1 that mean the same in every revision.
+pub mod code {
+    /// The bytes are not JSON.
+    pub const PARSE: i32 = -32700;
+    /// The JSON is not a request object.
+    pub const INVALID_REQUEST: i32 = -32600;
+    /// No such method, or its capability was not advertised.
+    pub const METHOD_NOT_FOUND: i32 = -32601;
+    /// The parameters are wrong.
+    pub const INVALID_PARAMS: i32 = -32602;
+    /// The server failed; nothing more is said.
+    pub const INTERNAL: i32 = -32603;
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug)]
+pub enum Message<'d> {
+    /// Wants an answer.
+    Request(Request<'d>),
+    /// Wants none.
+    Notification(Notification<'d>),
+    /// Answers one of ours.
+    Response(Response<'d>),
+}
+
+/// `{jsonrpc, id, method, params?}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'d> {
+    /// A string or an integer.
+    pub id: Value<'d>,
+    /// The method's name.
+    pub method: &'d str,
+    /// An object, when present.
+    pub params: Option<Value<'d>>,
+}
+
+/// `{jsonrpc, method, params?}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Notification<'d> {
+    /// The method's name.
+    pub method: &'d str,
+    /// An object, when present.
+    pub params: Option<Value<'d>>,
+}
+
+/// `{jsonrpc, id, result}` or `{jsonrpc, id, error}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Response<'d> {
+    /// The id of the request that is answered.
+    pub id: Value<'d>,
+    /// The result object, or the error object.
+    pub outcome: Result<Value<'d>, Value<'d>>,
+}
+
+/// Why a document is not a message, with the id when that could be read.
+#[derive(Clone, Copy, Debug)]
+pub struct ShapeError<'d> {
+    /// [`code::INVALID_REQUEST`], or [`code::INVALID_PARAMS`] when only `params` is wrong.
+    pub code: i32,
+    /// What is wrong, for the peer.
+    pub message: &'static str,
+    /// The request's id.
+    pub id: Option<Value<'d>>,
+    /// Whether the peer must be told: a malformed response or notification is never answered
+    /// (JSON-RPC 2.0 §4.1).
+    pub answer: bool,
+}
+
+impl<'d> Message<'d> {
+    /// Reads the root of a document as one message.
+    ///
+    /// # Errors
+    /// [`ShapeError`] says what is missing or of the wrong type.
+    pub fn read(root: Value<'d>) -> Result<Message<'d>, ShapeError<'d>> {
+        if root.kind() != Kind::Object {
+            return Err(refuse("a message is one JSON object", None));
+        }
+        let (mut version, mut id, mut method, mut params) = (None, None, None, None);
+        let (mut result, mut error) = (None, None);
+        for (name, value) in root.members() {
+            match name {
+                "jsonrpc" => version = Some(value),
+                "id" => id = Some(value),
+                "method" => method = Some(value),
+                "params" => params = Some(value),
+                "result" => result = Some(value),
+                "error" => error = Some(value),
+                _ => {}
+            }
+        }
+        let good_id = id.filter(|v| is_id(*v));
+        if version.and_then(Value::as_str) != Some("2.0") {
+            return Err(refuse("jsonrpc must be \"2.0\"", good_id));
+        }
+        let Some(method) = method else {
+            return read_response(id, good_id, result, error);
+        };
+        let Some(method) = method.as_str() else {
+            return Err(refuse("method must be a string", good_id));
+        };
+        let bad_params = params.is_some_and(|p| p.kind() != Kind::Object);
+        match (id, good_id) {
+            (Some(_), Some(id)) if bad_params => Err(ShapeError {
+                code: code::INVALID_PARAMS,
+                message: "params must be an object",
+                id: Some(id),
+                answer: true,
+            }),
+            (Some(_), Some(id)) => Ok(Message::Request(Request { id, method, params })),
+            (Some(_), None) => Err(refuse("id must be a string or an integer of at most 64 bits", None)),
+            (None, _) if bad_params => Err(ShapeError {
+                answer: false,
+                ..refuse("params must be an object", None)
+            }),
+            (None, _) => Ok(Message::Notification(Notification { method, params })),
+        }
+    }
+}
+
+fn read_response<'d>(
+    id: Option<Value<'d>>,
+    good_id: Option<Value<'d>>,
+    result: Option<Value<'d>>,
+    error: Option<Value<'d>>,
+) -> Result<Message<'d>, ShapeError<'d>> {
+    let unanswered = |message| Err(ShapeError { answer: false, ..refuse(message, good_id) });
+    match (result, error) {
+        (None, None) => Err(refuse("method is missing", good_id)),
+        (Some(_), Some(_)) => unanswered("a response has result or error, not both"),
+        (result, error) => match (good_id, id) {
+            (Some(id), _) => match (result, error) {
+                (Some(result), _) if result.kind() != Kind::Object => unanswered("result must be an object"),
+                (Some(result), _) => Ok(Message::Response(Response { id, outcome: Ok(result) })),
+                (None, Some(error)) if RpcError::read(error).is_none() => {
+                    unanswered("error must be an object with an integer code and a message")
+                }
+                (None, Some(error)) => Ok(Message::Response(Response { id, outcome: Err(error) })),
+                (None, None) => unanswered("a response has result or error"),
+            },
+            (None, _) => unanswered("a response carries the id of its request"),
+        },
+    }
+}
+
+#[cold]
+fn refuse<'d>(message: &'static str, id: Option<Value<'d>>) -> ShapeError<'d> {
+    ShapeError { code: code::INVALID_REQUEST, message, id, answer: true }
+}
+
+/// Whether a value can be a request id: a string, or an integer of at most 64 bits.
+pub fn is_id(value: Value<'_>) -> bool {
+    match value.kind() {
+        Kind::String => true,
+        Kind::Number => value.as_i64().is_some() || value.as_u64().is_some(),
+        _ => false,
+    }
+}
+
+/// A request id that outlives its document. Equal ids have equal JSON type and value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Id {
+    /// An integer; `i128` holds every `i64` and `u64`.
+    Number(i128),
+    /// A string, decoded.
+    String(Box<str>),
+}
+
+impl Id {
+    /// The id at this value; `None` when it cannot be one.
+    pub fn read(value: Value<'_>) -> Option<Id> {
+        match value.kind() {
+            Kind::String => value.as_str().map(|s| Id::String(s.into())),
+            Kind::Number => value
+                .as_i64()
+                .map(i128::from)
+                .or_else(|| value.as_u64().map(i128::from))
+                .map(Id::Number),
+            _ => None,
+        }
+    }
+}
+
+/// An error as it stands on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RpcError {
+    /// One of [`code`], a code of the era, or an application's own outside -32768..=-32000.
+    pub code: i32,
+    /// One sentence for the peer; never an internal path, never panic text.
+    pub message: Cow<'static, str>,
+    /// More for a program.
+    pub data: Option<Json>,
+}
+
+impl RpcError {
+    /// An error without data.
+    pub fn new(code: i32, message: impl Into<Cow<'static, str>>) -> RpcError {
+        RpcError { code, message: message.into(), data: None }
+    }
+
+    /// The error in a response; `None` when its shape is wrong.
+    pub fn read(error: Value<'_>) -> Option<RpcError> {
+        let code = i32::try_from(error.get("code")?.as_i64()?).ok()?;
+        let message = error.get("message")?.as_str()?.to_owned();
+        Some(RpcError { code, message: message.into(), data: error.get("data").map(Value::to_json) })
+    }
+}

@@ -1,0 +1,436 @@
+//! What is registered: tools, resources, templates, prompts, their handlers and completions.
+//!
+//! A registry is a snapshot behind an `Arc`: whoever serves a message keeps one, whoever adds or
+//! removes something makes a new one. Lists keep the order of registration. Descriptors are
+//! rendered once for each revision that asks.
+//!
+//! # Invariants
+//! - `order` of each table is sorted by name; every entry has a sequence number greater than
+//!   those before it, which is what cursors point to.
+//! - The checks of arguments and results run here, behind [`SchemaCheck`].
+
+use std::sync::{Arc, OnceLock};
+
+use crate::era::Descriptor;
+use crate::error::{Error, ErrorKind};
+use crate::json::{Doc, Json, Kind, Value, Writer};
+use crate::model::catalog::{Prompt, Resource, Template, Tool};
+use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+use crate::model::uri_template::Variables;
+use crate::model::{CompletionKind, Offer, Revision};
+
+use super::context::Context;
+use super::failure::Failure;
+
+/// Checks values against one schema; what a schema validator plugs in here.
+pub trait SchemaCheck: Send + Sync {
+    /// Whether the value fits.
+    ///
+    /// # Errors
+    /// Where and why it does not, in words for a model.
+    fn check(&self, value: Value<'_>) -> Result<(), crate::record::Violation>;
+}
+
+/// Turns a schema into its check when a tool is registered.
+pub trait SchemaCompiler: Send + Sync {
+    /// The check for this schema.
+    ///
+    /// # Errors
+    /// Why the schema is none, in words for the programmer.
+    fn compile(&self, schema: Value<'_>) -> Result<Arc<dyn SchemaCheck>, String>;
+}
+
+/// Runs a tool on its arguments.
+pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure> + Send + Sync;
+/// Reads a resource: its URI, and the variables of the template that matched.
+pub(crate) type ReadFn = dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<ReadOutput, Failure> + Send + Sync;
+/// Fills in a prompt.
+pub(crate) type PromptFn = dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync;
+/// Offers values for an argument.
+pub(crate) type CompleteFn = dyn Fn(&CompletionRequest<'_>) -> Completion + Send + Sync;
+
+/// The arguments of a prompt, or those that are settled already: strings by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'d>(Option<Value<'d>>);
+
+impl<'d> Arguments<'d> {
+    pub(crate) fn new(object: Option<Value<'d>>) -> Arguments<'d> {
+        Arguments(object)
+    }
+
+    /// An argument's value.
+    pub fn get(&self, name: &str) -> Option<&'d str> {
+        self.0?.get(name)?.as_str()
+    }
+
+    /// Every argument with its value.
+    pub fn iter(&self) -> impl Iterator<Item = (&'d str, &'d str)> {
+        let members = self.0.map(Value::members);
+        members.into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)))
+    }
+}
+
+/// What values are wanted for.
+#[derive(Clone, Copy, Debug)]
+pub struct CompletionRequest<'d> {
+    /// The argument's or variable's name.
+    pub argument: &'d str,
+    /// What was typed so far.
+    pub value: &'d str,
+    /// Arguments that are settled already.
+    pub settled: Arguments<'d>,
+}
+
+/// How a tool runs.
+#[derive(Clone)]
+pub(crate) enum ToolHandler {
+    /// On a worker.
+    Pooled(Arc<ToolFn>),
+    /// On the thread that reads; the handler's place among the inline handlers.
+    Inline(usize),
+}
+
+pub(crate) struct ToolEntry {
+    pub tool: Tool,
+    pub handler: ToolHandler,
+    pub input: Option<Arc<dyn SchemaCheck>>,
+    pub output: Option<Arc<dyn SchemaCheck>>,
+}
+
+pub(crate) struct ResourceEntry {
+    pub resource: Resource,
+    pub read: Arc<ReadFn>,
+}
+
+pub(crate) struct TemplateEntry {
+    pub template: Template,
+    pub read: Arc<ReadFn>,
+}
+
+pub(crate) struct PromptEntry {
+    pub prompt: Prompt,
+    pub fill: Arc<PromptFn>,
+}
+
+/// Completion of one argument of one prompt or template.
+#[derive(Clone)]
+struct CompleteEntry {
+    kind: CompletionKind,
+    subject: String,
+    argument: String,
+    complete: Arc<CompleteFn>,
+}
+
+/// Something registered: named, described, rendered once for each revision.
+pub(crate) struct Listed<T> {
+    pub entry: T,
+    pub sequence: u64,
+    rendered: [OnceLock<Box<str>>; Revision::COUNT],
+}
+
+/// What can stand in a list.
+pub(crate) trait Describe {
+    /// By what it is found.
+    fn name(&self) -> &str;
+    /// How it is described.
+    fn descriptor(&self) -> Descriptor<'_>;
+}
+
+impl<T: Describe> Listed<T> {
+    /// The descriptor as `revision` knows it.
+    pub(crate) fn rendered(&self, revision: Revision) -> &str {
+        match self.rendered.get(revision.slot()) {
+            Some(cell) => cell.get_or_init(|| {
+                let mut w = Writer::new();
+                self.entry.descriptor().render(&mut w, revision);
+                w.as_str().into()
+            }),
+            None => "",
+        }
+    }
+}
+
+/// A list in order of registration, found by name.
+pub(crate) struct Table<T> {
+    entries: Vec<Arc<Listed<T>>>,
+    order: Vec<u32>,
+    next: u64,
+}
+
+impl<T> Clone for Table<T> {
+    fn clone(&self) -> Table<T> {
+        Table { entries: self.entries.clone(), order: self.order.clone(), next: self.next }
+    }
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Table<T> {
+        Table { entries: Vec::new(), order: Vec::new(), next: 0 }
+    }
+}
+
+impl<T: Describe> Table<T> {
+    fn position(&self, name: &str) -> Result<usize, usize> {
+        self.order.binary_search_by(|at| {
+            self.entries.get(*at as usize).map_or("", |e| e.entry.name()).cmp(name)
+        })
+    }
+
+    fn add(&mut self, entry: T) -> Result<(), Error> {
+        match self.position(entry.name()) {
+            Ok(_) => Err(Error::new(ErrorKind::Misuse, format!("{:?} is registered already", entry.name()))),
+            Err(at) => {
+                self.order.insert(at, self.entries.len() as u32);
+                self.next += 1;
+                self.entries.push(Arc::new(Listed { entry, sequence: self.next, rendered: Default::default() }));
+                Ok(())
+            }
+        }
+    }
+
+    fn remove(&mut self, name: &str) -> bool {
+        let Ok(at) = self.position(name) else { return false };
+        let gone = self.order.remove(at);
+        self.entries.remove(gone as usize);
+        for place in &mut self.order {
+            if *place > gone {
+                *place -= 1;
+            }
+        }
+        true
+    }
+
+    /// The entry with this name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Listed<T>>> {
+        let at = self.position(name).ok()?;
+        self.entries.get(*self.order.get(at)? as usize)
+    }
+
+    /// At most `most` entries registered after `sequence`, and whether more follow.
+    pub(crate) fn page(&self, sequence: u64, most: usize) -> (&[Arc<Listed<T>>], bool) {
+        let start = self.entries.partition_point(|e| e.sequence <= sequence);
+        let rest = self.entries.get(start..).unwrap_or_default();
+        (rest.get(..most).unwrap_or(rest), rest.len() > most)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Listed<T>>> {
+        self.entries.iter()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+macro_rules! describe {
+    ($($entry:ident, $field:ident, $name:expr, $descriptor:ident;)*) => {$(
+        impl Describe for $entry {
+            fn name(&self) -> &str {
+                let name: fn(&$entry) -> &str = $name;
+                name(self)
+            }
+            fn descriptor(&self) -> Descriptor<'_> {
+                Descriptor::$descriptor(&self.$field)
+            }
+        }
+    )*};
+}
+describe! {
+    ToolEntry, tool, |e| &e.tool.name, Tool;
+    ResourceEntry, resource, |e| &e.resource.uri, Resource;
+    TemplateEntry, template, |e| e.template.uri.as_str(), Template;
+    PromptEntry, prompt, |e| &e.prompt.name, Prompt;
+}
+
+/// Everything registered, at one moment.
+#[derive(Clone, Default)]
+pub(crate) struct Registry {
+    pub tools: Table<ToolEntry>,
+    pub resources: Table<ResourceEntry>,
+    pub templates: Table<TemplateEntry>,
+    pub prompts: Table<PromptEntry>,
+    completions: Vec<CompleteEntry>,
+}
+
+impl Registry {
+    pub(crate) fn add_tool(
+        &mut self,
+        tool: Tool,
+        handler: ToolHandler,
+        compiler: Option<&dyn SchemaCompiler>,
+    ) -> Result<(), Error> {
+        check_tool_name(&tool.name)?;
+        let input = compile(&tool.name, "input", tool.input_schema.as_ref(), compiler, true)?;
+        let output = compile(&tool.name, "output", tool.output_schema.as_ref(), compiler, false)?;
+        self.tools.add(ToolEntry { tool, handler, input, output })
+    }
+
+    pub(crate) fn remove_tool(&mut self, name: &str) -> bool {
+        self.tools.remove(name)
+    }
+
+    pub(crate) fn add_resource(&mut self, resource: Resource, read: Arc<ReadFn>) -> Result<(), Error> {
+        if !has_scheme(&resource.uri) {
+            return Err(invalid(format!("{:?} is no URI: it has no scheme (RFC 3986 §3)", resource.uri)));
+        }
+        self.resources.add(ResourceEntry { resource, read })
+    }
+
+    pub(crate) fn remove_resource(&mut self, uri: &str) -> bool {
+        self.resources.remove(uri)
+    }
+
+    pub(crate) fn add_template(&mut self, template: Template, read: Arc<ReadFn>) -> Result<(), Error> {
+        self.templates.add(TemplateEntry { template, read })
+    }
+
+    pub(crate) fn remove_template(&mut self, uri_template: &str) -> bool {
+        self.templates.remove(uri_template)
+    }
+
+    pub(crate) fn add_prompt(&mut self, prompt: Prompt, fill: Arc<PromptFn>) -> Result<(), Error> {
+        if prompt.name.is_empty() {
+            return Err(invalid("a prompt needs a name".to_owned()));
+        }
+        self.prompts.add(PromptEntry { prompt, fill })
+    }
+
+    pub(crate) fn remove_prompt(&mut self, name: &str) -> bool {
+        self.prompts.remove(name)
+    }
+
+    pub(crate) fn add_completion(
+        &mut self,
+        kind: CompletionKind,
+        subject: &str,
+        argument: &str,
+        complete: Arc<CompleteFn>,
+    ) -> Result<(), Error> {
+        let known = match kind {
+            CompletionKind::Prompt => {
+                let prompt = self.prompts.find(subject);
+                prompt.map(|p| p.entry.prompt.arguments.iter().any(|a| a.name == argument))
+            }
+            CompletionKind::Template => {
+                let template = self.templates.find(subject);
+                template.map(|t| t.entry.template.uri.variables().any(|v| v == argument))
+            }
+        };
+        match known {
+            None => Err(misuse(format!("{subject:?} is not registered, so it has nothing to complete"))),
+            Some(false) => Err(misuse(format!("{subject:?} has no argument {argument:?}"))),
+            Some(true) => {
+                self.completions.retain(|c| !(c.kind == kind && c.subject == subject && c.argument == argument));
+                self.completions.push(CompleteEntry {
+                    kind,
+                    subject: subject.to_owned(),
+                    argument: argument.to_owned(),
+                    complete,
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// The completion of an argument; `None` when its subject is unknown, `Some(None)` when the
+    /// subject offers nothing for it.
+    pub(crate) fn completion(
+        &self,
+        kind: CompletionKind,
+        subject: &str,
+        argument: &str,
+    ) -> Option<Option<&Arc<CompleteFn>>> {
+        let known = match kind {
+            CompletionKind::Prompt => self.prompts.find(subject).is_some(),
+            // A client may name the template, or a URI that the template produces.
+            CompletionKind::Template => self.template_for(subject).is_some() || self.resources.find(subject).is_some(),
+        };
+        known.then_some(())?;
+        let template = self.template_for(subject).map(|t| t.entry.template.uri.as_str());
+        let subject = template.filter(|_| kind == CompletionKind::Template).unwrap_or(subject);
+        let found = self
+            .completions
+            .iter()
+            .find(|c| c.kind == kind && c.subject == subject && c.argument == argument);
+        Some(found.map(|c| &c.complete))
+    }
+
+    fn template_for(&self, subject: &str) -> Option<&Arc<Listed<TemplateEntry>>> {
+        self.templates
+            .find(subject)
+            .or_else(|| self.templates.iter().find(|t| t.entry.template.uri.matches(subject).is_some()))
+    }
+
+    /// What is there to read at a URI: a resource, or the first template that matches.
+    pub(crate) fn reader(&self, uri: &str) -> Option<(Arc<ReadFn>, Variables)> {
+        if let Some(found) = self.resources.find(uri) {
+            return Some((Arc::clone(&found.entry.read), Variables::default()));
+        }
+        self.templates.iter().find_map(|t| {
+            let variables = t.entry.template.uri.matches(uri)?;
+            Some((Arc::clone(&t.entry.read), variables))
+        })
+    }
+
+    /// What these registrations amount to, beside what the server was told it may do.
+    pub(crate) fn offer(&self, promised: Offer) -> Offer {
+        Offer {
+            tools: promised.tools_changed || !self.tools.is_empty(),
+            resources: promised.resources_changed
+                || promised.subscribe
+                || !self.resources.is_empty()
+                || !self.templates.is_empty(),
+            prompts: promised.prompts_changed || !self.prompts.is_empty(),
+            completions: !self.completions.is_empty(),
+            ..promised
+        }
+    }
+}
+
+/// A tool's name is 1 to 64 of these characters: the specification says 128, the official
+/// conformance suite 64 (MCP server/tools, tool names).
+fn check_tool_name(name: &str) -> Result<(), Error> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    if (1..=64).contains(&name.len()) && name.bytes().all(good) {
+        return Ok(());
+    }
+    Err(invalid(format!("{name:?} is no tool name: expected 1 to 64 characters of A-Z a-z 0-9 _ . -")))
+}
+
+fn compile(
+    tool: &str,
+    which: &str,
+    schema: Option<&Json>,
+    compiler: Option<&dyn SchemaCompiler>,
+    object_root: bool,
+) -> Result<Option<Arc<dyn SchemaCheck>>, Error> {
+    let Some(schema) = schema else { return Ok(None) };
+    let doc: Doc = schema.to_doc();
+    let root = doc.root();
+    if root.kind() != Kind::Object {
+        return Err(invalid(format!("the {which} schema of tool {tool:?} is not an object")));
+    }
+    if object_root && root.get("type").and_then(Value::as_str) != Some("object") {
+        return Err(invalid(format!("the {which} schema of tool {tool:?} must say \"type\":\"object\" at its root")));
+    }
+    match compiler.map(|c| c.compile(root)) {
+        None => Ok(None),
+        Some(Ok(check)) => Ok(Some(check)),
+        Some(Err(why)) => Err(invalid(format!("the {which} schema of tool {tool:?}: {why}"))),
+    }
+}
+
+/// RFC 3986 §3.1: a letter, then letters, digits, `+`, `-`, `.`, then a colon.
+fn has_scheme(uri: &str) -> bool {
+    let Some((scheme, _)) = uri.split_once(':') else { return false };
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn misuse(message: String) -> Error {
+    Error::new(ErrorKind::Misuse, message)
+}

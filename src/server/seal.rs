@@ -1,0 +1,151 @@
+//! Sealed `requestState`: what a call needs for its next round, in the client's hands but not in
+//! its power.
+//!
+//! The state is a JSON object (expiry, digest of the request, answers so far), followed by an
+//! HMAC-SHA256 over it and over the caller's principal, in base64url (RFC 2104, RFC 4648 §5).
+//! Whatever does not verify is refused in one way, so that nothing is learnt from a refusal.
+//! Source: MCP 2026-07-28 basic/patterns/mrtr, `requestState` security.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac_sha256::{HMAC, Hash};
+
+use crate::json::{Doc, Value, Writer};
+use crate::model::ask::Answer;
+use crate::rpc::RpcError;
+
+/// Length of the authentication code in bytes.
+const TAG: usize = 32;
+
+/// The answers that came with earlier rounds, by key.
+pub(crate) type Answers = Vec<(String, Answer)>;
+
+/// Seals `answers` for the request with this digest until `expires` (seconds of Unix time).
+pub(crate) fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, answers: &Answers) -> String {
+    let mut w = Writer::new();
+    w.begin_object();
+    w.key("e").u64(expires);
+    w.key("d").string(&URL_SAFE_NO_PAD.encode(digest));
+    w.key("a").begin_object();
+    for (name, answer) in answers {
+        // A refusal is not kept: modern answers are results, a client that refuses does not retry.
+        if let Ok(doc) = answer {
+            w.key(name).value(doc.root());
+        }
+    }
+    w.end_object().end_object();
+    let mut bytes = w.into_bytes();
+    let tag = code(key, principal, &bytes);
+    bytes.extend_from_slice(&tag);
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The answers in a sealed state; `None` for one that is not ours, was changed, has expired, or
+/// belongs to another request or principal.
+pub(crate) fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &str) -> Option<Answers> {
+    let bytes = URL_SAFE_NO_PAD.decode(state).ok()?;
+    let (text, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG)?)?;
+    let expected = code(key, principal, text);
+    // Every byte is looked at, so that the time taken says nothing about where they differ.
+    let difference = expected.iter().zip(tag).fold(0, |all, (a, b)| all | (a ^ b));
+    if std::hint::black_box(difference) != 0 {
+        return None;
+    }
+    let doc = Doc::parse(text).ok()?;
+    let root = doc.root();
+    let same_request = root.get("d")?.as_str()? == URL_SAFE_NO_PAD.encode(digest);
+    if !same_request || root.get("e")?.as_u64()? < now {
+        return None;
+    }
+    let mut answers = Answers::new();
+    for (name, value) in root.get("a")?.members() {
+        let answer = Doc::parse(value.raw().as_bytes()).map_err(|_| RpcError::new(0, "unreadable"));
+        answers.push((name.to_owned(), answer));
+    }
+    Some(answers)
+}
+
+/// A digest of what a request asks for: its method and its parameters in document order, without
+/// those that change from round to round.
+pub(crate) fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
+    let mut hash = Hash::new();
+    hash.update(method);
+    let changing = ["_meta", "inputResponses", "requestState"];
+    for (name, value) in params.into_iter().flat_map(Value::members) {
+        if !changing.contains(&name) {
+            // Lengths first, so that no two requests run together into the same bytes.
+            hash.update((name.len() as u64).to_le_bytes());
+            hash.update(name);
+            hash.update((value.raw().len() as u64).to_le_bytes());
+            hash.update(value.raw());
+        }
+    }
+    hash.finalize()
+}
+
+fn code(key: &[u8; 32], principal: &str, text: &[u8]) -> [u8; TAG] {
+    let mut message = Vec::with_capacity(8 + principal.len() + text.len());
+    message.extend_from_slice(&(principal.len() as u64).to_le_bytes());
+    message.extend_from_slice(principal.as_bytes());
+    message.extend_from_slice(text);
+    HMAC::mac(message, key)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const KEY: [u8; 32] = [7; 32];
+
+    fn sealed() -> (String, [u8; 32]) {
+        let params = Doc::parse(br#"{"name":"t","arguments":{"a":1}}"#).unwrap();
+        let digest = digest("tools/call", Some(params.root()));
+        let answers = vec![("who".to_owned(), Ok(Doc::parse(br#"{"action":"accept"}"#).unwrap()))];
+        (seal(&KEY, "ada", &digest, 1000, &answers), digest)
+    }
+
+    #[test]
+    fn what_was_sealed_opens_again() {
+        let (state, digest) = sealed();
+        let answers = open(&KEY, "ada", &digest, 1000, &state).unwrap();
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].0, "who");
+        assert_eq!(answers[0].1.as_ref().unwrap().root().raw(), r#"{"action":"accept"}"#);
+    }
+
+    #[test]
+    fn any_change_is_refused() {
+        let (state, digest) = sealed();
+        for at in 0..state.len() {
+            let mut bytes = state.clone().into_bytes();
+            bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).unwrap();
+            // The last character may carry unused bits; the decoder refuses those itself.
+            assert!(open(&KEY, "ada", &digest, 0, &changed).is_none(), "byte {at}");
+        }
+        for cut in 0..state.len() {
+            assert!(open(&KEY, "ada", &digest, 0, &state[..cut]).is_none(), "cut at {cut}");
+        }
+        assert!(open(&KEY, "ada", &digest, 0, &format!("{state}-TAMPERED")).is_none());
+    }
+
+    #[test]
+    fn another_key_principal_request_or_time_is_refused() {
+        let (state, digest) = sealed();
+        assert!(open(&[8; 32], "ada", &digest, 0, &state).is_none());
+        assert!(open(&KEY, "bob", &digest, 0, &state).is_none());
+        assert!(open(&KEY, "ada", &[0; 32], 0, &state).is_none());
+        assert!(open(&KEY, "ada", &digest, 1001, &state).is_none());
+    }
+
+    #[test]
+    fn the_digest_ignores_only_what_changes_between_rounds() {
+        let of = |text: &str| digest("tools/call", Some(Doc::parse(text.as_bytes()).unwrap().root()));
+        let base = of(r#"{"name":"t","arguments":{"a":1}}"#);
+        assert_eq!(base, of(r#"{"name":"t","_meta":{"x":1},"arguments":{"a":1},"requestState":"s","inputResponses":{}}"#));
+        assert_ne!(base, of(r#"{"name":"t","arguments":{"a":2}}"#));
+        assert_ne!(base, of(r#"{"name":"u","arguments":{"a":1}}"#));
+        assert_ne!(of(r#"{"a":"1","b":""}"#), of(r#"{"a":"","b":"1"}"#));
+    }
+}

@@ -1,0 +1,256 @@
+//! Newline-delimited frames over byte streams.
+//!
+//! [`LineReader`] takes whatever the stream has and gives lines out of its buffer; a line beyond
+//! the limit is skipped without being kept. [`LineOutlet`] combines the writes of concurrent
+//! senders: while one thread writes, the others leave their frames and go on.
+//!
+//! Source: MCP basic/transports/stdio (one message per line, no embedded newline); blank lines
+//! and `\r\n` are accepted.
+//!
+//! # Invariants
+//! - `buf[start..end]` is what was read and not yet given out; `searched` never lies before
+//!   `start`, so no byte is searched twice.
+//! - The outlet's lock is never held across a write.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use memchr::memchr;
+
+use super::{Inlet, Input, Outlet};
+
+/// What is read at once: the capacity of a Linux pipe.
+const CHUNK: usize = 64 << 10;
+
+/// Lines out of a byte stream.
+pub(crate) struct LineReader<R> {
+    read: R,
+    buf: Vec<u8>,
+    start: usize,
+    end: usize,
+    searched: usize,
+    limit: usize,
+    /// Inside a line that is too long: everything up to its newline is dropped.
+    skipping: bool,
+    first: bool,
+}
+
+impl<R: Read> LineReader<R> {
+    /// Lines of at most `limit` bytes.
+    pub(crate) fn new(read: R, limit: usize) -> LineReader<R> {
+        LineReader { read, buf: Vec::new(), start: 0, end: 0, searched: 0, limit, skipping: false, first: true }
+    }
+
+    /// The next line of the buffer as a range, without its line end.
+    fn line(&mut self) -> Option<(usize, usize)> {
+        let from = self.searched.max(self.start);
+        let Some(at) = memchr(b'\n', self.buf.get(from..self.end)?) else {
+            self.searched = self.end;
+            return None;
+        };
+        let (start, mut stop) = (self.start, from + at);
+        self.start = stop + 1;
+        self.searched = self.start;
+        if stop > start && self.buf.get(stop - 1) == Some(&b'\r') {
+            stop -= 1;
+        }
+        Some((start, stop))
+    }
+
+    /// Reads once; `Ok(0)` is the end of input.
+    fn fill(&mut self) -> std::io::Result<usize> {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+            self.searched = 0;
+            // A single large message must not keep its memory for ever.
+            if self.buf.len() > 4 * CHUNK {
+                self.buf = Vec::new();
+            }
+        }
+        if self.buf.len() - self.end < CHUNK / 2 {
+            if self.start > 0 {
+                self.buf.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.searched -= self.start;
+                self.start = 0;
+            }
+            if self.buf.len() - self.end < CHUNK / 2 {
+                let grown = (self.buf.len() * 2).max(CHUNK).min(self.limit + CHUNK);
+                self.buf.resize(grown.max(self.end + CHUNK / 2), 0);
+            }
+        }
+        loop {
+            let Some(room) = self.buf.get_mut(self.end..) else { return Ok(0) };
+            match self.read.read(room) {
+                Ok(n) => {
+                    self.end += n;
+                    return Ok(n);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The next line, as a range of the buffer.
+    fn next_line(&mut self) -> Line {
+        loop {
+            while let Some((mut start, stop)) = self.line() {
+                if std::mem::take(&mut self.skipping) {
+                    return Line::TooLong;
+                }
+                if std::mem::take(&mut self.first)
+                    && self.buf.get(start..stop).is_some_and(|l| l.starts_with(b"\xEF\xBB\xBF"))
+                {
+                    start += 3;
+                }
+                if stop - start > self.limit {
+                    return Line::TooLong;
+                }
+                let blank = |l: &[u8]| l.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r'));
+                if !self.buf.get(start..stop).is_none_or(blank) {
+                    return Line::At(start, stop);
+                }
+            }
+            if self.end - self.start > self.limit || self.skipping {
+                self.skipping = true;
+                self.start = self.end;
+            }
+            match self.fill() {
+                Ok(0) => return self.last_line(),
+                Ok(_) => {}
+                Err(error) => return Line::Failed(error),
+            }
+        }
+    }
+
+    /// What stands before the end of input without a newline is a line too: `printf '…' | server`.
+    fn last_line(&mut self) -> Line {
+        if std::mem::take(&mut self.skipping) {
+            return Line::TooLong;
+        }
+        let (start, stop) = (self.start, self.end);
+        self.start = self.end;
+        self.searched = self.end;
+        match self.buf.get(start..stop) {
+            Some(line) if !line.iter().all(u8::is_ascii_whitespace) => Line::At(start, stop),
+            _ => Line::End,
+        }
+    }
+}
+
+enum Line {
+    At(usize, usize),
+    TooLong,
+    End,
+    Failed(std::io::Error),
+}
+
+impl<R: Read> Inlet for LineReader<R> {
+    fn next(&mut self) -> Input<'_> {
+        match self.next_line() {
+            Line::At(start, stop) => Input::Frame(self.buf.get(start..stop).unwrap_or_default()),
+            Line::TooLong => Input::TooLong,
+            Line::End => Input::End,
+            Line::Failed(error) => Input::Failed(error),
+        }
+    }
+
+    fn ready(&self) -> bool {
+        let rest = self.buf.get(self.start..self.end).unwrap_or_default();
+        memchr(b'\n', rest).is_some()
+    }
+}
+
+/// Whole lines from many threads into one byte stream.
+pub(crate) struct LineOutlet {
+    state: Mutex<State>,
+    drained: Condvar,
+    /// Taken by the one thread that writes; the state is free for the others meanwhile.
+    stream: Mutex<Box<dyn Write + Send>>,
+    limit: usize,
+}
+
+#[derive(Default)]
+struct State {
+    /// Frames that wait for the thread that writes.
+    pending: Vec<u8>,
+    /// The other of the two buffers that take turns.
+    spare: Vec<u8>,
+    writing: bool,
+    closed: bool,
+}
+
+impl LineOutlet {
+    /// Lets at most about `limit` bytes wait before senders wait too.
+    pub(crate) fn new(stream: impl Write + Send + 'static, limit: usize) -> LineOutlet {
+        LineOutlet {
+            state: Mutex::default(),
+            drained: Condvar::new(),
+            stream: Mutex::new(Box::new(stream)),
+            limit,
+        }
+    }
+
+    /// A panic while the lock is held leaves plain buffers behind, so poisoning is ignored.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, bytes: &[u8]) -> bool {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        stream.write_all(bytes).and_then(|()| stream.flush()).is_ok()
+    }
+}
+
+impl Outlet for LineOutlet {
+    fn send(&self, frames: &[u8]) {
+        let mut state = self.state();
+        while !state.closed && state.writing && state.pending.len() + frames.len() > self.limit.max(frames.len()) {
+            state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.closed {
+            return;
+        }
+        if state.writing {
+            state.pending.extend_from_slice(frames);
+            return;
+        }
+        state.writing = true;
+        drop(state);
+        let mut alive = self.write(frames);
+        let mut state = self.state();
+        while alive && !state.closed && !state.pending.is_empty() {
+            let next = std::mem::take(&mut state.spare);
+            let batch = std::mem::replace(&mut state.pending, next);
+            drop(state);
+            self.drained.notify_all();
+            alive = self.write(&batch);
+            state = self.state();
+            state.spare = batch;
+            state.spare.clear();
+            if state.spare.capacity() > 4 * CHUNK {
+                state.spare = Vec::new();
+            }
+        }
+        state.writing = false;
+        state.closed |= !alive;
+        drop(state);
+        self.drained.notify_all();
+    }
+
+    fn closed(&self) -> bool {
+        self.state().closed
+    }
+
+    fn congested(&self) -> bool {
+        let state = self.state();
+        state.writing && state.pending.len() > self.limit / 2
+    }
+
+    fn close(&self) {
+        self.state().closed = true;
+        self.drained.notify_all();
+    }
+}

@@ -1,0 +1,101 @@
+//! An in-memory pair: a link for a server, and the other end for whoever talks to it.
+//!
+//! For tests and for hosts that run a server in their own process. Both directions are bounded;
+//! a side that does not read makes the other wait, as a pipe does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use super::{Inlet, Input, Link, Outlet};
+
+/// Frames that wait in one direction; as many short messages as a pipe holds.
+const DEPTH: usize = 256;
+
+/// A link, and the end that speaks to it.
+pub fn memory() -> (Link, MemoryEnd) {
+    let (to_server, from_client) = bounded(DEPTH);
+    let (to_client, from_server) = bounded(DEPTH);
+    let link = Link {
+        inlet: Box::new(MemoryInlet { frames: from_client, current: Vec::new() }),
+        outlet: Arc::new(MemoryOutlet { frames: to_client, closed: AtomicBool::new(false) }),
+    };
+    (link, MemoryEnd { send: Some(to_server), receive: from_server })
+}
+
+/// The other end of a [`memory`] link.
+#[derive(Debug)]
+pub struct MemoryEnd {
+    send: Option<Sender<Vec<u8>>>,
+    receive: Receiver<Vec<u8>>,
+}
+
+impl MemoryEnd {
+    /// Sends one message; `false` when the link is closed.
+    pub fn send(&self, message: &str) -> bool {
+        self.send.as_ref().is_some_and(|s| s.send(message.as_bytes().to_vec()).is_ok())
+    }
+
+    /// The next message, without its newline; `None` when nothing came in time or the link closed.
+    pub fn receive(&self, timeout: Duration) -> Option<String> {
+        match self.receive.recv_timeout(timeout) {
+            Ok(frame) => Some(String::from_utf8_lossy(&frame).trim_end().to_owned()),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Ends the input of the link; answers can still be received.
+    pub fn finish(&mut self) {
+        self.send = None;
+    }
+}
+
+struct MemoryInlet {
+    frames: Receiver<Vec<u8>>,
+    current: Vec<u8>,
+}
+
+impl Inlet for MemoryInlet {
+    fn next(&mut self) -> Input<'_> {
+        match self.frames.recv() {
+            Ok(frame) => {
+                self.current = frame;
+                Input::Frame(&self.current)
+            }
+            Err(_) => Input::End,
+        }
+    }
+
+    fn ready(&self) -> bool {
+        !self.frames.is_empty()
+    }
+}
+
+struct MemoryOutlet {
+    frames: Sender<Vec<u8>>,
+    closed: AtomicBool,
+}
+
+impl Outlet for MemoryOutlet {
+    fn send(&self, frames: &[u8]) {
+        for frame in frames.split_inclusive(|b| *b == b'\n') {
+            if self.closed() || self.frames.send(frame.to_vec()).is_err() {
+                return self.close();
+            }
+        }
+    }
+
+    fn closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn congested(&self) -> bool {
+        self.frames.is_full()
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}

@@ -1,0 +1,81 @@
+//! Where frames come from and where they go: one seam for every transport.
+//!
+//! A [`Link`] is an [`Inlet`] that gives one message after another and an [`Outlet`] that any
+//! thread may send through. A transport frames; it never reads a message's content.
+//!
+//! # Invariants
+//! - A frame handed to an [`Outlet`] ends with a newline and contains no other.
+//! - Frames of concurrent senders never interleave.
+//! - Nothing is buffered without a bound: an inlet gives up a frame that is too long, an outlet
+//!   makes its senders wait.
+
+mod line;
+mod memory;
+mod stdio;
+
+pub use memory::{MemoryEnd, memory};
+pub(crate) use line::{LineOutlet, LineReader};
+pub(crate) use stdio::{own_stdio, terminate_flag};
+
+use std::io;
+use std::sync::Arc;
+
+/// What an [`Inlet`] gives.
+pub(crate) enum Input<'a> {
+    /// One message, without its delimiter.
+    Frame(&'a [u8]),
+    /// A message beyond the limit; it was skipped up to its delimiter.
+    TooLong,
+    /// The peer will send no more.
+    End,
+    /// Reading failed.
+    Failed(io::Error),
+}
+
+/// Gives one frame after another; owned by the thread that reads.
+pub(crate) trait Inlet {
+    /// Waits for the next frame.
+    fn next(&mut self) -> Input<'_>;
+
+    /// Whether another frame can be had without waiting: while it can, answers are collected and
+    /// leave in one write.
+    fn ready(&self) -> bool;
+}
+
+/// Takes frames from any thread.
+pub(crate) trait Outlet: Send + Sync {
+    /// Sends one or more whole frames. Waits while the peer reads too slowly; does nothing once
+    /// the peer is gone.
+    fn send(&self, frames: &[u8]);
+
+    /// Whether the peer is gone.
+    fn closed(&self) -> bool;
+
+    /// Whether a send would have to wait now.
+    fn congested(&self) -> bool;
+
+    /// Makes every send from now on do nothing and wakes those that wait.
+    fn close(&self);
+}
+
+/// Both directions of one connection.
+pub struct Link {
+    pub(crate) inlet: Box<dyn Inlet>,
+    pub(crate) outlet: Arc<dyn Outlet>,
+}
+
+impl Link {
+    /// Newline-delimited messages over any byte streams: a Unix socket, a serial line, a pipe.
+    ///
+    /// `limit` is the longest accepted line in bytes.
+    pub fn lines(
+        read: impl io::Read + Send + 'static,
+        write: impl io::Write + Send + 'static,
+        limits: &crate::Limits,
+    ) -> Link {
+        Link {
+            inlet: Box::new(LineReader::new(read, limits.frame_bytes)),
+            outlet: Arc::new(LineOutlet::new(write, limits.backlog_bytes)),
+        }
+    }
+}
