@@ -234,7 +234,7 @@ fn hostile_names_cost_no_more_than_sorting() {
 #[test]
 fn long_strings_are_cheap_whatever_is_in_them() {
     let start = Instant::now();
-    let n = 1 << 20;
+    let n = 1 << 17;
     for inside in [
         "a",
         "\\n",

@@ -4,6 +4,64 @@
 use tinymcp::json::{Doc, Kind, NodeId, ParseLimits, Value};
 
 #[test]
+fn a_document_reads_back_as_written() {
+    let text = r#" {"a":1, "b":[true,null,{"c":"x\ny"}],"":-1.5e3 ,"d":{}} "#;
+    let doc = Doc::parse(text).unwrap();
+    let root = doc.root();
+    assert_eq!(doc.text(), text);
+    assert_eq!(root.raw(), text.trim());
+    assert_eq!(
+        (root.kind(), root.len(), root.offset()),
+        (Kind::Object, 4, 1)
+    );
+    assert_eq!(root.get("a").unwrap().as_i64(), Some(1));
+    let b = root.get("b").unwrap();
+    assert_eq!(b.raw(), r#"[true,null,{"c":"x\ny"}]"#);
+    assert_eq!(b.index(0).unwrap().as_bool(), Some(true));
+    assert!(b.index(1).unwrap().is_null());
+    assert_eq!(b.index(2).unwrap().get("c").unwrap().as_str(), Some("x\ny"));
+    assert_eq!(root.get("").unwrap().as_f64(), Some(-1500.0));
+    assert!(root.get("d").unwrap().is_empty());
+    assert!(root.get("e").is_none() && b.get("a").is_none());
+    let names: Vec<&str> = root.members().map(|(name, _)| name).collect();
+    assert_eq!(names, ["a", "b", "", "d"]);
+    assert_eq!(doc.at(b.id()).raw(), b.raw());
+}
+
+#[test]
+fn the_empty_document_is_null() {
+    let doc = Doc::default();
+    assert!(doc.root().is_null() && doc.root().is_empty());
+    assert_eq!((doc.text(), doc.root().raw()), ("null", "null"));
+    assert_eq!(doc.root().to_json().as_str(), "null");
+    assert!(doc.root().index(0).is_none() && doc.root().as_str().is_none());
+}
+
+#[test]
+fn taking_swaps_the_buffers() {
+    let mut doc = Doc::parse("[1,2,3,4]").unwrap();
+    let mut frame = b"{\"a\":1}".to_vec();
+    let taken = frame.as_ptr();
+    doc.parse_taking(&mut frame, &ParseLimits::default())
+        .unwrap();
+    assert_eq!(doc.text(), "{\"a\":1}");
+    assert_eq!(doc.text().as_ptr(), taken);
+    assert!(frame.is_empty() && frame.capacity() >= 9);
+}
+
+#[test]
+fn errors_read_as_sentences() {
+    let shown = |text: &str| Doc::parse(text).unwrap_err().to_string();
+    assert_eq!(shown("{\"a\" 1}"), "expected `:` at byte 5");
+    assert_eq!(
+        shown("[1 2]"),
+        "expected `,` or the closing bracket at byte 3"
+    );
+    assert_eq!(shown("[\"\\ud800\"]"), "lone surrogate escape at byte 2");
+    assert_eq!(shown(""), "expected a value, found nothing at byte 0");
+}
+
+#[test]
 fn integers_are_exact_and_nothing_else_is_an_integer() {
     let rows: &[(&str, Option<i64>, Option<u64>)] = &[
         ("0", Some(0), Some(0)),

@@ -16,7 +16,8 @@ use super::value::Value;
 use super::write::Writer;
 use super::{Doc, ParseLimits};
 
-/// One JSON value as text. Constants cost nothing to make or to copy.
+/// One JSON value as text. Constants cost nothing to make or to copy. Two are equal when their
+/// texts are, whitespace and order included.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Cow<'static, str>);
 
@@ -158,7 +159,7 @@ impl ToJson for f32 {
     /// In the digits of the shorter type: `0.1` and not `0.10000000149011612`.
     fn write_json(&self, w: &mut Writer) {
         if self.is_finite() {
-            w.raw(&format!("{self:?}"));
+            w.raw_fmt(format_args!("{self:?}"));
         } else {
             w.null();
         }

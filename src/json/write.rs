@@ -3,11 +3,13 @@
 //! It puts commas and escapes where they belong and cannot fail. It does not check that the
 //! calls make sense: a value without its key, or an object left open, is text that is not JSON.
 //!
-//! Invariant: one flag, whether the next item needs a comma, is all it remembers; nesting costs
-//! nothing.
+//! Invariants: one flag, whether the next item needs a comma, is all it remembers, so nesting
+//! costs nothing; the buffer is all the memory it takes; the buffer holds UTF-8.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
+use std::io::Write as _;
 
+use super::scan;
 use super::text::Json;
 use super::value::Value;
 
@@ -21,9 +23,11 @@ use super::value::Value;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
-    buf: String,
+    buf: Vec<u8>,
     /// Whether the next item follows another one in the same container.
     comma: bool,
+    /// Where the current line starts.
+    line: usize,
 }
 
 impl Writer {
@@ -34,18 +38,16 @@ impl Writer {
 
     /// An empty writer with room for `bytes`.
     pub fn with_capacity(bytes: usize) -> Writer {
-        Writer {
-            buf: String::with_capacity(bytes),
-            comma: false,
-        }
+        Writer::reuse(Vec::with_capacity(bytes))
     }
 
     /// An empty writer in the memory of `buf`, whose contents are dropped.
     pub fn reuse(mut buf: Vec<u8>) -> Writer {
         buf.clear();
         Writer {
-            buf: String::from_utf8(buf).unwrap_or_default(),
+            buf,
             comma: false,
+            line: 0,
         }
     }
 
@@ -53,7 +55,7 @@ impl Writer {
     #[inline]
     fn item(&mut self) {
         if self.comma {
-            self.buf.push(',');
+            self.buf.push(b',');
         }
         self.comma = true;
     }
@@ -61,14 +63,14 @@ impl Writer {
     /// Opens an object.
     pub fn begin_object(&mut self) -> &mut Self {
         self.item();
-        self.buf.push('{');
+        self.buf.push(b'{');
         self.comma = false;
         self
     }
 
     /// Closes the object opened last.
     pub fn end_object(&mut self) -> &mut Self {
-        self.buf.push('}');
+        self.buf.push(b'}');
         self.comma = true;
         self
     }
@@ -76,14 +78,14 @@ impl Writer {
     /// Opens an array.
     pub fn begin_array(&mut self) -> &mut Self {
         self.item();
-        self.buf.push('[');
+        self.buf.push(b'[');
         self.comma = false;
         self
     }
 
     /// Closes the array opened last.
     pub fn end_array(&mut self) -> &mut Self {
-        self.buf.push(']');
+        self.buf.push(b']');
         self.comma = true;
         self
     }
@@ -92,7 +94,7 @@ impl Writer {
     pub fn key(&mut self, name: &str) -> &mut Self {
         self.item();
         quote(&mut self.buf, name);
-        self.buf.push(':');
+        self.buf.push(b':');
         self.comma = false;
         self
     }
@@ -107,10 +109,10 @@ impl Writer {
     /// A string put together by `format_args!`, without one in between.
     pub fn string_fmt(&mut self, args: fmt::Arguments<'_>) -> &mut Self {
         self.item();
-        self.buf.push('"');
+        self.buf.push(b'"');
         // OK to drop: the escaper itself never fails; a failing Display leaves what it wrote.
-        let _ = Escaper(&mut self.buf).write_fmt(args);
-        self.buf.push('"');
+        let _ = fmt::write(&mut Escaper(&mut self.buf), args);
+        self.buf.push(b'"');
         self
     }
 
@@ -128,7 +130,7 @@ impl Writer {
     pub fn i64(&mut self, n: i64) -> &mut Self {
         self.item();
         if n < 0 {
-            self.buf.push('-');
+            self.buf.push(b'-');
         }
         decimal(&mut self.buf, n.unsigned_abs());
         self
@@ -146,10 +148,15 @@ impl Writer {
         if !n.is_finite() {
             return self.null();
         }
-        self.item();
         // The debug form switches to an exponent for very small and very large numbers.
-        // OK to drop: writing to a String cannot fail.
-        let _ = write!(self.buf, "{n:?}");
+        self.raw_fmt(format_args!("{n:?}"))
+    }
+
+    /// What is known to format as one JSON value without a string in it.
+    pub(super) fn raw_fmt(&mut self, args: fmt::Arguments<'_>) -> &mut Self {
+        self.item();
+        // OK to drop: writing to a Vec cannot fail.
+        let _ = self.buf.write_fmt(args);
         self
     }
 
@@ -166,7 +173,7 @@ impl Writer {
     /// A text that is known to be one JSON value, byte for byte.
     pub fn raw(&mut self, text: &str) -> &mut Self {
         self.item();
-        self.buf.push_str(text);
+        self.buf.extend_from_slice(text.as_bytes());
         self
     }
 
@@ -179,21 +186,31 @@ impl Writer {
         self
     }
 
-    /// Ends a line; what follows is a new value of its own.
+    /// Ends a line; what follows is a value of its own. Line ends that came in with spliced text,
+    /// where JSON allows them only as whitespace, become spaces: each line is one frame for a
+    /// transport whose frames are lines.
     pub fn newline(&mut self) -> &mut Self {
-        self.buf.push('\n');
+        let line = self.buf.get_mut(self.line..).unwrap_or_default();
+        let mut from = 0;
+        while let Some(at) = memchr::memchr2(b'\n', b'\r', &line[from..]) {
+            line[from + at] = b' ';
+            from += at + 1;
+        }
+        self.buf.push(b'\n');
+        self.line = self.buf.len();
         self.comma = false;
         self
     }
 
     /// What was written.
     pub fn as_bytes(&self) -> &[u8] {
-        self.buf.as_bytes()
+        &self.buf
     }
 
-    /// What was written.
+    /// What was written. Checks that it is UTF-8; [`Writer::as_bytes`] is free.
     pub fn as_str(&self) -> &str {
-        &self.buf
+        // OK to default: only UTF-8 is ever written.
+        std::str::from_utf8(&self.buf).unwrap_or_default()
     }
 
     /// Bytes written.
@@ -210,25 +227,28 @@ impl Writer {
     pub fn clear(&mut self) {
         self.buf.clear();
         self.comma = false;
+        self.line = 0;
     }
 
     /// Goes back to an earlier [`Writer::len`]. More than was written changes nothing, and a
     /// length inside a character means the start of that character.
     pub fn truncate(&mut self, len: usize) {
         let mut len = len.min(self.buf.len());
-        while !self.buf.is_char_boundary(len) {
+        // A byte 0b10xxxxxx continues a character.
+        while self.buf.get(len).is_some_and(|b| b & 0xc0 == 0x80) {
             len -= 1;
         }
         self.buf.truncate(len);
+        self.line = self.line.min(len);
         self.comma = !matches!(
-            self.buf.as_bytes().last(),
+            self.buf.last(),
             None | Some(b'{' | b'[' | b':' | b',' | b'\n')
         );
     }
 
     /// The buffer.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.buf.into_bytes()
+        self.buf
     }
 
     /// What was written, as JSON; `null` when that is nothing.
@@ -236,12 +256,13 @@ impl Writer {
         if self.buf.is_empty() {
             return Json::NULL;
         }
-        Json::trusted(self.buf)
+        // OK to default: only UTF-8 is ever written.
+        Json::trusted(String::from_utf8(self.buf).unwrap_or_default())
     }
 }
 
 /// Escapes whatever is formatted into it.
-struct Escaper<'a>(&'a mut String);
+struct Escaper<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Escaper<'_> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
@@ -250,40 +271,66 @@ impl fmt::Write for Escaper<'_> {
     }
 }
 
-fn quote(buf: &mut String, s: &str) {
-    buf.push('"');
+fn quote(buf: &mut Vec<u8>, s: &str) {
+    buf.reserve(s.len() + 2);
+    buf.push(b'"');
     escape(buf, s);
-    buf.push('"');
+    buf.push(b'"');
 }
 
-/// Appends `s` with quotes, backslashes and control characters escaped.
-fn escape(buf: &mut String, s: &str) {
-    let mut plain = 0;
-    for (i, b) in s.bytes().enumerate() {
-        let short = match b {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0x8 => "\\b",
-            0xc => "\\f",
-            0..=0x1f => "",
-            _ => continue,
+/// Appends `s` with quotes, backslashes and control characters escaped, which are just the bytes
+/// the parser stops at.
+fn escape(buf: &mut Vec<u8>, s: &str) {
+    let mut rest = s.as_bytes();
+    loop {
+        let (plain, special) = rest.split_at(scan::plain(rest, 0));
+        buf.extend_from_slice(plain);
+        let Some((b, behind)) = special.split_first() else {
+            return;
         };
-        buf.push_str(s.get(plain..i).unwrap_or_default());
-        plain = i + 1;
-        if short.is_empty() {
-            // OK to drop: writing to a String cannot fail.
-            let _ = write!(buf, "\\u{b:04x}");
-        } else {
-            buf.push_str(short);
+        rest = behind;
+        let short = match b {
+            b'"' => b'"',
+            b'\\' => b'\\',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            0x08 => b'b',
+            0x0c => b'f',
+            _ => {
+                let digit = |n: u8| b"0123456789abcdef"[usize::from(n & 0xf)];
+                buf.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(b >> 4), digit(*b)]);
+                continue;
+            }
+        };
+        buf.extend_from_slice(&[b'\\', short]);
+    }
+}
+
+/// The digits of 0 to 99, two each.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut n = 0;
+    while n < 100 {
+        pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
+        n += 1;
+    }
+    pairs
+};
+
+fn decimal(buf: &mut Vec<u8>, mut n: u64) {
+    // From the last pair of digits to the first one or two; 20 digits are the most.
+    let mut digits = [0; 20];
+    let mut used = 0;
+    for pair in digits.rchunks_exact_mut(2) {
+        let last = (n % 100) as usize;
+        pair.copy_from_slice(&PAIRS[last]);
+        n /= 100;
+        used += 2;
+        if n == 0 {
+            used -= usize::from(last < 10);
+            break;
         }
     }
-    buf.push_str(s.get(plain..).unwrap_or_default());
-}
-
-fn decimal(buf: &mut String, n: u64) {
-    // OK to drop: writing to a String cannot fail.
-    let _ = write!(buf, "{n}");
+    buf.extend_from_slice(&digits[digits.len() - used..]);
 }
