@@ -15,7 +15,7 @@ mod stdio;
 
 pub use memory::{MemoryEnd, memory};
 pub(crate) use line::{LineOutlet, LineReader};
-pub(crate) use stdio::{own_stdio, terminate_flag};
+pub(crate) use stdio::own_stdio;
 
 use std::io;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) enum Input<'a> {
 }
 
 /// Gives one frame after another; owned by the thread that reads.
-pub(crate) trait Inlet {
+pub(crate) trait Inlet: Send {
     /// Waits for the next frame.
     fn next(&mut self) -> Input<'_>;
 
@@ -47,6 +47,9 @@ pub(crate) trait Outlet: Send + Sync {
     /// Sends one or more whole frames. Waits while the peer reads too slowly; does nothing once
     /// the peer is gone.
     fn send(&self, frames: &[u8]);
+
+    /// An answer that was expected here will not come: its request was cancelled.
+    fn abandon(&self) {}
 
     /// Whether the peer is gone.
     fn closed(&self) -> bool;
