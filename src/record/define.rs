@@ -61,7 +61,7 @@
 /// | part | meaning |
 /// |---|---|
 /// | doc comments | become `description`: lines of a paragraph joined, empty lines kept; a field's comment wins over that of its type |
-/// | other attributes | stay on the struct or field; `cfg` on a field is not understood |
+/// | other attributes | stay on the struct or field; `cfg` belongs before the macro and is not for fields |
 /// | `as "wireName"` | the member's name in JSON, where it is not the field's |
 /// | `Type` | `bool`, the integers up to 64 bits, `f32`, `f64`, `String`, `Vec<T>`, `BTreeMap<String, T>`, `Option<T>`, [`Json`](crate::json::Json) for any value, another record or choice, or any type that implements [`FromJson`](crate::record::FromJson) and [`ToJson`](crate::json::ToJson) |
 /// | `[0..=27]`, `[1..]`, `[..=9]` | bounds of a number, or of the numbers in an `Option`, `Vec` or map |
@@ -363,7 +363,7 @@ macro_rules! __record_rule {
                 if <$type as $crate::record::generated::Ranged>::FLOAT {
                     (end as f64).to_bits()
                 } else {
-                    end as i64 as u64
+                    end as u64
                 },
             ),
             ::core::option::Option::None => ::core::option::Option::None,

@@ -50,8 +50,9 @@
 //!
 //! - Reading a value that fits allocates nothing but its own strings, arrays and maps.
 //! - Nothing recurses deeper than the types are nested, and no record contains itself.
-//! - The schema of a type accepts what reading accepts, but for `null` in place of an optional
-//!   member and numbers beyond 64 bits.
+//! - The schema of a type accepts what reading accepts, but for two things: reading takes `null`
+//!   for an optional member, and refuses numbers its type cannot hold where the schema states no
+//!   bound (beyond 64 bits, or beyond `f32`).
 
 mod container;
 mod define;

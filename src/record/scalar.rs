@@ -287,11 +287,11 @@ fn no_number(value: Value<'_>, number: Option<f64>, rule: &Rule, most: f64) -> B
         _ => "maximum",
     };
     let expected = match (min, max) {
-        (Some(min), Some(max)) => format!("a number from {min} to {max}"),
-        (Some(min), None) => format!("a number, {min} or more"),
-        (None, Some(max)) => format!("a number, {max} or less"),
+        (Some(min), Some(max)) => format!("a number from {min:?} to {max:?}"),
+        (Some(min), None) => format!("a number, {min:?} or more"),
+        (None, Some(max)) => format!("a number, {max:?} or less"),
         (None, None) if keyword == "type" => String::from("a number"),
-        (None, None) => format!("a number from -{most:e} to {most:e}"),
+        (None, None) => format!("a number from -{most:?} to {most:?}"),
     };
     unexpected(keyword, &expected, value)
 }

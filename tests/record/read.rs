@@ -194,13 +194,13 @@ fn violations_say_where_what_and_how_to_repair() {
             with("at", r#"{"room":"a","height":-1.6}"#),
             "/at/height",
             "minimum",
-            "expected a number from -1.5 to 12, got -1.6",
+            "expected a number from -1.5 to 12.0, got -1.6",
         ),
         (
             with("at", r#"{"room":"a","height":1e400}"#),
             "/at/height",
             "maximum",
-            "expected a number from -1.5 to 12, got 1e400",
+            "expected a number from -1.5 to 12.0, got 1e400",
         ),
         (
             with("at", r#"{"room":"a"}"#),
@@ -249,6 +249,13 @@ fn violations_say_where_what_and_how_to_repair() {
             "",
             "additionalProperties",
             &format!("unknown member `{}…`. {allowed}", "y".repeat(40)),
+        ),
+        (
+            // What is missing is said before what is wrong.
+            r#"{"pin":"x"}"#.to_owned(),
+            "",
+            "required",
+            "missing `at`",
         ),
         (
             r#"{"hold":5}"#.to_owned(),
