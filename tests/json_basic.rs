@@ -17,10 +17,7 @@ fn a_document_reads_back_as_written() {
     let root = doc.root();
     assert_eq!(doc.text(), text);
     assert_eq!(root.raw(), text.trim());
-    assert_eq!(
-        (root.kind(), root.len(), root.offset()),
-        (Kind::Object, 4, 1)
-    );
+    assert_eq!((root.kind(), root.len(), root.offset()), (Kind::Object, 4, 1));
     assert_eq!(root.get("a").unwrap().as_i64(), Some(1));
     let b = root.get("b").unwrap();
     assert_eq!(b.raw(), r#"[true,null,{"c":"x\ny"}]"#);
@@ -60,10 +57,7 @@ fn duplicate_names_follow_the_limits() {
     let text = br#"{"a":1,"b":2,"\u0061":3}"#;
     let mut doc = Doc::parse(text).unwrap();
     assert_eq!(doc.root().get("a").unwrap().as_i64(), Some(3));
-    let unique = ParseLimits {
-        unique_names: true,
-        ..ParseLimits::default()
-    };
+    let unique = ParseLimits { unique_names: true, ..ParseLimits::default() };
     let e = doc.parse_again(text, &unique).unwrap_err();
     assert_eq!((e.kind(), e.offset()), (ErrorKind::DuplicateName, 13));
     assert!(doc.root().is_null());
@@ -73,8 +67,7 @@ fn duplicate_names_follow_the_limits() {
 fn taking_swaps_the_buffers() {
     let mut doc = Doc::parse("[1,2,3,4]").unwrap();
     let mut frame = b"{\"a\":1}".to_vec();
-    doc.parse_taking(&mut frame, &ParseLimits::default())
-        .unwrap();
+    doc.parse_taking(&mut frame, &ParseLimits::default()).unwrap();
     assert_eq!(doc.text(), "{\"a\":1}");
     assert!(frame.is_empty() && frame.capacity() >= 9);
 }
@@ -115,10 +108,7 @@ fn the_writer_places_commas_and_escapes() {
 #[test]
 fn constants_are_checked() {
     const OK: Json = Json::constant(r#"{"a":[1,-0.5e+1,"\ud83d\ude00",{}],"b":null}"#);
-    assert_eq!(
-        OK.to_doc().root().pointer("/a/2").unwrap().as_str(),
-        Some("😀")
-    );
+    assert_eq!(OK.to_doc().root().pointer("/a/2").unwrap().as_str(), Some("😀"));
     for wrong in ["", "[1,]", "{\"a\"}", "01", "\"\\ud800\"", "1 2"] {
         let wrong: &'static str = wrong;
         assert!(std::panic::catch_unwind(|| json::Json::constant(wrong)).is_err());

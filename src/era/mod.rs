@@ -26,7 +26,8 @@ use crate::model::ask::Ask;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::{
-    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Query, Revision, Session,
+    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Query, Revision,
+    Session,
 };
 use crate::rpc::{Notification, Request, RpcError, code};
 
@@ -110,7 +111,12 @@ pub(crate) enum Reply<'a> {
     /// What the server is and offers.
     Greeting { offer: Offer, cache: CacheHint },
     /// A page of descriptors, rendered by this era.
-    Page { list: List, entries: &'a mut dyn Iterator<Item = &'a str>, next: Option<&'a str>, cache: CacheHint },
+    Page {
+        list: List,
+        entries: &'a mut dyn Iterator<Item = &'a str>,
+        next: Option<&'a str>,
+        cache: CacheHint,
+    },
     /// A tool's result.
     Tool(&'a ToolOutput),
     /// A resource's contents.
@@ -223,7 +229,12 @@ impl Eras {
 ///
 /// Errors without a readable id carry none (schema of 2025-11-25 on); sessions of older
 /// revisions get `"id":null`, the only form their schema has.
-pub(crate) fn fault_without_query(w: &mut Writer, id: Option<&str>, session: Option<&Session>, fault: &Fault) {
+pub(crate) fn fault_without_query(
+    w: &mut Writer,
+    id: Option<&str>,
+    session: Option<&Session>,
+    fault: &Fault,
+) {
     let null_id = session.is_some_and(|s| revision::features(s.peer.revision).null_error_id);
     let error = wire_error(fault, session.is_none());
     write_error(w, id, null_id, &error);
@@ -234,7 +245,9 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     match fault {
         Fault::Parse(message) => RpcError::new(code::PARSE, message.clone()),
         Fault::InvalidRequest(message) => RpcError::new(code::INVALID_REQUEST, message.clone()),
-        Fault::UnknownMethod(method) => RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}")),
+        Fault::UnknownMethod(method) => {
+            RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))
+        }
         Fault::InvalidParams(message) => RpcError::new(code::INVALID_PARAMS, message.clone()),
         Fault::ResourceNotFound(uri) => RpcError {
             code: if modern { code::INVALID_PARAMS } else { legacy::RESOURCE_NOT_FOUND },

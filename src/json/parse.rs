@@ -35,12 +35,7 @@ pub(super) const OBJECT: u32 = 7;
 
 impl Node {
     /// What a document without nodes holds; its text is `null`.
-    pub(super) const NULL: Node = Node {
-        start: 0,
-        end: 4,
-        link: 0,
-        meta: NULL,
-    };
+    pub(super) const NULL: Node = Node { start: 0, end: 4, link: 0, meta: NULL };
 
     pub(super) fn tag(self) -> u32 {
         self.meta & 7
@@ -117,13 +112,7 @@ pub(super) fn build(
     if bytes.starts_with(b"\xef\xbb\xbf") {
         return Err(ParseError::new(ErrorKind::ByteOrderMark, 0));
     }
-    let mut b = Builder {
-        text,
-        bytes,
-        nodes,
-        decoded,
-        limits,
-    };
+    let mut b = Builder { text, bytes, nodes, decoded, limits };
     // The innermost open container and how many elements or members it has so far.
     let mut parent = NOWHERE;
     let mut count = 0u32;
@@ -176,11 +165,7 @@ pub(super) fn build(
             let here = b.nodes.len() as u32;
             let Some(open) = b.nodes.get_mut(parent as usize) else {
                 i = scan::whitespace(bytes, i);
-                return if i == bytes.len() {
-                    Ok(())
-                } else {
-                    Err(ParseError::new(ErrorKind::Trailing, i))
-                };
+                return if i == bytes.len() { Ok(()) } else { Err(ParseError::new(ErrorKind::Trailing, i)) };
             };
             i = scan::whitespace(bytes, i);
             let is_object = open.tag() == OBJECT;
@@ -226,12 +211,7 @@ impl Builder<'_> {
         if at >= self.limits.nodes as usize {
             return Err(ParseError::new(ErrorKind::Nodes, start));
         }
-        self.nodes.push(Node {
-            start: start as u32,
-            end: end as u32,
-            link,
-            meta: tag,
-        });
+        self.nodes.push(Node { start: start as u32, end: end as u32, link, meta: tag });
         Ok(at as u32)
     }
 
@@ -267,15 +247,13 @@ impl Builder<'_> {
         let decoded_start = self.decoded.len();
         let mut run = start + 1;
         while self.bytes.get(i) == Some(&b'\\') {
-            self.decoded
-                .push_str(self.text.get(run..i).unwrap_or_default());
+            self.decoded.push_str(self.text.get(run..i).unwrap_or_default());
             let (c, next) = scan::escape(self.bytes, i)?;
             self.decoded.push(c);
             run = next;
             i = scan::string(self.bytes, next)?;
         }
-        self.decoded
-            .push_str(self.text.get(run..i).unwrap_or_default());
+        self.decoded.push_str(self.text.get(run..i).unwrap_or_default());
         let len = (self.decoded.len() - decoded_start) as u32;
         let at = self.push(DECODED, start, i + 1, decoded_start as u32)?;
         if let Some(node) = self.nodes.get_mut(at as usize) {
@@ -291,23 +269,12 @@ impl Builder<'_> {
         let mut at = object as usize + 1;
         while let Some(value) = self.nodes.get(at + 1) {
             names.push(at as u32);
-            at = if value.is_container() {
-                value.link as usize
-            } else {
-                at + 2
-            };
+            at = if value.is_container() { value.link as usize } else { at + 2 };
         }
         names.sort_unstable_by(|a, b| self.name_at(*a).cmp(self.name_at(*b)).then(a.cmp(b)));
-        let twice = names
-            .windows(2)
-            .filter(|w| self.name_at(w[0]) == self.name_at(w[1]))
-            .map(|w| w[1])
-            .min();
+        let twice = names.windows(2).filter(|w| self.name_at(w[0]) == self.name_at(w[1])).map(|w| w[1]).min();
         match twice.and_then(|at| self.nodes.get(at as usize)) {
-            Some(node) => Err(ParseError::new(
-                ErrorKind::DuplicateName,
-                node.start as usize,
-            )),
+            Some(node) => Err(ParseError::new(ErrorKind::DuplicateName, node.start as usize)),
             None => Ok(()),
         }
     }

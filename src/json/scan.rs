@@ -69,9 +69,7 @@ pub(super) fn number(text: &[u8], start: usize) -> Result<usize, ParseError> {
     }
     // `01`, `1.2.3`, `1x`: better said here than as a missing comma.
     match text.get(i) {
-        Some(b'0'..=b'9' | b'.' | b'a'..=b'z' | b'A'..=b'Z' | b'+' | b'-') => {
-            fail(ErrorKind::Number, i)
-        }
+        Some(b'0'..=b'9' | b'.' | b'a'..=b'z' | b'A'..=b'Z' | b'+' | b'-') => fail(ErrorKind::Number, i),
         _ => Ok(i),
     }
 }
@@ -101,11 +99,7 @@ pub(super) fn literal(text: &[u8], start: usize, word: &[u8]) -> Result<usize, P
     }
     let rest = text.get(start..).unwrap_or_default();
     let same = rest.iter().zip(word).take_while(|(a, b)| a == b).count();
-    let kind = if same == rest.len() {
-        ErrorKind::UnexpectedEnd
-    } else {
-        ErrorKind::UnexpectedByte
-    };
+    let kind = if same == rest.len() { ErrorKind::UnexpectedEnd } else { ErrorKind::UnexpectedByte };
     fail(kind, start + same)
 }
 

@@ -34,19 +34,13 @@ impl Writer {
 
     /// An empty writer with room for `bytes`.
     pub fn with_capacity(bytes: usize) -> Writer {
-        Writer {
-            buf: String::with_capacity(bytes),
-            comma: false,
-        }
+        Writer { buf: String::with_capacity(bytes), comma: false }
     }
 
     /// An empty writer in the memory of `buf`, whose contents are dropped.
     pub fn reuse(mut buf: Vec<u8>) -> Writer {
         buf.clear();
-        Writer {
-            buf: String::from_utf8(buf).unwrap_or_default(),
-            comma: false,
-        }
+        Writer { buf: String::from_utf8(buf).unwrap_or_default(), comma: false }
     }
 
     /// The comma the next item may need, and the promise that the one after it does.
@@ -220,10 +214,7 @@ impl Writer {
             len -= 1;
         }
         self.buf.truncate(len);
-        self.comma = !matches!(
-            self.buf.as_bytes().last(),
-            None | Some(b'{' | b'[' | b':' | b',' | b'\n')
-        );
+        self.comma = !matches!(self.buf.as_bytes().last(), None | Some(b'{' | b'[' | b':' | b',' | b'\n'));
     }
 
     /// The buffer.

@@ -109,20 +109,12 @@ impl FromJson for Json {
 /// Checks kind and size of an array or a map.
 fn container(value: Value<'_>, kind: Kind, size: Size) -> Result<(), Box<Violation>> {
     let array = kind == Kind::Array;
-    let (what, unit) = if array {
-        ("an array", "item")
-    } else {
-        ("an object", "member")
-    };
+    let (what, unit) = if array { ("an array", "item") } else { ("an object", "member") };
     if value.kind() != kind {
         let expected = format!("{what}{}", InSize(size, unit));
         return Err(unexpected("type", &expected, value));
     }
-    let (min, max) = if array {
-        ("minItems", "maxItems")
-    } else {
-        ("minProperties", "maxProperties")
-    };
+    let (min, max) = if array { ("minItems", "maxItems") } else { ("minProperties", "maxProperties") };
     match size.complaint(value.len(), min, max) {
         None => Ok(()),
         Some(keyword) => Err(wrong_size(keyword, what, size, value.len(), unit)),

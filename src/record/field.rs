@@ -36,13 +36,7 @@ impl Field {
             !(T::OPTIONAL && preset.is_some()),
             "a field with a default is never `None`: give it the type without `Option`"
         );
-        Field {
-            name,
-            required: !T::OPTIONAL && preset.is_none(),
-            rule,
-            schema: T::schema,
-            preset,
-        }
+        Field { name, required: !T::OPTIONAL && preset.is_none(), rule, schema: T::schema, preset }
     }
 }
 
@@ -76,11 +70,7 @@ impl<'a, 'd> Members<'a, 'd> {
             let Some(row) = rows.position(|field| field.name == name) else {
                 return Err(unknown_member(name, fields));
             };
-            let at = if row < after.len() {
-                next + row
-            } else {
-                row - after.len()
-            };
+            let at = if row < after.len() { next + row } else { row - after.len() };
             next = at + 1;
             if let (Some(place), Some(field)) = (found.get_mut(at), fields.get(at)) {
                 *place = (field.required || !member.is_null()).then_some(member);
@@ -90,11 +80,7 @@ impl<'a, 'd> Members<'a, 'd> {
         if rows.any(|(field, value)| field.required && value.is_none()) {
             return Err(missing_members(fields, found));
         }
-        Ok(Members {
-            fields,
-            found,
-            next: 0,
-        })
+        Ok(Members { fields, found, next: 0 })
     }
 
     fn next(&mut self) -> (Option<&'static Field>, Option<Value<'d>>) {
@@ -197,11 +183,7 @@ pub fn write_preset<T: FromJson + ToJson>(w: &mut Writer, rule: &Rule, value: &T
     if cfg!(debug_assertions) {
         let text = w.as_bytes().get(start..).unwrap_or_default();
         let fits = Doc::parse(text).is_ok_and(|doc| T::from_json(doc.root(), rule).is_ok());
-        assert!(
-            fits,
-            "a default does not fit its own field: {}",
-            String::from_utf8_lossy(text)
-        );
+        assert!(fits, "a default does not fit its own field: {}", String::from_utf8_lossy(text));
     }
 }
 
@@ -268,10 +250,7 @@ pub const fn distinct(names: &[&str]) {
     while let [first, others @ ..] = rest {
         let mut others_left = others;
         while let [other, more @ ..] = others_left {
-            assert!(
-                !same(first.as_bytes(), other.as_bytes()),
-                "a name is there twice"
-            );
+            assert!(!same(first.as_bytes(), other.as_bytes()), "a name is there twice");
             others_left = more;
         }
         rest = others;

@@ -70,8 +70,8 @@ pub use violation::Violation;
 #[doc(hidden)]
 pub mod generated {
     pub use super::field::{
-        Field, Members, choice_schema, distinct, largest, object_schema, plain, preset,
-        write_member, write_preset,
+        Field, Members, choice_schema, distinct, largest, object_schema, plain, preset, write_member,
+        write_preset,
     };
     pub use super::rule::{Counted, Ends, Measured, Ranged, items, length};
     pub use super::violation::not_a_word;

@@ -31,23 +31,13 @@ pub struct Rule {
 
 impl Rule {
     /// Nothing added.
-    pub const NONE: Rule = Rule {
-        doc: "",
-        member: false,
-        min: None,
-        max: None,
-        length: Size::ANY,
-        items: Size::ANY,
-    };
+    pub const NONE: Rule =
+        Rule { doc: "", member: false, min: None, max: None, length: Size::ANY, items: Size::ANY };
 
     /// The rule of a record's field with this doc comment.
     #[doc(hidden)]
     pub const fn member(doc: &'static str) -> Rule {
-        Rule {
-            doc,
-            member: true,
-            ..Rule::NONE
-        }
+        Rule { doc, member: true, ..Rule::NONE }
     }
 
     #[doc(hidden)]
@@ -67,12 +57,7 @@ impl Rule {
 
     /// What is left for the elements of an array or map: bounds on numbers and texts.
     pub(super) const fn element(&self) -> Rule {
-        Rule {
-            doc: "",
-            member: false,
-            items: Size::ANY,
-            ..*self
-        }
+        Rule { doc: "", member: false, items: Size::ANY, ..*self }
     }
 
     /// Writes the keywords every schema starts with: `type`, and `description` when the field has
@@ -113,10 +98,7 @@ pub struct Size {
 
 impl Size {
     /// No bounds.
-    pub(super) const ANY: Size = Size {
-        min: 0,
-        max: usize::MAX,
-    };
+    pub(super) const ANY: Size = Size { min: 0, max: usize::MAX };
 
     /// The range between two ends that may be open.
     pub const fn between(ends: (Option<usize>, Option<usize>)) -> Size {
@@ -316,10 +298,7 @@ mod tests {
             (" Switches a pin.\n", "Switches a pin."),
             (" One\n two  \n three\n", "One two three"),
             ("\n\n One\n\n\n two\n\n", "One\n\ntwo"),
-            (
-                " Any of:\n - a\n   more\n - b\n",
-                "Any of:\n- a\n  more\n- b",
-            ),
+            (" Any of:\n - a\n   more\n - b\n", "Any of:\n- a\n  more\n- b"),
             ("no space\n", "no space"),
         ] {
             assert_eq!(prose(doc), expected, "{doc:?}");

@@ -20,9 +20,7 @@ impl FromJson for bool {
     }
 
     fn from_json(value: Value<'_>, _: &Rule) -> Result<bool, Box<Violation>> {
-        value
-            .as_bool()
-            .ok_or_else(|| unexpected("type", "true or false", value))
+        value.as_bool().ok_or_else(|| unexpected("type", "true or false", value))
     }
 }
 
@@ -63,10 +61,7 @@ pub(super) fn wrong_size(
     count: usize,
     unit: &'static str,
 ) -> Box<Violation> {
-    Violation::new(
-        keyword,
-        format!("expected {what}{}, got one of {count}", InSize(size, unit)),
-    )
+    Violation::new(keyword, format!("expected {what}{}, got one of {count}", InSize(size, unit)))
 }
 
 /// " of 1 to 80 characters", or nothing where there are no bounds.
@@ -96,16 +91,9 @@ impl Integers {
     /// The part of the range that a field's rule leaves, ends included.
     fn within(self, rule: &Rule) -> (i128, i128) {
         let end = |bits: u64| {
-            if self.min < 0 {
-                i128::from(bits as i64)
-            } else {
-                i128::from(bits)
-            }
+            if self.min < 0 { i128::from(bits as i64) } else { i128::from(bits) }
         };
-        (
-            rule.min.map_or(i128::from(self.min), end),
-            rule.max.map_or(i128::from(self.max), end),
-        )
+        (rule.min.map_or(i128::from(self.min), end), rule.max.map_or(i128::from(self.max), end))
     }
 
     fn schema(self, w: &mut Writer, rule: &Rule) {
@@ -194,11 +182,8 @@ fn whole(value: Value<'_>) -> Option<i128> {
         return Some(0);
     }
     // An exponent that does not fit has moved the point beyond everything.
-    let exponent = exponent.parse().unwrap_or(if exponent.starts_with('-') {
-        i64::MIN / 2
-    } else {
-        i64::MAX / 2
-    });
+    let exponent =
+        exponent.parse().unwrap_or(if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 });
     let shift = exponent + zeros as i64 - fraction.len() as i64;
     if shift < 0 {
         return None;
@@ -214,11 +199,7 @@ fn whole(value: Value<'_>) -> Option<i128> {
         .try_for_each(|b| push(b - b'0'))
         .and_then(|()| (0..shift).try_for_each(|_| push(0)))
         .is_some();
-    let number = if fits {
-        i128::from(number)
-    } else {
-        i128::from(u64::MAX) + 1
-    };
+    let number = if fits { i128::from(number) } else { i128::from(u64::MAX) + 1 };
     Some(if negative { -number } else { number })
 }
 
@@ -267,10 +248,7 @@ impl FromJson for f32 {
 
 /// A number in the rule's range and in that of a type which ends at `most`.
 fn number(value: Value<'_>, rule: &Rule, most: f64) -> Result<f64, Box<Violation>> {
-    let (min, max) = (
-        rule.min.map_or(-most, f64::from_bits),
-        rule.max.map_or(most, f64::from_bits),
-    );
+    let (min, max) = (rule.min.map_or(-most, f64::from_bits), rule.max.map_or(most, f64::from_bits));
     match value.as_f64() {
         Some(number) if min <= number && number <= max => Ok(number),
         number => Err(no_number(value, number, rule, most)),

@@ -39,11 +39,7 @@ pub struct Violation {
 impl Violation {
     /// A violation at the value in hand; those who read the values around it add the path.
     pub fn new(keyword: &'static str, message: impl Into<String>) -> Box<Violation> {
-        Box::new(Violation {
-            path: String::new(),
-            keyword,
-            message: message.into(),
-        })
+        Box::new(Violation { path: String::new(), keyword, message: message.into() })
     }
 
     /// The same violation seen from the object whose member it is in.
@@ -87,11 +83,7 @@ impl std::error::Error for Violation {}
 
 /// "expected …, got …".
 #[cold]
-pub(super) fn unexpected(
-    keyword: &'static str,
-    expected: &str,
-    value: Value<'_>,
-) -> Box<Violation> {
+pub(super) fn unexpected(keyword: &'static str, expected: &str, value: Value<'_>) -> Box<Violation> {
     Violation::new(keyword, format!("expected {expected}, got {}", Got(value)))
 }
 
@@ -106,34 +98,22 @@ pub(super) fn unknown_member(name: &str, fields: &'static [Field]) -> Box<Violat
     if fields.is_empty() {
         message.push_str("No members are allowed");
     } else {
-        push(
-            &mut message,
-            format_args!("Allowed are {}", Members(fields)),
-        );
+        push(&mut message, format_args!("Allowed are {}", Members(fields)));
     }
     Violation::new("additionalProperties", message)
 }
 
 /// Members that must be there and are not: those of `fields` for which `found` holds nothing.
 #[cold]
-pub(super) fn missing_members(
-    fields: &'static [Field],
-    found: &[Option<Value<'_>>],
-) -> Box<Violation> {
+pub(super) fn missing_members(fields: &'static [Field], found: &[Option<Value<'_>>]) -> Box<Violation> {
     let mut message = String::from("missing ");
-    let missing = fields
-        .iter()
-        .zip(found)
-        .filter(|(field, value)| field.required && value.is_none());
+    let missing = fields.iter().zip(found).filter(|(field, value)| field.required && value.is_none());
     for (i, (field, _)) in missing.enumerate() {
         let comma = if i == 0 { "" } else { ", " };
         push(&mut message, format_args!("{comma}`{}`", field.name));
     }
     if found.iter().all(Option::is_none) {
-        push(
-            &mut message,
-            format_args!(". Allowed are {}", Members(fields)),
-        );
+        push(&mut message, format_args!(". Allowed are {}", Members(fields)));
     }
     Violation::new("required", message)
 }
@@ -160,17 +140,11 @@ pub fn not_a_word(value: Value<'_>, words: &[&'static str]) -> Box<Violation> {
         push(&mut expected, format_args!("{comma}{word:?}"));
     }
     if words.len() > MOST_NAMES {
-        push(
-            &mut expected,
-            format_args!(" and {} more", words.len() - MOST_NAMES),
-        );
+        push(&mut expected, format_args!(" and {} more", words.len() - MOST_NAMES));
     }
     let mut violation = unexpected(keyword, &expected, value);
     if let Some(near) = text.and_then(|text| nearest(text, words.iter().copied())) {
-        push(
-            &mut violation.message,
-            format_args!(", did you mean {near:?}?"),
-        );
+        push(&mut violation.message, format_args!(", did you mean {near:?}?"));
     }
     violation
 }
@@ -287,10 +261,7 @@ struct Folded {
 impl Folded {
     /// `None` when the name is too long to be compared.
     fn new(name: &str) -> Option<Folded> {
-        let mut folded = Folded {
-            buf: [0; MOST_COMPARED],
-            len: 0,
-        };
+        let mut folded = Folded { buf: [0; MOST_COMPARED], len: 0 };
         for b in name.bytes().filter(|b| !matches!(b, b'_' | b'-' | b' ')) {
             *folded.buf.get_mut(folded.len)? = b.to_ascii_lowercase();
             folded.len += 1;
@@ -366,9 +337,6 @@ mod tests {
         let long = "x".repeat(MOST_COMPARED + 1);
         assert_eq!(nearest(&long, names.into_iter()), None);
         let longest = "x".repeat(MOST_COMPARED);
-        assert_eq!(
-            nearest(&longest, [longest.as_str()].into_iter()),
-            Some(longest.as_str())
-        );
+        assert_eq!(nearest(&longest, [longest.as_str()].into_iter()), Some(longest.as_str()));
     }
 }

@@ -85,7 +85,11 @@ impl Alarm {
             for connection in catalog.connections() {
                 busy |= connection.look(now);
             }
-            quiet = if busy || self.armed.load(Ordering::Acquire) && sleeping { 0 } else { quiet.saturating_add(1) };
+            quiet = if busy || self.armed.load(Ordering::Acquire) && sleeping {
+                0
+            } else {
+                quiet.saturating_add(1)
+            };
         }
     }
 }

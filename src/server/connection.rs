@@ -169,7 +169,7 @@ impl Connection {
         self.core.with_writer(|w| {
             job.era.reply(w, &to, reply);
             w.newline();
-            job.outlet.send(w.as_bytes());
+            job.outlet.answer(w.as_bytes());
         });
     }
 
@@ -379,14 +379,15 @@ impl Connection {
                 running.era.reply(&mut w, &to, Reply::Fault(&Fault::Internal(why)));
             }
             w.newline();
-            running.outlet.send(w.as_bytes());
+            running.outlet.answer(w.as_bytes());
         }
         self.drop_work(&running.call);
     }
 
     /// The client will send no more: calls that wait for its answers cannot go on.
     pub(crate) fn input_ended(&self) {
-        let stuck: Vec<Arc<Call>> = lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
+        let stuck: Vec<Arc<Call>> =
+            lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
         for call in stuck {
             if let Some(running) = self.forget(&call) {
                 call.cancelled.store(true, Ordering::Release);

@@ -20,10 +20,12 @@ use std::time::Instant;
 use crate::era::{ServerEra, Signal};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormAnswer, Root, SampleAnswer, Sampling};
-use crate::model::{ClientCapabilities, Fault, Level, Query};
+use crate::model::{ClientCapabilities, Fault, Level, Operation, Query};
+use crate::record::Violation;
 use crate::rpc::RpcError;
 use crate::transport::Outlet;
 
+use super::connection::Connection;
 use super::failure::Failure;
 use super::mask;
 use super::seal::Answers;
@@ -39,7 +41,7 @@ pub struct Context<'c> {
     /// The same, decided by the clock: a handler that runs inline has nobody to set its flag.
     pub(crate) deadline: Option<Instant>,
     pub(crate) logging: bool,
-    pub(crate) client: Option<&'c Json>,
+    pub(crate) conn: &'c Connection,
     pub(crate) answers: &'c mut Answers,
     pub(crate) asks: Vec<Ask>,
     pub(crate) last_progress: f64,
@@ -66,7 +68,7 @@ impl Context<'_> {
         }
         self.last_progress = done;
         let total = total.filter(|t| t.is_finite());
-        self.signal(&Signal::Progress { token: self.at(token).raw(), done, total, message });
+        self.signal(Signal::Progress { token: self.at(token).raw(), done, total, message });
     }
 
     /// Logs an entry to the client, if it wants entries of this level.
@@ -82,7 +84,7 @@ impl Context<'_> {
         }
         if self.query.peer.log_level.is_some_and(|floor| level >= floor) && !self.stopped() {
             let data = mask::masked(data.into());
-            self.signal(&Signal::Log { level, logger, data: &data });
+            self.signal(Signal::Log { level, logger, data: &data });
         }
         Ok(())
     }
@@ -95,17 +97,14 @@ impl Context<'_> {
     /// The client's name and version, as it gave them; for diagnostics only, anybody can claim
     /// anything.
     pub fn client_info(&self) -> Option<(String, String)> {
-        let owned;
-        let info = match (self.query.client, self.client) {
-            (Some(node), _) => self.at(node),
-            (None, Some(json)) => {
-                owned = json.to_doc();
-                owned.root()
-            }
-            (None, None) => return None,
+        let read = |info: Value<'_>| {
+            let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            (text("name"), text("version"))
         };
-        let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        Some((text("name"), text("version")))
+        match self.query.client {
+            Some(node) => Some(read(self.at(node))),
+            None => self.conn.session().as_ref().map(|session| read(session.client.to_doc().root())),
+        }
     }
 
     /// The `_meta` object of the request, with whatever the client put there.
@@ -165,7 +164,9 @@ impl Context<'_> {
                 Some((_, Ok(doc))) => {
                     let doc = Doc::parse(doc.root().raw().as_bytes())?;
                     request.check(doc.root()).map_err(|why| {
-                        Failure::fault(Fault::InvalidParams(format!("The answer to {key:?} does not fit: {why}").into()))
+                        Failure::fault(Fault::InvalidParams(
+                            format!("The answer to {key:?} does not fit: {why}").into(),
+                        ))
                     })?;
                     Ok(doc)
                 }
@@ -185,6 +186,18 @@ impl Context<'_> {
         Err(Failure::asked())
     }
 
+    /// In words for the model: what is wrong with a tool's arguments, where, and by which keyword.
+    pub(crate) fn bad_arguments(&self, violation: &Violation) -> Failure {
+        let tool = match self.query.operation {
+            Operation::CallTool { name, .. } => self.at(name).as_str().unwrap_or_default(),
+            _ => "",
+        };
+        Failure::new(format!(
+            "Invalid arguments for tool {tool}: {} (path: {:?}, keyword: {})",
+            violation.message, violation.path, violation.keyword
+        ))
+    }
+
     /// Whether nothing more may be sent for this call.
     fn stopped(&self) -> bool {
         self.cancelled.is_some_and(|flag| flag.load(Ordering::Acquire))
@@ -194,7 +207,7 @@ impl Context<'_> {
         self.doc.at(node)
     }
 
-    fn signal(&self, signal: &Signal<'_>) {
+    fn signal(&self, signal: Signal<'_>) {
         let mut w = Writer::new();
         self.era.signal(&mut w, self.query.peer.revision, signal);
         w.newline();

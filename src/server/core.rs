@@ -76,6 +76,7 @@ impl Catalog {
 
     pub(crate) fn promise(&self, edit: impl FnOnce(&mut Offer)) {
         edit(&mut lock(&self.promised));
+        self.version.fetch_add(1, Ordering::Release);
     }
 
     pub(crate) fn compiler(&self) -> Option<Arc<dyn SchemaCompiler>> {
@@ -86,11 +87,11 @@ impl Catalog {
         *lock(&self.compiler) = Some(compiler);
     }
 
-    /// Tells a change to every connection.
+    /// Whether clients were told that this can change.
     ///
     /// # Errors
-    /// [`ErrorKind::Misuse`]: the server did not announce that this can change.
-    pub(crate) fn tell(&self, change: &Change) -> Result<(), Error> {
+    /// [`ErrorKind::Misuse`]: they were not.
+    pub(crate) fn announced(&self, change: &Change) -> Result<(), Error> {
         let promised = self.promised();
         let (announced, how) = match change {
             Change::Tools => (promised.tools_changed, "tools_may_change"),
@@ -104,9 +105,17 @@ impl Catalog {
                 format!("clients were not told that this can change: call Server::{how} first"),
             ));
         }
+        Ok(())
+    }
+
+    /// Tells a change to every connection.
+    ///
+    /// # Errors
+    /// As with [`Catalog::announced`].
+    pub(crate) fn tell(&self, change: &Change) -> Result<(), Error> {
+        self.announced(change)?;
         // Collected first: a connection is not told anything while the list is locked.
-        let connections: Vec<Arc<Connection>> = lock(&self.connections).iter().filter_map(Weak::upgrade).collect();
-        for connection in connections {
+        for connection in self.connections() {
             connection.tell(change);
         }
         Ok(())
@@ -145,6 +154,8 @@ impl Catalog {
 pub(crate) struct Core {
     pub catalog: Arc<Catalog>,
     pub card: Card,
+    /// Whether handlers may log; settled when serving starts.
+    pub logging: bool,
     pub limits: Limits,
     pub eras: Eras,
     pub list_cache: CacheHint,
@@ -191,10 +202,6 @@ impl Core {
         (time > Duration::ZERO).then(|| Instant::now() + time)
     }
 
-    pub(crate) fn offers_logging(&self) -> bool {
-        self.catalog.promised().logging
-    }
-
     fn key(&self) -> Result<&[u8; 32], Fault> {
         if let Some(key) = self.seal_key.get() {
             return Ok(key);
@@ -209,7 +216,9 @@ impl Core {
         let expires = now().saturating_add(self.limits.ask_timeout.as_secs().max(1));
         let state = seal::seal(self.key()?, "", &digest(query, doc), expires, answers);
         if state.len() > self.limits.state_bytes {
-            return Err(Fault::Internal("The answers to this call's questions are too large to be carried along"));
+            return Err(Fault::Internal(
+                "The answers to this call's questions are too large to be carried along",
+            ));
         }
         Ok(state)
     }

@@ -10,12 +10,11 @@
 //!   the reading of input.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::era::{self, List, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
-use crate::model::{Fault, Filter, Note, Operation, Query};
+use crate::model::{Fault, Filter, Note, Offer, Operation, Query, Revision};
 use crate::rpc::{Id, Message, Notification, Request, Response};
 use crate::transport::Outlet;
 
@@ -46,6 +45,7 @@ pub(crate) struct Reader<'s> {
     out: Writer,
     jobs: Vec<Job>,
     first_waiting: Option<Instant>,
+    offer: Offer,
 }
 
 /// What is to be done with a request after it was looked at.
@@ -60,6 +60,7 @@ impl<'s> Reader<'s> {
     pub(crate) fn new(conn: Arc<Connection>, inline: &'s mut [Box<InlineFn>]) -> Reader<'s> {
         let core = Arc::clone(&conn.core);
         let (registry, version) = (core.catalog.registry(), core.catalog.version());
+        let offer = registry.offer(core.catalog.promised());
         Reader {
             conn,
             core,
@@ -70,6 +71,7 @@ impl<'s> Reader<'s> {
             out: Writer::new(),
             jobs: Vec::new(),
             first_waiting: None,
+            offer,
         }
     }
 
@@ -79,6 +81,7 @@ impl<'s> Reader<'s> {
         if version != self.version {
             self.version = version;
             self.registry = self.core.catalog.registry();
+            self.offer = self.registry.offer(self.core.catalog.promised());
         }
         let mut doc = std::mem::take(&mut self.doc);
         match doc.parse_again(bytes, &self.core.limits.parse()) {
@@ -189,16 +192,15 @@ impl<'s> Reader<'s> {
                 }
             }
         };
-        let revision = query.as_ref().map_or(era.newest(), |q| q.peer.revision);
-        let to = To { id: request.id.raw(), revision, card: &self.core.card };
-        let step = query.and_then(|query| {
-            self.operation(doc, request, era, &query, outlet).map(|work| (query, work))
-        });
+        let revision = query.as_ref().map_or(Revision::default(), |q| q.peer.revision);
+        let step = query
+            .and_then(|query| self.operation(doc, request, era, &query, outlet).map(|work| (query, work)));
         match step {
             Ok((_, None)) => Step::Done,
             Ok((query, Some((work, answers)))) => Step::Run { era, query, work, answers },
             Err(fault) => {
-                let to = To { card: &self.core.card, ..to };
+                // A failure looks alike in every revision of an era.
+                let to = To { id: request.id.raw(), revision, card: &self.core.card };
                 era.reply(&mut self.out, &to, Reply::Fault(&fault));
                 self.out.newline();
                 Step::Done
@@ -215,9 +217,10 @@ impl<'s> Reader<'s> {
         query: &Query,
         outlet: &Arc<dyn Outlet>,
     ) -> Result<Option<(Work, Answers)>, Fault> {
-        let offer = self.registry.offer(self.core.catalog.promised());
+        let offer = self.offer;
         let text = |node| doc.at(node).as_str().unwrap_or_default();
-        let gate = |open: bool| if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) };
+        let gate =
+            |open: bool| if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) };
         let reply = match query.operation {
             Operation::CallTool { name, .. } => {
                 gate(offer.tools)?;
@@ -245,9 +248,13 @@ impl<'s> Reader<'s> {
                 gate(offer.completions)?;
                 match self.registry.completion(kind, text(subject), text(argument)) {
                     None => {
-                        return Err(Fault::InvalidParams(format!("Nothing to complete: {}", text(subject)).into()));
+                        return Err(Fault::InvalidParams(
+                            format!("Nothing to complete: {}", text(subject)).into(),
+                        ));
                     }
-                    Some(Some(complete)) => return Ok(Some((Work::Complete(Arc::clone(complete)), Answers::new()))),
+                    Some(Some(complete)) => {
+                        return Ok(Some((Work::Complete(Arc::clone(complete)), Answers::new())));
+                    }
                     Some(None) => Reply::Completion(&NOTHING),
                 }
             }
@@ -296,7 +303,12 @@ impl<'s> Reader<'s> {
                 Reply::Empty
             }
             Operation::Listen { filter } => {
-                gate(offer.tools_changed || offer.prompts_changed || offer.resources_changed || offer.subscribe)?;
+                gate(
+                    offer.tools_changed
+                        || offer.prompts_changed
+                        || offer.resources_changed
+                        || offer.subscribe,
+                )?;
                 let wanted = era.filter(doc.at(filter), self.core.limits.subscriptions)?;
                 let honoured = Filter {
                     tools: wanted.tools && offer.tools_changed,
@@ -336,7 +348,11 @@ impl<'s> Reader<'s> {
         let mut rendered = entries.iter().map(|entry| entry.rendered(revision));
         let to = To { id: request.id.raw(), revision, card: &self.core.card };
         let cache = self.core.list_cache;
-        era.reply(&mut self.out, &to, Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache });
+        era.reply(
+            &mut self.out,
+            &to,
+            Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache },
+        );
         self.out.newline();
         Ok(None)
     }
@@ -348,7 +364,9 @@ impl<'s> Reader<'s> {
                 return Ok(());
             }
             if session.subscriptions.len() >= most {
-                return Err(Fault::InvalidParams(format!("At most {most} resources can be subscribed to").into()));
+                return Err(Fault::InvalidParams(
+                    format!("At most {most} resources can be subscribed to").into(),
+                ));
             }
             session.subscriptions.push(uri.to_owned());
         }
@@ -365,7 +383,6 @@ impl<'s> Reader<'s> {
         work: Work,
         mut answers: Answers,
     ) -> Doc {
-        let client = self.conn.session().as_ref().filter(|_| query.client.is_none()).map(|s| Arc::clone(&s.client));
         let inline = match &work {
             Work::Tool(entry) => match entry.entry.handler {
                 ToolHandler::Inline(place) => Some(place),
@@ -375,22 +392,15 @@ impl<'s> Reader<'s> {
         };
         if let Some(handler) = inline.and_then(|place| self.inline.get_mut(place)) {
             self.first_waiting.get_or_insert_with(Instant::now);
-            let exchange = Exchange {
-                conn: &self.conn,
-                outlet: &**outlet,
-                era,
-                doc: &doc,
-                query: &query,
-                call: None,
-                client: client.as_deref(),
-            };
+            let exchange =
+                Exchange { conn: &self.conn, outlet: &**outlet, era, doc: &doc, query: &query, call: None };
             let conclusion = job::conclude(&exchange, &work, &mut answers, Some(&mut **handler));
             let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
             match &conclusion {
                 Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
                 Conclusion::Fault(fault) => era.reply(&mut self.out, &to, Reply::Fault(fault)),
                 Conclusion::Asked(_) => {
-                    let job = self.job(doc, outlet, era, query, work, answers, client);
+                    let job = self.job(doc, outlet, era, query, work, answers);
                     return self.accept(job, |_, job| {
                         job.settle(conclusion);
                     });
@@ -399,11 +409,10 @@ impl<'s> Reader<'s> {
             self.out.newline();
             return doc;
         }
-        let job = self.job(doc, outlet, era, query, work, answers, client);
+        let job = self.job(doc, outlet, era, query, work, answers);
         self.accept(job, |reader, job| reader.jobs.push(job))
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn job(
         &self,
         doc: Doc,
@@ -412,7 +421,6 @@ impl<'s> Reader<'s> {
         query: Query,
         work: Work,
         answers: Answers,
-        client: Option<Arc<crate::json::Json>>,
     ) -> Job {
         Job {
             conn: Arc::clone(&self.conn),
@@ -423,7 +431,6 @@ impl<'s> Reader<'s> {
             work,
             answers,
             call: Arc::default(),
-            client,
         }
     }
 
@@ -431,11 +438,16 @@ impl<'s> Reader<'s> {
     fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<'s>, Job)) -> Doc {
         match self.conn.begin(&job) {
             Ok(()) => {
+                job.outlet.expect();
                 pass(self, job);
                 self.core.spare_doc()
             }
             Err(Refusal::Duplicate) => {
-                let to = To { id: job.doc.at(job.query.id).raw(), revision: job.query.peer.revision, card: &self.core.card };
+                let to = To {
+                    id: job.doc.at(job.query.id).raw(),
+                    revision: job.query.peer.revision,
+                    card: &self.core.card,
+                };
                 job.era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
                 self.out.newline();
                 job.doc
@@ -478,7 +490,8 @@ impl<'s> Reader<'s> {
             None => self.jobs.push(job),
             Some(handler) => {
                 let mut answers = std::mem::take(&mut job.answers);
-                let conclusion = job::conclude(&job.exchange(), &job.work, &mut answers, Some(&mut **handler));
+                let conclusion =
+                    job::conclude(&job.exchange(), &job.work, &mut answers, Some(&mut **handler));
                 job.answers = answers;
                 job.settle(conclusion);
             }
@@ -487,7 +500,7 @@ impl<'s> Reader<'s> {
 
     /// Handles each message of a batch; their answers leave together (JSON-RPC 2.0 §6).
     fn batch(&mut self, messages: Value<'_>) {
-        let batch = Batch::new(Arc::clone(&self.conn.outlet), messages);
+        let batch = Batch::new(Arc::clone(&self.conn.outlet));
         let outlet: Arc<dyn Outlet> = batch.clone();
         for message in messages.items() {
             let mut doc = self.core.spare_doc();
@@ -499,17 +512,12 @@ impl<'s> Reader<'s> {
             self.core.recycle(doc);
             let answers = self.out.as_bytes().get(mark..).unwrap_or_default();
             if !answers.is_empty() {
-                batch.answer(answers);
+                batch.collect(answers);
                 self.out.truncate(mark);
             }
         }
         batch.complete();
         self.flush();
-    }
-
-    /// Whether the program asked to stop.
-    pub(crate) fn stopping(&self) -> bool {
-        self.core.catalog.stopping() || self.conn.stopped.load(Ordering::Acquire)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use crate::era::{Questions, Reply, ServerEra};
-use crate::json::{Doc, Json, Kind, Value};
+use crate::json::{Doc, Kind, Value};
 use crate::model::ask::Ask;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::Variables;
@@ -32,8 +32,6 @@ pub(crate) struct Job {
     pub work: Work,
     pub answers: Answers,
     pub call: Arc<Call>,
-    /// The client of a legacy session; modern requests carry theirs.
-    pub client: Option<Arc<Json>>,
 }
 
 /// What is to be run.
@@ -84,7 +82,6 @@ impl Job {
             doc: &self.doc,
             query: &self.query,
             call: Some(&self.call),
-            client: self.client.as_deref(),
         }
     }
 
@@ -96,12 +93,10 @@ impl Job {
             Conclusion::Fault(fault) => conn.finish(&self, Reply::Fault(&fault)),
             Conclusion::Asked(asks) => match self.era.questions() {
                 Questions::Requests => return conn.park(self, &asks),
-                Questions::InResult => {
-                    match conn.core.seal(&self.query, &self.doc, &self.answers) {
-                        Ok(state) => conn.finish(&self, Reply::Asked { asks: &asks, state: &state }),
-                        Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
-                    }
-                }
+                Questions::InResult => match conn.core.seal(&self.query, &self.doc, &self.answers) {
+                    Ok(state) => conn.finish(&self, Reply::Asked { asks: &asks, state: &state }),
+                    Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
+                },
             },
         }
         conn.core.recycle(self.doc);
@@ -128,7 +123,6 @@ pub(crate) struct Exchange<'c> {
     pub doc: &'c Doc,
     pub query: &'c Query,
     pub call: Option<&'c Call>,
-    pub client: Option<&'c Json>,
 }
 
 /// Runs the handler: checks what it is given and what it gives, and survives its panics.
@@ -146,11 +140,13 @@ pub(crate) fn conclude(
         outlet: exchange.outlet,
         cancelled: exchange.call.map(|call| &call.cancelled),
         deadline: match inline {
-            Some(_) if !core.limits.handler_deadline.is_zero() => Some(Instant::now() + core.limits.handler_deadline),
+            Some(_) if !core.limits.handler_deadline.is_zero() => {
+                Some(Instant::now() + core.limits.handler_deadline)
+            }
             _ => None,
         },
-        logging: core.offers_logging(),
-        client: exchange.client,
+        logging: core.logging,
+        conn: exchange.conn,
         answers,
         asks: Vec::new(),
         last_progress: f64::NEG_INFINITY,
@@ -164,19 +160,21 @@ pub(crate) fn conclude(
     }
 }
 
-fn run(ctx: &mut Context<'_>, work: &Work, inline: Option<&mut InlineFn>) -> Result<Outcome, Failure> {
-    let doc = ctx.doc;
+fn run<'c>(ctx: &mut Context<'c>, work: &Work, inline: Option<&mut InlineFn>) -> Result<Outcome, Failure> {
+    let doc: &'c Doc = ctx.doc;
     match (work, ctx.query.operation) {
         (Work::Tool(entry), Operation::CallTool { arguments, .. }) => {
-            let arguments = arguments.map_or_else(no_arguments, |node| doc.at(node));
+            let arguments = arguments.map_or_else(|| no_arguments(), |node| doc.at(node));
             if let Some(check) = &entry.entry.input {
-                check.check(arguments).map_err(|v| bad_arguments(&entry.entry, &v))?;
+                check.check(arguments).map_err(|v| ctx.bad_arguments(&v))?;
             }
             let output = match (&entry.entry.handler, inline) {
                 (ToolHandler::Pooled(handler), _) => handler(ctx, arguments)?,
                 (ToolHandler::Inline(_), Some(handler)) => handler(ctx, arguments)?,
                 (ToolHandler::Inline(_), None) => {
-                    return Err(Failure::fault(Fault::Internal("This tool runs only on the thread that serves")));
+                    return Err(Failure::fault(Fault::Internal(
+                        "This tool runs only on the thread that serves",
+                    )));
                 }
             };
             Ok(Outcome::Tool(output))
@@ -212,14 +210,6 @@ fn no_arguments() -> Value<'static> {
     EMPTY.get_or_init(|| Doc::parse(b"{}").unwrap_or_default()).root()
 }
 
-/// In words for the model: what was wrong, where, and by which keyword.
-pub(crate) fn bad_arguments(entry: &ToolEntry, violation: &crate::record::Violation) -> Failure {
-    Failure::new(format!(
-        "Invalid arguments for tool {}: {} (path: {:?}, keyword: {})",
-        entry.tool.name, violation.message, violation.path, violation.keyword
-    ))
-}
-
 /// A result must be what the tool promised.
 fn check(work: &Work, outcome: Outcome) -> Conclusion {
     if let (Work::Tool(entry), Outcome::Tool(output)) = (work, &outcome) {
@@ -229,7 +219,9 @@ fn check(work: &Work, outcome: Outcome) -> Conclusion {
             };
             if let Some(check) = &entry.entry.output {
                 if check.check(structured.to_doc().root()).is_err() {
-                    return Conclusion::Fault(Fault::Internal("The tool's result does not fit its output schema"));
+                    return Conclusion::Fault(Fault::Internal(
+                        "The tool's result does not fit its output schema",
+                    ));
                 }
             }
         }
@@ -240,17 +232,21 @@ fn check(work: &Work, outcome: Outcome) -> Conclusion {
 fn failed(exchange: &Exchange<'_>, failure: Failure, asks: Vec<Ask>) -> Conclusion {
     let tool = matches!(exchange.query.operation, Operation::CallTool { .. });
     match failure.into_reason() {
-        Reason::Asked if asks.is_empty() => Conclusion::Fault(Fault::Internal("The handler waits for nothing")),
+        Reason::Asked if asks.is_empty() => {
+            Conclusion::Fault(Fault::Internal("The handler waits for nothing"))
+        }
         Reason::Asked => Conclusion::Asked(asks),
         Reason::Text(text) if tool => Conclusion::Done(Outcome::Tool(ToolOutput::failed(text))),
-        Reason::Text(text) => Conclusion::Fault(Fault::Custom {
-            code: crate::rpc::code::INTERNAL,
-            message: text,
-            data: None,
-        }),
+        Reason::Text(text) => {
+            Conclusion::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })
+        }
         // A session's capabilities are settled: there is no other way for this client to call.
-        Reason::Fault(Fault::MissingCapability(_)) if tool && exchange.era.questions() == Questions::Requests => {
-            Conclusion::Done(Outcome::Tool(ToolOutput::failed("This client cannot be asked what the tool needs to know")))
+        Reason::Fault(Fault::MissingCapability(_))
+            if tool && exchange.era.questions() == Questions::Requests =>
+        {
+            Conclusion::Done(Outcome::Tool(ToolOutput::failed(
+                "This client cannot be asked what the tool needs to know",
+            )))
         }
         Reason::Fault(fault) => Conclusion::Fault(fault),
     }

@@ -43,7 +43,8 @@ pub(crate) fn masked(data: Json) -> Json {
 }
 
 fn is_credential(name: &str) -> bool {
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     WORDS.iter().any(|word| plain.contains(word))
 }
 
@@ -57,8 +58,14 @@ mod tests {
         let rows = [
             (r#"{"password":"x"}"#, r#"{"password":"[masked]"}"#),
             (r#"{"a":[{"API-Key":{"b":1}, "k":2}]}"#, r#"{"a":[{"API-Key":"[masked]", "k":2}]}"#),
-            (r#"{"x_access_token":1,"Authorization":null}"#, r#"{"x_access_token":"[masked]","Authorization":"[masked]"}"#),
-            (r#"[{"clientSecret":"s"},{"credentials":[]}]"#, r#"[{"clientSecret":"[masked]"},{"credentials":"[masked]"}]"#),
+            (
+                r#"{"x_access_token":1,"Authorization":null}"#,
+                r#"{"x_access_token":"[masked]","Authorization":"[masked]"}"#,
+            ),
+            (
+                r#"[{"clientSecret":"s"},{"credentials":[]}]"#,
+                r#"[{"clientSecret":"[masked]"},{"credentials":"[masked]"}]"#,
+            ),
             (r#"{"key":"v","keys":[1]}"#, r#"{"key":"v","keys":[1]}"#),
             (r#""password""#, r#""password""#),
         ];

@@ -303,7 +303,8 @@ impl Server {
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
         let complete = Arc::new(complete);
-        self.catalog.change(|r| r.add_completion(CompletionKind::Template, uri_template, variable, complete))?;
+        self.catalog
+            .change(|r| r.add_completion(CompletionKind::Template, uri_template, variable, complete))?;
         Ok(self)
     }
 
@@ -523,7 +524,8 @@ impl Handle {
         resource: Resource,
         read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| read(ctx, uri).map(Into::into));
+        let read =
+            Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| read(ctx, uri).map(Into::into));
         self.catalog.change(|r| r.add_resource(resource, read))
     }
 

@@ -43,7 +43,7 @@ impl ToolArguments for Json {
 }
 
 /// What a tool's handler can give as its result.
-pub trait ToolResult {
+pub trait ToolResult: 'static {
     /// The schema of the structured result, for a tool that was given none.
     fn schema() -> Option<Json> {
         None
@@ -65,7 +65,7 @@ impl ToolResult for String {
     }
 }
 
-impl ToolResult for &str {
+impl ToolResult for &'static str {
     fn into_output(self) -> ToolOutput {
         ToolOutput::text(self)
     }
@@ -85,7 +85,7 @@ impl ToolResult for Json {
 }
 
 /// A structured result whose type brings its schema.
-impl<T: FromJson + crate::json::ToJson> ToolResult for Structured<T> {
+impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
     fn schema() -> Option<Json> {
         Some(record::schema::<T>())
     }

@@ -13,8 +13,8 @@ mod line;
 mod memory;
 mod stdio;
 
+use line::{LineOutlet, LineReader};
 pub use memory::{MemoryEnd, memory};
-pub(crate) use line::{LineOutlet, LineReader};
 pub(crate) use stdio::own_stdio;
 
 use std::io;
@@ -48,7 +48,15 @@ pub(crate) trait Outlet: Send + Sync {
     /// the peer is gone.
     fn send(&self, frames: &[u8]);
 
-    /// An answer that was expected here will not come: its request was cancelled.
+    /// One more answer will come here.
+    fn expect(&self) {}
+
+    /// Sends an expected answer, one whole frame.
+    fn answer(&self, frame: &[u8]) {
+        self.send(frame);
+    }
+
+    /// An expected answer will not come: its request was cancelled.
     fn abandon(&self) {}
 
     /// Whether the peer is gone.

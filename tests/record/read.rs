@@ -9,10 +9,7 @@ use tinymcp::{choice, record};
 use crate::{Level, Nothing, Place, Switch, parse, read};
 
 fn lab() -> Place {
-    Place {
-        room: "lab".to_owned(),
-        height: 2.0,
-    }
+    Place { room: "lab".to_owned(), height: 2.0 }
 }
 
 #[test]
@@ -56,62 +53,24 @@ fn absent_members_get_their_defaults_whatever_the_order() {
 fn with(name: &str, value: &str) -> String {
     let mut members = BTreeMap::from([("pin", "1"), ("at", r#"{"room":"lab","height":2}"#)]);
     members.insert(name, value);
-    let members: Vec<String> = members
-        .iter()
-        .map(|(name, value)| format!("{}:{value}", name.to_json()))
-        .collect();
+    let members: Vec<String> =
+        members.iter().map(|(name, value)| format!("{}:{value}", name.to_json())).collect();
     format!("{{{}}}", members.join(","))
 }
 
 #[test]
 fn violations_say_where_what_and_how_to_repair() {
-    let allowed =
-        "Allowed are `pin`, `at`; optional `level`, `hold`, `note`, `tags`, `before`, `dryRun`";
+    let allowed = "Allowed are `pin`, `at`; optional `level`, `hold`, `note`, `tags`, `before`, `dryRun`";
     let long = format!("{:?}", "x".repeat(100));
     let quoted = format!("the string \"{}…", "x".repeat(39));
     for (text, path, keyword, message) in [
-        (
-            with("pin", "99"),
-            "/pin",
-            "maximum",
-            "expected an integer from 0 to 27, got 99",
-        ),
-        (
-            with("pin", "-1"),
-            "/pin",
-            "minimum",
-            "expected an integer from 0 to 27, got -1",
-        ),
-        (
-            with("pin", "1e99"),
-            "/pin",
-            "maximum",
-            "expected an integer from 0 to 27, got 1e99",
-        ),
-        (
-            with("pin", "1.5"),
-            "/pin",
-            "type",
-            "expected an integer from 0 to 27, got 1.5",
-        ),
-        (
-            with("pin", "\"1\""),
-            "/pin",
-            "type",
-            "expected an integer from 0 to 27, got the string \"1\"",
-        ),
-        (
-            with("pin", "null"),
-            "/pin",
-            "type",
-            "expected an integer from 0 to 27, got null",
-        ),
-        (
-            with("pin", "[1]"),
-            "/pin",
-            "type",
-            "expected an integer from 0 to 27, got an array of 1 item",
-        ),
+        (with("pin", "99"), "/pin", "maximum", "expected an integer from 0 to 27, got 99"),
+        (with("pin", "-1"), "/pin", "minimum", "expected an integer from 0 to 27, got -1"),
+        (with("pin", "1e99"), "/pin", "maximum", "expected an integer from 0 to 27, got 1e99"),
+        (with("pin", "1.5"), "/pin", "type", "expected an integer from 0 to 27, got 1.5"),
+        (with("pin", "\"1\""), "/pin", "type", "expected an integer from 0 to 27, got the string \"1\""),
+        (with("pin", "null"), "/pin", "type", "expected an integer from 0 to 27, got null"),
+        (with("pin", "[1]"), "/pin", "type", "expected an integer from 0 to 27, got an array of 1 item"),
         (
             with("level", "\"hihg\""),
             "/level",
@@ -124,30 +83,10 @@ fn violations_say_where_what_and_how_to_repair() {
             "enum",
             "expected one of \"low\", \"high\", got the string \"HIGH\", did you mean \"high\"?",
         ),
-        (
-            with("level", "1"),
-            "/level",
-            "type",
-            "expected one of \"low\", \"high\", got 1",
-        ),
-        (
-            with("level", &long),
-            "/level",
-            "enum",
-            &format!("expected one of \"low\", \"high\", got {quoted}"),
-        ),
-        (
-            with("hold", "0"),
-            "/hold",
-            "minimum",
-            "expected an integer from 1 to 60000, got 0",
-        ),
-        (
-            with("hold", "true"),
-            "/hold",
-            "type",
-            "expected an integer from 1 to 60000, got true",
-        ),
+        (with("level", "1"), "/level", "type", "expected one of \"low\", \"high\", got 1"),
+        (with("level", &long), "/level", "enum", &format!("expected one of \"low\", \"high\", got {quoted}")),
+        (with("hold", "0"), "/hold", "minimum", "expected an integer from 1 to 60000, got 0"),
+        (with("hold", "true"), "/hold", "type", "expected an integer from 1 to 60000, got true"),
         (
             with("note", "\"123456789\""),
             "/note",
@@ -178,12 +117,7 @@ fn violations_say_where_what_and_how_to_repair() {
             "type",
             "expected an array of at most 2 items, got the string \"a\"",
         ),
-        (
-            with("dryRun", "0"),
-            "/dryRun",
-            "type",
-            "expected true or false, got 0",
-        ),
+        (with("dryRun", "0"), "/dryRun", "type", "expected true or false, got 0"),
         (
             with("at", r#"{"height":1,"room":""}"#),
             "/at/room",
@@ -202,48 +136,23 @@ fn violations_say_where_what_and_how_to_repair() {
             "maximum",
             "expected a number from -1.5 to 12.0, got 1e400",
         ),
-        (
-            with("at", r#"{"room":"a"}"#),
-            "/at",
-            "required",
-            "missing `height`",
-        ),
-        (
-            with("at", "{}"),
-            "/at",
-            "required",
-            "missing `room`, `height`. Allowed are `room`, `height`",
-        ),
+        (with("at", r#"{"room":"a"}"#), "/at", "required", "missing `height`"),
+        (with("at", "{}"), "/at", "required", "missing `room`, `height`. Allowed are `room`, `height`"),
         (
             with("before", r#"{"room":1,"height":1}"#),
             "/before/room",
             "type",
             "expected a string of at least 1 character, got 1",
         ),
-        (
-            with("at", "7"),
-            "/at",
-            "type",
-            "expected an object with the members `room`, `height`, got 7",
-        ),
+        (with("at", "7"), "/at", "type", "expected an object with the members `room`, `height`, got 7"),
         (
             with("dry_run", "true"),
             "",
             "additionalProperties",
             &format!("unknown member `dry_run`, did you mean `dryRun`? {allowed}"),
         ),
-        (
-            with("zzzz", "1"),
-            "",
-            "additionalProperties",
-            &format!("unknown member `zzzz`. {allowed}"),
-        ),
-        (
-            with("", "1"),
-            "",
-            "additionalProperties",
-            &format!("unknown member ``. {allowed}"),
-        ),
+        (with("zzzz", "1"), "", "additionalProperties", &format!("unknown member `zzzz`. {allowed}")),
+        (with("", "1"), "", "additionalProperties", &format!("unknown member ``. {allowed}")),
         (
             with(&"y".repeat(99), "1"),
             "",
@@ -257,12 +166,7 @@ fn violations_say_where_what_and_how_to_repair() {
             "required",
             "missing `at`",
         ),
-        (
-            r#"{"hold":5}"#.to_owned(),
-            "",
-            "required",
-            "missing `pin`, `at`",
-        ),
+        (r#"{"hold":5}"#.to_owned(), "", "required", "missing `pin`, `at`"),
         (
             "[]".to_owned(),
             "",
@@ -272,11 +176,7 @@ fn violations_say_where_what_and_how_to_repair() {
         ),
     ] {
         let violation = *record::decode::<Switch>(parse(&text).root()).expect_err(&text);
-        assert_eq!(
-            (violation.path.as_str(), violation.keyword),
-            (path, keyword),
-            "{text}"
-        );
+        assert_eq!((violation.path.as_str(), violation.keyword), (path, keyword), "{text}");
         assert_eq!(violation.message, message, "{text}");
         if keyword != "required" && keyword != "additionalProperties" {
             assert!(parse(&text).root().pointer(path).is_some(), "{text}");
@@ -287,33 +187,19 @@ fn violations_say_where_what_and_how_to_repair() {
 #[test]
 fn violations_of_other_types_name_their_keyword_and_range() {
     fn refusal<T: FromJson>(text: &str) -> String {
-        read::<T>(text)
-            .err()
-            .unwrap_or_else(|| panic!("{text} is read"))
+        read::<T>(text).err().unwrap_or_else(|| panic!("{text} is read"))
     }
     record! { struct Map { m: BTreeMap<String, u16> [items 1..=1] } }
     record! { struct Lists { l: Vec<Vec<u8>> [items ..=2, ..=9] = [] } }
     for (said, expected) in [
-        (
-            refusal::<u64>("-1"),
-            "expected an integer from 0 to 18446744073709551615, got -1 (minimum)",
-        ),
-        (
-            refusal::<u64>("1.5"),
-            "expected an integer, 0 or more, got 1.5 (type)",
-        ),
-        (
-            refusal::<i64>("\"\""),
-            "expected an integer, got the string \"\" (type)",
-        ),
+        (refusal::<u64>("-1"), "expected an integer from 0 to 18446744073709551615, got -1 (minimum)"),
+        (refusal::<u64>("1.5"), "expected an integer, 0 or more, got 1.5 (type)"),
+        (refusal::<i64>("\"\""), "expected an integer, got the string \"\" (type)"),
         (
             refusal::<i64>("9223372036854775808"),
             "expected an integer from -9223372036854775808 to 9223372036854775807, got 9223372036854775808 (maximum)",
         ),
-        (
-            refusal::<i8>("-129"),
-            "expected an integer from -128 to 127, got -129 (minimum)",
-        ),
+        (refusal::<i8>("-129"), "expected an integer from -128 to 127, got -129 (minimum)"),
         (refusal::<f64>("null"), "expected a number, got null (type)"),
         (
             refusal::<f64>("-1e400"),
@@ -323,18 +209,9 @@ fn violations_of_other_types_name_their_keyword_and_range() {
             refusal::<f32>("1e39"),
             "expected a number from -3.4028234663852886e38 to 3.4028234663852886e38, got 1e39 (maximum)",
         ),
-        (
-            refusal::<bool>("\"true\""),
-            "expected true or false, got the string \"true\" (type)",
-        ),
-        (
-            refusal::<Vec<bool>>("[true,1]"),
-            "/1: expected true or false, got 1 (type)",
-        ),
-        (
-            refusal::<Nothing>("null"),
-            "expected an object without members, got null (type)",
-        ),
+        (refusal::<bool>("\"true\""), "expected true or false, got the string \"true\" (type)"),
+        (refusal::<Vec<bool>>("[true,1]"), "/1: expected true or false, got 1 (type)"),
+        (refusal::<Nothing>("null"), "expected an object without members, got null (type)"),
         (
             refusal::<Nothing>(r#"{"a":1}"#),
             "unknown member `a`. No members are allowed (additionalProperties)",
@@ -343,18 +220,12 @@ fn violations_of_other_types_name_their_keyword_and_range() {
             refusal::<BTreeMap<String, bool>>(r#"{"a/b~c":1}"#),
             "/a~1b~0c: expected true or false, got 1 (type)",
         ),
-        (
-            refusal::<Map>(r#"{"m":{}}"#),
-            "/m: expected an object of 1 member, got one of 0 (minProperties)",
-        ),
+        (refusal::<Map>(r#"{"m":{}}"#), "/m: expected an object of 1 member, got one of 0 (minProperties)"),
         (
             refusal::<Map>(r#"{"m":{"a":1,"b":2}}"#),
             "/m: expected an object of 1 member, got one of 2 (maxProperties)",
         ),
-        (
-            refusal::<Map>(r#"{"m":[]}"#),
-            "/m: expected an object of 1 member, got an array of 0 items (type)",
-        ),
+        (refusal::<Map>(r#"{"m":[]}"#), "/m: expected an object of 1 member, got an array of 0 items (type)"),
         (
             refusal::<Lists>(r#"{"l":[[1,2,3,4],[10]]}"#),
             "/l/1/0: expected an integer from 0 to 9, got 10 (maximum)",

@@ -18,18 +18,12 @@ macro_rules! schema_of {
 #[test]
 fn schemas_are_these_texts() {
     for (schema, expected) in [
-        (
-            record::schema::<Nothing>(),
-            r#"{"type":"object","additionalProperties":false}"#,
-        ),
+        (record::schema::<Nothing>(), r#"{"type":"object","additionalProperties":false}"#),
         (
             record::schema::<Level>(),
             r#"{"type":"string","description":"Output level\n- low: Ground\n- high: Supply voltage","enum":["low","high"]}"#,
         ),
-        (
-            record::schema::<Unit>(),
-            r#"{"type":"string","enum":["Celsius","Kelvin"]}"#,
-        ),
+        (record::schema::<Unit>(), r#"{"type":"string","enum":["Celsius","Kelvin"]}"#),
         (
             record::schema::<Place>(),
             concat!(
@@ -68,64 +62,29 @@ fn schemas_are_these_texts() {
 #[test]
 fn schemas_of_single_fields_are_these_texts() {
     let wrap = |field: &str, required: &str| {
-        format!(
-            r#"{{"type":"object","properties":{{"x":{field}}}{required},"additionalProperties":false}}"#
-        )
+        format!(r#"{{"type":"object","properties":{{"x":{field}}}{required},"additionalProperties":false}}"#)
     };
     for (schema, field) in [
         (schema_of!(x: bool), r#"{"type":"boolean"}"#),
-        (
-            schema_of!(x: i8),
-            r#"{"type":"integer","minimum":-128,"maximum":127}"#,
-        ),
-        (
-            schema_of!(x: u8),
-            r#"{"type":"integer","minimum":0,"maximum":255}"#,
-        ),
-        (
-            schema_of!(x: u16),
-            r#"{"type":"integer","minimum":0,"maximum":65535}"#,
-        ),
-        (
-            schema_of!(x: i32),
-            r#"{"type":"integer","minimum":-2147483648,"maximum":2147483647}"#,
-        ),
-        (
-            schema_of!(x: u32),
-            r#"{"type":"integer","minimum":0,"maximum":4294967295}"#,
-        ),
+        (schema_of!(x: i8), r#"{"type":"integer","minimum":-128,"maximum":127}"#),
+        (schema_of!(x: u8), r#"{"type":"integer","minimum":0,"maximum":255}"#),
+        (schema_of!(x: u16), r#"{"type":"integer","minimum":0,"maximum":65535}"#),
+        (schema_of!(x: i32), r#"{"type":"integer","minimum":-2147483648,"maximum":2147483647}"#),
+        (schema_of!(x: u32), r#"{"type":"integer","minimum":0,"maximum":4294967295}"#),
         (schema_of!(x: i64), r#"{"type":"integer"}"#),
         (schema_of!(x: u64), r#"{"type":"integer","minimum":0}"#),
-        (
-            schema_of!(x: i64 [-5..]),
-            r#"{"type":"integer","minimum":-5}"#,
-        ),
-        (
-            schema_of!(x: i64 [..=-5]),
-            r#"{"type":"integer","maximum":-5}"#,
-        ),
+        (schema_of!(x: i64 [-5..]), r#"{"type":"integer","minimum":-5}"#),
+        (schema_of!(x: i64 [..=-5]), r#"{"type":"integer","maximum":-5}"#),
         (
             schema_of!(x: u64 [..=u64::MAX]),
             r#"{"type":"integer","minimum":0,"maximum":18446744073709551615}"#,
         ),
-        (
-            schema_of!(x: u8 [3..]),
-            r#"{"type":"integer","minimum":3,"maximum":255}"#,
-        ),
+        (schema_of!(x: u8 [3..]), r#"{"type":"integer","minimum":3,"maximum":255}"#),
         (schema_of!(x: f32), r#"{"type":"number"}"#),
-        (
-            schema_of!(x: f32 [..=0.1]),
-            r#"{"type":"number","maximum":0.1}"#,
-        ),
-        (
-            schema_of!(x: f64 [0.0..]),
-            r#"{"type":"number","minimum":0.0}"#,
-        ),
+        (schema_of!(x: f32 [..=0.1]), r#"{"type":"number","maximum":0.1}"#),
+        (schema_of!(x: f64 [0.0..]), r#"{"type":"number","minimum":0.0}"#),
         (schema_of!(x: String), r#"{"type":"string"}"#),
-        (
-            schema_of!(x: String [len 2..=2]),
-            r#"{"type":"string","minLength":2,"maxLength":2}"#,
-        ),
+        (schema_of!(x: String [len 2..=2]), r#"{"type":"string","minLength":2,"maxLength":2}"#),
         (schema_of!(x: Json), "{}"),
         (schema_of!(x: Vec<Json>), r#"{"type":"array","items":{}}"#),
         (
@@ -153,14 +112,8 @@ fn schemas_of_single_fields_are_these_texts() {
     for (schema, field) in [
         (schema_of!(x: Option<bool>), r#"{"type":"boolean"}"#),
         (schema_of!(x: Option<Json>), "{}"),
-        (
-            schema_of!(x: u64 = 7),
-            r#"{"type":"integer","minimum":0,"default":7}"#,
-        ),
-        (
-            schema_of!(x: f64 = 0.5),
-            r#"{"type":"number","default":0.5}"#,
-        ),
+        (schema_of!(x: u64 = 7), r#"{"type":"integer","minimum":0,"default":7}"#),
+        (schema_of!(x: f64 = 0.5), r#"{"type":"number","default":0.5}"#),
         (
             schema_of!(x: Vec<u8> [items ..=4] = [1, 2]),
             r#"{"type":"array","items":{"type":"integer","minimum":0,"maximum":255},"maxItems":4,"default":[1,2]}"#,
@@ -173,16 +126,10 @@ fn schemas_of_single_fields_are_these_texts() {
             schema_of!(x: Place = Place { room: "lab".into(), height: 1.0 }),
             &format!(
                 "{},\"default\":{{\"room\":\"lab\",\"height\":1.0}}}}",
-                record::schema::<Place>()
-                    .as_str()
-                    .strip_suffix('}')
-                    .unwrap()
+                record::schema::<Place>().as_str().strip_suffix('}').unwrap()
             ),
         ),
-        (
-            schema_of!(#[doc = "By hand"] x: Json = Json::NULL),
-            r#"{"description":"By hand","default":null}"#,
-        ),
+        (schema_of!(#[doc = "By hand"] x: Json = Json::NULL), r#"{"description":"By hand","default":null}"#),
     ] {
         assert_eq!(schema, wrap(field, ""));
     }

@@ -14,17 +14,10 @@ fn none_is_left_out_of_records_and_null_elsewhere() {
             c: Option<Vec<u8>>,
         }
     }
-    let sparse = Sparse {
-        a: None,
-        b: vec![None, Some(1)],
-        c: Some(Vec::new()),
-    };
+    let sparse = Sparse { a: None, b: vec![None, Some(1)], c: Some(Vec::new()) };
     assert_eq!(sparse.to_json().as_str(), r#"{"b":[null,1],"c":[]}"#);
     assert_eq!(Nothing {}.to_json().as_str(), "{}");
-    assert_eq!(
-        json!([Level::Low, Unit::Kelvin]).as_str(),
-        r#"["low","Kelvin"]"#
-    );
+    assert_eq!(json!([Level::Low, Unit::Kelvin]).as_str(), r#"["low","Kelvin"]"#);
 }
 
 /// A small generator of equal runs (splitmix64).
@@ -44,21 +37,8 @@ impl Dice {
     }
 
     fn text(&mut self) -> String {
-        let chars = [
-            'a',
-            '"',
-            '\\',
-            '\n',
-            '\u{1}',
-            'é',
-            '√',
-            '\u{1F600}',
-            '/',
-            '~',
-        ];
-        (0..self.below(6))
-            .map(|_| chars[self.below(10) as usize])
-            .collect()
+        let chars = ['a', '"', '\\', '\n', '\u{1}', 'é', '√', '\u{1F600}', '/', '~'];
+        (0..self.below(6)).map(|_| chars[self.below(10) as usize]).collect()
     }
 
     fn maybe<T>(&mut self, make: impl FnOnce(&mut Dice) -> T) -> Option<T> {
@@ -71,10 +51,7 @@ impl Dice {
     }
 
     fn place(&mut self) -> Place {
-        Place {
-            room: format!("r{}", self.text()),
-            height: self.below(13_500) as f64 / 1000.0 - 1.5,
-        }
+        Place { room: format!("r{}", self.text()), height: self.below(13_500) as f64 / 1000.0 - 1.5 }
     }
 
     fn every(&mut self) -> Every {
@@ -103,11 +80,7 @@ impl Dice {
                 .collect(),
             p: self.maybe(|dice| dice.some(2, 2, |dice| 0.5 + dice.below(9) as f64)),
             q: self.roll(),
-            r#type: if n & 2 == 0 {
-                Unit::Celsius
-            } else {
-                Unit::Kelvin
-            },
+            r#type: if n & 2 == 0 { Unit::Celsius } else { Unit::Kelvin },
             s: self.roll() as i64,
             t: self.maybe(|dice| json!(dice.below(5))),
             u: self.below(1000) as f32 / 10_000.0,
@@ -128,11 +101,7 @@ fn what_is_written_is_read_back() {
         assert_eq!(back.as_ref(), Ok(&every), "round {round}: {text}");
         let switch = Switch {
             pin: dice.below(28) as u8,
-            level: if dice.below(2) == 0 {
-                Level::Low
-            } else {
-                Level::High
-            },
+            level: if dice.below(2) == 0 { Level::Low } else { Level::High },
             hold: dice.maybe(|dice| 1 + dice.below(60_000) as u32),
             note: dice.text(),
             tags: dice.some(0, 2, |_| "ab".to_owned()),

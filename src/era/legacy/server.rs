@@ -54,11 +54,9 @@ impl ServerEra for LegacyServer {
         let peer = match (session, operation) {
             (Some(session), _) => session.peer,
             (None, Operation::Open) => opening_peer(params)?,
-            (None, _) => Peer {
-                revision: V2025_11_25,
-                capabilities: ClientCapabilities::default(),
-                log_level: None,
-            },
+            (None, _) => {
+                Peer { revision: V2025_11_25, capabilities: ClientCapabilities::default(), log_level: None }
+            }
         };
         Ok(Query {
             operation,

@@ -10,7 +10,9 @@
 
 use crate::json::{Json, Kind, Value, Writer};
 use crate::model::ask::Ask;
-use crate::model::{CacheHint, Fault, Filter, Identity, Level, Note, Operation, Peer, Query, Revision, Session};
+use crate::model::{
+    CacheHint, Fault, Filter, Identity, Level, Note, Operation, Peer, Query, Revision, Session,
+};
 use crate::rpc::{Notification, Request};
 
 use super::super::revision::{self, V2026_07_28, features};
@@ -45,7 +47,11 @@ pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
     } else {
         "Missing _meta field: io.modelcontextprotocol/protocolVersion"
     };
-    Fault::Custom { code: crate::rpc::code::INVALID_PARAMS, message: message.to_owned(), data: Some(supported(None)) }
+    Fault::Custom {
+        code: crate::rpc::code::INVALID_PARAMS,
+        message: message.to_owned(),
+        data: Some(supported(None)),
+    }
 }
 
 /// `{"supported": […], "requested": …}`.
@@ -104,7 +110,10 @@ impl<'d> Meta<'d> {
         let log_level = match self.log_level {
             None => None,
             Some(level) => Some(
-                level.as_str().and_then(Level::parse).ok_or_else(|| read::invalid("logLevel is not a log level"))?,
+                level
+                    .as_str()
+                    .and_then(Level::parse)
+                    .ok_or_else(|| read::invalid("logLevel is not a log level"))?,
             ),
         };
         Ok(Peer { revision: V2026_07_28, capabilities: read::capabilities(capabilities), log_level })
@@ -119,7 +128,9 @@ impl ServerEra for ModernServer {
         let peer = meta.peer()?;
         let operation = match request.method {
             "server/discover" => Operation::Describe,
-            "subscriptions/listen" => Operation::Listen { filter: read::object(params, "notifications")?.id() },
+            "subscriptions/listen" => {
+                Operation::Listen { filter: read::object(params, "notifications")?.id() }
+            }
             method => match read::operation(method, params)? {
                 Some(operation) => operation,
                 None => return Err(Fault::UnknownMethod(method.to_owned())),
@@ -298,7 +309,9 @@ fn filter(w: &mut Writer, filter: &Filter) {
 fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
     let flag = |name: &'static str| match value.get(name) {
         None => Ok(false),
-        Some(v) => v.as_bool().ok_or_else(|| Fault::InvalidParams(format!("{name} must be true or false").into())),
+        Some(v) => {
+            v.as_bool().ok_or_else(|| Fault::InvalidParams(format!("{name} must be true or false").into()))
+        }
     };
     let mut filter = Filter {
         tools: flag("toolsListChanged")?,
@@ -314,7 +327,8 @@ fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
             return Err(read::invalid("resourceSubscriptions holds too many URIs"));
         }
         for uri in uris.items() {
-            let uri = uri.as_str().ok_or_else(|| read::invalid("resourceSubscriptions holds only strings"))?;
+            let uri =
+                uri.as_str().ok_or_else(|| read::invalid("resourceSubscriptions holds only strings"))?;
             filter.uris.push(uri.to_owned());
         }
     }

@@ -36,16 +36,7 @@ pub(super) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutp
 
 /// One content block.
 pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
-    annotated(w, features, block, None, &None);
-}
-
-fn annotated(
-    w: &mut Writer,
-    features: &Features,
-    mut block: &Content,
-    mut notes: Option<&Annotations>,
-    mut more: &Option<Json>,
-) {
+    let (mut block, mut notes, mut more): (_, Option<&Annotations>, &Option<Json>) = (block, None, &None);
     // Nested wrappers: the innermost words win, as documented at `Content::Annotated`.
     while let Content::Annotated { content, annotations, meta } = block {
         block = content;

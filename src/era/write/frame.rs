@@ -153,6 +153,8 @@ pub(in crate::era) fn signal_members(w: &mut Writer, revision: Revision, signal:
             }
         },
         // Only the modern era listens; it writes these itself.
-        Signal::Acknowledged { .. } | Signal::ListenCancelled { .. } => begin_notification(w, "notifications/cancelled"),
+        Signal::Acknowledged { .. } | Signal::ListenCancelled { .. } => {
+            begin_notification(w, "notifications/cancelled")
+        }
     }
 }
