@@ -29,7 +29,9 @@ use crate::model::{
     CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Query, Revision,
     Session,
 };
-use crate::rpc::{Notification, Request, RpcError, code};
+use crate::rpc::{Request, RpcError, code};
+
+pub(crate) use read::Params;
 
 /// The server side of one era.
 pub(crate) trait ServerEra: Sync {
@@ -37,13 +39,18 @@ pub(crate) trait ServerEra: Sync {
     ///
     /// # Errors
     /// The [`Fault`] to answer with.
-    fn request(&self, request: &Request<'_>, session: Option<&Session>) -> Result<Query, Fault>;
+    fn request(
+        &self,
+        request: &Request<'_>,
+        params: &Params<'_>,
+        session: Option<&Session>,
+    ) -> Result<Query, Fault>;
 
     /// Reads a notification of this era.
-    fn note(&self, notification: &Notification<'_>) -> Note;
+    fn note(&self, method: &str, params: &Params<'_>) -> Note;
 
     /// The session that a request which opens one begins; `None` in an era without sessions.
-    fn open(&self, request: &Request<'_>, query: &Query) -> Option<Session>;
+    fn open(&self, params: &Params<'_>, query: &Query) -> Option<Session>;
 
     /// Writes one answer.
     fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>);
@@ -200,9 +207,10 @@ impl Eras {
     pub(crate) fn of_request(
         &self,
         request: &Request<'_>,
+        params: &Params<'_>,
         session_open: bool,
     ) -> Result<&'static dyn ServerEra, Fault> {
-        if modern::names_version(request.params) {
+        if params.names_version() {
             return self.modern.ok_or_else(|| Fault::UnknownMethod(request.method.to_owned()));
         }
         match self.legacy {
@@ -214,10 +222,10 @@ impl Eras {
     /// The era a notification is spoken in, if any.
     pub(crate) fn of_notification(
         &self,
-        notification: &Notification<'_>,
+        params: &Params<'_>,
         session_open: bool,
     ) -> Option<&'static dyn ServerEra> {
-        if modern::names_version(notification.params) {
+        if params.names_version() {
             return self.modern;
         }
         // A modern client's cancellation carries no version: notifications have no required _meta.

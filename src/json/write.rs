@@ -173,6 +173,13 @@ impl Writer {
         self
     }
 
+    /// A text that ends where a value comes next, `"a":1,"b":` or `"a":[`, byte for byte.
+    pub fn raw_open(&mut self, text: &str) -> &mut Self {
+        self.raw(text);
+        self.comma = false;
+        self
+    }
+
     /// Ends a line; what follows is a new value of its own.
     pub fn newline(&mut self) -> &mut Self {
         self.buf.push('\n');

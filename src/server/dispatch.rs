@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::era::{self, List, Reply, ServerEra, To};
+use crate::era::{self, List, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::{Fault, Filter, Note, Offer, Operation, Query, Revision};
 use crate::rpc::{Id, Message, Notification, Request, Response};
@@ -181,10 +181,11 @@ impl<'s> Reader<'s> {
     }
 
     fn request(&mut self, doc: &Doc, request: &Request<'_>, outlet: &Arc<dyn Outlet>) -> Step {
+        let params = Params::read(request.params);
         let (era, query) = {
             let session = self.conn.session();
-            match self.core.eras.of_request(request, session.is_some()) {
-                Ok(era) => (era, era.request(request, session.as_ref())),
+            match self.core.eras.of_request(request, &params, session.is_some()) {
+                Ok(era) => (era, era.request(request, &params, session.as_ref())),
                 Err(fault) => {
                     era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
                     self.out.newline();
@@ -193,8 +194,9 @@ impl<'s> Reader<'s> {
             }
         };
         let revision = query.as_ref().map_or(Revision::default(), |q| q.peer.revision);
-        let step = query
-            .and_then(|query| self.operation(doc, request, era, &query, outlet).map(|work| (query, work)));
+        let step = query.and_then(|query| {
+            self.operation(doc, request, &params, era, &query, outlet).map(|work| (query, work))
+        });
         match step {
             Ok((_, None)) => Step::Done,
             Ok((query, Some((work, answers)))) => Step::Run { era, query, work, answers },
@@ -213,6 +215,7 @@ impl<'s> Reader<'s> {
         &mut self,
         doc: &Doc,
         request: &Request<'_>,
+        params: &Params<'_>,
         era: &'static dyn ServerEra,
         query: &Query,
         outlet: &Arc<dyn Outlet>,
@@ -275,7 +278,7 @@ impl<'s> Reader<'s> {
                 return self.page(era, query, List::Prompts, cursor.map(text), request, |r| &r.prompts);
             }
             Operation::Open => {
-                *self.conn.session() = era.open(request, query);
+                *self.conn.session() = era.open(params, query);
                 Reply::Greeting { offer, cache: self.core.list_cache }
             }
             Operation::Describe => Reply::Greeting { offer, cache: self.core.list_cache },
@@ -457,8 +460,9 @@ impl<'s> Reader<'s> {
 
     fn note(&mut self, doc: &Doc, notification: &Notification<'_>) {
         let open = self.conn.session().is_some();
-        let Some(era) = self.core.eras.of_notification(notification, open) else { return };
-        match era.note(notification) {
+        let params = Params::read(notification.params);
+        let Some(era) = self.core.eras.of_notification(&params, open) else { return };
+        match era.note(notification.method, &params) {
             Note::Ready => {
                 if let Some(session) = self.conn.session().as_mut() {
                     session.ready = true;
