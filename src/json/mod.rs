@@ -37,6 +37,7 @@
 
 mod constant;
 mod error;
+mod names;
 mod parse;
 mod scan;
 mod text;
@@ -52,7 +53,8 @@ pub use typed::{TypedError, from_value, to_writer};
 pub use value::{Items, Kind, MemberValues, Members, NodeId, Value};
 pub use write::Writer;
 
-use parse::{Node, Scratch};
+use names::Name;
+use parse::Node;
 
 /// What a text may cost before it is refused.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +102,8 @@ pub struct Doc {
     nodes: Vec<Node>,
     /// Decoded forms of the strings that have escapes, one after another.
     decoded: String,
-    scratch: Scratch,
+    /// Memory the check for duplicate names works in.
+    names: Vec<Name>,
     /// No object has two members of one name, so a search may stop at the first hit.
     unique: bool,
 }
@@ -153,7 +156,7 @@ impl Doc {
     }
 
     fn build(&mut self, limits: &ParseLimits) -> Result<(), ParseError> {
-        let built = parse::build(&self.text, &mut self.nodes, &mut self.decoded, &mut self.scratch, limits);
+        let built = parse::build(&self.text, &mut self.nodes, &mut self.decoded, &mut self.names, limits);
         self.unique = limits.unique_names;
         if built.is_err() {
             self.clear();
@@ -189,7 +192,8 @@ impl Doc {
         self.text.shrink_to(bytes);
         self.decoded.shrink_to(bytes);
         self.nodes.shrink_to(bytes / size_of::<Node>());
-        self.scratch.shrink_to(bytes);
+        self.names.clear();
+        self.names.shrink_to(bytes / size_of::<Name>());
     }
 }
 

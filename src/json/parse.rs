@@ -7,6 +7,8 @@
 //! costs no memory; the table never holds more nodes than the limits allow.
 
 use super::error::{ErrorKind, ParseError};
+use super::names::{self, Name};
+use super::scan::byte;
 use super::value::Kind;
 use super::{MAX_BYTES, ParseLimits, scan};
 
@@ -60,18 +62,23 @@ impl Node {
     pub(super) fn is_container(self) -> bool {
         self.tag() >= ARRAY
     }
-}
 
-/// Memory the check for duplicate names works in.
-#[derive(Clone, Default)]
-pub(super) struct Scratch {
-    names: Vec<u32>,
-}
+    /// The number of the node behind this one, which has number `at`, and all it contains.
+    #[inline]
+    pub(super) fn behind(self, at: u32) -> u32 {
+        if self.is_container() { self.link } else { at + 1 }
+    }
 
-impl Scratch {
-    pub(super) fn shrink_to(&mut self, bytes: usize) {
-        self.names.clear();
-        self.names.shrink_to(bytes / size_of::<u32>());
+    /// A string as decoded, from the document's text or from its decoded strings.
+    #[inline]
+    pub(super) fn string<'d>(self, text: &'d str, decoded: &'d str) -> &'d str {
+        let found = if self.tag() == STRING {
+            text.get(self.start as usize + 1..self.end as usize - 1)
+        } else {
+            let start = self.link as usize;
+            decoded.get(start..start + self.count() as usize)
+        };
+        found.unwrap_or_default()
     }
 }
 
@@ -105,196 +112,246 @@ pub(super) fn build(
     text: &str,
     nodes: &mut Vec<Node>,
     decoded: &mut String,
-    scratch: &mut Scratch,
+    names: &mut Vec<Name>,
     limits: &ParseLimits,
 ) -> Result<(), ParseError> {
     let bytes = text.as_bytes();
-    if bytes.starts_with(b"\xef\xbb\xbf") {
-        return Err(ParseError::new(ErrorKind::ByteOrderMark, 0));
+    if nodes.capacity() > limits.nodes as usize {
+        nodes.shrink_to(limits.nodes as usize);
     }
-    let mut b = Builder { text, bytes, nodes, decoded, limits };
-    // The innermost open container and how many elements or members it has so far.
+    let mut b = Builder { nodes, decoded, limits };
+    // The innermost open container, the byte that closes it, and how many elements or members
+    // it has so far; outside of all containers a byte that no text holds.
     let mut parent = NOWHERE;
+    let mut close = NEVER;
     let mut count = 0u32;
     let mut depth = 0u32;
-    let mut i = scan::whitespace(bytes, 0);
-    if i == bytes.len() {
-        return Err(ParseError::new(ErrorKind::Empty, i));
-    }
+    let (mut i, mut found) = scan::solid(bytes, 0);
     'value: loop {
-        // At the first byte of a value, or of the first element or name, or of a closing bracket.
-        let Some(&first) = bytes.get(i) else {
-            return Err(ParseError::new(ErrorKind::UnexpectedEnd, i));
-        };
-        match first {
-            b'"' => i = b.string(i)?,
+        // At the first byte of a value.
+        match found {
+            b'"' => i = b.string(text, i)?,
             b'-' | b'0'..=b'9' => {
                 let end = scan::number(bytes, i)?;
                 b.push(NUMBER, i, end, 0)?;
                 i = end;
             }
-            b't' => i = b.literal(TRUE, i, b"true")?,
-            b'f' => i = b.literal(FALSE, i, b"false")?,
-            b'n' => i = b.literal(NULL, i, b"null")?,
             b'{' | b'[' => {
                 if depth >= limits.depth {
                     return Err(ParseError::new(ErrorKind::Depth, i));
                 }
                 depth += 1;
                 if let Some(open) = b.nodes.get_mut(parent as usize) {
-                    open.meta = open.tag() | count << 3;
+                    open.meta = open.meta & 7 | count << 3;
                 }
-                let tag = if first == b'{' { OBJECT } else { ARRAY };
-                let at = b.push(tag, i, i, parent)?;
+                let at = b.nodes.len() as u32;
+                b.push(if found == b'{' { OBJECT } else { ARRAY }, i, i, parent)?;
                 parent = at;
                 count = 0;
-                i = scan::whitespace(bytes, i + 1);
-                if bytes.get(i) != Some(&(first + 2)) {
-                    if tag == OBJECT {
-                        i = b.name(i)?;
+                // In ASCII each closing bracket stands two behind its opening one.
+                close = found + 2;
+                (i, found) = scan::solid(bytes, i + 1);
+                if found != close {
+                    if close == b'}' {
+                        (i, found) = b.name(text, i, found)?;
                     }
                     continue 'value;
                 }
-                count = u32::MAX; // becomes 0 below: this container has no element to count
+                // No element to count below.
+                count = u32::MAX;
             }
-            _ => return Err(ParseError::new(ErrorKind::UnexpectedByte, i)),
+            b't' => i = b.literal(bytes, TRUE, i, b"true")?,
+            b'f' => i = b.literal(bytes, FALSE, i, b"false")?,
+            b'n' => i = b.literal(bytes, NULL, i, b"null")?,
+            _ => return Err(no_value(bytes, i)),
         }
         // Behind a value: close what ends here, then find the next value.
         loop {
             count = count.wrapping_add(1);
+            found = byte(bytes, i);
+            if found <= b' ' {
+                (i, found) = scan::solid(bytes, i);
+            }
+            if found == b',' && close != NEVER {
+                (i, found) = scan::solid(bytes, i + 1);
+                if close == b'}' {
+                    (i, found) = b.name(text, i, found)?;
+                }
+                continue 'value;
+            }
+            if found != close {
+                return end(bytes, i, close, b.nodes);
+            }
+            i += 1;
+            depth -= 1;
+            let closed = parent;
             let here = b.nodes.len() as u32;
-            let Some(open) = b.nodes.get_mut(parent as usize) else {
-                i = scan::whitespace(bytes, i);
-                return if i == bytes.len() { Ok(()) } else { Err(ParseError::new(ErrorKind::Trailing, i)) };
-            };
-            i = scan::whitespace(bytes, i);
-            let is_object = open.tag() == OBJECT;
-            match bytes.get(i) {
-                Some(b',') => {
-                    i = scan::whitespace(bytes, i + 1);
-                    if is_object {
-                        i = b.name(i)?;
-                    }
-                    continue 'value;
+            if let Some(node) = b.nodes.get_mut(closed as usize) {
+                parent = node.link;
+                node.end = i as u32;
+                node.link = here;
+                node.meta = node.meta & 7 | count << 3;
+            }
+            if close == b'}' && limits.unique_names && count > 1 {
+                unique(text, b.decoded, b.nodes, closed, names)?;
+            }
+            match b.nodes.get(parent as usize) {
+                Some(node) => {
+                    count = node.count();
+                    close = if node.tag() == OBJECT { b'}' } else { b']' };
                 }
-                Some(c) if *c == if is_object { b'}' } else { b']' } => {
-                    i += 1;
-                    let closed = parent;
-                    parent = open.link;
-                    open.end = i as u32;
-                    open.link = here;
-                    open.meta = open.tag() | count << 3;
-                    if is_object && limits.unique_names && count > 1 {
-                        b.unique(closed, scratch)?;
-                    }
-                    depth -= 1;
-                    count = b.nodes.get(parent as usize).map_or(0, |n| n.count());
-                }
-                Some(_) => return Err(ParseError::new(ErrorKind::ExpectedComma, i)),
-                None => return Err(ParseError::new(ErrorKind::UnexpectedEnd, i)),
+                None => close = NEVER,
             }
         }
     }
 }
 
+/// Refuses the object at `object` when two of its names are equal.
+#[inline(never)]
+fn unique(
+    text: &str,
+    decoded: &str,
+    nodes: &[Node],
+    object: u32,
+    names: &mut Vec<Name>,
+) -> Result<(), ParseError> {
+    let again = names::repeated(text, decoded, nodes, object, names);
+    match again.and_then(|at| nodes.get(at as usize)) {
+        Some(node) => Err(ParseError::new(ErrorKind::DuplicateName, node.start as usize)),
+        None => Ok(()),
+    }
+}
+
+/// What closes the text itself: no byte of UTF-8.
+const NEVER: u8 = 0xff;
+
+/// Why no value starts at `i`.
+#[cold]
+fn no_value(text: &[u8], i: usize) -> ParseError {
+    let kind = if i < text.len() {
+        if text.starts_with(b"\xef\xbb\xbf") && i == 0 {
+            ErrorKind::ByteOrderMark
+        } else {
+            ErrorKind::UnexpectedByte
+        }
+    } else if text.iter().all(u8::is_ascii_whitespace) {
+        ErrorKind::Empty
+    } else {
+        ErrorKind::UnexpectedEnd
+    };
+    ParseError::new(kind, i)
+}
+
+/// The end of the text, or why the value before `i` cannot be followed by what is there.
+#[cold]
+fn end(text: &[u8], i: usize, close: u8, nodes: &[Node]) -> Result<(), ParseError> {
+    let Some(found) = text.get(i) else {
+        return if close == NEVER { Ok(()) } else { Err(ParseError::new(ErrorKind::UnexpectedEnd, i)) };
+    };
+    let number = nodes.last().is_some_and(|n| n.tag() == NUMBER && n.end as usize == i);
+    let kind = if number && (found.is_ascii_alphanumeric() || b".+-".contains(found)) {
+        ErrorKind::Number
+    } else if close == NEVER {
+        ErrorKind::Trailing
+    } else {
+        ErrorKind::ExpectedComma
+    };
+    Err(ParseError::new(kind, i))
+}
+
 struct Builder<'a> {
-    text: &'a str,
-    bytes: &'a [u8],
     nodes: &'a mut Vec<Node>,
     decoded: &'a mut String,
     limits: &'a ParseLimits,
 }
 
 impl Builder<'_> {
-    fn push(&mut self, tag: u32, start: usize, end: usize, link: u32) -> Result<u32, ParseError> {
-        let at = self.nodes.len();
-        if at >= self.limits.nodes as usize {
-            return Err(ParseError::new(ErrorKind::Nodes, start));
+    /// Adds a node. The table is grown to no more than the limit, so that a full table is the
+    /// only thing to look at here.
+    #[inline(always)]
+    fn push(&mut self, meta: u32, start: usize, end: usize, link: u32) -> Result<(), ParseError> {
+        if self.nodes.len() == self.nodes.capacity() {
+            self.grow(start)?;
         }
-        self.nodes.push(Node { start: start as u32, end: end as u32, link, meta: tag });
-        Ok(at as u32)
+        self.nodes.push(Node { start: start as u32, end: end as u32, link, meta });
+        Ok(())
     }
 
-    fn literal(&mut self, tag: u32, i: usize, word: &[u8]) -> Result<usize, ParseError> {
-        let end = scan::literal(self.bytes, i, word)?;
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, start: usize) -> Result<(), ParseError> {
+        let used = self.nodes.len();
+        let most = self.limits.nodes as usize;
+        if used >= most {
+            return Err(ParseError::new(ErrorKind::Nodes, start));
+        }
+        let more = used.max(32);
+        self.nodes.reserve_exact(more.min(most - used));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn literal(&mut self, text: &[u8], tag: u32, i: usize, word: &[u8]) -> Result<usize, ParseError> {
+        let end = scan::literal(text, i, word)?;
         self.push(tag, i, end, 0)?;
         Ok(end)
     }
 
-    /// A member name, its colon and the whitespace around; returns where the value starts.
-    fn name(&mut self, i: usize) -> Result<usize, ParseError> {
-        match self.bytes.get(i) {
-            Some(b'"') => {}
-            Some(_) => return Err(ParseError::new(ErrorKind::ExpectedName, i)),
-            None => return Err(ParseError::new(ErrorKind::UnexpectedEnd, i)),
+    /// The member name that starts with the byte `found` at `i`, its colon and the whitespace
+    /// around; returns where the value starts and the byte there.
+    #[inline(always)]
+    fn name(&mut self, text: &str, i: usize, found: u8) -> Result<(usize, u8), ParseError> {
+        let bytes = text.as_bytes();
+        if found != b'"' {
+            return Err(missing(bytes, i, ErrorKind::ExpectedName));
         }
-        let i = self.string(i)?;
-        let i = scan::whitespace(self.bytes, i);
-        match self.bytes.get(i) {
-            Some(b':') => Ok(scan::whitespace(self.bytes, i + 1)),
-            Some(_) => Err(ParseError::new(ErrorKind::ExpectedColon, i)),
-            None => Err(ParseError::new(ErrorKind::UnexpectedEnd, i)),
+        let mut i = self.string(text, i)?;
+        if byte(bytes, i) != b':' {
+            let (colon, found) = scan::solid(bytes, i);
+            if found != b':' {
+                return Err(missing(bytes, colon, ErrorKind::ExpectedColon));
+            }
+            i = colon;
         }
+        Ok(scan::solid(bytes, i + 1))
     }
 
     /// The string whose opening quote is at `start`; returns the position behind it.
-    fn string(&mut self, start: usize) -> Result<usize, ParseError> {
-        let mut i = scan::string(self.bytes, start + 1)?;
-        if self.bytes.get(i) == Some(&b'"') {
+    #[inline(always)]
+    fn string(&mut self, text: &str, start: usize) -> Result<usize, ParseError> {
+        let i = scan::plain(text.as_bytes(), start + 1);
+        if byte(text.as_bytes(), i) == b'"' {
             self.push(STRING, start, i + 1, 0)?;
             return Ok(i + 1);
         }
+        self.decode(text, start, i)
+    }
+
+    /// The rest of a string that has something else than a quote at `i`, mostly an escape.
+    #[inline(never)]
+    fn decode(&mut self, text: &str, start: usize, mut i: usize) -> Result<usize, ParseError> {
+        let bytes = text.as_bytes();
         let decoded_start = self.decoded.len();
         let mut run = start + 1;
-        while self.bytes.get(i) == Some(&b'\\') {
-            self.decoded.push_str(self.text.get(run..i).unwrap_or_default());
-            let (c, next) = scan::escape(self.bytes, i)?;
+        while byte(bytes, i) == b'\\' {
+            self.decoded.push_str(text.get(run..i).unwrap_or_default());
+            let (c, next) = scan::escape(bytes, i)?;
             self.decoded.push(c);
             run = next;
-            i = scan::string(self.bytes, next)?;
+            i = scan::plain(bytes, next);
         }
-        self.decoded.push_str(self.text.get(run..i).unwrap_or_default());
+        if byte(bytes, i) != b'"' {
+            return Err(missing(bytes, i, ErrorKind::ControlCharacter));
+        }
+        self.decoded.push_str(text.get(run..i).unwrap_or_default());
         let len = (self.decoded.len() - decoded_start) as u32;
-        let at = self.push(DECODED, start, i + 1, decoded_start as u32)?;
-        if let Some(node) = self.nodes.get_mut(at as usize) {
-            node.meta |= len << 3;
-        }
+        self.push(DECODED | len << 3, start, i + 1, decoded_start as u32)?;
         Ok(i + 1)
-    }
-
-    /// Refuses the object at `object` when two of its names are equal.
-    fn unique(&self, object: u32, scratch: &mut Scratch) -> Result<(), ParseError> {
-        let names = &mut scratch.names;
-        names.clear();
-        let mut at = object as usize + 1;
-        while let Some(value) = self.nodes.get(at + 1) {
-            names.push(at as u32);
-            at = if value.is_container() { value.link as usize } else { at + 2 };
-        }
-        names.sort_unstable_by(|a, b| self.name_at(*a).cmp(self.name_at(*b)).then(a.cmp(b)));
-        let twice = names.windows(2).filter(|w| self.name_at(w[0]) == self.name_at(w[1])).map(|w| w[1]).min();
-        match twice.and_then(|at| self.nodes.get(at as usize)) {
-            Some(node) => Err(ParseError::new(ErrorKind::DuplicateName, node.start as usize)),
-            None => Ok(()),
-        }
-    }
-
-    fn name_at(&self, at: u32) -> &str {
-        match self.nodes.get(at as usize) {
-            Some(node) => string_of(self.text, self.decoded, *node),
-            None => "",
-        }
     }
 }
 
-/// The decoded form of a string node.
-#[inline]
-pub(super) fn string_of<'d>(text: &'d str, decoded: &'d str, node: Node) -> &'d str {
-    let found = if node.tag() == STRING {
-        text.get(node.start as usize + 1..node.end as usize - 1)
-    } else {
-        let start = node.link as usize;
-        decoded.get(start..start + node.count() as usize)
-    };
-    found.unwrap_or_default()
+/// That the text ends at `i`, or is wrong there in the way given.
+#[cold]
+fn missing(text: &[u8], i: usize, kind: ErrorKind) -> ParseError {
+    ParseError::new(if i < text.len() { kind } else { ErrorKind::UnexpectedEnd }, i)
 }

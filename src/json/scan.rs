@@ -1,141 +1,260 @@
 //! Bytes to lexemes: where whitespace, strings and numbers end.
 //!
-//! It looks at bytes and says where a lexeme stops or what is wrong with it. It does not build
-//! nodes and knows nothing of nesting.
+//! It looks at bytes, eight at a time where that pays, and says where a lexeme stops or what is
+//! wrong with it. It does not build nodes and knows nothing of nesting.
 //!
-//! Invariants: every function takes a position within the text and returns one that is not
-//! before it and not beyond the end.
+//! Invariants: every function takes a position in the text and returns one that is not before it
+//! and not beyond the end. Behind the end the text reads as zeroes, which no rule accepts, so
+//! that one comparison serves as the check for the end and for the byte.
 
 use super::error::{ErrorKind, ParseError};
 
-const fn fail<T>(kind: ErrorKind, at: usize) -> Result<T, ParseError>
-where
-    T: Copy,
-{
-    Err(ParseError::new(kind, at))
+/// The byte at `i`, or 0 behind the end.
+#[inline(always)]
+pub(super) fn byte(text: &[u8], i: usize) -> u8 {
+    match text.get(i) {
+        Some(b) => *b,
+        None => 0,
+    }
 }
 
-/// The first position from `i` on that is not whitespace.
+/// Eight bytes from `i` on, the first one lowest; nothing when the text ends before that.
+#[inline(always)]
+fn word(text: &[u8], i: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*text.get(i..)?.first_chunk()?))
+}
+
+/// A word of eight times the same byte.
+const fn each(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// The number of the lowest byte that is marked by its highest bit.
+#[inline(always)]
+fn first(marks: u64) -> usize {
+    (marks.trailing_zeros() / 8) as usize
+}
+
+/// Marks quotes, backslashes and control characters. Only the lowest mark is exact: a borrow
+/// can mark a byte above it.
+#[inline(always)]
+fn special(w: u64) -> u64 {
+    // 0x22 and everything below 0x20 become, with bit 1 flipped, everything below 0x21.
+    let quote_or_control = (w ^ each(0x02)).wrapping_sub(each(0x21));
+    let backslash = (w ^ each(b'\\')).wrapping_sub(each(0x01));
+    (quote_or_control | backslash) & !w & each(0x80)
+}
+
+/// Marks everything but the digits 0 to 9, exactly.
+#[inline(always)]
+fn not_digit(w: u64) -> u64 {
+    let value = w ^ each(b'0');
+    (((value & each(0x7f)) + each(0x76)) | value) & each(0x80)
+}
+
+/// The first position from `i` on that is not whitespace, and the byte there.
+#[inline(always)]
+pub(super) fn solid(text: &[u8], i: usize) -> (usize, u8) {
+    let b = byte(text, i);
+    if b > b' ' { (i, b) } else { indented(text, i) }
+}
+
+/// The same where whitespace is likely: a line end, and then many spaces.
 #[inline]
-pub(super) fn whitespace(text: &[u8], mut i: usize) -> usize {
-    while let Some(b' ' | b'\n' | b'\r' | b'\t') = text.get(i) {
+fn indented(text: &[u8], mut i: usize) -> (usize, u8) {
+    loop {
+        match byte(text, i) {
+            b' ' => {
+                i += 1;
+                while let Some(w) = word(text, i) {
+                    let other = w ^ each(b' ');
+                    if other != 0 {
+                        i += first(other);
+                        break;
+                    }
+                    i += 8;
+                }
+            }
+            b'\n' | b'\r' | b'\t' => i += 1,
+            b => return (i, b),
+        }
+    }
+}
+
+/// The first position from `i` on that holds a quote, a backslash or a control character.
+#[inline(always)]
+pub(super) fn plain(text: &[u8], start: usize) -> usize {
+    let mut i = start;
+    while let Some(w) = word(text, i) {
+        let marks = special(w);
+        if marks != 0 {
+            return i + first(marks);
+        }
+        i += 8;
+        if i - start == 16 {
+            return plain_long(text, i);
+        }
+    }
+    plain_tail(text, i)
+}
+
+/// The same for a longer string: blocks first, then the words of the last one.
+#[inline(never)]
+fn plain_long(text: &[u8], mut i: usize) -> usize {
+    while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<32>()) {
+        let mut marks = [0; 4];
+        for (marks, bytes) in marks.iter_mut().zip(block.chunks_exact(8)) {
+            let mut w = [0; 8];
+            w.copy_from_slice(bytes);
+            *marks = special(u64::from_le_bytes(w));
+        }
+        if marks != [0; 4] {
+            for (n, marks) in marks.into_iter().enumerate() {
+                if marks != 0 {
+                    return i + 8 * n + first(marks);
+                }
+            }
+        }
+        i += 32;
+    }
+    while let Some(w) = word(text, i) {
+        let marks = special(w);
+        if marks != 0 {
+            return i + first(marks);
+        }
+        i += 8;
+    }
+    plain_tail(text, i)
+}
+
+/// The last few bytes of the text, one by one.
+#[cold]
+fn plain_tail(text: &[u8], mut i: usize) -> usize {
+    while !matches!(byte(text, i), 0..=0x1f | b'"' | b'\\') {
         i += 1;
     }
     i
 }
 
-/// Where a string stops: at its closing quote or at its first backslash. `i` is behind the opening quote.
-#[inline]
-pub(super) fn string(text: &[u8], mut i: usize) -> Result<usize, ParseError> {
-    loop {
-        match text.get(i) {
-            Some(b'"' | b'\\') => return Ok(i),
-            Some(0..=0x1f) => return fail(ErrorKind::ControlCharacter, i),
-            Some(_) => i += 1,
-            None => return fail(ErrorKind::UnexpectedEnd, i),
-        }
-    }
-}
-
 /// The end of the number that starts at `start` with a digit or a minus sign.
-#[inline]
+#[inline(always)]
 pub(super) fn number(text: &[u8], start: usize) -> Result<usize, ParseError> {
     let mut i = start;
-    if text.get(i) == Some(&b'-') {
+    if byte(text, i) == b'-' {
         i += 1;
     }
-    match text.get(i) {
-        Some(b'0') => i += 1,
-        Some(b'1'..=b'9') => i = digits(text, i),
-        other => return missing_digit(other, i),
+    match byte(text, i) {
+        b'0' => i += 1,
+        b'1'..=b'9' => i = digits(text, i + 1),
+        _ => return Err(missing_digit(text, i)),
     }
-    if text.get(i) == Some(&b'.') {
-        let from = i + 1;
-        i = digits(text, from);
-        if i == from {
-            return missing_digit(text.get(i), i);
+    if byte(text, i) == b'.' {
+        if !byte(text, i + 1).is_ascii_digit() {
+            return Err(missing_digit(text, i + 1));
         }
+        i = digits(text, i + 2);
     }
-    if let Some(b'e' | b'E') = text.get(i) {
+    if byte(text, i) | 0x20 == b'e' {
         i += 1;
-        if let Some(b'+' | b'-') = text.get(i) {
+        if matches!(byte(text, i), b'+' | b'-') {
             i += 1;
         }
-        let from = i;
-        i = digits(text, from);
-        if i == from {
-            return missing_digit(text.get(i), i);
+        if !byte(text, i).is_ascii_digit() {
+            return Err(missing_digit(text, i));
         }
+        i = digits(text, i + 1);
     }
-    // `01`, `1.2.3`, `1x`: better said here than as a missing comma.
-    match text.get(i) {
-        Some(b'0'..=b'9' | b'.' | b'a'..=b'z' | b'A'..=b'Z' | b'+' | b'-') => fail(ErrorKind::Number, i),
-        _ => Ok(i),
-    }
+    Ok(i)
 }
 
-#[inline]
+#[inline(always)]
 fn digits(text: &[u8], mut i: usize) -> usize {
-    while let Some(b'0'..=b'9') = text.get(i) {
+    while let Some(w) = word(text, i) {
+        let marks = not_digit(w);
+        if marks != 0 {
+            return i + first(marks);
+        }
+        i += 8;
+    }
+    while byte(text, i).is_ascii_digit() {
         i += 1;
     }
     i
 }
 
 #[cold]
-fn missing_digit(found: Option<&u8>, i: usize) -> Result<usize, ParseError> {
-    match found {
-        Some(_) => fail(ErrorKind::Number, i),
-        None => fail(ErrorKind::UnexpectedEnd, i),
-    }
+fn missing_digit(text: &[u8], i: usize) -> ParseError {
+    ParseError::new(if i < text.len() { ErrorKind::Number } else { ErrorKind::UnexpectedEnd }, i)
 }
 
 /// The end of `word`, which the text must spell from `start` on.
-#[inline]
+#[inline(always)]
 pub(super) fn literal(text: &[u8], start: usize, word: &[u8]) -> Result<usize, ParseError> {
     let end = start + word.len();
     if text.get(start..end) == Some(word) {
         return Ok(end);
     }
+    Err(misspelt(text, start, word))
+}
+
+#[cold]
+fn misspelt(text: &[u8], start: usize, word: &[u8]) -> ParseError {
     let rest = text.get(start..).unwrap_or_default();
     let same = rest.iter().zip(word).take_while(|(a, b)| a == b).count();
     let kind = if same == rest.len() { ErrorKind::UnexpectedEnd } else { ErrorKind::UnexpectedByte };
-    fail(kind, start + same)
+    ParseError::new(kind, start + same)
 }
 
+/// What the byte behind a backslash stands for, where that is one ASCII character; else 0.
+const SHORT: [u8; 256] = {
+    let mut short = [0; 256];
+    short[b'"' as usize] = b'"';
+    short[b'\\' as usize] = b'\\';
+    short[b'/' as usize] = b'/';
+    short[b'b' as usize] = 0x08;
+    short[b'f' as usize] = 0x0c;
+    short[b'n' as usize] = b'\n';
+    short[b'r' as usize] = b'\r';
+    short[b't' as usize] = b'\t';
+    short
+};
+
 /// The character an escape stands for and the position behind it. `i` is at the backslash.
+#[inline(always)]
 pub(super) fn escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
-    let simple = match text.get(i + 1) {
-        Some(b'"') => '"',
-        Some(b'\\') => '\\',
-        Some(b'/') => '/',
-        Some(b'b') => '\u{8}',
-        Some(b'f') => '\u{c}',
-        Some(b'n') => '\n',
-        Some(b'r') => '\r',
-        Some(b't') => '\t',
-        Some(b'u') => return unicode_escape(text, i),
-        Some(_) => return Err(ParseError::new(ErrorKind::Escape, i)),
-        None => return Err(ParseError::new(ErrorKind::UnexpectedEnd, i + 1)),
-    };
-    Ok((simple, i + 2))
+    let escaped = byte(text, i + 1);
+    match SHORT[escaped as usize] {
+        0 if escaped == b'u' => unicode_escape(text, i),
+        0 => Err(no_escape(text, i)),
+        // OK to mask: the table holds ASCII; this tells the compiler.
+        short => Ok((char::from(short & 0x7f), i + 2)),
+    }
+}
+
+#[cold]
+fn no_escape(text: &[u8], i: usize) -> ParseError {
+    if i + 1 < text.len() {
+        ParseError::new(ErrorKind::Escape, i)
+    } else {
+        ParseError::new(ErrorKind::UnexpectedEnd, i + 1)
+    }
 }
 
 fn unicode_escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
     let lone = ParseError::new(ErrorKind::LoneSurrogate, i);
-    let first = four_digits(text, i)?;
-    if let Some(c) = char::from_u32(first) {
+    let unit = four_digits(text, i)?;
+    if let Some(c) = char::from_u32(unit) {
         return Ok((c, i + 6));
     }
     // A high half must be followed at once by an escape that is a low half.
-    if first >= 0xdc00 || text.get(i + 6..i + 8) != Some(b"\\u") {
+    if unit >= 0xdc00 || text.get(i + 6..i + 8) != Some(b"\\u") {
         return Err(lone);
     }
-    let second = four_digits(text, i + 6)?;
-    if !(0xdc00..0xe000).contains(&second) {
+    let low = four_digits(text, i + 6)?;
+    if !(0xdc00..0xe000).contains(&low) {
         return Err(lone);
     }
-    let code = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+    let code = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
     char::from_u32(code).map(|c| (c, i + 12)).ok_or(lone)
 }
 
@@ -143,13 +262,12 @@ fn unicode_escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
 fn four_digits(text: &[u8], i: usize) -> Result<u32, ParseError> {
     let mut code = 0;
     for at in i + 2..i + 6 {
-        let digit = match text.get(at) {
-            Some(b) => char::from(*b).to_digit(16),
-            None => return fail(ErrorKind::UnexpectedEnd, at),
+        let Some(b) = text.get(at) else {
+            return Err(ParseError::new(ErrorKind::UnexpectedEnd, at));
         };
-        match digit {
+        match char::from(*b).to_digit(16) {
             Some(digit) => code = code << 4 | digit,
-            None => return fail(ErrorKind::Escape, i),
+            None => return Err(ParseError::new(ErrorKind::Escape, i)),
         }
     }
     Ok(code)

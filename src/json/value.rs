@@ -9,7 +9,7 @@
 use std::fmt;
 
 use super::Doc;
-use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE, string_of};
+use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE};
 use super::text::Json;
 
 /// The name of a value within its document, for keeping where a borrow cannot be kept.
@@ -83,7 +83,7 @@ impl<'d> Value<'d> {
     pub fn as_str(self) -> Option<&'d str> {
         let node = self.node();
         match node.tag() {
-            STRING | DECODED => Some(string_of(&self.doc.text, &self.doc.decoded, node)),
+            STRING | DECODED => Some(node.string(&self.doc.text, &self.doc.decoded)),
             _ => None,
         }
     }
@@ -215,8 +215,7 @@ impl<'d> Value<'d> {
     /// The node behind this value and everything in it.
     #[inline]
     fn behind(self) -> u32 {
-        let node = self.node();
-        if node.is_container() { node.link } else { self.node + 1 }
+        self.node().behind(self.node)
     }
 }
 

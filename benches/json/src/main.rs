@@ -1,0 +1,168 @@
+//! Our JSON parser beside serde_json, simd-json and sonic-rs, all in one run.
+//!
+//! Contenders take turns within every round, so that a busy machine slows all of them; the
+//! figures are medians over rounds and the ratios are of medians. Each parses a text it did not
+//! see before in the form it likes best: simd-json gets a copy to write into, tape and buffers
+//! recycled; sonic-rs and serde_json build their `Value`.
+//!
+//! Invariant: every contender's answer is looked at, so that no work can be left out.
+
+mod corpus;
+mod random;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use corpus::Corpus;
+use tinymcp::json::{Doc, ParseLimits};
+
+const ROUNDS: usize = 41;
+const LIMITS: ParseLimits = ParseLimits::UNBOUNDED;
+
+/// One way to parse: its name and a call that parses once and says something about the result.
+type Contender<'a> = (&'static str, Box<dyn FnMut() -> usize + 'a>);
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.as_slice() {
+        [word, name, times] if word == "only" => only(name, times.parse().unwrap_or(1)),
+        _ => compare(args.first().map_or("", String::as_str)),
+    }
+}
+
+/// Ours alone, a fixed number of times, for an instruction counter.
+fn only(name: &str, times: usize) {
+    for corpus in corpus::all().into_iter().filter(|c| c.name == name) {
+        let text = (corpus.text)();
+        let mut doc = Doc::default();
+        for _ in 0..times {
+            let parsed = doc.parse_again(text.as_bytes(), &LIMITS);
+            assert!(parsed.is_ok(), "the corpus is valid");
+        }
+        println!("{}: {} bytes, {times} times", corpus.name, text.len());
+    }
+}
+
+fn compare(word: &str) {
+    println!(
+        "{:<13} {:>9}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}   over serde  over best  checked/serde",
+        "MB/s", "bytes", "again", "unique", "fresh", "serde_json", "simd-json", "sonic-rs"
+    );
+    for corpus in corpus::all() {
+        if corpus.name.contains(word) {
+            report(&corpus);
+        }
+    }
+}
+
+fn report(corpus: &Corpus) {
+    let text = (corpus.text)();
+    let medians = measure(&mut contenders(text.as_bytes()), text.len());
+    let rate = |i: usize| text.len() as f64 * 1000.0 / medians[i];
+    let best = rate(4).max(rate(5));
+    print!("{:<13} {:>9} ", corpus.name, text.len());
+    for i in 0..medians.len() {
+        print!(" {:>10.0}", rate(i));
+    }
+    println!(
+        "   {:>9.2}x {:>9.2}x {:>13.2}x   {:.0} ns{}",
+        rate(0) / rate(3),
+        rate(0) / best,
+        rate(1) / rate(3),
+        medians[0],
+        if corpus.message { ", message" } else { "" }
+    );
+}
+
+fn contenders(text: &[u8]) -> Vec<Contender<'_>> {
+    let mut again = Doc::default();
+    let mut checked = Doc::default();
+    let unique = ParseLimits {
+        unique_names: true,
+        ..LIMITS
+    };
+    let mut copy = Vec::new();
+    let mut buffers = simd_json::Buffers::new(text.len());
+    let mut tape: simd_json::Tape<'static> = simd_json::Tape(Vec::new());
+    vec![
+        (
+            "again",
+            Box::new(move || {
+                again.parse_again(text, &LIMITS).expect("valid");
+                again.root().len()
+            }),
+        ),
+        (
+            "unique",
+            Box::new(move || {
+                checked.parse_again(text, &unique).expect("valid");
+                checked.root().len()
+            }),
+        ),
+        (
+            "fresh",
+            Box::new(move || {
+                let mut doc = Doc::default();
+                doc.parse_again(text, &LIMITS).expect("valid");
+                doc.root().len()
+            }),
+        ),
+        (
+            "serde_json",
+            Box::new(move || {
+                let value: serde_json::Value = serde_json::from_slice(text).expect("valid");
+                value.as_object().map_or(0, |o| o.len())
+            }),
+        ),
+        (
+            "simd-json",
+            Box::new(move || {
+                copy.clear();
+                copy.extend_from_slice(text);
+                copy.resize(text.len() + simd_json::INPUT_PADDING, 0);
+                let mut filled = std::mem::replace(&mut tape, simd_json::Tape(Vec::new())).reset();
+                simd_json::fill_tape_padded(&mut copy, text.len(), &mut buffers, &mut filled)
+                    .expect("valid");
+                let nodes = filled.0.len();
+                tape = filled.reset();
+                nodes
+            }),
+        ),
+        (
+            "sonic-rs",
+            Box::new(move || {
+                use sonic_rs::JsonContainerTrait;
+                let value: sonic_rs::Value = sonic_rs::from_slice(text).expect("valid");
+                value.as_object().map_or(0, |o| o.len())
+            }),
+        ),
+    ]
+}
+
+/// Median nanoseconds for one parse, in the order of the contenders.
+fn measure(contenders: &mut [Contender<'_>], bytes: usize) -> Vec<f64> {
+    // About two milliseconds a turn at one GB/s: long for the clock, short for the scheduler.
+    let times = (2_000_000 / bytes).max(1);
+    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
+    for round in 0..ROUNDS + 1 {
+        for turn in 0..contenders.len() {
+            let i = (turn + round) % contenders.len();
+            let start = Instant::now();
+            for _ in 0..times {
+                black_box((contenders[i].1)());
+            }
+            let taken = start.elapsed().as_nanos() as f64 / times as f64;
+            // The first round fills buffers and caches.
+            if round > 0 {
+                samples[i].push(taken);
+            }
+        }
+    }
+    samples
+        .into_iter()
+        .map(|mut s| {
+            s.sort_by(f64::total_cmp);
+            s[s.len() / 2]
+        })
+        .collect()
+}

@@ -1,0 +1,104 @@
+//! Whether an object has two members of one name.
+//!
+//! It compares names as decoded, so that `"a"` and `"\u0061"` are one name. It looks at one
+//! object at a time, when the parser closes it, and not at the objects inside.
+//!
+//! Invariants: the answer is exact; a few dozen names cost little more than reading them, and any
+//! number of them, however chosen, costs no more than sorting them.
+
+use super::parse::{Node, STRING};
+
+/// What is remembered of a name while its object is looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Name {
+    /// Equal for equal names; hardly ever equal otherwise.
+    key: u64,
+    node: u32,
+}
+
+/// More names than this are sorted at once; up to it a filter mostly shows that all differ.
+const FEW: u32 = 64;
+
+/// The node of the first name in the object at `object` that an earlier one has already.
+pub(super) fn repeated(
+    text: &str,
+    decoded: &str,
+    nodes: &[Node],
+    object: u32,
+    names: &mut Vec<Name>,
+) -> Option<u32> {
+    let count = nodes.get(object as usize).map_or(0, |n| n.count());
+    names.clear();
+    // A bit for each key seen, at a place that depends on all of the key.
+    let mut filter = [0u64; 16];
+    let mut suspicious = count > FEW;
+    let mut at = object + 1;
+    for _ in 0..count {
+        let name = nodes.get(at as usize)?;
+        let key = key(text, decoded, name);
+        let place = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        let bit = 1 << (place % 64);
+        if let Some(word) = filter.get_mut(place as usize / 64) {
+            if *word & bit != 0 {
+                suspicious = suspicious || names.iter().any(|n| n.key == key);
+            }
+            *word |= bit;
+        }
+        names.push(Name { key, node: at });
+        let value = nodes.get(at as usize + 1)?;
+        at = value.behind(at + 1);
+    }
+    if suspicious { sorted(text, decoded, nodes, names) } else { None }
+}
+
+/// The exact answer for any number of names.
+#[cold]
+fn sorted(text: &str, decoded: &str, nodes: &[Node], names: &mut [Name]) -> Option<u32> {
+    let spelled = |n: &Name| match nodes.get(n.node as usize) {
+        Some(node) => node.string(text, decoded),
+        None => "",
+    };
+    names.sort_unstable_by_key(|n| (n.key, n.node));
+    let mut first: Option<u32> = None;
+    for run in names.chunk_by_mut(|a, b| a.key == b.key) {
+        if run.len() > 1 {
+            run.sort_unstable_by(|a, b| spelled(a).cmp(spelled(b)).then(a.node.cmp(&b.node)));
+            let later = run
+                .windows(2)
+                .filter(|pair| spelled(&pair[0]) == spelled(&pair[1]))
+                .map(|pair| pair[1].node)
+                .min();
+            first = match (first, later) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+    }
+    first
+}
+
+/// The first and last eight bytes of a name and its length, mixed.
+#[inline(always)]
+fn key(text: &str, decoded: &str, name: &Node) -> u64 {
+    let (arena, start, len) = if name.tag() == STRING {
+        (text, name.start as usize + 1, name.end - name.start - 2)
+    } else {
+        (decoded, name.link as usize, name.count())
+    };
+    let arena = arena.as_bytes();
+    let head = word(arena, start);
+    if len < 8 {
+        return head & !(u64::MAX << (8 * len));
+    }
+    head ^ word(arena, start + len as usize - 8).rotate_left(23) ^ (u64::from(len) << 56)
+}
+
+/// Eight bytes from `i` on, zeroes where the arena has ended.
+#[inline(always)]
+fn word(arena: &[u8], i: usize) -> u64 {
+    let rest = arena.get(i..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => rest.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b)),
+    }
+}
