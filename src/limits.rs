@@ -101,21 +101,61 @@ const MOST_BYTES: u64 = 1 << 30;
 
 /// Numbers are range-checked before `set` runs, so the casts below lose nothing.
 const SETTINGS: &[Setting] = &[
-    Setting { variable: "TINYMCP_FRAME_BYTES", least: 1024, most: MOST_BYTES, set: |l, n| l.frame_bytes = n as usize },
+    Setting {
+        variable: "TINYMCP_FRAME_BYTES",
+        least: 1024,
+        most: MOST_BYTES,
+        set: |l, n| l.frame_bytes = n as usize,
+    },
     Setting { variable: "TINYMCP_JSON_DEPTH", least: 8, most: 1 << 20, set: |l, n| l.json_depth = n as u32 },
     Setting { variable: "TINYMCP_JSON_NODES", least: 64, most: 1 << 28, set: |l, n| l.json_nodes = n as u32 },
     Setting { variable: "TINYMCP_WORKERS", least: 1, most: 64, set: |l, n| l.workers = n as usize },
     Setting { variable: "TINYMCP_QUEUE", least: 1, most: 65_536, set: |l, n| l.queue = n as usize },
-    Setting { variable: "TINYMCP_WORKER_STACK", least: 64 << 10, most: MOST_BYTES, set: |l, n| l.worker_stack = n as usize },
-    Setting { variable: "TINYMCP_DEADLINE_MS", least: 0, most: MOST_MS, set: |l, n| l.handler_deadline = Duration::from_millis(n) },
-    Setting { variable: "TINYMCP_GRACE_MS", least: 0, most: MOST_MS, set: |l, n| l.grace = Duration::from_millis(n) },
-    Setting { variable: "TINYMCP_ASK_MS", least: 1, most: MOST_MS, set: |l, n| l.ask_timeout = Duration::from_millis(n) },
+    Setting {
+        variable: "TINYMCP_WORKER_STACK",
+        least: 64 << 10,
+        most: MOST_BYTES,
+        set: |l, n| l.worker_stack = n as usize,
+    },
+    Setting {
+        variable: "TINYMCP_DEADLINE_MS",
+        least: 0,
+        most: MOST_MS,
+        set: |l, n| l.handler_deadline = Duration::from_millis(n),
+    },
+    Setting {
+        variable: "TINYMCP_GRACE_MS",
+        least: 0,
+        most: MOST_MS,
+        set: |l, n| l.grace = Duration::from_millis(n),
+    },
+    Setting {
+        variable: "TINYMCP_ASK_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.ask_timeout = Duration::from_millis(n),
+    },
     Setting { variable: "TINYMCP_PARKED", least: 1, most: 65_536, set: |l, n| l.parked = n as usize },
-    Setting { variable: "TINYMCP_STATE_BYTES", least: 256, most: MOST_BYTES, set: |l, n| l.state_bytes = n as usize },
+    Setting {
+        variable: "TINYMCP_STATE_BYTES",
+        least: 256,
+        most: MOST_BYTES,
+        set: |l, n| l.state_bytes = n as usize,
+    },
     Setting { variable: "TINYMCP_PAGE", least: 1, most: 65_536, set: |l, n| l.page = n as usize },
-    Setting { variable: "TINYMCP_SUBSCRIPTIONS", least: 1, most: 65_536, set: |l, n| l.subscriptions = n as usize },
+    Setting {
+        variable: "TINYMCP_SUBSCRIPTIONS",
+        least: 1,
+        most: 65_536,
+        set: |l, n| l.subscriptions = n as usize,
+    },
     Setting { variable: "TINYMCP_LISTENS", least: 1, most: 65_536, set: |l, n| l.listens = n as usize },
-    Setting { variable: "TINYMCP_BACKLOG_BYTES", least: 4096, most: MOST_BYTES, set: |l, n| l.backlog_bytes = n as usize },
+    Setting {
+        variable: "TINYMCP_BACKLOG_BYTES",
+        least: 4096,
+        most: MOST_BYTES,
+        set: |l, n| l.backlog_bytes = n as usize,
+    },
     Setting { variable: "TINYMCP_ADDRESS_SPACE", least: 0, most: u64::MAX, set: |l, n| l.address_space = n },
 ];
 
@@ -178,7 +218,8 @@ mod tests {
     #[test]
     fn every_variable_is_read_and_range_checked() {
         for setting in SETTINGS {
-            let with = |text: String| Limits::from_lookup(|name| (name == setting.variable).then(|| text.clone()));
+            let with =
+                |text: String| Limits::from_lookup(|name| (name == setting.variable).then(|| text.clone()));
             let changed = with((setting.least + 1).to_string());
             assert_ne!(changed.as_ref().ok(), Some(&Limits::default()), "{}", setting.variable);
             let mut bad = vec!["".to_string(), "x".into(), "-1".into(), "1.5".into()];

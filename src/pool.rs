@@ -97,9 +97,7 @@ pub(crate) struct Refused<J> {
 
 impl<J> fmt::Debug for Refused<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused")
-            .field("why", &self.why)
-            .finish_non_exhaustive()
+        f.debug_struct("Refused").field("why", &self.why).finish_non_exhaustive()
     }
 }
 
@@ -126,9 +124,7 @@ pub(crate) struct Pool<J: Send + 'static> {
 
 impl<J: Send + 'static> Clone for Pool<J> {
     fn clone(&self) -> Self {
-        Pool {
-            door: Arc::clone(&self.door),
-        }
+        Pool { door: Arc::clone(&self.door) }
     }
 }
 
@@ -176,11 +172,8 @@ impl<J: Send + 'static> Pool<J> {
     /// inside `run`. Inside `run`, only `try_submit` may be used to add jobs: a worker that waits
     /// for room may be the one that would have to make it.
     pub(crate) fn new(size: PoolSize, run: impl Fn(J) + Send + Sync + 'static) -> Pool<J> {
-        let size = PoolSize {
-            workers: size.workers.clamp(1, MOST_WORKERS),
-            queue: size.queue.max(1),
-            ..size
-        };
+        let size =
+            PoolSize { workers: size.workers.clamp(1, MOST_WORKERS), queue: size.queue.max(1), ..size };
         let shared = Shared {
             size,
             run: Box::new(run),
@@ -197,11 +190,7 @@ impl<J: Send + 'static> Pool<J> {
             room: Condvar::new(),
             quiet: Condvar::new(),
         };
-        Pool {
-            door: Arc::new(Door {
-                shared: Arc::new(shared),
-            }),
-        }
+        Pool { door: Arc::new(Door { shared: Arc::new(shared) }) }
     }
 
     /// Hands one job over, or gives it back at once.
@@ -296,11 +285,7 @@ impl<J: Send + 'static> Pool<J> {
             if left.is_zero() {
                 break;
             }
-            state = shared
-                .quiet
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state = shared.quiet.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.watching -= 1;
         state.is_quiet()
@@ -355,20 +340,13 @@ impl<J: Send + 'static> Shared<J> {
     fn wait_for_room<'a>(&self, mut state: MutexGuard<'a, State<J>>) -> MutexGuard<'a, State<J>> {
         while !state.closed && state.queue.len() >= self.size.queue {
             state.waiting += 1;
-            state = self
-                .room
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
     }
 
     /// Queues one job, for which there is room, and sees to it that a worker comes.
-    fn push(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, State<J>>,
-        job: J,
-    ) -> Result<(), Refused<J>> {
+    fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State<J>>, job: J) -> Result<(), Refused<J>> {
         let chosen = state.choose();
         if chosen.is_none() && self.start_worker(&mut state).is_err() && state.live == 0 {
             let why = Refusal::NoThread;

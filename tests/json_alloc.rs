@@ -6,10 +6,7 @@ use tinymcp::json::{Doc, ParseLimits, Writer};
 
 const CALL: &[u8] = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"read_sensor","arguments":{"bus":"i2c-1","label":"a \"b\"\n\u00e9","count":3}}}"#;
 
-const STRICT: ParseLimits = ParseLimits {
-    unique_names: true,
-    ..ParseLimits::UNBOUNDED
-};
+const STRICT: ParseLimits = ParseLimits { unique_names: true, ..ParseLimits::UNBOUNDED };
 
 /// An object with many names, each with an escape, for the buffers a call does not touch.
 fn large() -> Vec<u8> {

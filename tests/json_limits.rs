@@ -6,10 +6,7 @@ use std::time::{Duration, Instant};
 use tinymcp::json::{Doc, ErrorKind, Json, NodeId, ParseError, ParseLimits, Writer};
 
 const UNBOUNDED: ParseLimits = ParseLimits::UNBOUNDED;
-const UNIQUE: ParseLimits = ParseLimits {
-    unique_names: true,
-    ..UNBOUNDED
-};
+const UNIQUE: ParseLimits = ParseLimits { unique_names: true, ..UNBOUNDED };
 
 fn refusal(text: &str, limits: &ParseLimits) -> Option<(ErrorKind, usize)> {
     let refused = Doc::default().parse_again(text.as_bytes(), limits).err();
@@ -19,10 +16,7 @@ fn refusal(text: &str, limits: &ParseLimits) -> Option<(ErrorKind, usize)> {
 #[test]
 fn the_defaults_are_the_documented_ones() {
     let limits = ParseLimits::default();
-    assert_eq!(
-        (limits.bytes, limits.depth, limits.nodes),
-        (4 << 20, 128, 1_000_000)
-    );
+    assert_eq!((limits.bytes, limits.depth, limits.nodes), (4 << 20, 128, 1_000_000));
     assert!(!limits.unique_names && !UNBOUNDED.unique_names);
 }
 
@@ -35,18 +29,13 @@ fn errors_are_small() {
 
 #[test]
 fn bytes_are_counted_with_whitespace() {
-    let limits = ParseLimits {
-        bytes: 6,
-        ..UNBOUNDED
-    };
+    let limits = ParseLimits { bytes: 6, ..UNBOUNDED };
     assert_eq!(refusal("[1,2] ", &limits), None);
     assert_eq!(refusal("[1,2]  ", &limits), Some((ErrorKind::Bytes, 6)));
     // Size comes first: nothing else is looked at.
     assert_eq!(refusal("nonsense", &limits), Some((ErrorKind::Bytes, 6)));
     let mut frame = b"[1,2]  ".to_vec();
-    let e = Doc::default()
-        .parse_taking(&mut frame, &limits)
-        .unwrap_err();
+    let e = Doc::default().parse_taking(&mut frame, &limits).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Bytes);
     assert!(frame.is_empty());
 }
@@ -54,50 +43,27 @@ fn bytes_are_counted_with_whitespace() {
 #[test]
 fn depth_counts_open_arrays_and_objects() {
     for depth in [0, 1, 2, 128, 1000] {
-        let limits = ParseLimits {
-            depth: depth as u32,
-            ..UNBOUNDED
-        };
+        let limits = ParseLimits { depth: depth as u32, ..UNBOUNDED };
         for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
             let nested = |n: usize| format!("{}1{}", open.repeat(n), close.repeat(n));
             assert_eq!(refusal(&nested(depth), &limits), None);
-            assert_eq!(
-                refusal(&nested(depth + 1), &limits),
-                Some((ErrorKind::Depth, depth * open.len()))
-            );
+            assert_eq!(refusal(&nested(depth + 1), &limits), Some((ErrorKind::Depth, depth * open.len())));
         }
     }
     // Width is not depth.
-    let limits = ParseLimits {
-        depth: 2,
-        ..UNBOUNDED
-    };
+    let limits = ParseLimits { depth: 2, ..UNBOUNDED };
     assert_eq!(refusal("[[],[],{},{\"a\":1},[]]", &limits), None);
 }
 
 #[test]
 fn nodes_are_values_and_names() {
-    for (text, nodes) in [
-        ("1", 1),
-        ("[]", 1),
-        ("[1,2,3]", 4),
-        ("{\"a\":1,\"b\\n\":[2]}", 6),
-    ] {
+    for (text, nodes) in [("1", 1), ("[]", 1), ("[1,2,3]", 4), ("{\"a\":1,\"b\\n\":[2]}", 6)] {
         let exact = ParseLimits { nodes, ..UNBOUNDED };
-        let short = ParseLimits {
-            nodes: nodes - 1,
-            ..UNBOUNDED
-        };
+        let short = ParseLimits { nodes: nodes - 1, ..UNBOUNDED };
         assert_eq!(refusal(text, &exact), None, "{text}");
-        assert_eq!(
-            refusal(text, &short).map(|(kind, _)| kind),
-            Some(ErrorKind::Nodes)
-        );
+        assert_eq!(refusal(text, &short).map(|(kind, _)| kind), Some(ErrorKind::Nodes));
     }
-    let four = ParseLimits {
-        nodes: 4,
-        ..UNBOUNDED
-    };
+    let four = ParseLimits { nodes: 4, ..UNBOUNDED };
     assert_eq!(refusal("[1,2,3,4]", &four), Some((ErrorKind::Nodes, 7)));
 }
 
@@ -139,10 +105,7 @@ fn nesting_costs_no_stack() {
             assert!(format!("{:?}", doc.root()).len() < 300);
             for unclosed in [open.repeat(n), close.repeat(n), "[{\"a\":".repeat(n)] {
                 assert!(doc.parse_again(unclosed.as_bytes(), &UNBOUNDED).is_err());
-                assert!(
-                    doc.parse_again(unclosed.as_bytes(), &ParseLimits::default())
-                        .is_err()
-                );
+                assert!(doc.parse_again(unclosed.as_bytes(), &ParseLimits::default()).is_err());
             }
         }
         drop(doc);
@@ -174,10 +137,7 @@ fn duplicate_names_are_refused_at_the_second_one() {
         (r#"{"a":[1,{"b":2}],"c":{},"a":3}"#, Some(24)),
         // Names a hash of a few bytes might take for the same.
         (r#"{"abcdefgh_1_ijklmnop":1,"abcdefgh_2_ijklmnop":2}"#, None),
-        (
-            r#"{"abcdefgh_1_ijklmnop":1,"abcdefgh_1_ijklmnop":2}"#,
-            Some(25),
-        ),
+        (r#"{"abcdefgh_1_ijklmnop":1,"abcdefgh_1_ijklmnop":2}"#, Some(25)),
         (r#"{"a":1,"a\u0000":2,"a\u0000\u0000":3}"#, None),
         (r#"{"abcdefgh":1,"abcdefg":2,"abcdefghi":3}"#, None),
     ] {
@@ -206,11 +166,7 @@ fn any_number_of_names_is_checked() {
             twice[second] = twice[first].clone();
             let text = object(twice.iter().cloned());
             let needle = format!("\"{}\"", twice[second]);
-            assert_eq!(
-                duplicate(&text),
-                text.rfind(&needle),
-                "{n} {first} {second}"
-            );
+            assert_eq!(duplicate(&text), text.rfind(&needle), "{n} {first} {second}");
         }
     }
 }
@@ -235,24 +191,13 @@ fn hostile_names_cost_no_more_than_sorting() {
 fn long_strings_are_cheap_whatever_is_in_them() {
     let start = Instant::now();
     let n = 1 << 17;
-    for inside in [
-        "a",
-        "\\n",
-        "\\u00e9",
-        "é",
-        "\\ud83d\\ude00",
-        "a\\\"",
-        "日本",
-    ] {
+    for inside in ["a", "\\n", "\\u00e9", "é", "\\ud83d\\ude00", "a\\\"", "日本"] {
         let text = format!("\"{}\"", inside.repeat(n));
         let mut doc = Doc::default();
         doc.parse_again(text.as_bytes(), &UNBOUNDED).unwrap();
         let decoded = doc.root().as_str().unwrap();
         assert_eq!(decoded.chars().count() % n, 0);
-        assert_eq!(
-            refusal(&text[..text.len() - 1], &UNBOUNDED).map(|e| e.0),
-            Some(ErrorKind::UnexpectedEnd)
-        );
+        assert_eq!(refusal(&text[..text.len() - 1], &UNBOUNDED).map(|e| e.0), Some(ErrorKind::UnexpectedEnd));
     }
     assert!(start.elapsed() < Duration::from_secs(20));
 }

@@ -51,8 +51,7 @@ fn the_tables_are_complete_and_without_repetition() {
 fn what_the_grammar_allows_is_accepted() {
     let mut doc = Doc::default();
     for (text, form) in ACCEPTED {
-        doc.parse_again(text.as_bytes(), &ParseLimits::default())
-            .unwrap_or_else(|e| panic!("{text:?}: {e}"));
+        doc.parse_again(text.as_bytes(), &ParseLimits::default()).unwrap_or_else(|e| panic!("{text:?}: {e}"));
         let mut w = Writer::new();
         compact(doc.root(), &mut w);
         let form = if form.is_empty() { text } else { form };
@@ -67,9 +66,7 @@ fn what_it_does_not_allow_is_refused_at_the_right_byte() {
     let mut doc = Doc::default();
     for (text, kind, offset) in REFUSED {
         let shown = text.escape_ascii();
-        let e = doc
-            .parse_again(text, &ParseLimits::default())
-            .expect_err(&shown.to_string());
+        let e = doc.parse_again(text, &ParseLimits::default()).expect_err(&shown.to_string());
         assert_eq!((e.kind(), e.offset()), (*kind, *offset), "{shown}");
         assert!(doc.root().is_null() && doc.text() == "null");
         assert!(serde_json::from_slice::<serde_json::Value>(text).is_err());
@@ -99,10 +96,7 @@ fn constants_follow_the_same_tables() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut passed = Vec::new();
-    for text in REFUSED
-        .iter()
-        .filter_map(|(text, ..)| std::str::from_utf8(text).ok())
-    {
+    for text in REFUSED.iter().filter_map(|(text, ..)| std::str::from_utf8(text).ok()) {
         if std::panic::catch_unwind(|| Json::constant(text)).is_ok() {
             passed.push(text);
         }
@@ -114,10 +108,7 @@ fn constants_follow_the_same_tables() {
 #[test]
 fn every_text_cut_short_or_changed_in_one_byte_is_taken_calmly() {
     let mut doc = Doc::default();
-    let limits = ParseLimits {
-        unique_names: true,
-        ..ParseLimits::default()
-    };
+    let limits = ParseLimits { unique_names: true, ..ParseLimits::default() };
     for (text, _) in ACCEPTED {
         for cut in 0..text.len() {
             let _ = doc.parse_again(&text.as_bytes()[..cut], &limits);

@@ -41,27 +41,15 @@ fn read(text: &str) -> Result<Reading, TypedError> {
 fn a_type_survives_the_way_there_and_back() {
     let reading = read(TEXT).unwrap();
     assert_eq!(reading.name, "témp\n");
-    assert_eq!(
-        (reading.address, reading.offset, reading.scale),
-        (118, i64::MIN, 0.1)
-    );
+    assert_eq!((reading.address, reading.offset, reading.scale), (118, i64::MIN, 0.1));
     assert_eq!(reading.tags, ["a", "\"b\""]);
-    assert_eq!(
-        reading.limits["x"],
-        Range {
-            low: -1,
-            high: u64::MAX
-        }
-    );
+    assert_eq!(reading.limits["x"], Range { low: -1, high: u64::MAX });
     let mut w = Writer::new();
     w.begin_array();
     to_writer(&mut w, &reading);
     to_writer(&mut w, "s");
     w.end_array();
-    assert_eq!(
-        w.as_str(),
-        format!("[{},\"s\"]", TEXT.replace("\\u00e9", "é"))
-    );
+    assert_eq!(w.as_str(), format!("[{},\"s\"]", TEXT.replace("\\u00e9", "é")));
     // And as miniserde itself reads it.
     assert_eq!(miniserde::json::from_str::<Reading>(TEXT).unwrap(), reading);
 }
@@ -73,11 +61,7 @@ fn the_first_value_that_does_not_fit_is_named() {
         ("\"address\":118", "\"address\":256", "/address"),
         ("\"address\":118", "\"address\":-1", "/address"),
         ("\"address\":118", "\"address\":1.0", "/address"),
-        (
-            "\"address\":118",
-            "\"address\":18446744073709551616",
-            "/address",
-        ),
+        ("\"address\":118", "\"address\":18446744073709551616", "/address"),
         ("\"scale\":0.1", "\"scale\":1e400", "/scale"),
         ("[\"a\",\"\\\"b\\\"\"]", "[\"a\",[]]", "/tags/1"),
         ("[\"a\",\"\\\"b\\\"\"]", "{}", "/tags"),
@@ -94,10 +78,7 @@ fn the_first_value_that_does_not_fit_is_named() {
     }
     let shown = |text: &str| read(text).unwrap_err().to_string();
     assert_eq!(shown("[]"), "the value does not fit its type");
-    assert_eq!(
-        shown("{\"name\":1}"),
-        "the value at /name does not fit its type"
-    );
+    assert_eq!(shown("{\"name\":1}"), "the value at /name does not fit its type");
 }
 
 #[test]
@@ -113,11 +94,7 @@ fn numbers_keep_their_kind() {
 }
 
 fn chain(links: usize) -> String {
-    format!(
-        "{}{{\"next\":null}}{}",
-        "{\"next\":".repeat(links - 1),
-        "}".repeat(links - 1)
-    )
+    format!("{}{{\"next\":null}}{}", "{\"next\":".repeat(links - 1), "}".repeat(links - 1))
 }
 
 #[test]
@@ -126,12 +103,10 @@ fn depth_is_bounded_when_reading() {
     let thread = std::thread::Builder::new().stack_size(256 << 10);
     let bounded = thread.spawn(|| {
         let mut doc = Doc::default();
-        doc.parse_again(chain(128).as_bytes(), &ParseLimits::default())
-            .unwrap();
+        doc.parse_again(chain(128).as_bytes(), &ParseLimits::default()).unwrap();
         assert!(from_value::<Chain>(doc.root()).is_ok());
         for links in [129, 100_000] {
-            doc.parse_again(chain(links).as_bytes(), &ParseLimits::UNBOUNDED)
-                .unwrap();
+            doc.parse_again(chain(links).as_bytes(), &ParseLimits::UNBOUNDED).unwrap();
             let e = from_value::<Chain>(doc.root()).unwrap_err();
             assert_eq!(e.pointer(), "/next".repeat(128));
         }
@@ -146,9 +121,7 @@ fn any_depth_is_written() {
         for links in [1, 127, 128, 129, 130, 1000] {
             let mut top = Chain { next: None };
             for _ in 1..links {
-                top = Chain {
-                    next: Some(Box::new(top)),
-                };
+                top = Chain { next: Some(Box::new(top)) };
             }
             let mut w = Writer::new();
             w.begin_array();

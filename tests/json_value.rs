@@ -10,10 +10,7 @@ fn a_document_reads_back_as_written() {
     let root = doc.root();
     assert_eq!(doc.text(), text);
     assert_eq!(root.raw(), text.trim());
-    assert_eq!(
-        (root.kind(), root.len(), root.offset()),
-        (Kind::Object, 4, 1)
-    );
+    assert_eq!((root.kind(), root.len(), root.offset()), (Kind::Object, 4, 1));
     assert_eq!(root.get("a").unwrap().as_i64(), Some(1));
     let b = root.get("b").unwrap();
     assert_eq!(b.raw(), r#"[true,null,{"c":"x\ny"}]"#);
@@ -42,8 +39,7 @@ fn taking_swaps_the_buffers() {
     let mut doc = Doc::parse("[1,2,3,4]").unwrap();
     let mut frame = b"{\"a\":1}".to_vec();
     let taken = frame.as_ptr();
-    doc.parse_taking(&mut frame, &ParseLimits::default())
-        .unwrap();
+    doc.parse_taking(&mut frame, &ParseLimits::default()).unwrap();
     assert_eq!(doc.text(), "{\"a\":1}");
     assert_eq!(doc.text().as_ptr(), taken);
     assert!(frame.is_empty() && frame.capacity() >= 9);
@@ -53,10 +49,7 @@ fn taking_swaps_the_buffers() {
 fn errors_read_as_sentences() {
     let shown = |text: &str| Doc::parse(text).unwrap_err().to_string();
     assert_eq!(shown("{\"a\" 1}"), "expected `:` at byte 5");
-    assert_eq!(
-        shown("[1 2]"),
-        "expected `,` or the closing bracket at byte 3"
-    );
+    assert_eq!(shown("[1 2]"), "expected `,` or the closing bracket at byte 3");
     assert_eq!(shown("[\"\\ud800\"]"), "lone surrogate escape at byte 2");
     assert_eq!(shown(""), "expected a value, found nothing at byte 0");
 }
@@ -84,11 +77,7 @@ fn integers_are_exact_and_nothing_else_is_an_integer() {
     ];
     for (text, signed, unsigned) in rows {
         let doc = Doc::parse(text).unwrap();
-        assert_eq!(
-            (doc.root().as_i64(), doc.root().as_u64()),
-            (*signed, *unsigned),
-            "{text}"
-        );
+        assert_eq!((doc.root().as_i64(), doc.root().as_u64()), (*signed, *unsigned), "{text}");
     }
 }
 
@@ -109,10 +98,7 @@ fn every_other_number_is_the_nearest_float_and_keeps_its_text() {
         ("1e-400", Some(0.0)),
         ("4.9e-324", Some(f64::from_bits(1))),
         ("2.2250738585072011e-308", Some(2.225_073_858_507_201e-308)),
-        (
-            "0.500000000000000166533453693773481063544750213623046875",
-            Some(0.500_000_000_000_000_2),
-        ),
+        ("0.500000000000000166533453693773481063544750213623046875", Some(0.500_000_000_000_000_2)),
         ("\"1\"", None),
     ];
     for (text, float) in rows {
@@ -186,10 +172,7 @@ fn the_last_of_several_members_counts() {
     assert_eq!(doc.root().len(), 3);
     // A document that refused duplicates before answers by the rules it was last parsed with.
     let mut doc = Doc::default();
-    let unique = ParseLimits {
-        unique_names: true,
-        ..ParseLimits::default()
-    };
+    let unique = ParseLimits { unique_names: true, ..ParseLimits::default() };
     doc.parse_again(b"{}", &unique).unwrap();
     doc.parse_again(text, &ParseLimits::default()).unwrap();
     assert_eq!(doc.root().get("a").unwrap().raw(), r#"{"a":3}"#);
@@ -198,13 +181,7 @@ fn the_last_of_several_members_counts() {
 #[test]
 fn elements_are_found_by_position() {
     // Scalars only, where the position is the node; containers between, where it is not.
-    for text in [
-        "[0,1,2,3]",
-        "[0,1,[],3]",
-        "[0,1,{\"a\":[9]},3]",
-        "[[],1,2,3]",
-        "[0,[[8],9],2,3]",
-    ] {
+    for text in ["[0,1,2,3]", "[0,1,[],3]", "[0,1,{\"a\":[9]},3]", "[[],1,2,3]", "[0,[[8],9],2,3]"] {
         let doc = Doc::parse(text).unwrap();
         let root = doc.root();
         let all: Vec<&str> = root.items().map(Value::raw).collect();
@@ -227,17 +204,9 @@ fn iterators_know_their_length_and_can_be_cloned() {
     assert_eq!(members.len(), 3);
     members.next();
     assert_eq!((members.len(), members.clone().count()), (2, 2));
-    let names: Vec<&str> = doc
-        .root()
-        .member_values()
-        .map(|(name, _)| name.raw())
-        .collect();
+    let names: Vec<&str> = doc.root().member_values().map(|(name, _)| name.raw()).collect();
     assert_eq!(names, ["\"a\"", "\"b\\n\"", "\"c\""]);
-    let offsets: Vec<usize> = doc
-        .root()
-        .member_values()
-        .map(|(name, _)| name.offset())
-        .collect();
+    let offsets: Vec<usize> = doc.root().member_values().map(|(name, _)| name.offset()).collect();
     assert_eq!(offsets, [1, 16, 26]);
     let items = doc.root().get("a").unwrap().items();
     assert_eq!((items.len(), items.size_hint()), (3, (3, Some(3))));
@@ -279,8 +248,5 @@ fn debug_output_is_short() {
     let doc = Doc::parse(format!("[\"{}\"]", "é".repeat(1000))).unwrap();
     let shown = format!("{:?} {:?}", doc.root(), doc);
     assert!(shown.contains('…') && shown.len() < 600, "{shown}");
-    assert_eq!(
-        format!("{:?}", Doc::parse("[1, 2]").unwrap().root()),
-        "[1, 2]"
-    );
+    assert_eq!(format!("{:?}", Doc::parse("[1, 2]").unwrap().root()), "[1, 2]");
 }

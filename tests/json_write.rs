@@ -22,44 +22,25 @@ fn commas_stand_between_items_and_nowhere_else() {
     let text = written(|w| {
         w.begin_object();
         w.key("a").begin_array().end_array();
-        w.key("b")
-            .begin_array()
-            .null()
-            .bool(true)
-            .bool(false)
-            .end_array();
+        w.key("b").begin_array().null().bool(true).bool(false).end_array();
         w.key("c").begin_object().end_object();
-        w.key("d")
-            .begin_array()
-            .begin_array()
-            .end_array()
-            .begin_object()
-            .end_object()
-            .i64(1);
+        w.key("d").begin_array().begin_array().end_array().begin_object().end_object().i64(1);
         w.end_array().key("e").string("").end_object();
     });
-    assert_eq!(
-        text,
-        r#"{"a":[],"b":[null,true,false],"c":{},"d":[[],{},1],"e":""}"#
-    );
+    assert_eq!(text, r#"{"a":[],"b":[null,true,false],"c":{},"d":[[],{},1],"e":""}"#);
 }
 
 #[test]
 fn spliced_text_takes_part_in_the_commas() {
     let doc = Doc::parse(r#"{"x":[1, 2],"y":1.50}"#).unwrap();
     let text = written(|w| {
-        w.begin_object()
-            .raw_members("")
-            .raw_members(r#""p":1,"q":2"#)
-            .raw_members("");
+        w.begin_object().raw_members("").raw_members(r#""p":1,"q":2"#).raw_members("");
         w.key("x").value(doc.root().get("x").unwrap());
         w.raw_members(r#""r":3"#).key("y").begin_array();
-        w.json(&Json::constant("{ }"))
-            .raw("7")
-            .value(doc.root().get("y").unwrap());
-        w.end_array().end_object();
+        w.json(&Json::constant("{ }")).raw("7").value(doc.root().get("y").unwrap());
+        w.end_array().raw_open(r#""z":["#).i64(1).i64(2).end_array().end_object();
     });
-    assert_eq!(text, r#"{"p":1,"q":2,"x":[1, 2],"r":3,"y":[{ },7,1.50]}"#);
+    assert_eq!(text, r#"{"p":1,"q":2,"x":[1, 2],"r":3,"y":[{ },7,1.50],"z":[1,2]}"#);
 }
 
 #[test]
@@ -70,10 +51,7 @@ fn only_what_must_be_escaped_is() {
         for before in 0..20 {
             let s = format!("{}{c}é{c}{}", "a".repeat(before), "b".repeat(20 - before));
             let text = written(|w| {
-                w.begin_array()
-                    .string(&s)
-                    .string_fmt(format_args!("{s}"))
-                    .end_array();
+                w.begin_array().string(&s).string_fmt(format_args!("{s}")).end_array();
             });
             let doc = Doc::parse(&text).unwrap();
             assert_eq!(doc.root().index(0).unwrap().as_str(), Some(s.as_str()));
@@ -85,10 +63,7 @@ fn only_what_must_be_escaped_is() {
     let text = written(|w| {
         w.string("\u{0}\u{8}\t\n\u{b}\u{c}\r\u{1f}\"\\/\u{7f}");
     });
-    assert_eq!(
-        text,
-        "\"\\u0000\\b\\t\\n\\u000b\\f\\r\\u001f\\\"\\\\/\u{7f}\""
-    );
+    assert_eq!(text, "\"\\u0000\\b\\t\\n\\u000b\\f\\r\\u001f\\\"\\\\/\u{7f}\"");
 }
 
 #[test]
@@ -102,29 +77,13 @@ fn integers_are_written_as_they_are() {
         assert_eq!(written(|w| n.write_json(w)), n.to_string());
         let signed = n as i64;
         assert_eq!(written(|w| signed.write_json(w)), signed.to_string());
-        assert_eq!(
-            written(|w| signed.wrapping_neg().write_json(w)),
-            signed.wrapping_neg().to_string()
-        );
+        assert_eq!(written(|w| signed.wrapping_neg().write_json(w)), signed.wrapping_neg().to_string());
     }
 }
 
 #[test]
 fn floats_read_back_the_same() {
-    for f in [
-        0.0,
-        -0.0,
-        1.0,
-        0.1,
-        1e15,
-        1e16,
-        1e21,
-        1e300,
-        -1e-7,
-        f64::MAX,
-        f64::MIN_POSITIVE,
-        5e-324,
-    ] {
+    for f in [0.0, -0.0, 1.0, 0.1, 1e15, 1e16, 1e21, 1e300, -1e-7, f64::MAX, f64::MIN_POSITIVE, 5e-324] {
         let text = written(|w| f.write_json(w));
         let back = Doc::parse(&text).unwrap().root().as_f64().unwrap();
         assert_eq!(back.to_bits(), f.to_bits(), "{text}");
@@ -141,11 +100,7 @@ fn floats_read_back_the_same() {
 fn a_line_is_one_frame_whatever_was_spliced_into_it() {
     let pretty = Json::constant("{\n  \"a\": \"x\\ny\",\r\n\t\"b\": [\n1]\n}");
     let mut w = Writer::new();
-    w.begin_object()
-        .key("p")
-        .json(&pretty)
-        .end_object()
-        .newline();
+    w.begin_object().key("p").json(&pretty).end_object().newline();
     w.i64(2).newline();
     w.raw("[\n]").newline();
     let text = "{\"p\":{   \"a\": \"x\\ny\",  \t\"b\": [ 1] }}\n2\n[ ]\n";
@@ -250,10 +205,7 @@ fn everything_common_can_be_written() {
         ([1, 2].to_json(), "[1,2]"),
         ([1, 2].as_slice().to_json(), "[1,2]"),
         (vec![Some("a"), None].to_json(), "[\"a\",null]"),
-        (
-            BTreeMap::from([("b", 1), ("a", 2)]).to_json(),
-            "{\"a\":2,\"b\":1}",
-        ),
+        (BTreeMap::from([("b", 1), ("a", 2)]).to_json(), "{\"a\":2,\"b\":1}"),
         (Json::from(true), "true"),
         (Json::from("a\n"), "\"a\\n\""),
         (Json::from(String::from("s")), "\"s\""),
@@ -276,10 +228,7 @@ fn everything_common_can_be_written() {
 #[test]
 fn finished_text_is_checked() {
     const SCHEMA: Json = Json::constant(r#"{"type":"object","properties":{}}"#);
-    assert_eq!(
-        SCHEMA.to_doc().root().get("type").unwrap().as_str(),
-        Some("object")
-    );
+    assert_eq!(SCHEMA.to_doc().root().get("type").unwrap().as_str(), Some("object"));
     assert_eq!(Json::parse("[1, 2]").unwrap().as_str(), "[1, 2]");
     assert_eq!(Json::parse(String::from("1")).unwrap(), Json::from(1));
     let e = Json::parse("[1,]").unwrap_err();

@@ -26,9 +26,12 @@ use crate::model::ask::Ask;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::{
-    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Query, Revision, Session,
+    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Query, Revision,
+    Session,
 };
-use crate::rpc::{Notification, Request, RpcError, code};
+use crate::rpc::{Request, RpcError, code};
+
+pub(crate) use read::Params;
 
 /// The server side of one era.
 pub(crate) trait ServerEra: Sync {
@@ -36,13 +39,18 @@ pub(crate) trait ServerEra: Sync {
     ///
     /// # Errors
     /// The [`Fault`] to answer with.
-    fn request(&self, request: &Request<'_>, session: Option<&Session>) -> Result<Query, Fault>;
+    fn request(
+        &self,
+        request: &Request<'_>,
+        params: &Params<'_>,
+        session: Option<&Session>,
+    ) -> Result<Query, Fault>;
 
     /// Reads a notification of this era.
-    fn note(&self, notification: &Notification<'_>) -> Note;
+    fn note(&self, method: &str, params: &Params<'_>) -> Note;
 
     /// The session that a request which opens one begins; `None` in an era without sessions.
-    fn open(&self, request: &Request<'_>, query: &Query) -> Option<Session>;
+    fn open(&self, params: &Params<'_>, query: &Query) -> Option<Session>;
 
     /// Writes one answer.
     fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>);
@@ -110,7 +118,12 @@ pub(crate) enum Reply<'a> {
     /// What the server is and offers.
     Greeting { offer: Offer, cache: CacheHint },
     /// A page of descriptors, rendered by this era.
-    Page { list: List, entries: &'a mut dyn Iterator<Item = &'a str>, next: Option<&'a str>, cache: CacheHint },
+    Page {
+        list: List,
+        entries: &'a mut dyn Iterator<Item = &'a str>,
+        next: Option<&'a str>,
+        cache: CacheHint,
+    },
     /// A tool's result.
     Tool(&'a ToolOutput),
     /// A resource's contents.
@@ -194,9 +207,10 @@ impl Eras {
     pub(crate) fn of_request(
         &self,
         request: &Request<'_>,
+        params: &Params<'_>,
         session_open: bool,
     ) -> Result<&'static dyn ServerEra, Fault> {
-        if modern::names_version(request.params) {
+        if params.names_version() {
             return self.modern.ok_or_else(|| Fault::UnknownMethod(request.method.to_owned()));
         }
         match self.legacy {
@@ -208,10 +222,10 @@ impl Eras {
     /// The era a notification is spoken in, if any.
     pub(crate) fn of_notification(
         &self,
-        notification: &Notification<'_>,
+        params: &Params<'_>,
         session_open: bool,
     ) -> Option<&'static dyn ServerEra> {
-        if modern::names_version(notification.params) {
+        if params.names_version() {
             return self.modern;
         }
         // A modern client's cancellation carries no version: notifications have no required _meta.
@@ -223,7 +237,12 @@ impl Eras {
 ///
 /// Errors without a readable id carry none (schema of 2025-11-25 on); sessions of older
 /// revisions get `"id":null`, the only form their schema has.
-pub(crate) fn fault_without_query(w: &mut Writer, id: Option<&str>, session: Option<&Session>, fault: &Fault) {
+pub(crate) fn fault_without_query(
+    w: &mut Writer,
+    id: Option<&str>,
+    session: Option<&Session>,
+    fault: &Fault,
+) {
     let null_id = session.is_some_and(|s| revision::features(s.peer.revision).null_error_id);
     let error = wire_error(fault, session.is_none());
     write_error(w, id, null_id, &error);
@@ -234,7 +253,9 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     match fault {
         Fault::Parse(message) => RpcError::new(code::PARSE, message.clone()),
         Fault::InvalidRequest(message) => RpcError::new(code::INVALID_REQUEST, message.clone()),
-        Fault::UnknownMethod(method) => RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}")),
+        Fault::UnknownMethod(method) => {
+            RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))
+        }
         Fault::InvalidParams(message) => RpcError::new(code::INVALID_PARAMS, message.clone()),
         Fault::ResourceNotFound(uri) => RpcError {
             code: if modern { code::INVALID_PARAMS } else { legacy::RESOURCE_NOT_FOUND },

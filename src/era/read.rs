@@ -1,26 +1,130 @@
-//! Reading what both eras say alike: the methods of tools, resources, prompts and completion.
+//! Reading what both eras say alike: parameters, `_meta`, and the methods of tools, resources,
+//! prompts and completion.
+//!
+//! Parameters are looked through once, whatever the method: a member is put where it can be found
+//! by every method that knows it.
 
 use crate::json::{Kind, NodeId, Value};
 use crate::model::{ClientCapabilities, CompletionKind, Fault, Operation};
+
+/// The members of a request's parameters that some method knows.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Params<'d> {
+    /// The parameters themselves.
+    pub(super) object: Option<Value<'d>>,
+    pub(super) meta: Meta<'d>,
+    pub(super) name: Option<Value<'d>>,
+    pub(super) uri: Option<Value<'d>>,
+    pub(super) arguments: Option<Value<'d>>,
+    pub(super) cursor: Option<Value<'d>>,
+    pub(super) reference: Option<Value<'d>>,
+    pub(super) argument: Option<Value<'d>>,
+    pub(super) context: Option<Value<'d>>,
+    pub(super) level: Option<Value<'d>>,
+    pub(super) notifications: Option<Value<'d>>,
+    pub(super) input_responses: Option<Value<'d>>,
+    pub(super) request_state: Option<Value<'d>>,
+    pub(super) request_id: Option<Value<'d>>,
+    pub(super) protocol_version: Option<Value<'d>>,
+    pub(super) capabilities: Option<Value<'d>>,
+    pub(super) client_info: Option<Value<'d>>,
+}
+
+/// The members of `_meta` that the protocol gives a meaning (basic/index, `_meta`).
+#[derive(Clone, Copy, Default)]
+pub(super) struct Meta<'d> {
+    pub version: Option<Value<'d>>,
+    pub capabilities: Option<Value<'d>>,
+    pub client: Option<Value<'d>>,
+    pub log_level: Option<Value<'d>>,
+    pub progress_token: Option<Value<'d>>,
+}
+
+impl<'d> Params<'d> {
+    pub(crate) fn read(object: Option<Value<'d>>) -> Params<'d> {
+        let mut params = Params { object, ..Params::default() };
+        for (name, value) in object.into_iter().flat_map(Value::members) {
+            let place = match name {
+                "_meta" => {
+                    params.meta = Meta::read(value);
+                    continue;
+                }
+                "name" => &mut params.name,
+                "uri" => &mut params.uri,
+                "arguments" => &mut params.arguments,
+                "cursor" => &mut params.cursor,
+                "ref" => &mut params.reference,
+                "argument" => &mut params.argument,
+                "context" => &mut params.context,
+                "level" => &mut params.level,
+                "notifications" => &mut params.notifications,
+                "inputResponses" => &mut params.input_responses,
+                "requestState" => &mut params.request_state,
+                "requestId" => &mut params.request_id,
+                "protocolVersion" => &mut params.protocol_version,
+                "capabilities" => &mut params.capabilities,
+                "clientInfo" => &mut params.client_info,
+                _ => continue,
+            };
+            *place = Some(value);
+        }
+        params
+    }
+
+    /// Whether `_meta` names a protocol version: what makes a message modern.
+    pub(super) fn names_version(&self) -> bool {
+        self.meta.version.is_some()
+    }
+
+    /// The progress token.
+    ///
+    /// # Errors
+    /// A token that is neither a string nor an integer (basic/utilities/progress).
+    pub(super) fn progress_token(&self) -> Result<Option<NodeId>, Fault> {
+        match self.meta.progress_token {
+            None => Ok(None),
+            Some(token) if crate::rpc::is_id(token) => Ok(Some(token.id())),
+            Some(_) => Err(invalid("progressToken must be a string or an integer")),
+        }
+    }
+}
+
+impl<'d> Meta<'d> {
+    fn read(meta: Value<'d>) -> Meta<'d> {
+        let mut read = Meta::default();
+        for (name, value) in meta.members() {
+            let place = match name.strip_prefix("io.modelcontextprotocol/") {
+                Some("protocolVersion") => &mut read.version,
+                Some("clientCapabilities") => &mut read.capabilities,
+                Some("clientInfo") => &mut read.client,
+                Some("logLevel") => &mut read.log_level,
+                None if name == "progressToken" => &mut read.progress_token,
+                _ => continue,
+            };
+            *place = Some(value);
+        }
+        read
+    }
+}
 
 /// The operation behind a method that both eras have; `None` when it is not one of them.
 ///
 /// # Errors
 /// [`Fault::InvalidParams`] names the parameter that is missing or of the wrong type.
-pub(super) fn operation(method: &str, params: Option<Value<'_>>) -> Result<Option<Operation>, Fault> {
+pub(super) fn operation(method: &str, params: &Params<'_>) -> Result<Option<Operation>, Fault> {
     let operation = match method {
         "tools/call" => Operation::CallTool {
-            name: string(params, "name")?.id(),
-            arguments: optional_object(params, "arguments")?,
+            name: string(params.name, "name")?.id(),
+            arguments: optional_object(params.arguments, "arguments")?,
         },
         "tools/list" => Operation::ListTools { cursor: cursor(params)? },
         "resources/list" => Operation::ListResources { cursor: cursor(params)? },
         "resources/templates/list" => Operation::ListTemplates { cursor: cursor(params)? },
-        "resources/read" => Operation::ReadResource { uri: string(params, "uri")?.id() },
+        "resources/read" => Operation::ReadResource { uri: string(params.uri, "uri")?.id() },
         "prompts/list" => Operation::ListPrompts { cursor: cursor(params)? },
         "prompts/get" => Operation::GetPrompt {
-            name: string(params, "name")?.id(),
-            arguments: string_map(params, "arguments")?,
+            name: string(params.name, "name")?.id(),
+            arguments: string_map(params.arguments, "arguments")?,
         },
         "completion/complete" => completion(params)?,
         _ => return Ok(None),
@@ -28,30 +132,30 @@ pub(super) fn operation(method: &str, params: Option<Value<'_>>) -> Result<Optio
     Ok(Some(operation))
 }
 
-fn completion(params: Option<Value<'_>>) -> Result<Operation, Fault> {
-    let reference = object(params, "ref")?;
+fn completion(params: &Params<'_>) -> Result<Operation, Fault> {
+    let reference = object(params.reference, "ref")?;
     let (kind, subject) = match reference.get("type").and_then(Value::as_str) {
-        Some("ref/prompt") => (CompletionKind::Prompt, string(Some(reference), "name")?),
-        Some("ref/resource") => (CompletionKind::Template, string(Some(reference), "uri")?),
+        Some("ref/prompt") => (CompletionKind::Prompt, string(reference.get("name"), "ref.name")?),
+        Some("ref/resource") => (CompletionKind::Template, string(reference.get("uri"), "ref.uri")?),
         _ => return Err(invalid("ref.type must be ref/prompt or ref/resource")),
     };
-    let argument = object(params, "argument")?;
-    let context = match params.and_then(|p| p.get("context")) {
+    let argument = object(params.argument, "argument")?;
+    let context = match params.context {
         Some(context) if context.kind() != Kind::Object => return Err(invalid("context must be an object")),
-        context => string_map(context, "arguments")?,
+        context => string_map(context.and_then(|c| c.get("arguments")), "context.arguments")?,
     };
     Ok(Operation::Complete {
         subject: subject.id(),
         kind,
-        argument: string(Some(argument), "name")?.id(),
-        value: string(Some(argument), "value")?.id(),
+        argument: string(argument.get("name"), "argument.name")?.id(),
+        value: string(argument.get("value"), "argument.value")?.id(),
         context,
     })
 }
 
 /// A cursor is any string, also an empty one; `null` is no cursor.
-fn cursor(params: Option<Value<'_>>) -> Result<Option<NodeId>, Fault> {
-    match params.and_then(|p| p.get("cursor")) {
+fn cursor(params: &Params<'_>) -> Result<Option<NodeId>, Fault> {
+    match params.cursor {
         None => Ok(None),
         Some(value) if value.is_null() => Ok(None),
         Some(value) if value.kind() == Kind::String => Ok(Some(value.id())),
@@ -60,40 +164,37 @@ fn cursor(params: Option<Value<'_>>) -> Result<Option<NodeId>, Fault> {
 }
 
 /// A required string parameter.
-pub(super) fn string<'d>(params: Option<Value<'d>>, name: &str) -> Result<Value<'d>, Fault> {
-    match params.and_then(|p| p.get(name)) {
+pub(super) fn string<'d>(value: Option<Value<'d>>, name: &str) -> Result<Value<'d>, Fault> {
+    match value {
         Some(value) if value.kind() == Kind::String => Ok(value),
-        Some(_) => Err(invalid_owned(format!("{name} must be a string"))),
-        None => Err(invalid_owned(format!("{name} is missing"))),
+        Some(_) => Err(wrong(name, "must be a string")),
+        None => Err(wrong(name, "is missing")),
     }
 }
 
 /// A required object parameter.
-pub(super) fn object<'d>(params: Option<Value<'d>>, name: &str) -> Result<Value<'d>, Fault> {
-    match params.and_then(|p| p.get(name)) {
+pub(super) fn object<'d>(value: Option<Value<'d>>, name: &str) -> Result<Value<'d>, Fault> {
+    match value {
         Some(value) if value.kind() == Kind::Object => Ok(value),
-        Some(_) => Err(invalid_owned(format!("{name} must be an object"))),
-        None => Err(invalid_owned(format!("{name} is missing"))),
+        Some(_) => Err(wrong(name, "must be an object")),
+        None => Err(wrong(name, "is missing")),
     }
 }
 
-fn optional_object(params: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fault> {
-    match params.and_then(|p| p.get(name)) {
+fn optional_object(value: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fault> {
+    match value {
         None => Ok(None),
         Some(value) if value.kind() == Kind::Object => Ok(Some(value.id())),
-        Some(_) => Err(invalid_owned(format!("{name} must be an object"))),
+        Some(_) => Err(wrong(name, "must be an object")),
     }
 }
 
 /// An object whose values are strings, as prompts and completion contexts have them.
-fn string_map(params: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fault> {
-    let map = optional_object(params, name)?;
-    if map.is_some() {
-        let members = params.and_then(|p| p.get(name)).map(Value::members);
-        for (key, value) in members.into_iter().flatten() {
-            if value.kind() != Kind::String {
-                return Err(invalid_owned(format!("{name}.{key} must be a string")));
-            }
+fn string_map(value: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fault> {
+    let map = optional_object(value, name)?;
+    for (key, value) in value.into_iter().flat_map(Value::members) {
+        if value.kind() != Kind::String {
+            return Err(wrong(&format!("{name}.{key}"), "must be a string"));
         }
     }
     Ok(map)
@@ -124,23 +225,11 @@ pub(super) fn capabilities(declared: Value<'_>) -> ClientCapabilities {
     capabilities
 }
 
-/// The progress token of a request's `_meta`.
-///
-/// # Errors
-/// A token that is neither a string nor an integer (basic/utilities/progress).
-pub(super) fn progress_token(meta: Option<Value<'_>>) -> Result<Option<NodeId>, Fault> {
-    match meta.and_then(|m| m.get("progressToken")) {
-        None => Ok(None),
-        Some(token) if crate::rpc::is_id(token) => Ok(Some(token.id())),
-        Some(_) => Err(invalid("progressToken must be a string or an integer")),
-    }
-}
-
 pub(super) fn invalid(message: &'static str) -> Fault {
     Fault::InvalidParams(message.into())
 }
 
 #[cold]
-fn invalid_owned(message: String) -> Fault {
-    Fault::InvalidParams(message.into())
+fn wrong(name: &str, what: &str) -> Fault {
+    Fault::InvalidParams(format!("{name} {what}").into())
 }

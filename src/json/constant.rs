@@ -72,11 +72,7 @@ pub(super) const fn is_json(text: &str) -> bool {
                 i += 1;
                 depth += 1;
                 open = open << 1 | (b == b'{') as u128;
-                next = if b == b'{' {
-                    Next::Member
-                } else {
-                    Next::Element
-                };
+                next = if b == b'{' { Next::Member } else { Next::Element };
             }
             Next::Value | Next::Element => {
                 i = match b {

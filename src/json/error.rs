@@ -57,11 +57,7 @@ pub struct ParseError {
 impl ParseError {
     pub(super) const fn new(kind: ErrorKind, offset: usize) -> ParseError {
         // Saturating: an offset is only ever beyond u32 for texts that are refused by size.
-        let offset = if offset > u32::MAX as usize {
-            u32::MAX
-        } else {
-            offset as u32
-        };
+        let offset = if offset > u32::MAX as usize { u32::MAX } else { offset as u32 };
         ParseError { kind, offset }
     }
 

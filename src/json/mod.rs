@@ -71,23 +71,14 @@ pub struct ParseLimits {
 
 impl ParseLimits {
     /// Nothing refused but what the tables cannot address: 512 MiB.
-    pub const UNBOUNDED: ParseLimits = ParseLimits {
-        bytes: MAX_BYTES,
-        depth: u32::MAX,
-        nodes: u32::MAX,
-        unique_names: false,
-    };
+    pub const UNBOUNDED: ParseLimits =
+        ParseLimits { bytes: MAX_BYTES, depth: u32::MAX, nodes: u32::MAX, unique_names: false };
 }
 
 impl Default for ParseLimits {
     /// 4 MiB, 128 levels, 1,000,000 nodes, duplicate names allowed.
     fn default() -> ParseLimits {
-        ParseLimits {
-            bytes: 4 << 20,
-            depth: 128,
-            nodes: 1_000_000,
-            unique_names: false,
-        }
+        ParseLimits { bytes: 4 << 20, depth: 128, nodes: 1_000_000, unique_names: false }
     }
 }
 
@@ -145,11 +136,7 @@ impl Doc {
     ///
     /// # Errors
     /// The first thing wrong with the text, and where; the document is `null` then.
-    pub fn parse_taking(
-        &mut self,
-        text: &mut Vec<u8>,
-        limits: &ParseLimits,
-    ) -> Result<(), ParseError> {
+    pub fn parse_taking(&mut self, text: &mut Vec<u8>, limits: &ParseLimits) -> Result<(), ParseError> {
         self.clear();
         let old = std::mem::take(&mut self.text).into_bytes();
         let taken = std::mem::replace(text, old);
@@ -169,13 +156,7 @@ impl Doc {
     }
 
     fn build(&mut self, limits: &ParseLimits) -> Result<(), ParseError> {
-        let built = parse::build(
-            &self.text,
-            &mut self.nodes,
-            &mut self.decoded,
-            &mut self.names,
-            limits,
-        );
+        let built = parse::build(&self.text, &mut self.nodes, &mut self.decoded, &mut self.names, limits);
         self.unique = limits.unique_names;
         if built.is_err() {
             self.clear();
@@ -197,23 +178,12 @@ impl Doc {
     /// The value [`Value::id`] named on this very document; the root when there is no such node.
     pub fn at(&self, id: NodeId) -> Value<'_> {
         let node = id.index();
-        Value::new(
-            self,
-            if (node as usize) < self.nodes.len() {
-                node
-            } else {
-                0
-            },
-        )
+        Value::new(self, if (node as usize) < self.nodes.len() { node } else { 0 })
     }
 
     /// The text as it was parsed, whitespace around the value included.
     pub fn text(&self) -> &str {
-        if self.nodes.is_empty() {
-            "null"
-        } else {
-            &self.text
-        }
+        if self.nodes.is_empty() { "null" } else { &self.text }
     }
 
     /// Gives memory back: every buffer larger than `bytes` is shrunk to its contents or to

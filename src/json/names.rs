@@ -48,11 +48,7 @@ pub(super) fn repeated(
         let value = nodes.get(at as usize + 1)?;
         at = value.behind(at + 1);
     }
-    if suspicious {
-        sorted(text, decoded, nodes, names)
-    } else {
-        None
-    }
+    if suspicious { sorted(text, decoded, nodes, names) } else { None }
 }
 
 /// The exact answer for any number of names.

@@ -37,12 +37,7 @@ pub(super) const OBJECT: u32 = 7;
 
 impl Node {
     /// What a document without nodes holds; its text is `null`.
-    pub(super) const NULL: Node = Node {
-        start: 0,
-        end: 4,
-        link: 0,
-        meta: NULL,
-    };
+    pub(super) const NULL: Node = Node { start: 0, end: 4, link: 0, meta: NULL };
 
     pub(super) fn tag(self) -> u32 {
         self.meta & 7
@@ -71,11 +66,7 @@ impl Node {
     /// The number of the node behind this one, which has number `at`, and all it contains.
     #[inline]
     pub(super) fn behind(self, at: u32) -> u32 {
-        if self.is_container() {
-            self.link
-        } else {
-            at + 1
-        }
+        if self.is_container() { self.link } else { at + 1 }
     }
 
     /// A string as decoded, from the document's text or from its decoded strings.
@@ -128,11 +119,7 @@ pub(super) fn build(
     if nodes.capacity() > limits.nodes as usize {
         nodes.shrink_to(limits.nodes as usize);
     }
-    let mut b = Builder {
-        nodes,
-        decoded,
-        limits,
-    };
+    let mut b = Builder { nodes, decoded, limits };
     // The innermost open container, the byte that closes it, and how many elements or members
     // it has so far; outside of all containers a byte that no text holds.
     let mut parent = NOWHERE;
@@ -230,10 +217,7 @@ fn unique(
 ) -> Result<(), ParseError> {
     let again = names::repeated(text, decoded, nodes, object, names);
     match again.and_then(|at| nodes.get(at as usize)) {
-        Some(node) => Err(ParseError::new(
-            ErrorKind::DuplicateName,
-            node.start as usize,
-        )),
+        Some(node) => Err(ParseError::new(ErrorKind::DuplicateName, node.start as usize)),
         None => Ok(()),
     }
 }
@@ -262,15 +246,9 @@ fn no_value(text: &[u8], i: usize) -> ParseError {
 #[cold]
 fn end(text: &[u8], i: usize, close: u8, nodes: &[Node]) -> Result<(), ParseError> {
     let Some(found) = text.get(i) else {
-        return if close == NEVER {
-            Ok(())
-        } else {
-            Err(ParseError::new(ErrorKind::UnexpectedEnd, i))
-        };
+        return if close == NEVER { Ok(()) } else { Err(ParseError::new(ErrorKind::UnexpectedEnd, i)) };
     };
-    let number = nodes
-        .last()
-        .is_some_and(|n| n.tag() == NUMBER && n.end as usize == i);
+    let number = nodes.last().is_some_and(|n| n.tag() == NUMBER && n.end as usize == i);
     let kind = if number && (found.is_ascii_alphanumeric() || b".+-".contains(found)) {
         ErrorKind::Number
     } else if close == NEVER {
@@ -295,12 +273,7 @@ impl Builder<'_> {
         if self.nodes.len() == self.nodes.capacity() {
             self.grow(start)?;
         }
-        self.nodes.push(Node {
-            start: start as u32,
-            end: end as u32,
-            link,
-            meta,
-        });
+        self.nodes.push(Node { start: start as u32, end: end as u32, link, meta });
         Ok(())
     }
 
@@ -318,13 +291,7 @@ impl Builder<'_> {
     }
 
     #[inline(always)]
-    fn literal(
-        &mut self,
-        text: &[u8],
-        tag: u32,
-        i: usize,
-        word: &[u8],
-    ) -> Result<usize, ParseError> {
+    fn literal(&mut self, text: &[u8], tag: u32, i: usize, word: &[u8]) -> Result<usize, ParseError> {
         let end = scan::literal(text, i, word)?;
         self.push(tag, i, end, 0)?;
         Ok(end)
@@ -386,12 +353,5 @@ impl Builder<'_> {
 /// That the text ends at `i`, or is wrong there in the way given.
 #[cold]
 fn missing(text: &[u8], i: usize, kind: ErrorKind) -> ParseError {
-    ParseError::new(
-        if i < text.len() {
-            kind
-        } else {
-            ErrorKind::UnexpectedEnd
-        },
-        i,
-    )
+    ParseError::new(if i < text.len() { kind } else { ErrorKind::UnexpectedEnd }, i)
 }

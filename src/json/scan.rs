@@ -184,14 +184,7 @@ fn digits(text: &[u8], mut i: usize) -> usize {
 
 #[cold]
 fn missing_digit(text: &[u8], i: usize) -> ParseError {
-    ParseError::new(
-        if i < text.len() {
-            ErrorKind::Number
-        } else {
-            ErrorKind::UnexpectedEnd
-        },
-        i,
-    )
+    ParseError::new(if i < text.len() { ErrorKind::Number } else { ErrorKind::UnexpectedEnd }, i)
 }
 
 /// The end of `word`, which the text must spell from `start` on.
@@ -208,11 +201,7 @@ pub(super) fn literal(text: &[u8], start: usize, word: &[u8]) -> Result<usize, P
 fn misspelt(text: &[u8], start: usize, word: &[u8]) -> ParseError {
     let rest = text.get(start..).unwrap_or_default();
     let same = rest.iter().zip(word).take_while(|(a, b)| a == b).count();
-    let kind = if same == rest.len() {
-        ErrorKind::UnexpectedEnd
-    } else {
-        ErrorKind::UnexpectedByte
-    };
+    let kind = if same == rest.len() { ErrorKind::UnexpectedEnd } else { ErrorKind::UnexpectedByte };
     ParseError::new(kind, start + same)
 }
 

@@ -54,9 +54,7 @@ pub fn from_value<T: Deserialize>(v: Value<'_>) -> Result<T, TypedError> {
     let mut out = None;
     let mut path = Vec::new();
     let read = visit(v, T::begin(&mut out), DEPTH, &mut path);
-    let wrong = |path: &[Step<'_>]| TypedError {
-        pointer: pointer(path),
-    };
+    let wrong = |path: &[Step<'_>]| TypedError { pointer: pointer(path) };
     read.map_err(|_| wrong(&path))?;
     out.ok_or_else(|| wrong(&[]))
 }

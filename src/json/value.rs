@@ -57,11 +57,7 @@ impl<'d> Value<'d> {
 
     #[inline]
     fn node(self) -> Node {
-        self.doc
-            .nodes
-            .get(self.node as usize)
-            .copied()
-            .unwrap_or(Node::NULL)
+        self.doc.nodes.get(self.node as usize).copied().unwrap_or(Node::NULL)
     }
 
     /// What kind of value this is.
@@ -117,11 +113,7 @@ impl<'d> Value<'d> {
     /// How many elements or members; 0 for anything that is neither array nor object.
     pub fn len(self) -> usize {
         let node = self.node();
-        if node.is_container() {
-            node.count() as usize
-        } else {
-            0
-        }
+        if node.is_container() { node.count() as usize } else { 0 }
     }
 
     /// Whether [`Value::len`] is 0.
@@ -164,11 +156,7 @@ impl<'d> Value<'d> {
         Items {
             doc: self.doc,
             next: self.node + 1,
-            left: if node.kind() == Kind::Array {
-                node.count()
-            } else {
-                0
-            },
+            left: if node.kind() == Kind::Array { node.count() } else { 0 },
         }
     }
 
@@ -183,11 +171,7 @@ impl<'d> Value<'d> {
         MemberValues {
             doc: self.doc,
             next: self.node + 1,
-            left: if node.tag() == OBJECT {
-                node.count()
-            } else {
-                0
-            },
+            left: if node.tag() == OBJECT { node.count() } else { 0 },
         }
     }
 
@@ -210,10 +194,7 @@ impl<'d> Value<'d> {
     /// The exact text of this value.
     pub fn raw(self) -> &'d str {
         let node = self.node();
-        self.doc
-            .text()
-            .get(node.start as usize..node.end as usize)
-            .unwrap_or_default()
+        self.doc.text().get(node.start as usize..node.end as usize).unwrap_or_default()
     }
 
     /// Where [`Value::raw`] starts in [`Doc::text`], in bytes.

@@ -44,11 +44,7 @@ impl Writer {
     /// An empty writer in the memory of `buf`, whose contents are dropped.
     pub fn reuse(mut buf: Vec<u8>) -> Writer {
         buf.clear();
-        Writer {
-            buf,
-            comma: false,
-            line: 0,
-        }
+        Writer { buf, comma: false, line: 0 }
     }
 
     /// The comma the next item may need, and the promise that the one after it does.
@@ -186,6 +182,13 @@ impl Writer {
         self
     }
 
+    /// A text that ends where a value comes next, `"a":1,"b":` or `"a":[`, byte for byte.
+    pub fn raw_open(&mut self, text: &str) -> &mut Self {
+        self.raw(text);
+        self.comma = false;
+        self
+    }
+
     /// Ends a line; what follows is a value of its own. Line ends that came in with spliced text,
     /// where JSON allows them only as whitespace, become spaces: each line is one frame for a
     /// transport whose frames are lines.
@@ -240,10 +243,7 @@ impl Writer {
         }
         self.buf.truncate(len);
         self.line = self.line.min(len);
-        self.comma = !matches!(
-            self.buf.last(),
-            None | Some(b'{' | b'[' | b':' | b',' | b'\n')
-        );
+        self.comma = !matches!(self.buf.last(), None | Some(b'{' | b'[' | b':' | b',' | b'\n'));
     }
 
     /// The buffer.

@@ -289,11 +289,12 @@ impl Completion {
         let mut values: Vec<String> = values.into_iter().map(Into::into).collect();
         let count = values.len();
         values.truncate(Completion::MOST);
-        Completion {
-            more: count > values.len(),
-            total: Some(count as u64),
-            values,
-        }
+        Completion { more: count > values.len(), total: Some(count as u64), values }
+    }
+
+    /// Nothing to offer.
+    pub const fn none() -> Completion {
+        Completion { values: Vec::new(), total: Some(0), more: false }
     }
 
     /// The total is not known, and there may be more.

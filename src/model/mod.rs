@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use crate::json::{Json, NodeId};
 
 /// A revision of the protocol, as a slot number; only `era` gives it a meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Revision(pub(crate) u8);
 
 impl Revision {

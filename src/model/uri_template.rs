@@ -258,11 +258,7 @@ impl UriTemplate {
         if !literal.is_empty() {
             parts.push(Part::Literal(literal.into()));
         }
-        Ok(UriTemplate {
-            text: text.into(),
-            parts: parts.into(),
-            names: names.into(),
-        })
+        Ok(UriTemplate { text: text.into(), parts: parts.into(), names: names.into() })
     }
 
     /// The text that was parsed.
@@ -289,18 +285,12 @@ impl UriTemplate {
         let uri = uri.as_bytes();
         // Most URIs belong to some other template: the leading literal tells without a table.
         let (parts, rest) = match self.parts.split_first() {
-            Some((Part::Literal(text), parts)) => {
-                (parts, &uri[literal_at(text.as_bytes(), uri)?..])
-            }
+            Some((Part::Literal(text), parts)) => (parts, &uri[literal_at(text.as_bytes(), uri)?..]),
             _ => (&*self.parts, uri),
         };
         let values = search::Table::fill(parts, &self.names, rest).read()?;
         let named = self.names.iter().zip(values);
-        Some(Variables {
-            list: named
-                .filter_map(|(name, value)| Some((name.clone(), value?)))
-                .collect(),
-        })
+        Some(Variables { list: named.filter_map(|(name, value)| Some((name.clone(), value?))).collect() })
     }
 
     /// The URI for the given variables. A variable that `lookup` does not know leaves nothing
@@ -389,10 +379,7 @@ fn parse_expression(
         vars.push(id as u8);
         at += name.len() + 1;
     }
-    Ok(Part::Expression {
-        op: op.unwrap_or(Op::Simple),
-        vars: vars.into(),
-    })
+    Ok(Part::Expression { op: op.unwrap_or(Op::Simple), vars: vars.into() })
 }
 
 /// RFC 6570 section 2.3: letters, digits, `_` and triplets, with single dots between them.

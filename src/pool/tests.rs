@@ -7,12 +7,7 @@ use std::sync::mpsc;
 #[test]
 fn a_job_runs() {
     let (sent, got) = mpsc::channel();
-    let size = PoolSize {
-        workers: 2,
-        queue: 4,
-        stack: 64 << 10,
-        idle: Duration::from_secs(1),
-    };
+    let size = PoolSize { workers: 2, queue: 4, stack: 64 << 10, idle: Duration::from_secs(1) };
     let pool = Pool::new(size, move |n: u32| sent.send(n).unwrap());
     assert_eq!(pool.threads(), 0);
     pool.try_submit(7).unwrap();

@@ -15,7 +15,7 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Json, Kind, Value};
+use crate::json::{Json, Kind, Value, Writer};
 
 /// Error codes of JSON-RPC 2.0 §5.1 that mean the same in every revision.
 pub mod code {
@@ -127,10 +127,9 @@ impl<'d> Message<'d> {
             }),
             (Some(_), Some(id)) => Ok(Message::Request(Request { id, method, params })),
             (Some(_), None) => Err(refuse("id must be a string or an integer of at most 64 bits", None)),
-            (None, _) if bad_params => Err(ShapeError {
-                answer: false,
-                ..refuse("params must be an object", None)
-            }),
+            (None, _) if bad_params => {
+                Err(ShapeError { answer: false, ..refuse("params must be an object", None) })
+            }
             (None, _) => Ok(Message::Notification(Notification { method, params })),
         }
     }
@@ -189,12 +188,22 @@ impl Id {
     pub fn read(value: Value<'_>) -> Option<Id> {
         match value.kind() {
             Kind::String => value.as_str().map(|s| Id::String(s.into())),
-            Kind::Number => value
-                .as_i64()
-                .map(i128::from)
-                .or_else(|| value.as_u64().map(i128::from))
-                .map(Id::Number),
+            Kind::Number => {
+                value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from)).map(Id::Number)
+            }
             _ => None,
+        }
+    }
+
+    /// The id as JSON text.
+    pub fn to_raw(&self) -> String {
+        match self {
+            Id::Number(n) => n.to_string(),
+            Id::String(s) => {
+                let mut w = Writer::new();
+                w.string(s);
+                w.as_str().to_owned()
+            }
         }
     }
 }

@@ -43,9 +43,11 @@ pub trait SchemaCompiler: Send + Sync {
 /// Runs a tool on its arguments.
 pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure> + Send + Sync;
 /// Reads a resource: its URI, and the variables of the template that matched.
-pub(crate) type ReadFn = dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<ReadOutput, Failure> + Send + Sync;
+pub(crate) type ReadFn =
+    dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<ReadOutput, Failure> + Send + Sync;
 /// Fills in a prompt.
-pub(crate) type PromptFn = dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync;
+pub(crate) type PromptFn =
+    dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync;
 /// Offers values for an argument.
 pub(crate) type CompleteFn = dyn Fn(&CompletionRequest<'_>) -> Completion + Send + Sync;
 
@@ -171,9 +173,8 @@ impl<T> Default for Table<T> {
 
 impl<T: Describe> Table<T> {
     fn position(&self, name: &str) -> Result<usize, usize> {
-        self.order.binary_search_by(|at| {
-            self.entries.get(*at as usize).map_or("", |e| e.entry.name()).cmp(name)
-        })
+        self.order
+            .binary_search_by(|at| self.entries.get(*at as usize).map_or("", |e| e.entry.name()).cmp(name))
     }
 
     fn add(&mut self, entry: T) -> Result<(), Error> {
@@ -182,7 +183,11 @@ impl<T: Describe> Table<T> {
             Err(at) => {
                 self.order.insert(at, self.entries.len() as u32);
                 self.next += 1;
-                self.entries.push(Arc::new(Listed { entry, sequence: self.next, rendered: Default::default() }));
+                self.entries.push(Arc::new(Listed {
+                    entry,
+                    sequence: self.next,
+                    rendered: Default::default(),
+                }));
                 Ok(())
             }
         }
@@ -320,7 +325,8 @@ impl Registry {
             None => Err(misuse(format!("{subject:?} is not registered, so it has nothing to complete"))),
             Some(false) => Err(misuse(format!("{subject:?} has no argument {argument:?}"))),
             Some(true) => {
-                self.completions.retain(|c| !(c.kind == kind && c.subject == subject && c.argument == argument));
+                self.completions
+                    .retain(|c| !(c.kind == kind && c.subject == subject && c.argument == argument));
                 self.completions.push(CompleteEntry {
                     kind,
                     subject: subject.to_owned(),
@@ -343,7 +349,9 @@ impl Registry {
         let known = match kind {
             CompletionKind::Prompt => self.prompts.find(subject).is_some(),
             // A client may name the template, or a URI that the template produces.
-            CompletionKind::Template => self.template_for(subject).is_some() || self.resources.find(subject).is_some(),
+            CompletionKind::Template => {
+                self.template_for(subject).is_some() || self.resources.find(subject).is_some()
+            }
         };
         known.then_some(())?;
         let template = self.template_for(subject).map(|t| t.entry.template.uri.as_str());
@@ -411,7 +419,9 @@ fn compile(
         return Err(invalid(format!("the {which} schema of tool {tool:?} is not an object")));
     }
     if object_root && root.get("type").and_then(Value::as_str) != Some("object") {
-        return Err(invalid(format!("the {which} schema of tool {tool:?} must say \"type\":\"object\" at its root")));
+        return Err(invalid(format!(
+            "the {which} schema of tool {tool:?} must say \"type\":\"object\" at its root"
+        )));
     }
     match compiler.map(|c| c.compile(root)) {
         None => Ok(None),

@@ -21,7 +21,13 @@ const TAG: usize = 32;
 pub(crate) type Answers = Vec<(String, Answer)>;
 
 /// Seals `answers` for the request with this digest until `expires` (seconds of Unix time).
-pub(crate) fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, answers: &Answers) -> String {
+pub(crate) fn seal(
+    key: &[u8; 32],
+    principal: &str,
+    digest: &[u8; 32],
+    expires: u64,
+    answers: &Answers,
+) -> String {
     let mut w = Writer::new();
     w.begin_object();
     w.key("e").u64(expires);
@@ -42,7 +48,13 @@ pub(crate) fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: 
 
 /// The answers in a sealed state; `None` for one that is not ours, was changed, has expired, or
 /// belongs to another request or principal.
-pub(crate) fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &str) -> Option<Answers> {
+pub(crate) fn open(
+    key: &[u8; 32],
+    principal: &str,
+    digest: &[u8; 32],
+    now: u64,
+    state: &str,
+) -> Option<Answers> {
     let bytes = URL_SAFE_NO_PAD.decode(state).ok()?;
     let (text, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG)?)?;
     let expected = code(key, principal, text);
@@ -143,7 +155,10 @@ mod tests {
     fn the_digest_ignores_only_what_changes_between_rounds() {
         let of = |text: &str| digest("tools/call", Some(Doc::parse(text.as_bytes()).unwrap().root()));
         let base = of(r#"{"name":"t","arguments":{"a":1}}"#);
-        assert_eq!(base, of(r#"{"name":"t","_meta":{"x":1},"arguments":{"a":1},"requestState":"s","inputResponses":{}}"#));
+        assert_eq!(
+            base,
+            of(r#"{"name":"t","_meta":{"x":1},"arguments":{"a":1},"requestState":"s","inputResponses":{}}"#)
+        );
         assert_ne!(base, of(r#"{"name":"t","arguments":{"a":2}}"#));
         assert_ne!(base, of(r#"{"name":"u","arguments":{"a":1}}"#));
         assert_ne!(of(r#"{"a":"1","b":""}"#), of(r#"{"a":"","b":"1"}"#));

@@ -38,7 +38,16 @@ pub(crate) struct LineReader<R> {
 impl<R: Read> LineReader<R> {
     /// Lines of at most `limit` bytes.
     pub(crate) fn new(read: R, limit: usize) -> LineReader<R> {
-        LineReader { read, buf: Vec::new(), start: 0, end: 0, searched: 0, limit, skipping: false, first: true }
+        LineReader {
+            read,
+            buf: Vec::new(),
+            start: 0,
+            end: 0,
+            searched: 0,
+            limit,
+            skipping: false,
+            first: true,
+        }
     }
 
     /// The next line of the buffer as a range, without its line end.
@@ -147,7 +156,7 @@ enum Line {
     Failed(std::io::Error),
 }
 
-impl<R: Read> Inlet for LineReader<R> {
+impl<R: Read + Send> Inlet for LineReader<R> {
     fn next(&mut self) -> Input<'_> {
         match self.next_line() {
             Line::At(start, stop) => Input::Frame(self.buf.get(start..stop).unwrap_or_default()),
@@ -207,7 +216,10 @@ impl LineOutlet {
 impl Outlet for LineOutlet {
     fn send(&self, frames: &[u8]) {
         let mut state = self.state();
-        while !state.closed && state.writing && state.pending.len() + frames.len() > self.limit.max(frames.len()) {
+        while !state.closed
+            && state.writing
+            && state.pending.len() + frames.len() > self.limit.max(frames.len())
+        {
             state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.closed {

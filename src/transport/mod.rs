@@ -13,9 +13,9 @@ mod line;
 mod memory;
 mod stdio;
 
+use line::{LineOutlet, LineReader};
 pub use memory::{MemoryEnd, memory};
-pub(crate) use line::{LineOutlet, LineReader};
-pub(crate) use stdio::{own_stdio, terminate_flag};
+pub(crate) use stdio::own_stdio;
 
 use std::io;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) enum Input<'a> {
 }
 
 /// Gives one frame after another; owned by the thread that reads.
-pub(crate) trait Inlet {
+pub(crate) trait Inlet: Send {
     /// Waits for the next frame.
     fn next(&mut self) -> Input<'_>;
 
@@ -47,6 +47,17 @@ pub(crate) trait Outlet: Send + Sync {
     /// Sends one or more whole frames. Waits while the peer reads too slowly; does nothing once
     /// the peer is gone.
     fn send(&self, frames: &[u8]);
+
+    /// One more answer will come here.
+    fn expect(&self) {}
+
+    /// Sends an expected answer, one whole frame.
+    fn answer(&self, frame: &[u8]) {
+        self.send(frame);
+    }
+
+    /// An expected answer will not come: its request was cancelled.
+    fn abandon(&self) {}
 
     /// Whether the peer is gone.
     fn closed(&self) -> bool;

@@ -5,9 +5,6 @@
 //! ends up among the diagnostics instead of between two messages (MCP basic/transports/stdio: a
 //! server must not write anything to stdout that is not a message).
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use crate::error::Error;
 use crate::limits::Limits;
 
@@ -19,13 +16,12 @@ use super::Link;
 /// [`crate::ErrorKind::Io`] when a descriptor is missing or cannot be duplicated.
 #[cfg(unix)]
 pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
-    use rustix::io::{FdFlags, fcntl_dupfd_cloexec};
+    use rustix::io::fcntl_dupfd_cloexec;
     use rustix::stdio::{dup2_stdin, dup2_stdout};
 
     // Above the three standard numbers, so that a closed descriptor is never handed out again.
     let input = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(std::io::Error::from)?;
     let output = fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(std::io::Error::from)?;
-    let _ = FdFlags::CLOEXEC;
     let null = std::fs::File::open("/dev/null")?;
     dup2_stdin(&null).map_err(std::io::Error::from)?;
     dup2_stdout(rustix::stdio::stderr()).map_err(std::io::Error::from)?;
@@ -36,19 +32,4 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
 #[cfg(not(unix))]
 pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
     Ok(Link::lines(std::io::stdin(), std::io::stdout(), limits))
-}
-
-/// A flag that SIGTERM and SIGINT set.
-///
-/// # Errors
-/// [`crate::ErrorKind::Io`] when the handlers cannot be installed.
-#[cfg(unix)]
-pub(crate) fn terminate_flag() -> Result<Arc<AtomicBool>, Error> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))?;
-    }
-    Ok(flag)
 }

@@ -291,11 +291,7 @@ pub(crate) const REFUSED: &[(&[u8], ErrorKind, usize)] = &[
     (b"\"", UnexpectedEnd, 1),
     (b"\"a", UnexpectedEnd, 2),
     (b"\"abcdefgh", UnexpectedEnd, 9),
-    (
-        b"\"0123456789012345678901234567890123456789",
-        UnexpectedEnd,
-        41,
-    ),
+    (b"\"0123456789012345678901234567890123456789", UnexpectedEnd, 41),
     (b"\"\\\"", UnexpectedEnd, 3),
     (b"\"a\\\"", UnexpectedEnd, 4),
     (b"\"\\\\\\\"", UnexpectedEnd, 5),
@@ -411,11 +407,7 @@ pub(crate) const REFUSED: &[(&[u8], ErrorKind, usize)] = &[
     (b"\"\x1e\"", ControlCharacter, 1),
     (b"\"\x1f\"", ControlCharacter, 1),
     (b"\"abcdefgh\n\"", ControlCharacter, 9),
-    (
-        b"\"01234567890123456789012345678901234567\n\"",
-        ControlCharacter,
-        39,
-    ),
+    (b"\"01234567890123456789012345678901234567\n\"", ControlCharacter, 39),
     (b"\"a\\n\n\"", ControlCharacter, 4),
     (b"\"a\r\nb\"", ControlCharacter, 2),
     (b"{\"a\nb\":1}", ControlCharacter, 3),
@@ -452,9 +444,5 @@ pub(crate) const REFUSED: &[(&[u8], ErrorKind, usize)] = &[
     (b"\"\\\xff\"", Utf8, 2),
     (b"\"\\u00\xff\"", Utf8, 5),
     (b"{\"\xff\":1}", Utf8, 2),
-    (
-        b"\"0123456789012345678901234567890123456789\xff\"",
-        Utf8,
-        41,
-    ),
+    (b"\"0123456789012345678901234567890123456789\xff\"", Utf8, 41),
 ];

@@ -12,10 +12,10 @@ use crate::model::ask::Ask;
 use crate::model::{
     ClientCapabilities, Fault, Filter, Level, Note, Operation, Peer, Query, Revision, Session,
 };
-use crate::rpc::{Notification, Request};
+use crate::rpc::Request;
 
 use super::super::revision::{self, V2025_11_25, V2026_07_28, features};
-use super::super::{Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
+use super::super::{Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
 
 /// Resource not found, until 2025-11-25 (server/resources, error handling).
 pub(in crate::era) const RESOURCE_NOT_FOUND: i32 = -32002;
@@ -31,9 +31,12 @@ pub(in crate::era) fn needs_no_session(method: &str) -> bool {
 }
 
 impl ServerEra for LegacyServer {
-    fn request(&self, request: &Request<'_>, session: Option<&Session>) -> Result<Query, Fault> {
-        let params = request.params;
-        let meta = params.and_then(|p| p.get("_meta"));
+    fn request(
+        &self,
+        request: &Request<'_>,
+        params: &Params<'_>,
+        session: Option<&Session>,
+    ) -> Result<Query, Fault> {
         let operation = match request.method {
             "initialize" if session.is_some() => {
                 return Err(Fault::InvalidRequest("The session is open already".into()));
@@ -41,11 +44,11 @@ impl ServerEra for LegacyServer {
             "initialize" => Operation::Open,
             "ping" => Operation::Ping,
             "logging/setLevel" => {
-                let level = read::string(params, "level")?.as_str().and_then(Level::parse);
+                let level = read::string(params.level, "level")?.as_str().and_then(Level::parse);
                 Operation::SetLevel(level.ok_or_else(|| read::invalid("level is not a log level"))?)
             }
-            "resources/subscribe" => Operation::Subscribe { uri: read::string(params, "uri")?.id() },
-            "resources/unsubscribe" => Operation::Unsubscribe { uri: read::string(params, "uri")?.id() },
+            "resources/subscribe" => Operation::Subscribe { uri: read::string(params.uri, "uri")?.id() },
+            "resources/unsubscribe" => Operation::Unsubscribe { uri: read::string(params.uri, "uri")?.id() },
             method => match read::operation(method, params)? {
                 Some(operation) => operation,
                 None => return Err(Fault::UnknownMethod(method.to_owned())),
@@ -54,40 +57,36 @@ impl ServerEra for LegacyServer {
         let peer = match (session, operation) {
             (Some(session), _) => session.peer,
             (None, Operation::Open) => opening_peer(params)?,
-            (None, _) => Peer {
-                revision: V2025_11_25,
-                capabilities: ClientCapabilities::default(),
-                log_level: None,
-            },
+            (None, _) => {
+                Peer { revision: V2025_11_25, capabilities: ClientCapabilities::default(), log_level: None }
+            }
         };
         Ok(Query {
             operation,
             peer,
             id: request.id.id(),
-            progress: read::progress_token(meta)?,
+            progress: params.progress_token()?,
             answers: None,
             state: None,
             client: None,
-            params: params.map(Value::id),
+            params: params.object.map(Value::id),
         })
     }
 
-    fn note(&self, notification: &Notification<'_>) -> Note {
-        match notification.method {
+    fn note(&self, method: &str, params: &Params<'_>) -> Note {
+        match method {
             "notifications/initialized" => Note::Ready,
             "notifications/cancelled" => {
-                let id = notification.params.and_then(|p| p.get("requestId"));
-                id.map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
+                params.request_id.map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
             }
             _ => Note::Ignored,
         }
     }
 
-    fn open(&self, request: &Request<'_>, query: &Query) -> Option<Session> {
-        let client = request.params.and_then(|p| p.get("clientInfo"));
+    fn open(&self, params: &Params<'_>, query: &Query) -> Option<Session> {
         (query.operation == Operation::Open).then(|| Session {
             peer: query.peer,
-            client: client.map(Value::to_json).unwrap_or_default(),
+            client: params.client_info.map(Value::to_json).unwrap_or_default(),
             subscriptions: Vec::new(),
             ready: false,
         })
@@ -153,13 +152,13 @@ impl ServerEra for LegacyServer {
 }
 
 /// The peer that an `initialize` describes.
-fn opening_peer(params: Option<Value<'_>>) -> Result<Peer, Fault> {
-    let asked = read::string(params, "protocolVersion")?.as_str().unwrap_or_default();
+fn opening_peer(params: &Params<'_>) -> Result<Peer, Fault> {
+    let asked = read::string(params.protocol_version, "protocolVersion")?.as_str().unwrap_or_default();
     let revision = match revision::parse(asked) {
         Some(revision) if revision != V2026_07_28 => revision,
         _ => V2025_11_25,
     };
-    let declared = params.and_then(|p| p.get("capabilities"));
+    let declared = params.capabilities;
     if declared.is_some_and(|d| d.kind() != Kind::Object) {
         return Err(read::invalid("capabilities must be an object"));
     }

@@ -3,6 +3,4 @@
 mod server;
 
 pub(crate) use server::SERVER;
-pub(super) use server::{
-    MISSING_CAPABILITY, UNSUPPORTED_VERSION, names_version, server_info, supported, unversioned,
-};
+pub(super) use server::{MISSING_CAPABILITY, UNSUPPORTED_VERSION, server_info, supported, unversioned};

@@ -10,21 +10,19 @@
 
 use crate::json::{Json, Kind, Value, Writer};
 use crate::model::ask::Ask;
-use crate::model::{CacheHint, Fault, Filter, Identity, Level, Note, Operation, Peer, Query, Revision, Session};
-use crate::rpc::{Notification, Request};
+use crate::model::{
+    CacheHint, Fault, Filter, Identity, Level, Note, Operation, Peer, Query, Revision, Session,
+};
+use crate::rpc::Request;
 
 use super::super::revision::{self, V2026_07_28, features};
-use super::super::{Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
+use super::super::{Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
 
 /// The client lacks a capability (basic/index, error codes).
 pub(in crate::era) const MISSING_CAPABILITY: i32 = -32021;
 /// The request names a version that is not served (basic/versioning).
 pub(in crate::era) const UNSUPPORTED_VERSION: i32 = -32022;
 
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
@@ -33,11 +31,6 @@ pub(crate) static SERVER: ModernServer = ModernServer;
 
 pub(crate) struct ModernServer;
 
-/// Whether parameters name a protocol version in their `_meta`: what makes a message modern.
-pub(in crate::era) fn names_version(params: Option<Value<'_>>) -> bool {
-    params.and_then(|p| p.get("_meta")).is_some_and(|meta| meta.get(VERSION).is_some())
-}
-
 /// What a request gets that names no version and belongs to no session.
 pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
     let message = if legacy_too {
@@ -45,7 +38,11 @@ pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
     } else {
         "Missing _meta field: io.modelcontextprotocol/protocolVersion"
     };
-    Fault::Custom { code: crate::rpc::code::INVALID_PARAMS, message: message.to_owned(), data: Some(supported(None)) }
+    Fault::Custom {
+        code: crate::rpc::code::INVALID_PARAMS,
+        message: message.to_owned(),
+        data: Some(supported(None)),
+    }
 }
 
 /// `{"supported": […], "requested": …}`.
@@ -67,59 +64,43 @@ pub(in crate::era) fn server_info(identity: &Identity) -> String {
     info.as_str().trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned()
 }
 
-/// What a request's `_meta` says.
-#[derive(Default)]
-struct Meta<'d> {
-    version: Option<Value<'d>>,
-    capabilities: Option<Value<'d>>,
-    client: Option<Value<'d>>,
-    log_level: Option<Value<'d>>,
-}
-
-impl<'d> Meta<'d> {
-    fn read(meta: Value<'d>) -> Meta<'d> {
-        let mut read = Meta::default();
-        for (name, value) in meta.members() {
-            match name {
-                VERSION => read.version = Some(value),
-                CAPABILITIES => read.capabilities = Some(value),
-                CLIENT => read.client = Some(value),
-                LOG_LEVEL => read.log_level = Some(value),
-                _ => {}
-            }
-        }
-        read
+/// The peer that a request's `_meta` describes.
+fn peer(params: &Params<'_>) -> Result<Peer, Fault> {
+    let meta = &params.meta;
+    let Some(version) = meta.version.and_then(Value::as_str) else {
+        return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/protocolVersion"));
+    };
+    let Some(capabilities) = meta.capabilities.filter(|c| c.kind() == Kind::Object) else {
+        return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/clientCapabilities"));
+    };
+    if revision::parse(version) != Some(V2026_07_28) {
+        return Err(Fault::UnsupportedVersion(version.to_owned()));
     }
-
-    fn peer(&self) -> Result<Peer, Fault> {
-        let Some(version) = self.version.and_then(Value::as_str) else {
-            return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/protocolVersion"));
-        };
-        let Some(capabilities) = self.capabilities.filter(|c| c.kind() == Kind::Object) else {
-            return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/clientCapabilities"));
-        };
-        if revision::parse(version) != Some(V2026_07_28) {
-            return Err(Fault::UnsupportedVersion(version.to_owned()));
-        }
-        let log_level = match self.log_level {
-            None => None,
-            Some(level) => Some(
-                level.as_str().and_then(Level::parse).ok_or_else(|| read::invalid("logLevel is not a log level"))?,
-            ),
-        };
-        Ok(Peer { revision: V2026_07_28, capabilities: read::capabilities(capabilities), log_level })
-    }
+    let log_level = match meta.log_level {
+        None => None,
+        Some(level) => Some(
+            level
+                .as_str()
+                .and_then(Level::parse)
+                .ok_or_else(|| read::invalid("logLevel is not a log level"))?,
+        ),
+    };
+    Ok(Peer { revision: V2026_07_28, capabilities: read::capabilities(capabilities), log_level })
 }
 
 impl ServerEra for ModernServer {
-    fn request(&self, request: &Request<'_>, _session: Option<&Session>) -> Result<Query, Fault> {
-        let params = request.params;
-        let meta_value = params.and_then(|p| p.get("_meta"));
-        let meta = meta_value.map(Meta::read).unwrap_or_default();
-        let peer = meta.peer()?;
+    fn request(
+        &self,
+        request: &Request<'_>,
+        params: &Params<'_>,
+        _session: Option<&Session>,
+    ) -> Result<Query, Fault> {
+        let peer = peer(params)?;
         let operation = match request.method {
             "server/discover" => Operation::Describe,
-            "subscriptions/listen" => Operation::Listen { filter: read::object(params, "notifications")?.id() },
+            "subscriptions/listen" => {
+                Operation::Listen { filter: read::object(params.notifications, "notifications")?.id() }
+            }
             method => match read::operation(method, params)? {
                 Some(operation) => operation,
                 None => return Err(Fault::UnknownMethod(method.to_owned())),
@@ -129,24 +110,24 @@ impl ServerEra for ModernServer {
             operation,
             peer,
             id: request.id.id(),
-            progress: read::progress_token(meta_value)?,
+            progress: params.progress_token()?,
             answers: None,
             state: None,
-            client: meta.client.map(Value::id),
-            params: params.map(Value::id),
+            client: params.meta.client.map(Value::id),
+            params: params.object.map(Value::id),
         };
         if matches!(
             operation,
             Operation::CallTool { .. } | Operation::ReadResource { .. } | Operation::GetPrompt { .. }
         ) {
             // A malformed answer is an error, never "no answer" (basic/patterns/mrtr).
-            query.answers = match params.and_then(|p| p.get("inputResponses")) {
+            query.answers = match params.input_responses {
                 Some(answers) if answers.kind() != Kind::Object => {
                     return Err(read::invalid("inputResponses must be an object"));
                 }
                 answers => answers.map(Value::id),
             };
-            query.state = match params.and_then(|p| p.get("requestState")) {
+            query.state = match params.request_state {
                 Some(state) if state.kind() != Kind::String => {
                     return Err(read::invalid("requestState must be a string"));
                 }
@@ -156,17 +137,16 @@ impl ServerEra for ModernServer {
         Ok(query)
     }
 
-    fn note(&self, notification: &Notification<'_>) -> Note {
-        match notification.method {
+    fn note(&self, method: &str, params: &Params<'_>) -> Note {
+        match method {
             "notifications/cancelled" => {
-                let id = notification.params.and_then(|p| p.get("requestId"));
-                id.map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
+                params.request_id.map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
             }
             _ => Note::Ignored,
         }
     }
 
-    fn open(&self, _request: &Request<'_>, _query: &Query) -> Option<Session> {
+    fn open(&self, _params: &Params<'_>, _query: &Query) -> Option<Session> {
         None
     }
 
@@ -176,7 +156,11 @@ impl ServerEra for ModernServer {
         }
         write::begin_result(w, to.id);
         let asked = matches!(reply, Reply::Asked { .. });
-        w.key("resultType").string(if asked { "input_required" } else { "complete" });
+        w.raw_members(if asked {
+            "\"resultType\":\"input_required\""
+        } else {
+            "\"resultType\":\"complete\""
+        });
         let mut meta = "";
         let mut listen = None;
         match reply {
@@ -213,8 +197,7 @@ impl ServerEra for ModernServer {
                 }
             }
         }
-        w.key("_meta").begin_object();
-        w.raw_members(meta).raw_members(&to.card.server_info);
+        w.raw_open("\"_meta\":{").raw_members(meta).raw_members(&to.card.server_info);
         if let Some(id) = listen {
             w.key(SUBSCRIPTION).raw(id);
         }
@@ -298,7 +281,9 @@ fn filter(w: &mut Writer, filter: &Filter) {
 fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
     let flag = |name: &'static str| match value.get(name) {
         None => Ok(false),
-        Some(v) => v.as_bool().ok_or_else(|| Fault::InvalidParams(format!("{name} must be true or false").into())),
+        Some(v) => {
+            v.as_bool().ok_or_else(|| Fault::InvalidParams(format!("{name} must be true or false").into()))
+        }
     };
     let mut filter = Filter {
         tools: flag("toolsListChanged")?,
@@ -314,7 +299,8 @@ fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
             return Err(read::invalid("resourceSubscriptions holds too many URIs"));
         }
         for uri in uris.items() {
-            let uri = uri.as_str().ok_or_else(|| read::invalid("resourceSubscriptions holds only strings"))?;
+            let uri =
+                uri.as_str().ok_or_else(|| read::invalid("resourceSubscriptions holds only strings"))?;
             filter.uris.push(uri.to_owned());
         }
     }

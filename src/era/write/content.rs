@@ -15,7 +15,7 @@ use super::catalog::{annotations, meta, optional, resource_members};
 /// A structured value is also sent as text when the handler gave no content of its own
 /// (server/tools, structured content); revisions that cannot carry it get the text alone.
 pub(super) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutput) {
-    w.key("content").begin_array();
+    w.raw_open("\"content\":[");
     for block in &output.content {
         content(w, features, block);
     }
@@ -36,16 +36,7 @@ pub(super) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutp
 
 /// One content block.
 pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
-    annotated(w, features, block, None, &None);
-}
-
-fn annotated(
-    w: &mut Writer,
-    features: &Features,
-    mut block: &Content,
-    mut notes: Option<&Annotations>,
-    mut more: &Option<Json>,
-) {
+    let (mut block, mut notes, mut more): (_, Option<&Annotations>, &Option<Json>) = (block, None, &None);
     // Nested wrappers: the innermost words win, as documented at `Content::Annotated`.
     while let Content::Annotated { content, annotations, meta } = block {
         block = content;
@@ -55,8 +46,7 @@ fn annotated(
     w.begin_object();
     match block {
         Content::Text(text) => {
-            w.raw_members("\"type\":\"text\"");
-            w.key("text").string(text);
+            w.raw_open("\"type\":\"text\",\"text\":").string(text);
         }
         Content::Image { data, mime_type } => binary(w, "image", data, mime_type),
         Content::Audio { data, mime_type } if features.audio => binary(w, "audio", data, mime_type),

@@ -18,9 +18,7 @@ pub(in crate::era) fn object(fill: impl FnOnce(&mut Writer)) -> Json {
 
 /// The start of an answer, up to its open result object.
 pub(in crate::era) fn begin_result(w: &mut Writer, id: &str) {
-    w.begin_object().raw_members("\"jsonrpc\":\"2.0\"");
-    w.key("id").raw(id);
-    w.key("result").begin_object();
+    w.raw_open("{\"jsonrpc\":\"2.0\",\"id\":").raw(id).raw_open("\"result\":{");
 }
 
 /// The start of a notification, up to its open params object.
@@ -153,6 +151,8 @@ pub(in crate::era) fn signal_members(w: &mut Writer, revision: Revision, signal:
             }
         },
         // Only the modern era listens; it writes these itself.
-        Signal::Acknowledged { .. } | Signal::ListenCancelled { .. } => begin_notification(w, "notifications/cancelled"),
+        Signal::Acknowledged { .. } | Signal::ListenCancelled { .. } => {
+            begin_notification(w, "notifications/cancelled")
+        }
     }
 }

@@ -220,7 +220,13 @@ impl Field {
             },
             FieldKind::Number | FieldKind::Integer => match value.as_f64() {
                 Some(n) if matches!(self.kind, FieldKind::Number) || n.fract() == 0.0 => n,
-                _ => return bad(if matches!(self.kind, FieldKind::Number) { "a number" } else { "an integer" }),
+                _ => {
+                    return bad(if matches!(self.kind, FieldKind::Number) {
+                        "a number"
+                    } else {
+                        "an integer"
+                    });
+                }
             },
             FieldKind::Bool => return value.as_bool().map_or_else(|| bad("true or false"), |_| Ok(())),
             FieldKind::One { options, .. } => {
@@ -321,7 +327,9 @@ impl FormAnswer {
     /// An integer's value.
     pub fn integer(&self, field: &str) -> Option<i64> {
         let value = self.value(field)?;
-        value.as_i64().or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e15).map(|n| n as i64))
+        value
+            .as_i64()
+            .or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e15).map(|n| n as i64))
     }
 
     /// A number's value.

@@ -132,7 +132,12 @@ impl Sampling {
 
     /// How much low cost, speed and intelligence matter, each from 0 to 1.
     #[must_use]
-    pub fn priorities(mut self, cost: Option<f64>, speed: Option<f64>, intelligence: Option<f64>) -> Sampling {
+    pub fn priorities(
+        mut self,
+        cost: Option<f64>,
+        speed: Option<f64>,
+        intelligence: Option<f64>,
+    ) -> Sampling {
         self.priorities = [cost, speed, intelligence];
         self
     }

@@ -28,17 +28,14 @@ fn is_reserved(b: u8) -> bool {
 
 /// Whether a `%` at this place is followed by two hexadecimal digits.
 pub(super) fn is_triplet(bytes: &[u8], at: usize) -> bool {
-    bytes
-        .get(at + 1..at + 3)
-        .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Appends a value as RFC 6570 section 3.2.1 encodes it.
 pub(super) fn encode(value: &str, reserved: bool, out: &mut String) {
     let bytes = value.as_bytes();
     for (i, &b) in bytes.iter().enumerate() {
-        let copied =
-            is_unreserved(b) || reserved && (is_reserved(b) || b == b'%' && is_triplet(bytes, i));
+        let copied = is_unreserved(b) || reserved && (is_reserved(b) || b == b'%' && is_triplet(bytes, i));
         if copied {
             out.push(char::from(b));
         } else {
@@ -106,11 +103,7 @@ pub(super) fn decode(value: &[u8]) -> Option<String> {
     let mut at = 0;
     while at < value.len() {
         let encoded = value[at] == b'%' && is_triplet(value, at);
-        out.push(if encoded {
-            triplet(value, at)
-        } else {
-            value[at]
-        });
+        out.push(if encoded { triplet(value, at) } else { value[at] });
         at += if encoded { 3 } else { 1 };
     }
     String::from_utf8(out).ok()

@@ -47,11 +47,7 @@ struct Move {
     at: usize,
 }
 
-const DEAD: Move = Move {
-    score: 0,
-    row: 0,
-    at: 0,
-};
+const DEAD: Move = Move { score: 0, row: 0, at: 0 };
 
 /// A parameter as it stands in the URI, from its mark (`;`, `?` or `&`) on.
 struct Parameter {
@@ -205,11 +201,7 @@ impl<'t> Table<'t> {
     fn to(&self, row: usize, at: usize, defined: u8) -> Move {
         match self.score(row, at) {
             0 => DEAD,
-            score => Move {
-                score: score + defined,
-                row,
-                at,
-            },
+            score => Move { score: score + defined, row, at },
         }
     }
 
@@ -273,14 +265,8 @@ impl<'t> Table<'t> {
                 Some((var, end)) => (Some(var), end),
                 None => (None, at + 1),
             };
-            let mut parameter = Parameter {
-                at,
-                var,
-                value: name_end + 1,
-                end: name_end,
-                score: 0,
-                linked: false,
-            };
+            let mut parameter =
+                Parameter { at, var, value: name_end + 1, end: name_end, score: 0, linked: false };
             let mut reach = name_end;
             if var.is_some() {
                 let equals = self.uri.get(name_end) == Some(&b'=');
@@ -371,14 +357,7 @@ impl<'t> Table<'t> {
     }
 
     /// Notes the parameters of an expression with names and gives the place after it.
-    fn read_block(
-        &self,
-        row: usize,
-        at: usize,
-        op: Op,
-        vars: &[u8],
-        said: &mut [Said],
-    ) -> Option<usize> {
+    fn read_block(&self, row: usize, at: usize, op: Op, vars: &[u8], said: &mut [Said]) -> Option<usize> {
         let found = self.parameters(row, op, vars);
         let here = found.iter().position(|p| p.at == at);
         let (step, last) = self.best_block(row, at, op, vars, &found, here);
@@ -386,11 +365,7 @@ impl<'t> Table<'t> {
         if let (Some(first), Some(last)) = (here, last) {
             for index in (last..=first).rev() {
                 let parameter = &found[index];
-                let end = if index == last {
-                    parameter.end
-                } else {
-                    found[index - 1].at
-                };
+                let end = if index == last { parameter.end } else { found[index - 1].at };
                 let var = parameter.var?;
                 left.swap_remove(left.iter().position(|&v| v == var)?);
                 let value = parameter.value.min(end)..end;

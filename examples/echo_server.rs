@@ -1,0 +1,82 @@
+//! The smallest useful server: tools `echo` and `add` over standard input and output.
+//!
+//! ```sh
+//! cargo run --release --example echo_server -- --stdio
+//! ```
+//!
+//! `--inline` runs the tools on the thread that reads, `--many N` adds N generated tools: both are
+//! there for the benchmarks in `benches/stdio`.
+
+use std::process::ExitCode;
+
+use tinymcp::{Context, Failure, Server, Tool};
+
+tinymcp::record! {
+    /// What to say back.
+    struct Echo {
+        /// Comes back as it is
+        text: String,
+    }
+}
+
+tinymcp::record! {
+    /// Two numbers.
+    struct Add {
+        /// First summand
+        a: f64,
+        /// Second summand
+        b: f64,
+    }
+}
+
+fn echo(_: &mut Context<'_>, arguments: Echo) -> Result<String, Failure> {
+    Ok(arguments.text)
+}
+
+fn add(_: &mut Context<'_>, arguments: Add) -> Result<String, Failure> {
+    Ok((arguments.a + arguments.b).to_string())
+}
+
+fn server(inline: bool, many: usize) -> Result<Server, tinymcp::Error> {
+    let mut server = Server::new("echo", env!("CARGO_PKG_VERSION"));
+    let echo_tool = Tool::new("echo").description("Gives the text back").read_only();
+    let add_tool = Tool::new("add").description("Adds two numbers").read_only();
+    if inline {
+        server.inline_tool(echo_tool, echo)?.inline_tool(add_tool, add)?;
+    } else {
+        server.tool(echo_tool, echo)?.tool(add_tool, add)?;
+    }
+    for n in 0..many {
+        let tool = Tool::new(format!("generated_{n}")).description(format!("Generated tool number {n}"));
+        server.tool(tool, echo)?;
+    }
+    Ok(server)
+}
+
+fn main() -> ExitCode {
+    let (mut inline, mut many) = (false, 0);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--stdio" => {}
+            "--inline" => inline = true,
+            "--many" => match arguments.next().and_then(|n| n.parse().ok()) {
+                Some(n) => many = n,
+                None => return usage("--many needs a number"),
+            },
+            other => return usage(&format!("unknown argument {other}")),
+        }
+    }
+    match server(inline, many).and_then(Server::serve_stdio) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("echo_server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage(problem: &str) -> ExitCode {
+    eprintln!("echo_server: {problem}\nusage: echo_server [--stdio] [--inline] [--many N]");
+    ExitCode::from(2)
+}

@@ -1,0 +1,393 @@
+//! The macros [`record!`](crate::record!) and [`choice!`](crate::choice!).
+//!
+//! They turn one definition into a plain type, a table of its fields and thin calls into the code
+//! shared by all records. Everything a user would notice is in the documentation of the macros.
+//!
+//! Invariants: the output names everything by `$crate` or `::core`, defines no item beside the
+//! type whose name could meet one of the user's, and evaluates a default where only the user's own
+//! names are in sight.
+
+/// Defines a struct whose values come from and go to JSON objects, with the schema that says so.
+///
+/// ```
+/// use tinymcp::{choice, json, record};
+///
+/// choice! {
+///     /// Output level
+///     #[derive(Debug, PartialEq)]
+///     pub enum Level { Low = "low", High = "high" }
+/// }
+///
+/// record! {
+///     /// Switches a pin.
+///     #[derive(Debug)]
+///     pub struct Switch {
+///         /// Pin number in BCM counting
+///         pub pin: u8 [0..=27],
+///         /// Level to set
+///         pub level: Level = Level::High,
+///         /// Milliseconds to hold
+///         pub hold: Option<u32>,
+///         pub note: String [len ..=80] = "",
+///         pub tags: Vec<String> [items ..=8, len 1..=20] = [],
+///         pub dry_run as "dryRun": bool = false,
+///     }
+/// }
+///
+/// let doc = json!({"pin": 17, "hold": 250}).to_doc();
+/// let switch = record::decode::<Switch>(doc.root()).unwrap();
+/// assert_eq!((switch.pin, switch.level, switch.hold), (17, Level::High, Some(250)));
+///
+/// let doc = json!({"pin": 17, "holt": 250}).to_doc();
+/// assert_eq!(
+///     record::decode::<Switch>(doc.root()).unwrap_err().message,
+///     "unknown member `holt`, did you mean `hold`? Allowed are `pin`; optional `level`, `hold`, \
+///      `note`, `tags`, `dryRun`"
+/// );
+///
+/// assert!(record::schema::<Switch>().as_str().starts_with(
+///     r#"{"type":"object","description":"Switches a pin.","properties":{"pin":{"type":"integer","#
+/// ));
+/// ```
+///
+/// # Grammar
+///
+/// ```text
+/// #[attributes] visibility struct Name {
+///     #[attributes] visibility field [as "wireName"]: Type [[bounds]] [= default],
+/// }
+/// ```
+///
+/// | part | meaning |
+/// |---|---|
+/// | doc comments | become `description`: lines of a paragraph joined, empty lines kept; a field's comment wins over that of its type |
+/// | other attributes | stay on the struct or field; `cfg` belongs before the macro and is not for fields |
+/// | `as "wireName"` | the member's name in JSON, where it is not the field's |
+/// | `Type` | `bool`, the integers up to 64 bits, `f32`, `f64`, `String`, `Vec<T>`, `BTreeMap<String, T>`, `Option<T>`, [`Json`](crate::json::Json) for any value, another record or choice, or any type that implements [`FromJson`](crate::record::FromJson) and [`ToJson`](crate::json::ToJson) |
+/// | `[0..=27]`, `[1..]`, `[..=9]` | bounds of a number, or of the numbers in an `Option`, `Vec` or map |
+/// | `[len 1..=80]` | bounds of a string's length in characters (Unicode code points), likewise |
+/// | `[items ..=8]` | bounds of the number of elements of a `Vec` or members of a map; several bounds are separated by commas |
+/// | `= default` | the member may be left out; the value is in the schema as `default`. A `String` takes a literal, a `Vec` an array |
+///
+/// A member must be there unless its type is `Option` or it has a default. Such an optional member
+/// may also be `null`, which counts as absent although the schema does not offer it. Members
+/// nobody defined are refused. When written, a `None` is left out.
+///
+/// The macro takes no type parameters. A record that contains itself does not compile, because the
+/// schema of a record stands in full wherever the record is used:
+///
+/// ```compile_fail
+/// tinymcp::record! {
+///     struct Tree { children: Vec<Tree> }
+/// }
+/// ```
+///
+/// Nor do bounds on a type that has none of the kind, empty ranges, names that are there twice,
+/// or a default for an `Option`:
+///
+/// ```compile_fail
+/// tinymcp::record! {
+///     struct Wrong { on: bool [0..=1] }
+/// }
+/// ```
+/// ```compile_fail
+/// tinymcp::record! {
+///     struct Wrong { hold: Option<u32> = Some(5) }
+/// }
+/// ```
+/// ```compile_fail
+/// tinymcp::record! {
+///     struct Wrong { pin: u8 [9..=1] }
+/// }
+/// ```
+/// ```compile_fail
+/// tinymcp::record! {
+///     struct Wrong { pin: u8, other as "pin": u8 }
+/// }
+/// ```
+#[macro_export]
+macro_rules! record {
+    (
+        $(#[$($attribute:tt)*])*
+        $vis:vis struct $name:ident {$(
+            $(#[$($field_attribute:tt)*])*
+            $field_vis:vis $field:ident $(as $wire:literal)? : $type:ty
+            $([$($bounds:tt)*])? $(= $default:expr)?
+        ),* $(,)?}
+    ) => {
+        $(#[$($attribute)*])*
+        $vis struct $name {$(
+            $(#[$($field_attribute)*])*
+            $field_vis $field: $type,
+        )*}
+
+        #[automatically_derived]
+        impl $crate::record::Record for $name {
+            const DOC: &'static str = $crate::__record_doc!($([$($attribute)*])*);
+            const FIELDS: &'static [$crate::record::generated::Field] = {
+                $crate::record::generated::distinct(&[
+                    $($crate::__record_name!($field $($wire)?)),*
+                ]);
+                &[$(
+                    $crate::record::generated::Field::new::<$type>(
+                        $crate::__record_name!($field $($wire)?),
+                        $crate::__record_rule!(
+                            $type,
+                            $crate::record::Rule::member(
+                                $crate::__record_doc!($([$($field_attribute)*])*)
+                            ),
+                            $($($bounds)*)?
+                        ),
+                        $crate::__record_preset!(@write $type $(, $default)?),
+                    )
+                ),*]
+            };
+        }
+
+        #[automatically_derived]
+        impl $crate::record::FromJson for $name {
+            const NESTING: u32 = 1 + $crate::record::generated::largest(&[
+                $(<$type as $crate::record::FromJson>::NESTING),*
+            ]);
+
+            fn schema(w: &mut $crate::json::Writer, rule: &$crate::record::Rule) {
+                $crate::record::generated::object_schema::<Self>(w, rule);
+            }
+
+            fn from_json(
+                value: $crate::json::Value<'_>,
+                _: &$crate::record::Rule,
+            ) -> ::core::result::Result<Self, $crate::record::generated::Failure> {
+                let fields = <Self as $crate::record::Record>::FIELDS;
+                let mut found = [
+                    ::core::option::Option::None;
+                    <Self as $crate::record::Record>::FIELDS.len()
+                ];
+                #[allow(unused_mut, unused_variables)]
+                let mut members =
+                    $crate::record::generated::Members::find(value, fields, &mut found)?;
+                ::core::result::Result::Ok(Self {$(
+                    $field: $crate::__record_preset!(@read members, $type $(, $default)?),
+                )*})
+            }
+        }
+
+        #[automatically_derived]
+        impl $crate::json::ToJson for $name {
+            fn write_json(&self, w: &mut $crate::json::Writer) {
+                w.begin_object();
+                $(
+                    $crate::record::generated::write_member(
+                        w,
+                        $crate::__record_name!($field $($wire)?),
+                        &self.$field,
+                    );
+                )*
+                w.end_object();
+            }
+        }
+
+        // A record that contains itself has no nesting and stops here.
+        const _: u32 = <$name as $crate::record::FromJson>::NESTING;
+    };
+}
+
+/// Defines an enum whose values are strings in JSON, with the schema that lists them.
+///
+/// ```
+/// use tinymcp::{choice, json, record};
+///
+/// choice! {
+///     /// Direction of a pin
+///     #[derive(Clone, Copy, Debug, PartialEq)]
+///     pub enum Direction {
+///         In = "in",
+///         /// Drives the pin; starts low
+///         Out = "out",
+///     }
+/// }
+///
+/// assert_eq!(
+///     record::schema::<Direction>().as_str(),
+///     r#"{"type":"string","description":"Direction of a pin\n- out: Drives the pin; starts low","enum":["in","out"]}"#
+/// );
+/// assert_eq!(Direction::Out.as_str(), "out");
+///
+/// let doc = json!("Out").to_doc();
+/// assert_eq!(
+///     record::decode::<Direction>(doc.root()).unwrap_err().message,
+///     r#"expected one of "in", "out", got the string "Out", did you mean "out"?"#
+/// );
+/// ```
+///
+/// A variant without `= "word"` is its own name in JSON. Attributes stay where they are; doc
+/// comments become the `description`, those of single variants as a list.
+#[macro_export]
+macro_rules! choice {
+    (
+        $(#[$($attribute:tt)*])*
+        $vis:vis enum $name:ident {$(
+            $(#[$($word_attribute:tt)*])*
+            $variant:ident $(= $word:literal)?
+        ),+ $(,)?}
+    ) => {
+        $(#[$($attribute)*])*
+        $vis enum $name {$(
+            $(#[$($word_attribute)*])*
+            $variant,
+        )+}
+
+        impl $name {
+            /// The word this is in JSON.
+            $vis const fn as_str(&self) -> &'static str {
+                match self {
+                    $(Self::$variant => $crate::__record_name!($variant $($word)?),)+
+                }
+            }
+        }
+
+        #[automatically_derived]
+        impl $crate::record::FromJson for $name {
+            fn schema(w: &mut $crate::json::Writer, rule: &$crate::record::Rule) {
+                const DOC: &str = $crate::__record_doc!($([$($attribute)*])*);
+                $crate::record::generated::choice_schema(
+                    w,
+                    rule,
+                    DOC,
+                    &[$($crate::__record_name!($variant $($word)?)),+],
+                    &[$($crate::__record_doc!($([$($word_attribute)*])*)),+],
+                );
+            }
+
+            fn from_json(
+                value: $crate::json::Value<'_>,
+                _: &$crate::record::Rule,
+            ) -> ::core::result::Result<Self, $crate::record::generated::Failure> {
+                const WORDS: &[&str] = {
+                    const WORDS: &[&str] = &[$($crate::__record_name!($variant $($word)?)),+];
+                    $crate::record::generated::distinct(WORDS);
+                    WORDS
+                };
+                let text = value.as_str();
+                $(
+                    if text == ::core::option::Option::Some(
+                        $crate::__record_name!($variant $($word)?)
+                    ) {
+                        return ::core::result::Result::Ok(Self::$variant);
+                    }
+                )+
+                ::core::result::Result::Err($crate::record::generated::not_a_word(value, WORDS))
+            }
+        }
+
+        #[automatically_derived]
+        impl $crate::json::ToJson for $name {
+            fn write_json(&self, w: &mut $crate::json::Writer) {
+                w.string(self.as_str());
+            }
+        }
+    };
+}
+
+/// The name on the wire: the literal when there is one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __record_name {
+    ($identifier:ident) => {
+        const { $crate::record::generated::plain(::core::stringify!($identifier)) }
+    };
+    ($identifier:ident $wire:literal) => {
+        $wire
+    };
+}
+
+/// The doc comments among some attributes, a line each.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __record_doc {
+    ($([$($attribute:tt)*])*) => {
+        ::core::concat!($($crate::__record_doc!(@line $($attribute)*)),*)
+    };
+    (@line doc = $line:expr) => { ::core::concat!($line, "\n") };
+    (@line $($other:tt)*) => { "" };
+}
+
+/// A rule with the bounds in brackets put on it, one after the other.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __record_rule {
+    ($type:ty, $rule:expr $(,)?) => { $rule };
+    ($type:ty, $rule:expr, len $range:expr $(, $($more:tt)*)?) => {
+        $crate::__record_rule!(
+            $type,
+            $rule.length($crate::record::generated::length::<$type>(
+                $crate::record::generated::Ends::<usize, _>::new($range).pair()
+            )),
+            $($($more)*)?
+        )
+    };
+    ($type:ty, $rule:expr, items $range:expr $(, $($more:tt)*)?) => {
+        $crate::__record_rule!(
+            $type,
+            $rule.items($crate::record::generated::items::<$type>(
+                $crate::record::generated::Ends::<usize, _>::new($range).pair()
+            )),
+            $($($more)*)?
+        )
+    };
+    ($type:ty, $rule:expr, $range:expr $(, $($more:tt)*)?) => {
+        $crate::__record_rule!(
+            $type,
+            {
+                let (min, max) = $crate::record::generated::Ends::<
+                    <$type as $crate::record::generated::Ranged>::Number,
+                    _,
+                >::new($range).pair();
+                if let (::core::option::Option::Some(min), ::core::option::Option::Some(max)) =
+                    (min, max)
+                {
+                    ::core::assert!(min <= max, "no number is in this range");
+                }
+                $rule.range(
+                    $crate::__record_rule!(@bits $type, min),
+                    $crate::__record_rule!(@bits $type, max),
+                )
+            },
+            $($($more)*)?
+        )
+    };
+    // The casts are those of primitive types: the trait cannot do it in a constant.
+    (@bits $type:ty, $end:ident) => {
+        match $end {
+            ::core::option::Option::Some(end) => ::core::option::Option::Some(
+                if <$type as $crate::record::generated::Ranged>::FLOAT {
+                    (end as f64).to_bits()
+                } else {
+                    end as u64
+                },
+            ),
+            ::core::option::Option::None => ::core::option::Option::None,
+        }
+    };
+}
+
+/// What a default does in the table and when the field is read.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __record_preset {
+    (@write $type:ty) => {
+        ::core::option::Option::None
+    };
+    (@write $type:ty, $default:expr) => {
+        ::core::option::Option::Some(|w, rule| {
+            let value = $crate::record::generated::preset::<$type, _>($default);
+            $crate::record::generated::write_preset::<$type>(w, rule, &value);
+        })
+    };
+    (@read $members:ident, $type:ty) => {
+        $members.read::<$type>()?
+    };
+    (@read $members:ident, $type:ty, $default:expr) => {
+        $members.read_or::<$type>(|| $crate::record::generated::preset::<$type, _>($default))?
+    };
+}

@@ -1,0 +1,269 @@
+//! The table behind a record: one row per field, walked by code that is shared by all records.
+//!
+//! It finds the members of an object in one pass, writes the schema of an object or a choice, and
+//! holds the small generic steps the macros' output is made of. It knows no particular type.
+//!
+//! Invariants: a table has distinct names, which is checked when the program is compiled; members
+//! are read in the order of the table, whatever their order in the document; nothing is allocated
+//! here unless something is wrong.
+
+use crate::json::{Doc, Kind, ToJson, Value, Writer};
+
+use super::rule::Rule;
+use super::violation::{Violation, missing_members, not_an_object, unknown_member};
+use super::{FromJson, Record, rule};
+
+/// One row of a record's table.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Field {
+    pub(super) name: &'static str,
+    pub(super) required: bool,
+    rule: Rule,
+    schema: fn(&mut Writer, &Rule),
+    /// Writes the default.
+    preset: Option<fn(&mut Writer, &Rule)>,
+}
+
+impl Field {
+    /// The row of a field of type `T`.
+    pub const fn new<T: FromJson>(
+        name: &'static str,
+        rule: Rule,
+        preset: Option<fn(&mut Writer, &Rule)>,
+    ) -> Field {
+        assert!(
+            !(T::OPTIONAL && preset.is_some()),
+            "a field with a default is never `None`: give it the type without `Option`"
+        );
+        Field { name, required: !T::OPTIONAL && preset.is_none(), rule, schema: T::schema, preset }
+    }
+}
+
+/// The members of one object, handed out in the order of the table.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Members<'a, 'd> {
+    fields: &'static [Field],
+    found: &'a [Option<Value<'d>>],
+    next: usize,
+}
+
+impl<'a, 'd> Members<'a, 'd> {
+    /// Sorts the members of `value` into `found`, which has a place per field, and refuses what
+    /// does not belong there. A member that need not be there counts as absent when it is `null`:
+    /// many callers send `null` for what they leave out.
+    pub fn find(
+        value: Value<'d>,
+        fields: &'static [Field],
+        found: &'a mut [Option<Value<'d>>],
+    ) -> Result<Members<'a, 'd>, Box<Violation>> {
+        if value.kind() != Kind::Object {
+            return Err(not_an_object(value, fields));
+        }
+        // Members mostly come in the order of the definition, so the search starts behind the
+        // last hit.
+        let mut next = 0;
+        for (name, member) in value.members() {
+            let (before, after) = fields.split_at_checked(next).unwrap_or((fields, &[]));
+            let mut rows = after.iter().chain(before);
+            let Some(row) = rows.position(|field| field.name == name) else {
+                return Err(unknown_member(name, fields));
+            };
+            let at = if row < after.len() { next + row } else { row - after.len() };
+            next = at + 1;
+            if let (Some(place), Some(field)) = (found.get_mut(at), fields.get(at)) {
+                *place = (field.required || !member.is_null()).then_some(member);
+            }
+        }
+        let mut rows = fields.iter().zip(found.iter());
+        if rows.any(|(field, value)| field.required && value.is_none()) {
+            return Err(missing_members(fields, found));
+        }
+        Ok(Members { fields, found, next: 0 })
+    }
+
+    fn next(&mut self) -> (Option<&'static Field>, Option<Value<'d>>) {
+        let at = self.next;
+        self.next += 1;
+        (self.fields.get(at), self.found.get(at).copied().flatten())
+    }
+
+    /// Reads the next field.
+    pub fn read<T: FromJson>(&mut self) -> Result<T, Box<Violation>> {
+        if let Some(value) = self.read_present()? {
+            return Ok(value);
+        }
+        // OK because `find` has seen that required members are there.
+        T::absent().ok_or_else(|| missing_members(self.fields, self.found))
+    }
+
+    /// Reads the next field, which has a default.
+    pub fn read_or<T: FromJson>(&mut self, preset: fn() -> T) -> Result<T, Box<Violation>> {
+        Ok(self.read_present()?.unwrap_or_else(preset))
+    }
+
+    fn read_present<T: FromJson>(&mut self) -> Result<Option<T>, Box<Violation>> {
+        let (Some(field), Some(value)) = self.next() else {
+            return Ok(None);
+        };
+        match T::from_json(value, &field.rule) {
+            Ok(value) => Ok(Some(value)),
+            Err(violation) => Err(violation.within(field.name)),
+        }
+    }
+}
+
+/// Writes the schema of a record.
+#[doc(hidden)]
+pub fn object_schema<T: Record>(w: &mut Writer, rule: &Rule) {
+    write_object(w, rule, T::DOC, T::FIELDS);
+}
+
+fn write_object(w: &mut Writer, rule: &Rule, doc: &str, fields: &'static [Field]) {
+    rule.begin_with(w, "object", doc);
+    if !fields.is_empty() {
+        w.key("properties").begin_object();
+        for field in fields {
+            w.key(field.name).begin_object();
+            (field.schema)(w, &field.rule);
+            if let Some(preset) = field.preset {
+                w.key("default");
+                preset(w, &field.rule);
+            }
+            w.end_object();
+        }
+        w.end_object();
+    }
+    if fields.iter().any(|field| field.required) {
+        w.key("required").begin_array();
+        for field in fields.iter().filter(|field| field.required) {
+            w.string(field.name);
+        }
+        w.end_array();
+    }
+    w.key("additionalProperties").bool(false);
+}
+
+/// Writes the schema of a choice. What is said of single words is added to the description, since
+/// `enum` has no place for it.
+#[doc(hidden)]
+pub fn choice_schema(w: &mut Writer, rule: &Rule, doc: &str, words: &[&str], docs: &[&str]) {
+    let mut text = rule.prose_or(doc);
+    for (word, doc) in words.iter().zip(docs) {
+        let doc = rule::prose(doc);
+        if !doc.is_empty() {
+            let line = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{line}- {word}: {doc}"));
+        }
+    }
+    rule.head(w, "string", &text);
+    w.key("enum").begin_array();
+    for word in words {
+        w.string(word);
+    }
+    w.end_array();
+}
+
+/// Writes one member of a record; nothing for `None`.
+#[doc(hidden)]
+pub fn write_member<T: FromJson + ToJson>(w: &mut Writer, name: &str, value: &T) {
+    if !value.is_absent() {
+        w.key(name);
+        value.write_json(w);
+    }
+}
+
+/// Writes a default. In builds with debug assertions it is read back first: a default that breaks
+/// its own field's bounds is a mistake in the program.
+#[doc(hidden)]
+pub fn write_preset<T: FromJson + ToJson>(w: &mut Writer, rule: &Rule, value: &T) {
+    let start = w.len();
+    value.write_json(w);
+    if cfg!(debug_assertions) {
+        let text = w.as_bytes().get(start..).unwrap_or_default();
+        let fits = Doc::parse(text).is_ok_and(|doc| T::from_json(doc.root(), rule).is_ok());
+        assert!(fits, "a default does not fit its own field: {}", String::from_utf8_lossy(text));
+    }
+}
+
+/// What a default may be written as: a value of the type itself, a literal for a `String`, an
+/// array for a `Vec`.
+#[doc(hidden)]
+pub trait Preset<T> {
+    fn preset(self) -> T;
+}
+
+impl<T> Preset<T> for T {
+    fn preset(self) -> T {
+        self
+    }
+}
+
+impl Preset<String> for &str {
+    fn preset(self) -> String {
+        self.to_owned()
+    }
+}
+
+impl<T, const N: usize> Preset<Vec<T>> for [T; N] {
+    fn preset(self) -> Vec<T> {
+        self.into()
+    }
+}
+
+/// The value of a default.
+#[doc(hidden)]
+pub fn preset<T, P: Preset<T>>(value: P) -> T {
+    value.preset()
+}
+
+/// The largest of some numbers; 0 for none.
+#[doc(hidden)]
+pub const fn largest(numbers: &[u32]) -> u32 {
+    let mut largest = 0;
+    let mut rest = numbers;
+    while let [first, others @ ..] = rest {
+        if *first > largest {
+            largest = *first;
+        }
+        rest = others;
+    }
+    largest
+}
+
+/// An identifier as it is said: `type` for `r#type`.
+#[doc(hidden)]
+pub const fn plain(identifier: &'static str) -> &'static str {
+    if let [b'r', b'#', rest @ ..] = identifier.as_bytes() {
+        if let Ok(rest) = std::str::from_utf8(rest) {
+            return rest;
+        }
+    }
+    identifier
+}
+
+/// Stops the compilation when a name is there twice.
+#[doc(hidden)]
+pub const fn distinct(names: &[&str]) {
+    let mut rest = names;
+    while let [first, others @ ..] = rest {
+        let mut others_left = others;
+        while let [other, more @ ..] = others_left {
+            assert!(!same(first.as_bytes(), other.as_bytes()), "a name is there twice");
+            others_left = more;
+        }
+        rest = others;
+    }
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    let (mut a, mut b) = (a, b);
+    while let ([x, more_a @ ..], [y, more_b @ ..]) = (a, b) {
+        if *x != *y {
+            return false;
+        }
+        (a, b) = (more_a, more_b);
+    }
+    a.is_empty() && b.is_empty()
+}

@@ -1,0 +1,307 @@
+//! What a field's definition adds to its type: the doc comment and the bounds in brackets.
+//!
+//! A [`Rule`] is plain data made when the program is compiled and handed down to the type that
+//! reads or describes the field. Which bounds a type takes is settled by three marker traits, so a
+//! length on a `bool` does not compile.
+//!
+//! Invariant: bounds that reach a type were written for it, in its own number type, and no range
+//! is empty.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::{RangeFrom, RangeInclusive, RangeToInclusive};
+
+use crate::json::Writer;
+
+/// What a definition adds to a type where it stands as a field. Types written by hand pass it on
+/// to the type they are made of, or ignore it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    doc: &'static str,
+    /// Whether this is a member of a record, where absence means `None`.
+    pub(super) member: bool,
+    /// The bits of an `i64`, `u64` or `f64`, as the reading type knows.
+    pub(super) min: Option<u64>,
+    pub(super) max: Option<u64>,
+    /// Characters of a string.
+    pub(super) length: Size,
+    /// Elements of an array or members of a map.
+    pub(super) items: Size,
+}
+
+impl Rule {
+    /// Nothing added.
+    pub const NONE: Rule =
+        Rule { doc: "", member: false, min: None, max: None, length: Size::ANY, items: Size::ANY };
+
+    /// The rule of a record's field with this doc comment.
+    #[doc(hidden)]
+    pub const fn member(doc: &'static str) -> Rule {
+        Rule { doc, member: true, ..Rule::NONE }
+    }
+
+    #[doc(hidden)]
+    pub const fn range(self, min: Option<u64>, max: Option<u64>) -> Rule {
+        Rule { min, max, ..self }
+    }
+
+    #[doc(hidden)]
+    pub const fn length(self, length: Size) -> Rule {
+        Rule { length, ..self }
+    }
+
+    #[doc(hidden)]
+    pub const fn items(self, items: Size) -> Rule {
+        Rule { items, ..self }
+    }
+
+    /// What is left for the elements of an array or map: bounds on numbers and texts.
+    pub(super) const fn element(&self) -> Rule {
+        Rule { doc: "", member: false, items: Size::ANY, ..*self }
+    }
+
+    /// Writes the keywords every schema starts with: `type`, and `description` when the field has
+    /// a doc comment.
+    pub fn begin(&self, w: &mut Writer, kind: &str) {
+        self.begin_with(w, kind, "");
+    }
+
+    /// The same for a type that has a doc comment of its own, where the field has none.
+    pub(super) fn begin_with(&self, w: &mut Writer, kind: &str, doc: &str) {
+        self.head(w, kind, &self.prose_or(doc));
+    }
+
+    /// The field's doc comment as text, else this one.
+    pub(super) fn prose_or(&self, doc: &str) -> String {
+        let text = prose(self.doc);
+        if text.is_empty() { prose(doc) } else { text }
+    }
+
+    /// Writes the first keywords; an empty text is none.
+    pub(super) fn head(&self, w: &mut Writer, kind: &str, description: &str) {
+        if !kind.is_empty() {
+            w.key("type").string(kind);
+        }
+        if !description.is_empty() {
+            w.key("description").string(description);
+        }
+    }
+}
+
+/// An inclusive range of counts.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    pub(super) min: usize,
+    pub(super) max: usize,
+}
+
+impl Size {
+    /// No bounds.
+    pub(super) const ANY: Size = Size { min: 0, max: usize::MAX };
+
+    /// The range between two ends that may be open.
+    pub const fn between(ends: (Option<usize>, Option<usize>)) -> Size {
+        let size = Size {
+            min: match ends.0 {
+                Some(min) => min,
+                None => 0,
+            },
+            max: match ends.1 {
+                Some(max) => max,
+                None => usize::MAX,
+            },
+        };
+        assert!(size.min <= size.max, "no length is in this range");
+        size
+    }
+
+    /// The keyword of the bound that `count` breaks.
+    pub(super) fn complaint(
+        self,
+        count: usize,
+        min: &'static str,
+        max: &'static str,
+    ) -> Option<&'static str> {
+        if count < self.min {
+            return Some(min);
+        }
+        (count > self.max).then_some(max)
+    }
+
+    /// Writes the two keywords, each only when it says something.
+    pub(super) fn write(self, w: &mut Writer, min: &str, max: &str) {
+        if self.min > 0 {
+            w.key(min).u64(self.min as u64);
+        }
+        if self.max < usize::MAX {
+            w.key(max).u64(self.max as u64);
+        }
+    }
+}
+
+/// Takes a range apart when the program is compiled: `N` is known from the field's type, so the
+/// numbers in the range need no suffix.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Ends<N, R>(R, PhantomData<N>);
+
+impl<N, R> Ends<N, R> {
+    pub const fn new(range: R) -> Ends<N, R> {
+        Ends(range, PhantomData)
+    }
+}
+
+impl<N: Copy> Ends<N, RangeInclusive<N>> {
+    pub const fn pair(&self) -> (Option<N>, Option<N>) {
+        (Some(*self.0.start()), Some(*self.0.end()))
+    }
+}
+
+impl<N: Copy> Ends<N, RangeFrom<N>> {
+    pub const fn pair(&self) -> (Option<N>, Option<N>) {
+        (Some(self.0.start), None)
+    }
+}
+
+impl<N: Copy> Ends<N, RangeToInclusive<N>> {
+    pub const fn pair(&self) -> (Option<N>, Option<N>) {
+        (None, Some(self.0.end))
+    }
+}
+
+/// Types a range of numbers `[0..=27]` can be put on: numbers and what holds them.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a range of numbers cannot bound `{Self}`",
+    note = "`[0..=9]` is for numbers, `[len 0..=9]` for strings, `[items 0..=9]` for arrays and maps"
+)]
+pub trait Ranged {
+    /// What the ends of the range are written in.
+    type Number: Copy;
+    /// Whether that is a floating-point type.
+    const FLOAT: bool = false;
+}
+
+/// Types a length `[len 0..=80]` can be put on: strings and what holds them.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a length cannot bound `{Self}`",
+    note = "`[0..=9]` is for numbers, `[len 0..=9]` for strings, `[items 0..=9]` for arrays and maps"
+)]
+pub trait Measured {}
+
+/// Types a number of items `[items 0..=8]` can be put on: arrays and maps.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a number of items cannot bound `{Self}`",
+    note = "`[0..=9]` is for numbers, `[len 0..=9]` for strings, `[items 0..=9]` for arrays and maps"
+)]
+pub trait Counted {}
+
+/// The bounds of a string.
+#[doc(hidden)]
+pub const fn length<T: Measured>(ends: (Option<usize>, Option<usize>)) -> Size {
+    Size::between(ends)
+}
+
+/// The bounds of an array or map.
+#[doc(hidden)]
+pub const fn items<T: Counted>(ends: (Option<usize>, Option<usize>)) -> Size {
+    Size::between(ends)
+}
+
+macro_rules! ranged {
+    ($($number:ty),*) => {$(
+        impl Ranged for $number {
+            type Number = $number;
+        }
+    )*};
+}
+
+ranged!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
+
+impl Ranged for f64 {
+    type Number = f64;
+    const FLOAT: bool = true;
+}
+
+impl Ranged for f32 {
+    type Number = f64;
+    const FLOAT: bool = true;
+}
+
+impl Measured for String {}
+
+impl<T: Ranged> Ranged for Option<T> {
+    type Number = T::Number;
+    const FLOAT: bool = T::FLOAT;
+}
+
+impl<T: Measured> Measured for Option<T> {}
+
+impl<T: Counted> Counted for Option<T> {}
+
+impl<T: Ranged> Ranged for Vec<T> {
+    type Number = T::Number;
+    const FLOAT: bool = T::FLOAT;
+}
+
+impl<T: Measured> Measured for Vec<T> {}
+
+impl<T> Counted for Vec<T> {}
+
+impl<T: Ranged> Ranged for BTreeMap<String, T> {
+    type Number = T::Number;
+    const FLOAT: bool = T::FLOAT;
+}
+
+impl<T: Measured> Measured for BTreeMap<String, T> {}
+
+impl<T> Counted for BTreeMap<String, T> {}
+
+/// A doc comment as text: the space after the slashes goes, the lines of a paragraph are joined,
+/// and an empty line or one that starts a list item, a heading, a table row, a quotation or an
+/// indented block keeps its line break.
+pub(super) fn prose(doc: &str) -> String {
+    let mut text = String::new();
+    let mut blank = false;
+    for line in doc.lines() {
+        let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
+        if line.is_empty() {
+            blank = true;
+            continue;
+        }
+        if !text.is_empty() {
+            let own_line = line.starts_with(['-', '*', '#', '|', '>', ' ']);
+            text.push_str(match (blank, own_line) {
+                (true, _) => "\n\n",
+                (false, true) => "\n",
+                (false, false) => " ",
+            });
+        }
+        blank = false;
+        text.push_str(line);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prose;
+
+    #[test]
+    fn doc_comments_become_paragraphs() {
+        for (doc, expected) in [
+            ("", ""),
+            ("\n", ""),
+            (" Switches a pin.\n", "Switches a pin."),
+            (" One\n two  \n three\n", "One two three"),
+            ("\n\n One\n\n\n two\n\n", "One\n\ntwo"),
+            (" Any of:\n - a\n   more\n - b\n", "Any of:\n- a\n  more\n- b"),
+            ("no space\n", "no space"),
+        ] {
+            assert_eq!(prose(doc), expected, "{doc:?}");
+        }
+    }
+}

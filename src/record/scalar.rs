@@ -1,0 +1,316 @@
+//! Booleans, numbers and strings as field types.
+//!
+//! It reads them and writes their schemas; the bounds come in the [`Rule`]. Nothing is converted:
+//! `"5"` is not a number. What JSON Schema calls an integer is one, so `1.0` and `1e2` are.
+//!
+//! Invariant: a schema states what reading checks: an integer type narrower than 64 bits has its
+//! range in the schema, since a value beyond it is refused.
+
+use std::fmt;
+
+use crate::json::{Kind, Value, Writer};
+
+use super::FromJson;
+use super::rule::{Rule, Size};
+use super::violation::{Counted, Violation, unexpected};
+
+impl FromJson for bool {
+    fn schema(w: &mut Writer, rule: &Rule) {
+        rule.begin(w, "boolean");
+    }
+
+    fn from_json(value: Value<'_>, _: &Rule) -> Result<bool, Box<Violation>> {
+        value.as_bool().ok_or_else(|| unexpected("type", "true or false", value))
+    }
+}
+
+impl FromJson for String {
+    fn schema(w: &mut Writer, rule: &Rule) {
+        rule.begin(w, "string");
+        rule.length.write(w, "minLength", "maxLength");
+    }
+
+    fn from_json(value: Value<'_>, rule: &Rule) -> Result<String, Box<Violation>> {
+        text(value, rule.length).map(str::to_owned)
+    }
+}
+
+/// A string whose number of characters, which are Unicode code points, is in `length`.
+fn text(value: Value<'_>, length: Size) -> Result<&str, Box<Violation>> {
+    let Some(text) = value.as_str() else {
+        let expected = format!("a string{}", InSize(length, "character"));
+        return Err(unexpected("type", &expected, value));
+    };
+    // No string has more characters than bytes.
+    if length.min == 0 && text.len() <= length.max {
+        return Ok(text);
+    }
+    let count = text.chars().count();
+    match length.complaint(count, "minLength", "maxLength") {
+        None => Ok(text),
+        Some(keyword) => Err(wrong_size(keyword, "a string", length, count, "character")),
+    }
+}
+
+/// Too few or too many of something.
+#[cold]
+pub(super) fn wrong_size(
+    keyword: &'static str,
+    what: &str,
+    size: Size,
+    count: usize,
+    unit: &'static str,
+) -> Box<Violation> {
+    Violation::new(keyword, format!("expected {what}{}, got one of {count}", InSize(size, unit)))
+}
+
+/// " of 1 to 80 characters", or nothing where there are no bounds.
+pub(super) struct InSize(pub(super) Size, pub(super) &'static str);
+
+impl fmt::Display for InSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let InSize(Size { min, max }, unit) = *self;
+        match (min, max) {
+            (0, usize::MAX) => Ok(()),
+            (min, usize::MAX) => write!(f, " of at least {}", Counted(min, unit)),
+            (min, max) if min == max => write!(f, " of {}", Counted(max, unit)),
+            (0, max) => write!(f, " of at most {}", Counted(max, unit)),
+            (min, max) => write!(f, " of {min} to {}", Counted(max, unit)),
+        }
+    }
+}
+
+/// The range of an integer type.
+#[derive(Clone, Copy)]
+struct Integers {
+    min: i64,
+    max: u64,
+}
+
+impl Integers {
+    /// The part of the range that a field's rule leaves, ends included.
+    fn within(self, rule: &Rule) -> (i128, i128) {
+        let end = |bits: u64| {
+            if self.min < 0 { i128::from(bits as i64) } else { i128::from(bits) }
+        };
+        (rule.min.map_or(i128::from(self.min), end), rule.max.map_or(i128::from(self.max), end))
+    }
+
+    fn schema(self, w: &mut Writer, rule: &Rule) {
+        rule.begin(w, "integer");
+        let (min, max) = self.within(rule);
+        if min > i128::from(i64::MIN) {
+            write_integer(w.key("minimum"), min);
+        }
+        // The ends of the 64-bit types are stated nowhere: no caller gets there by honest means.
+        if max < i128::from(i64::MAX) || rule.max.is_some() {
+            write_integer(w.key("maximum"), max);
+        }
+    }
+
+    fn read(self, value: Value<'_>, rule: &Rule) -> Result<i128, Box<Violation>> {
+        let (min, max) = self.within(rule);
+        let number = match value.as_i64() {
+            Some(number) => Some(i128::from(number)),
+            None => whole(value),
+        };
+        match number {
+            Some(number) if min <= number && number <= max => Ok(number),
+            _ => Err(self.outside(value, number, rule)),
+        }
+    }
+
+    #[cold]
+    fn outside(self, value: Value<'_>, number: Option<i128>, rule: &Rule) -> Box<Violation> {
+        let (min, max) = self.within(rule);
+        let keyword = match number {
+            Some(number) if number < min => "minimum",
+            Some(_) => "maximum",
+            None => "type",
+        };
+        let open = (
+            rule.min.is_none() && min == i128::from(i64::MIN),
+            rule.max.is_none() && max >= i128::from(i64::MAX),
+        );
+        let expected = match open {
+            (true, true) if number.is_none() => String::from("an integer"),
+            (false, true) if number.is_none() => format!("an integer, {} or more", Int(min)),
+            (true, false) if number.is_none() => format!("an integer, {} or less", Int(max)),
+            _ => format!("an integer from {} to {}", Int(min), Int(max)),
+        };
+        unexpected(keyword, &expected, value)
+    }
+}
+
+fn write_integer(w: &mut Writer, number: i128) {
+    match i64::try_from(number) {
+        Ok(number) => w.i64(number),
+        Err(_) => w.u64(number as u64),
+    };
+}
+
+/// A number of 64 bits with or without sign, which spares the program the printing of 128.
+struct Int(i128);
+
+impl fmt::Display for Int {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match i64::try_from(self.0) {
+            Ok(number) => number.fmt(f),
+            Err(_) => (self.0 as u64).fmt(f),
+        }
+    }
+}
+
+/// The integer a number is, whatever way it is written: exactly where it has 64 bits, beyond that
+/// the next one outside. `None` for anything else.
+fn whole(value: Value<'_>) -> Option<i128> {
+    let text = value.as_number()?;
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (digits, exponent) = match text.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, exponent),
+        None => (text, "0"),
+    };
+    let (units, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut digits = units.bytes().chain(fraction.bytes());
+    // Zeros at the end only move the point.
+    let zeros = digits.clone().rev().take_while(|b| *b == b'0').count();
+    let significant = units.len() + fraction.len() - zeros;
+    if significant == 0 {
+        return Some(0);
+    }
+    // An exponent that does not fit has moved the point beyond everything.
+    let exponent =
+        exponent.parse().unwrap_or(if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 });
+    let shift = exponent + zeros as i64 - fraction.len() as i64;
+    if shift < 0 {
+        return None;
+    }
+    let mut number: u64 = 0;
+    let mut push = |digit: u8| {
+        number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
+        Some(())
+    };
+    let fits = digits
+        .by_ref()
+        .take(significant)
+        .try_for_each(|b| push(b - b'0'))
+        .and_then(|()| (0..shift).try_for_each(|_| push(0)))
+        .is_some();
+    let number = if fits { i128::from(number) } else { i128::from(u64::MAX) + 1 };
+    Some(if negative { -number } else { number })
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => {$(
+        impl FromJson for $type {
+            fn schema(w: &mut Writer, rule: &Rule) {
+                Integers { min: <$type>::MIN as i64, max: <$type>::MAX as u64 }.schema(w, rule);
+            }
+
+            fn from_json(value: Value<'_>, rule: &Rule) -> Result<$type, Box<Violation>> {
+                let range = Integers { min: <$type>::MIN as i64, max: <$type>::MAX as u64 };
+                // OK because what is read lies between the type's own ends.
+                range.read(value, rule).map(|number| number as $type)
+            }
+        }
+    )*};
+}
+
+integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
+
+impl FromJson for f64 {
+    fn schema(w: &mut Writer, rule: &Rule) {
+        rule.begin(w, "number");
+        for (keyword, bits) in [("minimum", rule.min), ("maximum", rule.max)] {
+            if let Some(bits) = bits {
+                w.key(keyword).f64(f64::from_bits(bits));
+            }
+        }
+    }
+
+    fn from_json(value: Value<'_>, rule: &Rule) -> Result<f64, Box<Violation>> {
+        number(value, rule, f64::MAX)
+    }
+}
+
+impl FromJson for f32 {
+    fn schema(w: &mut Writer, rule: &Rule) {
+        f64::schema(w, rule);
+    }
+
+    fn from_json(value: Value<'_>, rule: &Rule) -> Result<f32, Box<Violation>> {
+        number(value, rule, f64::from(f32::MAX)).map(|number| number as f32)
+    }
+}
+
+/// A number in the rule's range and in that of a type which ends at `most`.
+fn number(value: Value<'_>, rule: &Rule, most: f64) -> Result<f64, Box<Violation>> {
+    let (min, max) = (rule.min.map_or(-most, f64::from_bits), rule.max.map_or(most, f64::from_bits));
+    match value.as_f64() {
+        Some(number) if min <= number && number <= max => Ok(number),
+        number => Err(no_number(value, number, rule, most)),
+    }
+}
+
+#[cold]
+fn no_number(value: Value<'_>, number: Option<f64>, rule: &Rule, most: f64) -> Box<Violation> {
+    let (min, max) = (rule.min.map(f64::from_bits), rule.max.map(f64::from_bits));
+    let keyword = match number {
+        _ if value.kind() != Kind::Number => "type",
+        Some(number) if number < min.unwrap_or(-most) => "minimum",
+        None if value.raw().starts_with('-') => "minimum",
+        _ => "maximum",
+    };
+    let expected = match (min, max) {
+        (Some(min), Some(max)) => format!("a number from {min:?} to {max:?}"),
+        (Some(min), None) => format!("a number, {min:?} or more"),
+        (None, Some(max)) => format!("a number, {max:?} or less"),
+        (None, None) if keyword == "type" => String::from("a number"),
+        (None, None) => format!("a number from -{most:?} to {most:?}"),
+    };
+    unexpected(keyword, &expected, value)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::whole;
+    use crate::json::Doc;
+
+    #[test]
+    fn whole_numbers_are_read_exactly_however_they_are_written() {
+        let beyond = i128::from(u64::MAX) + 1;
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("-0", Some(0)),
+            ("-0.0e-7", Some(0)),
+            ("0e999999999999999999999", Some(0)),
+            ("1.0", Some(1)),
+            ("-1.50e1", Some(-15)),
+            ("1e2", Some(100)),
+            ("100e-2", Some(1)),
+            ("100e-3", None),
+            ("0.5", None),
+            ("1.5", None),
+            ("10.01e1", None),
+            ("10.01E2", Some(1001)),
+            ("9007199254740993.0", Some(9_007_199_254_740_993)),
+            ("18446744073709551615", Some(i128::from(u64::MAX))),
+            ("1844674407370955161.5e1", Some(i128::from(u64::MAX))),
+            ("18446744073709551616", Some(beyond)),
+            ("-1e400", Some(-beyond)),
+            ("1e-400", None),
+            ("1e999999999999999999999", Some(beyond)),
+            ("1e-999999999999999999999", None),
+            ("\"1\"", None),
+            ("null", None),
+        ] {
+            let doc = Doc::parse(text.as_bytes()).unwrap();
+            assert_eq!(whole(doc.root()), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What is said when a value does not fit its definition.
+//!
+//! It turns one mismatch into a [`Violation`]: where, which keyword, and a sentence that tells a
+//! model what was expected and what came instead. It decides nothing; the checks are elsewhere.
+//!
+//! Invariants: everything here is cold and shared by all types; what it quotes of the value is
+//! shortened, so the sentence stays short whatever the peer sent.
+
+use std::fmt::{self, Write as _};
+
+use crate::json::{Kind, Value};
+
+use super::field::Field;
+
+/// The first thing about a value that its definition does not allow.
+///
+/// ```
+/// tinymcp::record! {
+///     struct Switch { pin: u8 [0..=27] }
+/// }
+/// let doc = tinymcp::json!({"pin": 99}).to_doc();
+/// let violation = tinymcp::record::decode::<Switch>(doc.root()).err().unwrap();
+/// assert_eq!(
+///     violation.to_string(),
+///     "/pin: expected an integer from 0 to 27, got 99 (maximum)"
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Where: a JSON Pointer (RFC 6901) into the value that was read, empty for the value itself.
+    /// A missing or unknown member is the fault of the object, so the object is named.
+    pub path: String,
+    /// The JSON Schema keyword that failed.
+    pub keyword: &'static str,
+    /// What was expected and what came instead; for allowed names, which there are.
+    pub message: String,
+}
+
+impl Violation {
+    /// A violation at the value in hand; those who read the values around it add the path.
+    pub fn new(keyword: &'static str, message: impl Into<String>) -> Box<Violation> {
+        Box::new(Violation { path: String::new(), keyword, message: message.into() })
+    }
+
+    /// The same violation seen from the object whose member it is in.
+    #[cold]
+    #[must_use]
+    pub fn within(mut self: Box<Violation>, name: &str) -> Box<Violation> {
+        let mut path = String::with_capacity(1 + name.len() + self.path.len());
+        path.push('/');
+        for c in name.chars() {
+            match c {
+                '~' => path.push_str("~0"),
+                '/' => path.push_str("~1"),
+                other => path.push(other),
+            }
+        }
+        path.push_str(&self.path);
+        self.path = path;
+        self
+    }
+
+    /// The same violation seen from the array whose element it is in.
+    #[cold]
+    #[must_use]
+    pub fn within_item(mut self: Box<Violation>, index: usize) -> Box<Violation> {
+        self.path = format!("/{index}{}", self.path);
+        self
+    }
+}
+
+impl fmt::Display for Violation {
+    /// Path, message and keyword in one line; the path of the whole value is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        write!(f, "{} ({})", self.message, self.keyword)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// "expected …, got …".
+#[cold]
+pub(super) fn unexpected(keyword: &'static str, expected: &str, value: Value<'_>) -> Box<Violation> {
+    Violation::new(keyword, format!("expected {expected}, got {}", Got(value)))
+}
+
+/// A member nobody defined, with the defined name it comes nearest to.
+#[cold]
+pub(super) fn unknown_member(name: &str, fields: &'static [Field]) -> Box<Violation> {
+    let mut message = format!("unknown member `{}`", Short(name));
+    match nearest(name, fields.iter().map(|field| field.name)) {
+        Some(near) => push(&mut message, format_args!(", did you mean `{near}`? ")),
+        None => message.push_str(". "),
+    }
+    if fields.is_empty() {
+        message.push_str("No members are allowed");
+    } else {
+        push(&mut message, format_args!("Allowed are {}", Members(fields)));
+    }
+    Violation::new("additionalProperties", message)
+}
+
+/// Members that must be there and are not: those of `fields` for which `found` holds nothing.
+#[cold]
+pub(super) fn missing_members(fields: &'static [Field], found: &[Option<Value<'_>>]) -> Box<Violation> {
+    let mut message = String::from("missing ");
+    let missing = fields.iter().zip(found).filter(|(field, value)| field.required && value.is_none());
+    for (i, (field, _)) in missing.enumerate() {
+        let comma = if i == 0 { "" } else { ", " };
+        push(&mut message, format_args!("{comma}`{}`", field.name));
+    }
+    if found.iter().all(Option::is_none) {
+        push(&mut message, format_args!(". Allowed are {}", Members(fields)));
+    }
+    Violation::new("required", message)
+}
+
+/// Something that is not an object where a record stands.
+#[cold]
+pub(super) fn not_an_object(value: Value<'_>, fields: &'static [Field]) -> Box<Violation> {
+    if fields.is_empty() {
+        return unexpected("type", "an object without members", value);
+    }
+    let expected = format!("an object with the members {}", Members(fields));
+    unexpected("type", &expected, value)
+}
+
+/// Something that is not one of a choice's words.
+#[cold]
+#[doc(hidden)]
+pub fn not_a_word(value: Value<'_>, words: &[&'static str]) -> Box<Violation> {
+    let text = value.as_str();
+    let keyword = if text.is_some() { "enum" } else { "type" };
+    let mut expected = String::from(if words.len() == 1 { "" } else { "one of " });
+    for (i, word) in words.iter().take(MOST_NAMES).enumerate() {
+        let comma = if i == 0 { "" } else { ", " };
+        push(&mut expected, format_args!("{comma}{word:?}"));
+    }
+    if words.len() > MOST_NAMES {
+        push(&mut expected, format_args!(" and {} more", words.len() - MOST_NAMES));
+    }
+    let mut violation = unexpected(keyword, &expected, value);
+    if let Some(near) = text.and_then(|text| nearest(text, words.iter().copied())) {
+        push(&mut violation.message, format_args!(", did you mean {near:?}?"));
+    }
+    violation
+}
+
+fn push(text: &mut String, what: fmt::Arguments<'_>) {
+    // OK to drop: writing to a String cannot fail.
+    let _ = text.write_fmt(what);
+}
+
+/// How many names a message lists at most, so that a definition with hundreds of words does not
+/// make a page of text.
+const MOST_NAMES: usize = 24;
+
+/// The names of a record: those that must be there, then the others.
+struct Members(&'static [Field]);
+
+impl fmt::Display for Members {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut listed = 0;
+        for required in [true, false] {
+            let group = self.0.iter().filter(|field| field.required == required);
+            for (i, field) in group.enumerate() {
+                if listed == MOST_NAMES {
+                    return write!(f, " and {} more", self.0.len() - listed);
+                }
+                match (i, listed) {
+                    (0, 0) => {}
+                    (0, _) => f.write_str("; optional ")?,
+                    _ => f.write_str(", ")?,
+                }
+                write!(f, "`{}`", field.name)?;
+                listed += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many characters of the peer's own text a message quotes at most.
+const MOST_QUOTED: usize = 40;
+
+/// A text of the peer's, the start of it when it is long.
+struct Short<'a>(&'a str);
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(MOST_QUOTED) {
+            None => f.write_str(self.0),
+            Some((end, _)) => write!(f, "{}…", self.0.get(..end).unwrap_or_default()),
+        }
+    }
+}
+
+/// What came: scalars quoted, containers counted.
+struct Got<'d>(Value<'d>);
+
+impl fmt::Display for Got<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.0;
+        match value.kind() {
+            Kind::Null | Kind::Bool | Kind::Number => write!(f, "{}", Short(value.raw())),
+            // The raw text has its control characters escaped.
+            Kind::String => write!(f, "the string {}", Short(value.raw())),
+            Kind::Array => write!(f, "an array of {}", Counted(value.len(), "item")),
+            Kind::Object => write!(f, "an object of {}", Counted(value.len(), "member")),
+        }
+    }
+}
+
+/// "1 item", "2 items".
+pub(super) struct Counted(pub(super) usize, pub(super) &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} {}{plural}", self.0, self.1)
+    }
+}
+
+/// The longest name, in bytes, for which a nearest one is looked for.
+const MOST_COMPARED: usize = 48;
+
+/// The name that differs least from `wanted`, when it differs little: case, `_` and `-` do not
+/// count, and about every third character may be wrong.
+fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let wanted = Folded::new(wanted)?;
+    let mut best = None;
+    for name in names {
+        let Some(folded) = Folded::new(name) else {
+            continue;
+        };
+        let longer = wanted.bytes().len().max(folded.bytes().len());
+        let mut most = (longer + 1) / 3;
+        if let Some((distance, _)) = best {
+            most = most.min(distance - 1);
+        }
+        let distance = distance(wanted.bytes(), folded.bytes());
+        if distance <= most {
+            best = Some((distance, name));
+            if distance == 0 {
+                break;
+            }
+        }
+    }
+    best.map(|(_, name)| name)
+}
+
+/// A name without the differences between the ways to write one.
+struct Folded {
+    buf: [u8; MOST_COMPARED],
+    len: usize,
+}
+
+impl Folded {
+    /// `None` when the name is too long to be compared.
+    fn new(name: &str) -> Option<Folded> {
+        let mut folded = Folded { buf: [0; MOST_COMPARED], len: 0 };
+        for b in name.bytes().filter(|b| !matches!(b, b'_' | b'-' | b' ')) {
+            *folded.buf.get_mut(folded.len)? = b.to_ascii_lowercase();
+            folded.len += 1;
+        }
+        Some(folded)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.buf.get(..self.len).unwrap_or_default()
+    }
+}
+
+/// How many bytes must be put in, taken out or replaced to make one text of the other.
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row = [0; MOST_COMPARED + 1];
+    for (i, cell) in row.iter_mut().enumerate() {
+        *cell = i;
+    }
+    let row = row.get_mut(..=b.len()).unwrap_or_default();
+    for (i, x) in a.iter().enumerate() {
+        let mut left = i + 1;
+        let mut corner = i;
+        for (cell, y) in row.iter_mut().skip(1).zip(b) {
+            let replaced = corner + usize::from(x != y);
+            corner = *cell;
+            left = replaced.min(corner + 1).min(left + 1);
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_single_byte_edits() {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("pin", "pin", 0),
+            ("pin", "pen", 1),
+            ("pins", "pin", 1),
+            ("level", "levle", 2),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(a.as_bytes(), b.as_bytes()), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn nearest_name_ignores_spelling_fashion_and_refuses_far_ones() {
+        let names = ["pin", "level", "hold_ms", "maxResults"];
+        for (wanted, expected) in [
+            ("Pin", Some("pin")),
+            ("pins", Some("pin")),
+            ("levle", Some("level")),
+            ("holdMs", Some("hold_ms")),
+            ("hold-ms", Some("hold_ms")),
+            ("max_results", Some("maxResults")),
+            ("max_result", Some("maxResults")),
+            ("note", None),
+            ("", None),
+            ("p", None),
+        ] {
+            assert_eq!(nearest(wanted, names.into_iter()), expected, "{wanted}");
+        }
+        let long = "x".repeat(MOST_COMPARED + 1);
+        assert_eq!(nearest(&long, names.into_iter()), None);
+        let longest = "x".repeat(MOST_COMPARED);
+        assert_eq!(nearest(&longest, [longest.as_str()].into_iter()), Some(longest.as_str()));
+    }
+}

@@ -1,0 +1,183 @@
+//! The one thread that waits for time and signals: deadlines, SIGTERM, a request to stop.
+//!
+//! It sleeps without a timeout while nothing is in flight, so an idle server does not wake up.
+//! The first call arms it; then it looks every [`TICK`] until nothing has been in flight for a
+//! while. Arming costs one atomic load per call in the ordinary case.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::core::Catalog;
+
+/// How often deadlines are looked at: half of the 200 ms within which a call must be flagged.
+const TICK: Duration = Duration::from_millis(100);
+/// Ticks without anything to watch after which the thread sleeps for good.
+const QUIET: u32 = 20;
+
+/// Wakes the watching thread.
+pub(crate) struct Alarm {
+    armed: AtomicBool,
+    terminated: Arc<AtomicBool>,
+    bell: Bell,
+}
+
+/// Why watching ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The serving loop ended by itself.
+    Served,
+    /// The program asked to stop.
+    Stopped,
+    /// SIGTERM or SIGINT.
+    Terminated,
+}
+
+impl Alarm {
+    /// # Errors
+    /// The operating system has no socket pair left.
+    pub(crate) fn new() -> io::Result<Alarm> {
+        Ok(Alarm { armed: AtomicBool::new(false), terminated: Arc::default(), bell: Bell::new()? })
+    }
+
+    /// There is something to watch from now on.
+    pub(crate) fn arm(&self) {
+        if !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::AcqRel) {
+            self.bell.ring();
+        }
+    }
+
+    /// Wakes the thread now.
+    pub(crate) fn ring(&self) {
+        self.bell.ring();
+    }
+
+    /// Lets SIGTERM and SIGINT end the watching. A second one ends the process at once.
+    ///
+    /// # Errors
+    /// The handlers cannot be installed.
+    pub(crate) fn catch_signals(&self) -> io::Result<Signals> {
+        self.bell.catch_signals(&self.terminated)
+    }
+
+    /// Watches until `served` is set or something asks to stop.
+    pub(crate) fn watch(&self, catalog: &Catalog, served: &AtomicBool) -> Ended {
+        let mut quiet = 0;
+        loop {
+            let sleeping = quiet >= QUIET;
+            if sleeping {
+                self.armed.store(false, Ordering::Release);
+            }
+            // After disarming one more look with a timeout, for a call that came in between.
+            self.bell.wait((!sleeping || quiet == QUIET).then_some(TICK));
+            if served.load(Ordering::Acquire) {
+                return Ended::Served;
+            }
+            if self.terminated.load(Ordering::Acquire) {
+                return Ended::Terminated;
+            }
+            if catalog.stopping() {
+                return Ended::Stopped;
+            }
+            let now = Instant::now();
+            let mut busy = false;
+            for connection in catalog.connections() {
+                busy |= connection.look(now);
+            }
+            quiet = if busy || self.armed.load(Ordering::Acquire) && sleeping {
+                0
+            } else {
+                quiet.saturating_add(1)
+            };
+        }
+    }
+}
+
+/// Signal handlers; when this is dropped, signals do again what they did before.
+pub(crate) struct Signals {
+    /// While this is set, a signal has its default effect.
+    default: Arc<AtomicBool>,
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.default.store(true, Ordering::Release);
+    }
+}
+
+/// Something to wait for that a signal handler can ring: on Unix a socket pair.
+#[cfg(unix)]
+struct Bell {
+    rope: std::os::unix::net::UnixStream,
+    ear: std::os::unix::net::UnixStream,
+}
+
+#[cfg(unix)]
+impl Bell {
+    fn new() -> io::Result<Bell> {
+        let (rope, ear) = std::os::unix::net::UnixStream::pair()?;
+        rope.set_nonblocking(true)?;
+        Ok(Bell { rope, ear })
+    }
+
+    /// A full socket is a bell that rings already, so a refused write loses nothing.
+    fn ring(&self) {
+        let _ = io::Write::write(&mut &self.rope, b"!");
+    }
+
+    fn wait(&self, time: Option<Duration>) {
+        let mut rings = [0; 64];
+        if self.ear.set_read_timeout(time).is_ok() {
+            let _ = io::Read::read(&mut &self.ear, &mut rings);
+        }
+    }
+
+    fn catch_signals(&self, terminated: &Arc<AtomicBool>) -> io::Result<Signals> {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        for signal in [SIGTERM, SIGINT] {
+            // In this order: the first signal finds the flag unset, sets it and rings; the next
+            // one finds it set.
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(terminated))?;
+            signal_hook::flag::register(signal, Arc::clone(terminated))?;
+            signal_hook::low_level::pipe::register(signal, self.rope.try_clone()?)?;
+        }
+        Ok(Signals { default: Arc::clone(terminated) })
+    }
+}
+
+#[cfg(not(unix))]
+#[derive(Default)]
+struct Bell {
+    rung: std::sync::Mutex<bool>,
+    changed: std::sync::Condvar,
+}
+
+#[cfg(not(unix))]
+impl Bell {
+    fn new() -> io::Result<Bell> {
+        Ok(Bell::default())
+    }
+
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, time: Option<Duration>) {
+        let mut rung = self.rung.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !*rung {
+            // Without a timeout a day: a spurious wake-up costs nothing.
+            let time = time.unwrap_or(Duration::from_secs(86_400));
+            rung = match self.changed.wait_timeout(rung, time) {
+                Ok((rung, _)) => rung,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        *rung = false;
+    }
+
+    fn catch_signals(&self, terminated: &Arc<AtomicBool>) -> io::Result<Signals> {
+        Ok(Signals { default: Arc::clone(terminated) })
+    }
+}

@@ -1,0 +1,100 @@
+//! Collects the answers to a batch of messages into one array.
+//!
+//! Only sessions of revision 2025-03-26 may send batches (its basic/index). Notifications and
+//! questions of the batch's calls are not part of the answer and go out by themselves.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::transport::Outlet;
+
+/// An outlet that keeps answers until all are there.
+pub(crate) struct Batch {
+    outlet: Arc<dyn Outlet>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The answers so far, each followed by a comma.
+    answers: Vec<u8>,
+    /// Calls that have yet to be answered or abandoned.
+    open: usize,
+    /// Every message of the batch was looked at.
+    complete: bool,
+}
+
+impl Batch {
+    pub(crate) fn new(outlet: Arc<dyn Outlet>) -> Arc<Batch> {
+        Arc::new(Batch { outlet, state: Mutex::default() })
+    }
+
+    /// Adds answers that were ready at once.
+    pub(crate) fn collect(&self, frames: &[u8]) {
+        self.state().add(frames);
+    }
+
+    /// Every message was looked at; the answer leaves when the last call is settled.
+    pub(crate) fn complete(&self) {
+        self.change(|state| state.complete = true);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        // A batch of notifications alone is not answered.
+        if state.complete && state.open == 0 && state.answers.pop().is_some() {
+            let mut frame = Vec::with_capacity(state.answers.len() + 3);
+            frame.push(b'[');
+            frame.append(&mut state.answers);
+            frame.extend_from_slice(b"]\n");
+            drop(state);
+            self.outlet.send(&frame);
+        }
+    }
+}
+
+impl State {
+    fn add(&mut self, frames: &[u8]) {
+        for frame in frames.split(|b| *b == b'\n').filter(|f| !f.is_empty()) {
+            self.answers.extend_from_slice(frame);
+            self.answers.push(b',');
+        }
+    }
+}
+
+impl Outlet for Batch {
+    fn send(&self, frames: &[u8]) {
+        self.outlet.send(frames);
+    }
+
+    fn expect(&self) {
+        self.state().open += 1;
+    }
+
+    fn answer(&self, frame: &[u8]) {
+        self.change(|state| {
+            state.add(frame);
+            state.open = state.open.saturating_sub(1);
+        });
+    }
+
+    fn abandon(&self) {
+        self.change(|state| state.open = state.open.saturating_sub(1));
+    }
+
+    fn closed(&self) -> bool {
+        self.outlet.closed()
+    }
+
+    fn congested(&self) -> bool {
+        self.outlet.congested()
+    }
+
+    fn close(&self) {
+        self.outlet.close();
+    }
+}

@@ -1,0 +1,419 @@
+//! One connection: its session, the calls in flight, the calls that wait for the client, and who
+//! listens for changes.
+//!
+//! # Locks
+//! `session`, `calls`, `parked` and `listens` are taken one at a time and never across a handler.
+//! `listens` is held while its acknowledgment is sent, because nothing of a subscription may
+//! precede that; the outlet never calls back.
+//!
+//! # Invariants
+//! - A call is in `calls` from its acceptance until just before its answer is sent, so that a
+//!   client may use the id again as soon as it has the answer.
+//! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::era::{Reply, ServerEra, Signal, To};
+use crate::json::Writer;
+use crate::model::ask::{Answer, Ask};
+use crate::model::content::ToolOutput;
+use crate::model::{Change, Fault, Filter, Operation, Revision, Session};
+use crate::rpc::Id;
+use crate::transport::Outlet;
+
+use super::core::Core;
+use super::job::Job;
+
+/// The shared state of one connection.
+pub(crate) struct Connection {
+    pub core: Arc<Core>,
+    pub outlet: Arc<dyn Outlet>,
+    session: Mutex<Option<Session>>,
+    calls: Mutex<Vec<Running>>,
+    parked: Mutex<Parked>,
+    listens: Mutex<Vec<Listen>>,
+    /// Changes that could not be told while the client was not reading; told later, once each.
+    missed: Mutex<Vec<Change>>,
+}
+
+/// A call's fate, shared between whoever may decide it.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    /// What the handler sees.
+    pub cancelled: AtomicBool,
+    settled: AtomicBool,
+}
+
+impl Call {
+    /// Claims the right to answer; only the first who asks gets it.
+    pub(crate) fn settle(&self) -> bool {
+        !self.settled.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+}
+
+/// A call in flight, with what is needed to answer it without its job.
+struct Running {
+    id: Id,
+    call: Arc<Call>,
+    deadline: Option<Instant>,
+    era: &'static dyn ServerEra,
+    revision: Revision,
+    operation: Operation,
+    outlet: Arc<dyn Outlet>,
+}
+
+/// Calls whose questions are with the client.
+#[derive(Default)]
+struct Parked {
+    /// The last id of a request of ours.
+    last_id: u64,
+    calls: Vec<ParkedCall>,
+}
+
+struct ParkedCall {
+    job: Job,
+    /// Requests of ours and the keys of their questions; answered ones are gone.
+    open: Vec<(u64, String)>,
+}
+
+struct Listen {
+    id: Id,
+    raw: String,
+    filter: Filter,
+    era: &'static dyn ServerEra,
+    revision: Revision,
+    outlet: Arc<dyn Outlet>,
+}
+
+/// Why a call cannot be taken in.
+pub(crate) enum Refusal {
+    /// Another request with this id is still open.
+    Duplicate,
+}
+
+/// A panic while one of these locks is held leaves complete values behind, so poisoning is ignored.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    pub(crate) fn new(core: Arc<Core>, outlet: Arc<dyn Outlet>) -> Connection {
+        Connection {
+            core,
+            outlet,
+            session: Mutex::default(),
+            calls: Mutex::default(),
+            parked: Mutex::default(),
+            listens: Mutex::default(),
+            missed: Mutex::default(),
+        }
+    }
+
+    /// The session, if one is open.
+    pub(crate) fn session(&self) -> MutexGuard<'_, Option<Session>> {
+        lock(&self.session)
+    }
+
+    /// Takes a call in; it stays until it is settled.
+    pub(crate) fn begin(&self, job: &Job) -> Result<(), Refusal> {
+        let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(()) };
+        if lock(&self.listens).iter().any(|l| l.id == id) {
+            return Err(Refusal::Duplicate);
+        }
+        let mut calls = lock(&self.calls);
+        if calls.iter().any(|running| running.id == id) {
+            return Err(Refusal::Duplicate);
+        }
+        calls.push(Running {
+            id,
+            call: Arc::clone(&job.call),
+            deadline: self.core.deadline(),
+            era: job.era,
+            revision: job.query.peer.revision,
+            operation: job.query.operation,
+            outlet: Arc::clone(&job.outlet),
+        });
+        drop(calls);
+        self.core.alarm.arm();
+        Ok(())
+    }
+
+    /// Whether a call or subscription with this id is open.
+    pub(crate) fn is_open(&self, id: &Id) -> bool {
+        lock(&self.calls).iter().any(|r| r.id == *id) || lock(&self.listens).iter().any(|l| l.id == *id)
+    }
+
+    fn forget(&self, call: &Arc<Call>) -> Option<Running> {
+        let mut calls = lock(&self.calls);
+        let at = calls.iter().position(|running| Arc::ptr_eq(&running.call, call))?;
+        Some(calls.swap_remove(at))
+    }
+
+    /// Settles a call with an answer, unless somebody did before.
+    pub(crate) fn finish(&self, job: &Job, reply: Reply<'_>) {
+        if !job.call.settle() {
+            return;
+        }
+        self.forget(&job.call);
+        let to = To {
+            id: job.doc.at(job.query.id).raw(),
+            revision: job.query.peer.revision,
+            card: &self.core.card,
+        };
+        self.core.with_writer(|w| {
+            job.era.reply(w, &to, reply);
+            w.newline();
+            job.outlet.answer(w.as_bytes());
+        });
+    }
+
+    /// Takes back what was to be answered under this id: the client cancelled it.
+    pub(crate) fn cancel(&self, id: &Id) {
+        let running = {
+            let mut calls = lock(&self.calls);
+            let at = calls.iter().position(|running| running.id == *id);
+            at.map(|at| calls.swap_remove(at))
+        };
+        if let Some(running) = running {
+            running.call.cancelled.store(true, Ordering::Release);
+            if running.call.settle() {
+                running.outlet.abandon();
+            }
+            self.drop_work(&running.call);
+        } else {
+            lock(&self.listens).retain(|listen| listen.id != *id);
+        }
+    }
+
+    /// Forgets queued and parked work of a settled call, and withdraws its questions.
+    fn drop_work(&self, call: &Arc<Call>) {
+        let queued = self.core.pool.withdraw(&mut |job: &Job| Arc::ptr_eq(&job.call, call));
+        drop(queued);
+        let parked = {
+            let mut parked = lock(&self.parked);
+            let at = parked.calls.iter().position(|p| Arc::ptr_eq(&p.job.call, call));
+            at.map(|at| parked.calls.swap_remove(at))
+        };
+        if let Some(parked) = parked {
+            let mut w = Writer::new();
+            for (id, _) in parked.open {
+                parked.job.era.withdraw(&mut w, id);
+                w.newline();
+            }
+            parked.job.outlet.send(w.as_bytes());
+        }
+    }
+
+    /// Parks a call and sends its questions to the client.
+    pub(crate) fn park(&self, job: Job, asks: &[Ask]) {
+        let (era, revision) = (job.era, job.query.peer.revision);
+        let (call, outlet) = (Arc::clone(&job.call), Arc::clone(&job.outlet));
+        let mut w = Writer::new();
+        {
+            let mut parked = lock(&self.parked);
+            if parked.calls.len() >= self.core.limits.parked {
+                drop(parked);
+                let fault = Fault::Internal("Too many calls wait for the client's answers");
+                return self.finish(&job, Reply::Fault(&fault));
+            }
+            let mut open = Vec::with_capacity(asks.len());
+            for ask in asks {
+                parked.last_id += 1;
+                era.question(&mut w, revision, parked.last_id, ask);
+                w.newline();
+                open.push((parked.last_id, ask.key.clone()));
+            }
+            parked.calls.push(ParkedCall { job, open });
+        }
+        self.extend(&call, self.core.limits.ask_timeout);
+        if call.is_settled() {
+            return self.drop_work(&call);
+        }
+        outlet.send(w.as_bytes());
+    }
+
+    /// Gives a call this much time from now.
+    fn extend(&self, call: &Arc<Call>, time: Duration) {
+        let deadline = (!time.is_zero()).then(|| Instant::now() + time);
+        if let Some(running) = lock(&self.calls).iter_mut().find(|r| Arc::ptr_eq(&r.call, call)) {
+            running.deadline = deadline;
+        }
+        self.core.alarm.arm();
+    }
+
+    /// Takes the client's answer to a request of ours; gives the job back when it was the last one.
+    pub(crate) fn answered(&self, id: u64, answer: Answer) -> Option<Job> {
+        let mut parked = lock(&self.parked);
+        let mut at = None;
+        for (place, call) in parked.calls.iter().enumerate() {
+            if let Some(which) = call.open.iter().position(|(open, _)| *open == id) {
+                at = Some((place, which));
+            }
+        }
+        // An answer to nothing: late, or never asked for. Dropped (JSON-RPC ids are unique).
+        let (place, which) = at?;
+        let call = parked.calls.get_mut(place)?;
+        let (_, key) = call.open.swap_remove(which);
+        call.job.answers.push((key, answer));
+        if !call.open.is_empty() {
+            return None;
+        }
+        let job = parked.calls.swap_remove(place).job;
+        drop(parked);
+        self.extend(&job.call, self.core.limits.handler_deadline);
+        Some(job)
+    }
+
+    /// Opens a subscription: acknowledges it first, then lets changes through.
+    pub(crate) fn listen(
+        &self,
+        id: Id,
+        raw: &str,
+        filter: Filter,
+        era: &'static dyn ServerEra,
+        revision: Revision,
+        outlet: &Arc<dyn Outlet>,
+    ) -> Result<(), Fault> {
+        let mut listens = lock(&self.listens);
+        if listens.len() >= self.core.limits.listens {
+            return Err(Fault::Internal("Too many listen requests are open"));
+        }
+        let mut w = Writer::new();
+        era.signal(&mut w, revision, Signal::Acknowledged { filter: &filter, listen: raw });
+        w.newline();
+        outlet.send(w.as_bytes());
+        listens.push(Listen { id, raw: raw.to_owned(), filter, era, revision, outlet: Arc::clone(outlet) });
+        Ok(())
+    }
+
+    /// Tells a change to whoever asked for it. Never waits for the client: what it is too slow to
+    /// be told now is told once when it reads again.
+    pub(crate) fn tell(&self, change: &Change) {
+        if self.outlet.congested() {
+            let mut missed = lock(&self.missed);
+            // Bounded by what can be subscribed to; a flood of other URIs is not told at all.
+            let most = self.core.limits.subscriptions + self.core.limits.listens * 4;
+            if !missed.contains(change) && missed.len() < most {
+                missed.push(change.clone());
+            }
+            drop(missed);
+            return self.core.alarm.arm();
+        }
+        self.tell_now(change);
+    }
+
+    fn tell_now(&self, change: &Change) {
+        let mut w = Writer::new();
+        {
+            let session = lock(&self.session);
+            if let Some(session) = session.as_ref().filter(|s| s.ready) {
+                let wanted = match change {
+                    Change::Updated(uri) => session.subscriptions.iter().any(|s| s == uri),
+                    Change::Tools | Change::Prompts | Change::Resources => true,
+                };
+                if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
+                    era.signal(&mut w, session.peer.revision, Signal::Change { change, listen: None });
+                    w.newline();
+                }
+            }
+        }
+        if !w.is_empty() {
+            self.outlet.send(w.as_bytes());
+        }
+        for listen in lock(&self.listens).iter().filter(|l| l.filter.wants(change)) {
+            w.clear();
+            let signal = Signal::Change { change, listen: Some(&listen.raw) };
+            listen.era.signal(&mut w, listen.revision, signal);
+            w.newline();
+            listen.outlet.send(w.as_bytes());
+        }
+    }
+
+    /// Flags and answers what is past its deadline; tells what was missed. Gives back whether
+    /// there is still something to watch.
+    pub(crate) fn look(&self, now: Instant) -> bool {
+        let mut late = Vec::new();
+        let mut busy = false;
+        {
+            let mut calls = lock(&self.calls);
+            let mut at = 0;
+            while let Some(running) = calls.get(at) {
+                if running.deadline.is_some_and(|deadline| deadline <= now) {
+                    running.call.cancelled.store(true, Ordering::Release);
+                    late.push(calls.swap_remove(at));
+                } else {
+                    busy |= running.deadline.is_some();
+                    at += 1;
+                }
+            }
+        }
+        for running in late {
+            self.give_up(running, "The call was not finished within the server's deadline");
+        }
+        if !self.outlet.congested() {
+            let missed = std::mem::take(&mut *lock(&self.missed));
+            for change in &missed {
+                self.tell(change);
+            }
+        }
+        let missed = !lock(&self.missed).is_empty();
+        busy || missed
+    }
+
+    /// Answers a call whose handler will not.
+    fn give_up(&self, running: Running, why: &'static str) {
+        if running.call.settle() {
+            let raw = running.id.to_raw();
+            let to = To { id: &raw, revision: running.revision, card: &self.core.card };
+            let mut w = Writer::new();
+            if matches!(running.operation, Operation::CallTool { .. }) {
+                // The model should know: a tool failed, and may be tried otherwise.
+                running.era.reply(&mut w, &to, Reply::Tool(&ToolOutput::failed(why)));
+            } else {
+                running.era.reply(&mut w, &to, Reply::Fault(&Fault::Internal(why)));
+            }
+            w.newline();
+            running.outlet.answer(w.as_bytes());
+        }
+        self.drop_work(&running.call);
+    }
+
+    /// The client will send no more: calls that wait for its answers cannot go on.
+    pub(crate) fn input_ended(&self) {
+        let stuck: Vec<Arc<Call>> =
+            lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
+        for call in stuck {
+            if let Some(running) = self.forget(&call) {
+                call.cancelled.store(true, Ordering::Release);
+                self.give_up(running, "The input ended before the client's answer came");
+            }
+        }
+    }
+
+    /// Answers what still runs, ends every subscription and closes the outlet.
+    pub(crate) fn close(&self) {
+        let rest = std::mem::take(&mut *lock(&self.calls));
+        for running in rest {
+            running.call.cancelled.store(true, Ordering::Release);
+            self.give_up(running, "The server is shutting down");
+        }
+        for listen in std::mem::take(&mut *lock(&self.listens)) {
+            let mut w = Writer::new();
+            // The sources disagree on how a server ends a subscription, so both are sent
+            // (requirements, AMB-01).
+            listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
+            w.newline();
+            let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
+            listen.era.reply(&mut w, &to, Reply::ListenEnded);
+            w.newline();
+            listen.outlet.send(w.as_bytes());
+        }
+        self.outlet.close();
+    }
+}

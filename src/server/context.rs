@@ -1,0 +1,226 @@
+//! What a handler can do besides computing: report, log, notice that it is no longer wanted, and
+//! ask the user, the model or for the roots.
+//!
+//! A question is answered in one of two ways. Where the answer came with the call, it is returned.
+//! Where it is not there yet, the method returns a [`Failure`] that the handler passes on with `?`;
+//! the client is asked, and **the handler runs again from the start** when the answers are there.
+//! So side effects come after the answers. Questions asked before the first `?` travel together:
+//!
+//! ```ignore
+//! let name = ctx.elicit("name", form());       // not answered yet: an Err that is kept for now
+//! let roots = ctx.roots("roots");
+//! let (name, roots) = (name?, roots?);         // both are asked at once
+//! ```
+//!
+//! No thread waits for the client, in either era.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::era::{ServerEra, Signal};
+use crate::json::{Doc, Json, NodeId, Value, Writer};
+use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormAnswer, Root, SampleAnswer, Sampling};
+use crate::model::{ClientCapabilities, Fault, Level, Operation, Query};
+use crate::record::Violation;
+use crate::rpc::RpcError;
+use crate::transport::Outlet;
+
+use super::connection::Connection;
+use super::failure::Failure;
+use super::mask;
+use super::seal::Answers;
+
+/// A running call, as its handler sees it.
+pub struct Context<'c> {
+    pub(crate) doc: &'c Doc,
+    pub(crate) query: &'c Query,
+    pub(crate) era: &'static dyn ServerEra,
+    pub(crate) outlet: &'c dyn Outlet,
+    /// Set when the client cancelled, the watchdog bit or the server stops.
+    pub(crate) cancelled: Option<&'c AtomicBool>,
+    /// The same, decided by the clock: a handler that runs inline has nobody to set its flag.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) logging: bool,
+    pub(crate) conn: &'c Connection,
+    pub(crate) answers: &'c mut Answers,
+    pub(crate) asks: Vec<Ask>,
+    pub(crate) last_progress: f64,
+}
+
+impl Context<'_> {
+    /// Whether the result is no longer wanted: the client cancelled, the deadline passed, the
+    /// client is gone or the server stops. A handler that works long looks at this now and then
+    /// and returns; what it returns then is dropped.
+    pub fn cancelled(&self) -> bool {
+        self.cancelled.is_some_and(|flag| flag.load(Ordering::Acquire))
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            || self.outlet.closed()
+    }
+
+    /// Reports a step: `done` of `total`, in units of the handler's choice, and what is going on.
+    ///
+    /// Goes to the client if it asked for progress of this call; values that do not grow are
+    /// dropped (MCP basic/utilities/progress: progress must increase).
+    pub fn progress(&mut self, done: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(token) = self.query.progress else { return };
+        if !done.is_finite() || done <= self.last_progress || self.stopped() {
+            return;
+        }
+        self.last_progress = done;
+        let total = total.filter(|t| t.is_finite());
+        self.signal(Signal::Progress { token: self.at(token).raw(), done, total, message });
+    }
+
+    /// Logs an entry to the client, if it wants entries of this level.
+    ///
+    /// Values under names such as `password` or `token` are masked at any depth.
+    ///
+    /// # Errors
+    /// Logging was not switched on with [`Server::logging`](crate::Server::logging): a client
+    /// that was not told of log entries must not be sent any.
+    pub fn log(&self, level: Level, logger: Option<&str>, data: impl Into<Json>) -> Result<(), Failure> {
+        if !self.logging {
+            return Err(Failure::new("The server did not announce log entries: call Server::logging first"));
+        }
+        if self.query.peer.log_level.is_some_and(|floor| level >= floor) && !self.stopped() {
+            let data = mask::masked(data.into());
+            self.signal(Signal::Log { level, logger, data: &data });
+        }
+        Ok(())
+    }
+
+    /// What the client can be asked.
+    pub fn client_can(&self) -> ClientCapabilities {
+        self.query.peer.capabilities
+    }
+
+    /// The client's name and version, as it gave them; for diagnostics only, anybody can claim
+    /// anything.
+    pub fn client_info(&self) -> Option<(String, String)> {
+        let read = |info: Value<'_>| {
+            let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            (text("name"), text("version"))
+        };
+        match self.query.client {
+            Some(node) => Some(read(self.at(node))),
+            None => self.conn.session().as_ref().map(|session| read(session.client.to_doc().root())),
+        }
+    }
+
+    /// The `_meta` object of the request, with whatever the client put there.
+    pub fn meta(&self) -> Option<Value<'_>> {
+        self.at(self.query.params?).get("_meta")
+    }
+
+    /// Asks the user to fill in a form. `key` names the question within the call.
+    ///
+    /// # Errors
+    /// Pass it on with `?`: the client was asked, cannot be asked, or refused. Declining is no
+    /// error but an answer.
+    pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormAnswer, Failure> {
+        let doc = self.ask(key, AskRequest::Form(form))?;
+        let action = Action::read(doc.root()).map_err(Failure::new)?;
+        Ok(FormAnswer::new(action, doc))
+    }
+
+    /// Asks the user to visit a page, for what must not pass through the client: passwords, keys,
+    /// payments. The answer says whether the user agreed to go, not what happened there.
+    ///
+    /// # Errors
+    /// As with [`Context::elicit`].
+    pub fn elicit_url(
+        &mut self,
+        key: &str,
+        message: impl Into<String>,
+        url: impl Into<String>,
+    ) -> Result<Action, Failure> {
+        let doc = self.ask(key, AskRequest::Url { message: message.into(), url: url.into() })?;
+        Action::read(doc.root()).map_err(Failure::new)
+    }
+
+    /// Asks the client's model for a message.
+    ///
+    /// # Errors
+    /// As with [`Context::elicit`]; also when tool uses and results do not pair up.
+    pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleAnswer, Failure> {
+        if let Some(why) = sampling.unpaired() {
+            return Err(Failure::new(why));
+        }
+        self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleAnswer::new)
+    }
+
+    /// Asks for the folders the client lets the server work in.
+    ///
+    /// # Errors
+    /// As with [`Context::elicit`].
+    pub fn roots(&mut self, key: &str) -> Result<Vec<Root>, Failure> {
+        self.ask(key, AskRequest::Roots).map(|doc| Root::read_all(doc.root()))
+    }
+
+    /// The answer under this key, or the question on its way.
+    fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, Failure> {
+        if let Some(at) = self.answers.iter().position(|(name, _)| name == key) {
+            return match self.answers.get(at) {
+                Some((_, Ok(doc))) => {
+                    let doc = Doc::parse(doc.root().raw().as_bytes())?;
+                    request.check(doc.root()).map_err(|why| {
+                        Failure::fault(Fault::InvalidParams(
+                            format!("The answer to {key:?} does not fit: {why}").into(),
+                        ))
+                    })?;
+                    Ok(doc)
+                }
+                Some((_, Err(RpcError { message, .. }))) => {
+                    Err(Failure::new(format!("The client refused {key:?}: {message}")))
+                }
+                None => Err(Failure::asked()),
+            };
+        }
+        let needed = request.needs();
+        if !self.query.peer.capabilities.cover(needed) {
+            return Err(Failure::fault(Fault::MissingCapability(needed)));
+        }
+        if !self.asks.iter().any(|ask| ask.key == key) {
+            self.asks.push(Ask { key: key.to_owned(), request });
+        }
+        Err(Failure::asked())
+    }
+
+    /// In words for the model: what is wrong with a tool's arguments, where, and by which keyword.
+    pub(crate) fn bad_arguments(&self, violation: &Violation) -> Failure {
+        let tool = match self.query.operation {
+            Operation::CallTool { name, .. } => self.at(name).as_str().unwrap_or_default(),
+            _ => "",
+        };
+        Failure::new(format!(
+            "Invalid arguments for tool {tool}: {} (path: {:?}, keyword: {})",
+            violation.message, violation.path, violation.keyword
+        ))
+    }
+
+    /// Whether nothing more may be sent for this call.
+    fn stopped(&self) -> bool {
+        self.cancelled.is_some_and(|flag| flag.load(Ordering::Acquire))
+    }
+
+    fn at(&self, node: NodeId) -> Value<'_> {
+        self.doc.at(node)
+    }
+
+    fn signal(&self, signal: Signal<'_>) {
+        let mut w = Writer::new();
+        self.era.signal(&mut w, self.query.peer.revision, signal);
+        w.newline();
+        self.outlet.send(w.as_bytes());
+    }
+}
+
+/// What an answer of a client is worth when it arrives: checked later, by the handler that asked.
+pub(crate) fn answer_of(outcome: Result<Value<'_>, Value<'_>>) -> Answer {
+    match outcome {
+        Ok(result) => Doc::parse(result.raw().as_bytes())
+            .map_err(|error| RpcError::new(crate::rpc::code::PARSE, error.to_string())),
+        Err(error) => Err(RpcError::read(error)
+            .unwrap_or_else(|| RpcError::new(crate::rpc::code::INTERNAL, "the client gave no reason"))),
+    }
+}

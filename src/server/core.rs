@@ -1,0 +1,259 @@
+//! What every connection of a server shares: the catalog that may change while it runs, the
+//! settings that may not, the pool, the spare parts.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::era::{Card, Eras};
+use crate::error::{Error, ErrorKind};
+use crate::json::{Doc, Value, Writer};
+use crate::limits::Limits;
+use crate::model::{CacheHint, Change, Fault, Offer, Operation, Query};
+use crate::pool::Pool;
+
+use super::alarm::Alarm;
+use super::connection::Connection;
+use super::job::Job;
+use super::registry::{Registry, SchemaCompiler};
+use super::seal::{self, Answers};
+
+/// Spare documents kept for reuse: as many as a small board has calls in flight.
+const SPARE_DOCS: usize = 16;
+/// A spare document or writer keeps at most this many bytes of memory.
+const SPARE_BYTES: usize = 64 << 10;
+
+/// What is registered, who must be told when it changes, and whether to stop.
+pub(crate) struct Catalog {
+    registry: RwLock<Arc<Registry>>,
+    /// Counts the changes of `registry`, so that readers notice one without a lock.
+    version: AtomicUsize,
+    promised: Mutex<Offer>,
+    connections: Mutex<Vec<Weak<Connection>>>,
+    compiler: Mutex<Option<Arc<dyn SchemaCompiler>>>,
+    stop: AtomicBool,
+    alarms: Mutex<Vec<Weak<Alarm>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Catalog {
+    pub(crate) fn new() -> Catalog {
+        Catalog {
+            registry: RwLock::default(),
+            version: AtomicUsize::new(0),
+            promised: Mutex::default(),
+            connections: Mutex::default(),
+            compiler: Mutex::default(),
+            stop: AtomicBool::new(false),
+            alarms: Mutex::default(),
+        }
+    }
+
+    /// The registry as it is now.
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn version(&self) -> usize {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Changes the registry; readers keep the old one until they look again.
+    pub(crate) fn change<R>(&self, edit: impl FnOnce(&mut Registry) -> R) -> R {
+        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let result = edit(Arc::make_mut(&mut registry));
+        self.version.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    pub(crate) fn promised(&self) -> Offer {
+        *lock(&self.promised)
+    }
+
+    pub(crate) fn promise(&self, edit: impl FnOnce(&mut Offer)) {
+        edit(&mut lock(&self.promised));
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn compiler(&self) -> Option<Arc<dyn SchemaCompiler>> {
+        lock(&self.compiler).clone()
+    }
+
+    pub(crate) fn set_compiler(&self, compiler: Arc<dyn SchemaCompiler>) {
+        *lock(&self.compiler) = Some(compiler);
+    }
+
+    /// Whether clients were told that this can change.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misuse`]: they were not.
+    pub(crate) fn announced(&self, change: &Change) -> Result<(), Error> {
+        let promised = self.promised();
+        let (announced, how) = match change {
+            Change::Tools => (promised.tools_changed, "tools_may_change"),
+            Change::Prompts => (promised.prompts_changed, "prompts_may_change"),
+            Change::Resources => (promised.resources_changed, "resources_may_change"),
+            Change::Updated(_) => (promised.subscribe, "resource_updates"),
+        };
+        if !announced {
+            return Err(Error::new(
+                ErrorKind::Misuse,
+                format!("clients were not told that this can change: call Server::{how} first"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Tells a change to every connection.
+    ///
+    /// # Errors
+    /// As with [`Catalog::announced`].
+    pub(crate) fn tell(&self, change: &Change) -> Result<(), Error> {
+        self.announced(change)?;
+        // Collected first: a connection is not told anything while the list is locked.
+        for connection in self.connections() {
+            connection.tell(change);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn connect(&self, connection: &Arc<Connection>) {
+        let mut connections = lock(&self.connections);
+        connections.retain(|c| c.strong_count() > 0);
+        connections.push(Arc::downgrade(connection));
+    }
+
+    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
+        lock(&self.connections).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Stops every serving loop that belongs to this catalog.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        for alarm in lock(&self.alarms).iter().filter_map(Weak::upgrade) {
+            alarm.ring();
+        }
+    }
+
+    pub(crate) fn add_alarm(&self, alarm: &Arc<Alarm>) {
+        let mut alarms = lock(&self.alarms);
+        alarms.retain(|a| a.strong_count() > 0);
+        alarms.push(Arc::downgrade(alarm));
+    }
+}
+
+/// What a serving loop and its workers share.
+pub(crate) struct Core {
+    pub catalog: Arc<Catalog>,
+    pub card: Card,
+    /// Whether handlers may log; settled when serving starts.
+    pub logging: bool,
+    pub limits: Limits,
+    pub eras: Eras,
+    pub list_cache: CacheHint,
+    pub read_cache: CacheHint,
+    pub pool: Pool<Job>,
+    pub alarm: Arc<Alarm>,
+    pub seal_key: OnceLock<[u8; 32]>,
+    pub spare: Mutex<Vec<Doc>>,
+}
+
+thread_local! {
+    /// Each thread writes its answers into one buffer, over and over.
+    static WRITER: Cell<Writer> = Cell::new(Writer::new());
+}
+
+impl Core {
+    /// Lends this thread's writer, empty.
+    pub(crate) fn with_writer(&self, write: impl FnOnce(&mut Writer)) {
+        let mut w = WRITER.take();
+        w.clear();
+        write(&mut w);
+        if w.as_bytes().len() <= SPARE_BYTES {
+            WRITER.set(w);
+        }
+    }
+
+    /// A document to parse into.
+    pub(crate) fn spare_doc(&self) -> Doc {
+        lock(&self.spare).pop().unwrap_or_default()
+    }
+
+    /// Keeps a document for the next message.
+    pub(crate) fn recycle(&self, mut doc: Doc) {
+        doc.shrink_to(SPARE_BYTES);
+        let mut spare = lock(&self.spare);
+        if spare.len() < SPARE_DOCS {
+            spare.push(doc);
+        }
+    }
+
+    /// When a call that starts now must be done.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let time = self.limits.handler_deadline;
+        (time > Duration::ZERO).then(|| Instant::now() + time)
+    }
+
+    fn key(&self) -> Result<&[u8; 32], Fault> {
+        if let Some(key) = self.seal_key.get() {
+            return Ok(key);
+        }
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|_| Fault::Internal("The system gave no random numbers"))?;
+        Ok(self.seal_key.get_or_init(|| key))
+    }
+
+    /// The state a client comes back with: the answers so far, bound to this request.
+    pub(crate) fn seal(&self, query: &Query, doc: &Doc, answers: &Answers) -> Result<String, Fault> {
+        let expires = now().saturating_add(self.limits.ask_timeout.as_secs().max(1));
+        let state = seal::seal(self.key()?, "", &digest(query, doc), expires, answers);
+        if state.len() > self.limits.state_bytes {
+            return Err(Fault::Internal(
+                "The answers to this call's questions are too large to be carried along",
+            ));
+        }
+        Ok(state)
+    }
+
+    /// The answers that came with a request: those of earlier rounds out of its state, then the
+    /// new ones. An answer that was given before is not given again.
+    ///
+    /// # Errors
+    /// A state that does not verify.
+    pub(crate) fn answers(&self, query: &Query, doc: &Doc) -> Result<Answers, Fault> {
+        let mut answers = match query.state.and_then(|node| doc.at(node).as_str()) {
+            None => Answers::new(),
+            Some(state) => seal::open(self.key()?, "", &digest(query, doc), now(), state)
+                .ok_or_else(|| Fault::InvalidParams("requestState is not valid for this request".into()))?,
+        };
+        for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
+            if !answers.iter().any(|(known, _)| known == key) {
+                answers.push((key.to_owned(), super::context::answer_of(Ok(value))));
+            }
+        }
+        Ok(answers)
+    }
+}
+
+fn digest(query: &Query, doc: &Doc) -> [u8; 32] {
+    let what = match query.operation {
+        Operation::CallTool { .. } => "tool",
+        Operation::ReadResource { .. } => "resource",
+        Operation::GetPrompt { .. } => "prompt",
+        _ => "",
+    };
+    seal::digest(what, query.params.map(|node| doc.at(node)))
+}
+
+/// Seconds of Unix time; a clock before 1970 counts as 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}

@@ -1,0 +1,532 @@
+//! The reading side of a connection: one frame in, an answer, a job or nothing out.
+//!
+//! Everything that needs no handler is answered here, on the thread that reads; so are inline
+//! tools. Answers collect in one buffer and leave when no further frame is ready, jobs are handed
+//! over in the same rhythm: one write and one hand-over for as many messages as came at once.
+//!
+//! # Invariants
+//! - A request is answered exactly once, or becomes a job that will be, or is cancelled.
+//! - Nothing here waits for a handler; handing over to a full pool waits for room, which stops
+//!   the reading of input.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::era::{self, List, Params, Reply, ServerEra, To};
+use crate::json::{Doc, Kind, Value, Writer};
+use crate::model::{Fault, Filter, Note, Offer, Operation, Query, Revision};
+use crate::rpc::{Id, Message, Notification, Request, Response};
+use crate::transport::Outlet;
+
+use super::batch::Batch;
+use super::connection::{Connection, Refusal};
+use super::context::answer_of;
+use super::core::Core;
+use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work, check_prompt};
+use super::page;
+use super::registry::{Describe, Registry, Table, ToolHandler};
+use super::seal::Answers;
+
+/// Answers that collect before they are sent although more input is ready.
+const BATCH_BYTES: usize = 64 << 10;
+/// Jobs that collect before they are handed over although more input is ready.
+const BATCH_JOBS: usize = 64;
+/// Answers wait no longer than this for later ones while inline handlers run.
+const BATCH_TIME: Duration = Duration::from_millis(1);
+
+/// Reads one connection's frames.
+pub(crate) struct Reader<'s> {
+    conn: Arc<Connection>,
+    core: Arc<Core>,
+    registry: Arc<Registry>,
+    version: usize,
+    inline: &'s mut [Box<InlineFn>],
+    doc: Doc,
+    out: Writer,
+    jobs: Vec<Job>,
+    first_waiting: Option<Instant>,
+    offer: Offer,
+}
+
+/// What is to be done with a request after it was looked at.
+enum Step {
+    /// It is answered, or needs no answer.
+    Done,
+    /// A handler has to run.
+    Run { era: &'static dyn ServerEra, query: Query, work: Work, answers: Answers },
+}
+
+impl<'s> Reader<'s> {
+    pub(crate) fn new(conn: Arc<Connection>, inline: &'s mut [Box<InlineFn>]) -> Reader<'s> {
+        let core = Arc::clone(&conn.core);
+        let (registry, version) = (core.catalog.registry(), core.catalog.version());
+        let offer = registry.offer(core.catalog.promised());
+        Reader {
+            conn,
+            core,
+            registry,
+            version,
+            inline,
+            doc: Doc::default(),
+            out: Writer::new(),
+            jobs: Vec::new(),
+            first_waiting: None,
+            offer,
+        }
+    }
+
+    /// Takes one frame.
+    pub(crate) fn frame(&mut self, bytes: &[u8]) {
+        let version = self.core.catalog.version();
+        if version != self.version {
+            self.version = version;
+            self.registry = self.core.catalog.registry();
+            self.offer = self.registry.offer(self.core.catalog.promised());
+        }
+        let mut doc = std::mem::take(&mut self.doc);
+        match doc.parse_again(bytes, &self.core.limits.parse()) {
+            Ok(()) => doc = self.document(doc),
+            Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
+        }
+        if bytes.len() > BATCH_BYTES {
+            doc.shrink_to(BATCH_BYTES);
+        }
+        self.doc = doc;
+        if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS || self.overdue() {
+            self.flush();
+        }
+    }
+
+    /// Takes note of a frame that was too long to be read.
+    pub(crate) fn too_long(&mut self) {
+        let most = self.core.limits.frame_bytes;
+        self.stray(None, &Fault::InvalidRequest(format!("The message is longer than {most} bytes").into()));
+    }
+
+    /// Hands jobs over and sends what collected.
+    pub(crate) fn flush(&mut self) {
+        if !self.jobs.is_empty() {
+            // A closed pool is a server that stops; close() answers what is left in flight.
+            let _ = self.core.pool.submit_all(&mut self.jobs);
+            self.jobs.clear();
+        }
+        if !self.out.is_empty() {
+            self.conn.outlet.send(self.out.as_bytes());
+            if self.out.len() > 4 * BATCH_BYTES {
+                self.out = Writer::new();
+            }
+            self.out.clear();
+        }
+        self.first_waiting = None;
+    }
+
+    /// Whether answers have been waiting behind inline handlers for too long.
+    fn overdue(&self) -> bool {
+        self.first_waiting.is_some_and(|since| since.elapsed() > BATCH_TIME)
+    }
+
+    /// Handles a parsed document; gives it, or another one, back for the next frame.
+    fn document(&mut self, doc: Doc) -> Doc {
+        if doc.root().kind() == Kind::Array {
+            let batches = {
+                let session = self.conn.session();
+                session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
+            };
+            if batches && !doc.root().is_empty() {
+                self.batch(doc.root());
+            } else {
+                self.stray(None, &Fault::InvalidRequest("Batches of messages are not accepted".into()));
+            }
+            return doc;
+        }
+        let outlet = Arc::clone(&self.conn.outlet);
+        self.message(doc, &outlet)
+    }
+
+    /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
+    fn message(&mut self, doc: Doc, outlet: &Arc<dyn Outlet>) -> Doc {
+        let step = match Message::read(doc.root()) {
+            Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
+            Ok(Message::Notification(notification)) => {
+                self.note(&doc, &notification);
+                Step::Done
+            }
+            Ok(Message::Response(response)) => {
+                self.response(&response);
+                Step::Done
+            }
+            Err(shape) => {
+                if shape.answer {
+                    let fault = match shape.code {
+                        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
+                        _ => Fault::InvalidRequest(shape.message.into()),
+                    };
+                    self.stray(shape.id, &fault);
+                }
+                Step::Done
+            }
+        };
+        match step {
+            Step::Done => doc,
+            Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
+        }
+    }
+
+    /// Answers what no era could be told of.
+    #[cold]
+    fn stray(&mut self, id: Option<Value<'_>>, fault: &Fault) {
+        let session = self.conn.session();
+        era::fault_without_query(&mut self.out, id.map(Value::raw), session.as_ref(), fault);
+        self.out.newline();
+    }
+
+    fn request(&mut self, doc: &Doc, request: &Request<'_>, outlet: &Arc<dyn Outlet>) -> Step {
+        let params = Params::read(request.params);
+        let (era, query) = {
+            let session = self.conn.session();
+            match self.core.eras.of_request(request, &params, session.is_some()) {
+                Ok(era) => (era, era.request(request, &params, session.as_ref())),
+                Err(fault) => {
+                    era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
+                    self.out.newline();
+                    return Step::Done;
+                }
+            }
+        };
+        let revision = query.as_ref().map_or(Revision::default(), |q| q.peer.revision);
+        let step = query.and_then(|query| {
+            self.operation(doc, request, &params, era, &query, outlet).map(|work| (query, work))
+        });
+        match step {
+            Ok((_, None)) => Step::Done,
+            Ok((query, Some((work, answers)))) => Step::Run { era, query, work, answers },
+            Err(fault) => {
+                // A failure looks alike in every revision of an era.
+                let to = To { id: request.id.raw(), revision, card: &self.core.card };
+                era.reply(&mut self.out, &to, Reply::Fault(&fault));
+                self.out.newline();
+                Step::Done
+            }
+        }
+    }
+
+    /// Answers an operation, or says what has to run for it.
+    fn operation(
+        &mut self,
+        doc: &Doc,
+        request: &Request<'_>,
+        params: &Params<'_>,
+        era: &'static dyn ServerEra,
+        query: &Query,
+        outlet: &Arc<dyn Outlet>,
+    ) -> Result<Option<(Work, Answers)>, Fault> {
+        let offer = self.offer;
+        let text = |node| doc.at(node).as_str().unwrap_or_default();
+        let gate =
+            |open: bool| if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) };
+        let reply = match query.operation {
+            Operation::CallTool { name, .. } => {
+                gate(offer.tools)?;
+                let Some(entry) = self.registry.tools.find(text(name)) else {
+                    return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
+                };
+                return Ok(Some((Work::Tool(Arc::clone(entry)), self.core.answers(query, doc)?)));
+            }
+            Operation::ReadResource { uri } => {
+                gate(offer.resources)?;
+                let Some((read, variables)) = self.registry.reader(text(uri)) else {
+                    return Err(Fault::ResourceNotFound(text(uri).to_owned()));
+                };
+                return Ok(Some((Work::Read(read, Arc::new(variables)), self.core.answers(query, doc)?)));
+            }
+            Operation::GetPrompt { name, arguments } => {
+                gate(offer.prompts)?;
+                let Some(entry) = self.registry.prompts.find(text(name)) else {
+                    return Err(Fault::InvalidParams(format!("Unknown prompt: {}", text(name)).into()));
+                };
+                check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
+                return Ok(Some((Work::Prompt(Arc::clone(entry)), self.core.answers(query, doc)?)));
+            }
+            Operation::Complete { subject, kind, argument, .. } => {
+                gate(offer.completions)?;
+                match self.registry.completion(kind, text(subject), text(argument)) {
+                    None => {
+                        return Err(Fault::InvalidParams(
+                            format!("Nothing to complete: {}", text(subject)).into(),
+                        ));
+                    }
+                    Some(Some(complete)) => {
+                        return Ok(Some((Work::Complete(Arc::clone(complete)), Answers::new())));
+                    }
+                    Some(None) => Reply::Completion(&NOTHING),
+                }
+            }
+            Operation::ListTools { cursor } => {
+                gate(offer.tools)?;
+                return self.page(era, query, List::Tools, cursor.map(text), request, |r| &r.tools);
+            }
+            Operation::ListResources { cursor } => {
+                gate(offer.resources)?;
+                return self.page(era, query, List::Resources, cursor.map(text), request, |r| &r.resources);
+            }
+            Operation::ListTemplates { cursor } => {
+                gate(offer.resources)?;
+                return self.page(era, query, List::Templates, cursor.map(text), request, |r| &r.templates);
+            }
+            Operation::ListPrompts { cursor } => {
+                gate(offer.prompts)?;
+                return self.page(era, query, List::Prompts, cursor.map(text), request, |r| &r.prompts);
+            }
+            Operation::Open => {
+                *self.conn.session() = era.open(params, query);
+                Reply::Greeting { offer, cache: self.core.list_cache }
+            }
+            Operation::Describe => Reply::Greeting { offer, cache: self.core.list_cache },
+            Operation::Ping => Reply::Empty,
+            Operation::SetLevel(level) => {
+                gate(offer.logging)?;
+                if let Some(session) = self.conn.session().as_mut() {
+                    session.peer.log_level = Some(level);
+                }
+                Reply::Empty
+            }
+            Operation::Subscribe { uri } => {
+                gate(offer.subscribe)?;
+                if self.registry.reader(text(uri)).is_none() {
+                    return Err(Fault::ResourceNotFound(text(uri).to_owned()));
+                }
+                self.subscribe(text(uri))?;
+                Reply::Empty
+            }
+            Operation::Unsubscribe { uri } => {
+                gate(offer.subscribe)?;
+                if let Some(session) = self.conn.session().as_mut() {
+                    session.subscriptions.retain(|s| s != text(uri));
+                }
+                Reply::Empty
+            }
+            Operation::Listen { filter } => {
+                gate(
+                    offer.tools_changed
+                        || offer.prompts_changed
+                        || offer.resources_changed
+                        || offer.subscribe,
+                )?;
+                let wanted = era.filter(doc.at(filter), self.core.limits.subscriptions)?;
+                let honoured = Filter {
+                    tools: wanted.tools && offer.tools_changed,
+                    prompts: wanted.prompts && offer.prompts_changed,
+                    resources: wanted.resources && offer.resources_changed,
+                    uris: if offer.subscribe { wanted.uris } else { Vec::new() },
+                };
+                let id = Id::read(request.id).ok_or(Fault::InvalidRequest("id is missing".into()))?;
+                if self.conn.is_open(&id) {
+                    return Err(duplicate());
+                }
+                let revision = query.peer.revision;
+                self.conn.listen(id, request.id.raw(), honoured, era, revision, outlet)?;
+                return Ok(None);
+            }
+        };
+        let to = To { id: request.id.raw(), revision: query.peer.revision, card: &self.core.card };
+        era.reply(&mut self.out, &to, reply);
+        self.out.newline();
+        Ok(None)
+    }
+
+    /// Answers with a page of a list.
+    fn page<T: Describe>(
+        &mut self,
+        era: &'static dyn ServerEra,
+        query: &Query,
+        list: List,
+        cursor: Option<&str>,
+        request: &Request<'_>,
+        table: impl Fn(&Registry) -> &Table<T>,
+    ) -> Result<Option<(Work, Answers)>, Fault> {
+        let revision = query.peer.revision;
+        let registry = Arc::clone(&self.registry);
+        let (entries, more) = table(&registry).page(page::place(list, cursor)?, self.core.limits.page);
+        let next = entries.last().filter(|_| more).map(|last| page::cursor(list, last.sequence));
+        let mut rendered = entries.iter().map(|entry| entry.rendered(revision));
+        let to = To { id: request.id.raw(), revision, card: &self.core.card };
+        let cache = self.core.list_cache;
+        era.reply(
+            &mut self.out,
+            &to,
+            Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache },
+        );
+        self.out.newline();
+        Ok(None)
+    }
+
+    fn subscribe(&self, uri: &str) -> Result<(), Fault> {
+        let most = self.core.limits.subscriptions;
+        if let Some(session) = self.conn.session().as_mut() {
+            if session.subscriptions.iter().any(|s| s == uri) {
+                return Ok(());
+            }
+            if session.subscriptions.len() >= most {
+                return Err(Fault::InvalidParams(
+                    format!("At most {most} resources can be subscribed to").into(),
+                ));
+            }
+            session.subscriptions.push(uri.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Runs a handler here, or makes a job of it.
+    fn start(
+        &mut self,
+        doc: Doc,
+        outlet: &Arc<dyn Outlet>,
+        era: &'static dyn ServerEra,
+        query: Query,
+        work: Work,
+        mut answers: Answers,
+    ) -> Doc {
+        let inline = match &work {
+            Work::Tool(entry) => match entry.entry.handler {
+                ToolHandler::Inline(place) => Some(place),
+                ToolHandler::Pooled(_) => None,
+            },
+            _ => None,
+        };
+        if let Some(handler) = inline.and_then(|place| self.inline.get_mut(place)) {
+            self.first_waiting.get_or_insert_with(Instant::now);
+            let exchange =
+                Exchange { conn: &self.conn, outlet: &**outlet, era, doc: &doc, query: &query, call: None };
+            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(&mut **handler));
+            let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
+            match &conclusion {
+                Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
+                Conclusion::Fault(fault) => era.reply(&mut self.out, &to, Reply::Fault(fault)),
+                Conclusion::Asked(_) => {
+                    let job = self.job(doc, outlet, era, query, work, answers);
+                    return self.accept(job, |_, job| {
+                        job.settle(conclusion);
+                    });
+                }
+            }
+            self.out.newline();
+            return doc;
+        }
+        let job = self.job(doc, outlet, era, query, work, answers);
+        self.accept(job, |reader, job| reader.jobs.push(job))
+    }
+
+    fn job(
+        &self,
+        doc: Doc,
+        outlet: &Arc<dyn Outlet>,
+        era: &'static dyn ServerEra,
+        query: Query,
+        work: Work,
+        answers: Answers,
+    ) -> Job {
+        Job {
+            conn: Arc::clone(&self.conn),
+            outlet: Arc::clone(outlet),
+            era,
+            doc,
+            query,
+            work,
+            answers,
+            call: Arc::default(),
+        }
+    }
+
+    /// Enters a job among the calls in flight and passes it on; gives a document for the next frame.
+    fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<'s>, Job)) -> Doc {
+        match self.conn.begin(&job) {
+            Ok(()) => {
+                job.outlet.expect();
+                pass(self, job);
+                self.core.spare_doc()
+            }
+            Err(Refusal::Duplicate) => {
+                let to = To {
+                    id: job.doc.at(job.query.id).raw(),
+                    revision: job.query.peer.revision,
+                    card: &self.core.card,
+                };
+                job.era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
+                self.out.newline();
+                job.doc
+            }
+        }
+    }
+
+    fn note(&mut self, doc: &Doc, notification: &Notification<'_>) {
+        let open = self.conn.session().is_some();
+        let params = Params::read(notification.params);
+        let Some(era) = self.core.eras.of_notification(&params, open) else { return };
+        match era.note(notification.method, &params) {
+            Note::Ready => {
+                if let Some(session) = self.conn.session().as_mut() {
+                    session.ready = true;
+                }
+            }
+            Note::Cancelled(node) => {
+                if let Some(id) = Id::read(doc.at(node)) {
+                    // A call that still collects here is not yet where cancel() looks for work.
+                    self.jobs.retain(|job| Id::read(job.doc.at(job.query.id)).as_ref() != Some(&id));
+                    self.conn.cancel(&id);
+                }
+            }
+            Note::Ignored => {}
+        }
+    }
+
+    /// Takes the client's answer to a question; the call goes on when it was the last one.
+    fn response(&mut self, response: &Response<'_>) {
+        let Some(id) = response.id.as_u64() else { return };
+        let Some(mut job) = self.conn.answered(id, answer_of(response.outcome)) else { return };
+        let place = match &job.work {
+            Work::Tool(entry) => match entry.entry.handler {
+                ToolHandler::Inline(place) => Some(place),
+                ToolHandler::Pooled(_) => None,
+            },
+            _ => None,
+        };
+        match place.and_then(|place| self.inline.get_mut(place)) {
+            None => self.jobs.push(job),
+            Some(handler) => {
+                let mut answers = std::mem::take(&mut job.answers);
+                let conclusion =
+                    job::conclude(&job.exchange(), &job.work, &mut answers, Some(&mut **handler));
+                job.answers = answers;
+                job.settle(conclusion);
+            }
+        }
+    }
+
+    /// Handles each message of a batch; their answers leave together (JSON-RPC 2.0 §6).
+    fn batch(&mut self, messages: Value<'_>) {
+        let batch = Batch::new(Arc::clone(&self.conn.outlet));
+        let outlet: Arc<dyn Outlet> = batch.clone();
+        for message in messages.items() {
+            let mut doc = self.core.spare_doc();
+            let mark = self.out.len();
+            match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
+                Ok(()) => doc = self.message(doc, &outlet),
+                Err(error) => self.stray(None, &Fault::Parse(error.to_string())),
+            }
+            self.core.recycle(doc);
+            let answers = self.out.as_bytes().get(mark..).unwrap_or_default();
+            if !answers.is_empty() {
+                batch.collect(answers);
+                self.out.truncate(mark);
+            }
+        }
+        batch.complete();
+        self.flush();
+    }
+}
+
+static NOTHING: crate::model::content::Completion = crate::model::content::Completion::none();
+
+fn duplicate() -> Fault {
+    Fault::InvalidRequest("Another request with this id is still open".into())
+}

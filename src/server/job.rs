@@ -1,0 +1,267 @@
+//! Running one call's handler and turning what it did into an answer, a question or nothing.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use crate::era::{Questions, Reply, ServerEra};
+use crate::json::{Doc, Kind, Value};
+use crate::model::ask::Ask;
+use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+use crate::model::uri_template::Variables;
+use crate::model::{Fault, Operation, Query};
+use crate::pool;
+use crate::transport::Outlet;
+
+use super::connection::{Call, Connection};
+use super::context::Context;
+use super::failure::{Failure, Reason};
+use super::registry::{
+    Arguments, CompleteFn, CompletionRequest, Listed, PromptEntry, ReadFn, ToolEntry, ToolHandler,
+};
+use super::seal::Answers;
+
+/// One accepted call on its way to a worker.
+pub(crate) struct Job {
+    pub conn: Arc<Connection>,
+    /// Where its answer goes; a batch collects them.
+    pub outlet: Arc<dyn Outlet>,
+    pub era: &'static dyn ServerEra,
+    pub doc: Doc,
+    pub query: Query,
+    pub work: Work,
+    pub answers: Answers,
+    pub call: Arc<Call>,
+}
+
+/// What is to be run.
+#[derive(Clone)]
+pub(crate) enum Work {
+    Tool(Arc<Listed<ToolEntry>>),
+    Read(Arc<ReadFn>, Arc<Variables>),
+    Prompt(Arc<Listed<PromptEntry>>),
+    Complete(Arc<CompleteFn>),
+}
+
+/// What came out.
+pub(crate) enum Outcome {
+    Tool(ToolOutput),
+    Read(ReadOutput),
+    Prompt(PromptOutput),
+    Completion(Completion),
+}
+
+/// How a handler ended.
+pub(crate) enum Conclusion {
+    Done(Outcome),
+    Fault(Fault),
+    Asked(Vec<Ask>),
+}
+
+/// Runs a tool that lives on the reading thread.
+pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure>;
+
+impl Job {
+    /// Runs the handler on this thread and settles the call.
+    pub(crate) fn run(mut self) {
+        if self.call.is_settled() {
+            return self.conn.core.recycle(self.doc);
+        }
+        let mut answers = std::mem::take(&mut self.answers);
+        let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
+        self.answers = answers;
+        self.settle(conclusion);
+    }
+
+    /// What the handler needs to see of this job.
+    pub(crate) fn exchange(&self) -> Exchange<'_> {
+        Exchange {
+            conn: &self.conn,
+            outlet: &*self.outlet,
+            era: self.era,
+            doc: &self.doc,
+            query: &self.query,
+            call: Some(&self.call),
+        }
+    }
+
+    /// Answers, asks, or drops what nobody waits for any more.
+    pub(crate) fn settle(self, conclusion: Conclusion) {
+        let conn = Arc::clone(&self.conn);
+        match conclusion {
+            Conclusion::Done(outcome) => conn.finish(&self, outcome.reply(&conn)),
+            Conclusion::Fault(fault) => conn.finish(&self, Reply::Fault(&fault)),
+            Conclusion::Asked(asks) => match self.era.questions() {
+                Questions::Requests => return conn.park(self, &asks),
+                Questions::InResult => match conn.core.seal(&self.query, &self.doc, &self.answers) {
+                    Ok(state) => conn.finish(&self, Reply::Asked { asks: &asks, state: &state }),
+                    Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
+                },
+            },
+        }
+        conn.core.recycle(self.doc);
+    }
+}
+
+impl Outcome {
+    /// The outcome as an answer.
+    pub(crate) fn reply(&self, conn: &Connection) -> Reply<'_> {
+        match self {
+            Outcome::Tool(output) => Reply::Tool(output),
+            Outcome::Read(output) => Reply::Read(output, conn.core.read_cache),
+            Outcome::Prompt(output) => Reply::Prompt(output),
+            Outcome::Completion(output) => Reply::Completion(output),
+        }
+    }
+}
+
+/// A call as its handler's surroundings see it, owned by whoever runs it.
+pub(crate) struct Exchange<'c> {
+    pub conn: &'c Connection,
+    pub outlet: &'c dyn Outlet,
+    pub era: &'static dyn ServerEra,
+    pub doc: &'c Doc,
+    pub query: &'c Query,
+    pub call: Option<&'c Call>,
+}
+
+/// Runs the handler: checks what it is given and what it gives, and survives its panics.
+pub(crate) fn conclude(
+    exchange: &Exchange<'_>,
+    work: &Work,
+    answers: &mut Answers,
+    inline: Option<&mut InlineFn>,
+) -> Conclusion {
+    let core = &exchange.conn.core;
+    let mut ctx = Context {
+        doc: exchange.doc,
+        query: exchange.query,
+        era: exchange.era,
+        outlet: exchange.outlet,
+        cancelled: exchange.call.map(|call| &call.cancelled),
+        deadline: match inline {
+            Some(_) if !core.limits.handler_deadline.is_zero() => {
+                Some(Instant::now() + core.limits.handler_deadline)
+            }
+            _ => None,
+        },
+        logging: core.logging,
+        conn: exchange.conn,
+        answers,
+        asks: Vec::new(),
+        last_progress: f64::NEG_INFINITY,
+    };
+    let result = pool::guard(|| run(&mut ctx, work, inline));
+    let asks = std::mem::take(&mut ctx.asks);
+    match result {
+        Ok(Ok(outcome)) => check(work, outcome),
+        Ok(Err(failure)) => failed(exchange, failure, asks),
+        Err(_panicked) => Conclusion::Fault(Fault::Internal("The handler panicked")),
+    }
+}
+
+fn run<'c>(ctx: &mut Context<'c>, work: &Work, inline: Option<&mut InlineFn>) -> Result<Outcome, Failure> {
+    let doc: &'c Doc = ctx.doc;
+    match (work, ctx.query.operation) {
+        (Work::Tool(entry), Operation::CallTool { arguments, .. }) => {
+            let arguments = arguments.map_or_else(|| no_arguments(), |node| doc.at(node));
+            if let Some(check) = &entry.entry.input {
+                check.check(arguments).map_err(|v| ctx.bad_arguments(&v))?;
+            }
+            let output = match (&entry.entry.handler, inline) {
+                (ToolHandler::Pooled(handler), _) => handler(ctx, arguments)?,
+                (ToolHandler::Inline(_), Some(handler)) => handler(ctx, arguments)?,
+                (ToolHandler::Inline(_), None) => {
+                    return Err(Failure::fault(Fault::Internal(
+                        "This tool runs only on the thread that serves",
+                    )));
+                }
+            };
+            Ok(Outcome::Tool(output))
+        }
+        (Work::Read(read, variables), Operation::ReadResource { uri }) => {
+            let uri = doc.at(uri).as_str().unwrap_or_default();
+            let output = read(ctx, uri, variables)?;
+            if output.contents.is_empty() {
+                // Nothing there is "not found", never an empty list (server/resources, 2026-07-28).
+                return Err(Failure::not_found(uri));
+            }
+            Ok(Outcome::Read(output))
+        }
+        (Work::Prompt(entry), Operation::GetPrompt { arguments, .. }) => {
+            let arguments = Arguments::new(arguments.map(|node| doc.at(node)));
+            (entry.entry.fill)(ctx, &arguments).map(Outcome::Prompt)
+        }
+        (Work::Complete(complete), Operation::Complete { argument, value, context, .. }) => {
+            let request = CompletionRequest {
+                argument: doc.at(argument).as_str().unwrap_or_default(),
+                value: doc.at(value).as_str().unwrap_or_default(),
+                settled: Arguments::new(context.map(|node| doc.at(node))),
+            };
+            Ok(Outcome::Completion(complete(&request)))
+        }
+        _ => Err(Failure::fault(Fault::Internal("The request and its handler do not belong together"))),
+    }
+}
+
+/// A tool called without arguments gets an empty object.
+fn no_arguments() -> Value<'static> {
+    static EMPTY: OnceLock<Doc> = OnceLock::new();
+    EMPTY.get_or_init(|| Doc::parse(b"{}").unwrap_or_default()).root()
+}
+
+/// A result must be what the tool promised.
+fn check(work: &Work, outcome: Outcome) -> Conclusion {
+    if let (Work::Tool(entry), Outcome::Tool(output)) = (work, &outcome) {
+        if entry.entry.tool.output_schema.is_some() && !output.is_error {
+            let Some(structured) = &output.structured else {
+                return Conclusion::Fault(Fault::Internal("The tool gave no structured result"));
+            };
+            if let Some(check) = &entry.entry.output {
+                if check.check(structured.to_doc().root()).is_err() {
+                    return Conclusion::Fault(Fault::Internal(
+                        "The tool's result does not fit its output schema",
+                    ));
+                }
+            }
+        }
+    }
+    Conclusion::Done(outcome)
+}
+
+fn failed(exchange: &Exchange<'_>, failure: Failure, asks: Vec<Ask>) -> Conclusion {
+    let tool = matches!(exchange.query.operation, Operation::CallTool { .. });
+    match failure.into_reason() {
+        Reason::Asked if asks.is_empty() => {
+            Conclusion::Fault(Fault::Internal("The handler waits for nothing"))
+        }
+        Reason::Asked => Conclusion::Asked(asks),
+        Reason::Text(text) if tool => Conclusion::Done(Outcome::Tool(ToolOutput::failed(text))),
+        Reason::Text(text) => {
+            Conclusion::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })
+        }
+        // A session's capabilities are settled: there is no other way for this client to call.
+        Reason::Fault(Fault::MissingCapability(_))
+            if tool && exchange.era.questions() == Questions::Requests =>
+        {
+            Conclusion::Done(Outcome::Tool(ToolOutput::failed(
+                "This client cannot be asked what the tool needs to know",
+            )))
+        }
+        Reason::Fault(fault) => Conclusion::Fault(fault),
+    }
+}
+
+/// Whether prompt arguments satisfy the prompt's description.
+///
+/// # Errors
+/// A required argument is missing (server/prompts, error handling).
+pub(crate) fn check_prompt(entry: &PromptEntry, arguments: Option<Value<'_>>) -> Result<(), Fault> {
+    for argument in entry.prompt.arguments.iter().filter(|a| a.required) {
+        let given = arguments.and_then(|a| a.get(&argument.name)).is_some_and(|v| v.kind() == Kind::String);
+        if !given {
+            return Err(Fault::InvalidParams(format!("Missing required argument: {}", argument.name).into()));
+        }
+    }
+    Ok(())
+}

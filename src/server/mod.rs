@@ -1,0 +1,562 @@
+//! Servers: register tools, resources and prompts, then serve a connection.
+//!
+//! # Threads
+//! One thread reads, answers whatever needs no handler and runs inline tools. Up to
+//! [`Limits::workers`] workers, started on demand and ended when idle, run all other handlers,
+//! encode their answers and write them. One thread sleeps until a deadline or a signal needs it.
+//!
+//! # Shutdown
+//! At the end of input, on [`Handle::stop`] and on SIGTERM or SIGINT, no further request is read;
+//! running calls finish within [`Limits::grace`] and are answered; what still runs then is flagged
+//! as cancelled and answered with an error; subscriptions end; the output is closed.
+
+mod alarm;
+mod batch;
+mod connection;
+mod context;
+mod core;
+mod dispatch;
+mod failure;
+mod job;
+mod mask;
+mod page;
+mod registry;
+mod seal;
+mod serve;
+mod tool;
+
+use std::sync::Arc;
+
+use crate::era::Eras;
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::model::catalog::{Icon, Prompt, Resource, Template, Tool};
+use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+use crate::model::uri_template::Variables;
+use crate::model::{CacheHint, Change, CompletionKind, Identity};
+use crate::transport::Link;
+
+use self::core::Catalog;
+use self::job::InlineFn;
+use self::registry::ToolHandler;
+
+pub use self::context::Context;
+pub use self::failure::Failure;
+pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
+pub use self::tool::{ToolArguments, ToolResult};
+
+/// A server: what it offers, and how it is served.
+///
+/// Registration methods fail when something cannot be right (a name twice, a schema that is no
+/// object), so mistakes show when the program starts, not when a client calls.
+pub struct Server {
+    identity: Identity,
+    catalog: Arc<Catalog>,
+    limits: Option<Limits>,
+    eras: Eras,
+    list_cache: CacheHint,
+    read_cache: CacheHint,
+    seal_key: Option<[u8; 32]>,
+    inline: Vec<Box<InlineSend>>,
+    on_shutdown: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+/// An inline handler that may move to the thread that serves.
+type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<ToolOutput, Failure> + Send;
+
+impl Server {
+    /// A server of this name and version that speaks both eras.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Server {
+        Server::with_eras(name, version, Eras::BOTH)
+    }
+
+    /// A server for clients that open with `initialize` only (2024-11-05 to 2025-11-25); the
+    /// other era is not linked.
+    pub fn legacy_only(name: impl Into<String>, version: impl Into<String>) -> Server {
+        Server::with_eras(name, version, Eras::LEGACY)
+    }
+
+    /// A server for stateless clients only (2026-07-28 on); the other era is not linked.
+    pub fn modern_only(name: impl Into<String>, version: impl Into<String>) -> Server {
+        Server::with_eras(name, version, Eras::MODERN)
+    }
+
+    fn with_eras(name: impl Into<String>, version: impl Into<String>, eras: Eras) -> Server {
+        Server {
+            identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
+            catalog: Arc::new(Catalog::new()),
+            limits: None,
+            eras,
+            list_cache: CacheHint::default(),
+            read_cache: CacheHint::default(),
+            seal_key: None,
+            inline: Vec::new(),
+            on_shutdown: Vec::new(),
+        }
+    }
+
+    /// A name for people.
+    pub fn title(&mut self, title: impl Into<String>) -> &mut Server {
+        self.identity.title = Some(title.into());
+        self
+    }
+
+    /// What the server is for.
+    pub fn description(&mut self, text: impl Into<String>) -> &mut Server {
+        self.identity.description = Some(text.into());
+        self
+    }
+
+    /// Where to read more.
+    pub fn website(&mut self, url: impl Into<String>) -> &mut Server {
+        self.identity.website = Some(url.into());
+        self
+    }
+
+    /// A picture.
+    pub fn icon(&mut self, icon: Icon) -> &mut Server {
+        self.identity.icons.push(icon);
+        self
+    }
+
+    /// How a model should use the server.
+    pub fn instructions(&mut self, text: impl Into<String>) -> &mut Server {
+        self.identity.instructions = Some(text.into());
+        self
+    }
+
+    /// Caps and timeouts; without this they come from [`Limits::from_env`].
+    pub fn limits(&mut self, limits: Limits) -> &mut Server {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// Announces log entries, which [`Context::log`] needs.
+    pub fn logging(&mut self) -> &mut Server {
+        self.catalog.promise(|offer| offer.logging = true);
+        self
+    }
+
+    /// Announces that tools may come and go while the server runs.
+    pub fn tools_may_change(&mut self) -> &mut Server {
+        self.catalog.promise(|offer| offer.tools_changed = true);
+        self
+    }
+
+    /// Announces that prompts may come and go while the server runs.
+    pub fn prompts_may_change(&mut self) -> &mut Server {
+        self.catalog.promise(|offer| offer.prompts_changed = true);
+        self
+    }
+
+    /// Announces that resources and templates may come and go while the server runs.
+    pub fn resources_may_change(&mut self) -> &mut Server {
+        self.catalog.promise(|offer| offer.resources_changed = true);
+        self
+    }
+
+    /// Announces that clients can subscribe to updates of single resources, which
+    /// [`Handle::resource_updated`] sends.
+    pub fn resource_updates(&mut self) -> &mut Server {
+        self.catalog.promise(|offer| offer.subscribe = true);
+        self
+    }
+
+    /// How long clients may keep lists and the greeting (2026-07-28 server/utilities/caching).
+    pub fn list_cache(&mut self, hint: CacheHint) -> &mut Server {
+        self.list_cache = hint;
+        self
+    }
+
+    /// How long clients may keep the contents of resources.
+    pub fn read_cache(&mut self, hint: CacheHint) -> &mut Server {
+        self.read_cache = hint;
+        self
+    }
+
+    /// The key that seals `requestState`. Without it each process makes its own; several
+    /// instances behind one address need a common one.
+    pub fn seal_key(&mut self, key: [u8; 32]) -> &mut Server {
+        self.seal_key = Some(key);
+        self
+    }
+
+    /// Checks arguments and structured results against their schemas with this compiler's checks.
+    /// Holds for tools registered afterwards.
+    pub fn schema_compiler(&mut self, compiler: Arc<dyn SchemaCompiler>) -> &mut Server {
+        self.catalog.set_compiler(compiler);
+        self
+    }
+
+    /// Runs when serving ends, before the process does; SIGTERM included.
+    pub fn on_shutdown(&mut self, run: impl FnOnce() + Send + 'static) -> &mut Server {
+        self.on_shutdown.push(Box::new(run));
+        self
+    }
+
+    /// Registers a tool whose handler runs on a worker.
+    ///
+    /// The handler takes its arguments as a [`record!`](crate::record!) type, whose schema the
+    /// tool gets unless it has one, or as [`Json`](crate::json::Json). It gives text, a record or
+    /// JSON as structured result, or a [`ToolOutput`].
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Misuse`]: the name is taken. [`crate::ErrorKind::Invalid`]: the name or
+    /// a schema cannot be right.
+    pub fn tool<A, R>(
+        &mut self,
+        tool: Tool,
+        handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<&mut Server, Error>
+    where
+        A: ToolArguments,
+        R: ToolResult,
+    {
+        self.handle().insert_tool(tool, handler)?;
+        Ok(self)
+    }
+
+    /// Registers a tool whose handler runs on the thread that reads: no hand-over, so the fastest
+    /// way to do something short. While it runs nothing else is read, also no cancellation.
+    ///
+    /// # Errors
+    /// As with [`Server::tool`].
+    pub fn inline_tool<A, R>(
+        &mut self,
+        tool: Tool,
+        handler: impl FnMut(&mut Context<'_>, A) -> Result<R, Failure> + Send + 'static,
+    ) -> Result<&mut Server, Error>
+    where
+        A: ToolArguments,
+        R: ToolResult,
+    {
+        let place = self.inline.len();
+        add_tool::<A, R>(&self.catalog, tool, ToolHandler::Inline(place))?;
+        self.inline.push(Box::new(tool::inline::<A, R>(handler)));
+        Ok(self)
+    }
+
+    /// Registers a resource.
+    ///
+    /// # Errors
+    /// As with [`Server::tool`]; also a URI without a scheme.
+    pub fn resource<R: Into<ReadOutput>>(
+        &mut self,
+        resource: Resource,
+        read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<&mut Server, Error> {
+        self.handle().insert_resource(resource, read)?;
+        Ok(self)
+    }
+
+    /// Registers a family of resources. The handler gets the URI and the template's variables,
+    /// percent-decoded: a variable may contain `..` and `/`, so a handler that opens files must
+    /// confine them.
+    ///
+    /// # Errors
+    /// As with [`Server::tool`].
+    pub fn template<R: Into<ReadOutput>>(
+        &mut self,
+        template: Template,
+        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<&mut Server, Error> {
+        self.handle().insert_template(template, read)?;
+        Ok(self)
+    }
+
+    /// Registers a prompt. Missing required arguments are refused before the handler runs.
+    ///
+    /// # Errors
+    /// As with [`Server::tool`].
+    pub fn prompt(
+        &mut self,
+        prompt: Prompt,
+        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
+    ) -> Result<&mut Server, Error> {
+        self.handle().insert_prompt(prompt, fill)?;
+        Ok(self)
+    }
+
+    /// Completes an argument of a registered prompt.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Misuse`]: no such prompt or argument is registered.
+    pub fn complete_prompt(
+        &mut self,
+        prompt: &str,
+        argument: &str,
+        complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
+    ) -> Result<&mut Server, Error> {
+        let complete = Arc::new(complete);
+        self.catalog.change(|r| r.add_completion(CompletionKind::Prompt, prompt, argument, complete))?;
+        Ok(self)
+    }
+
+    /// Completes a variable of a registered resource template.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Misuse`]: no such template or variable is registered.
+    pub fn complete_template(
+        &mut self,
+        uri_template: &str,
+        variable: &str,
+        complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
+    ) -> Result<&mut Server, Error> {
+        let complete = Arc::new(complete);
+        self.catalog
+            .change(|r| r.add_completion(CompletionKind::Template, uri_template, variable, complete))?;
+        Ok(self)
+    }
+
+    /// A handle for other threads: to change what is offered, to tell of changes, to stop.
+    pub fn handle(&self) -> Handle {
+        Handle { catalog: Arc::clone(&self.catalog) }
+    }
+
+    /// Lets inline handlers keep values that cannot move between threads.
+    pub fn into_local(self) -> LocalServer {
+        LocalServer { server: self, inline: Vec::new() }
+    }
+
+    /// Serves standard input and output until the input ends, SIGTERM or SIGINT comes, or
+    /// [`Handle::stop`] is called.
+    ///
+    /// Takes both descriptors for itself: standard input then reads nothing, and what the program
+    /// prints goes to standard error.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, or reading failed.
+    /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is wrong.
+    pub fn serve_stdio(self) -> Result<(), Error> {
+        serve::stdio(self)
+    }
+
+    /// Serves one connection on the calling thread until its input ends or [`Handle::stop`] is
+    /// called. Signals are left to the program.
+    ///
+    /// # Errors
+    /// As with [`Server::serve_stdio`].
+    pub fn serve(self, link: Link) -> Result<(), Error> {
+        self.into_local().serve(link)
+    }
+}
+
+/// A server whose inline tools need not be [`Send`]: it serves on the thread that made it.
+pub struct LocalServer {
+    server: Server,
+    /// Inline handlers after those of `server`.
+    inline: Vec<Box<InlineFn>>,
+}
+
+impl LocalServer {
+    /// Registers an inline tool that may keep `Rc`, `RefCell` and the like.
+    ///
+    /// # Errors
+    /// As with [`Server::tool`].
+    pub fn inline_tool<A, R>(
+        &mut self,
+        tool: Tool,
+        handler: impl FnMut(&mut Context<'_>, A) -> Result<R, Failure> + 'static,
+    ) -> Result<&mut LocalServer, Error>
+    where
+        A: ToolArguments,
+        R: ToolResult,
+    {
+        let place = self.server.inline.len() + self.inline.len();
+        add_tool::<A, R>(&self.server.catalog, tool, ToolHandler::Inline(place))?;
+        self.inline.push(Box::new(tool::inline::<A, R>(handler)));
+        Ok(self)
+    }
+
+    /// As [`Server::serve_stdio`], on the calling thread. Since a blocked read cannot be
+    /// interrupted, SIGTERM ends the process itself, with status 0, after the answers are written
+    /// and [`Server::on_shutdown`] has run.
+    ///
+    /// # Errors
+    /// As with [`Server::serve_stdio`].
+    pub fn serve_stdio(self) -> Result<(), Error> {
+        serve::local_stdio(self)
+    }
+
+    /// As [`Server::serve`].
+    ///
+    /// # Errors
+    /// As with [`Server::serve_stdio`].
+    pub fn serve(self, link: Link) -> Result<(), Error> {
+        serve::local(self, link)
+    }
+}
+
+/// Changes what a server offers while it runs, from any thread.
+///
+/// Adding and removing tell the clients, which must have been told before that this can happen:
+/// [`Server::tools_may_change`] and its like.
+#[derive(Clone)]
+pub struct Handle {
+    catalog: Arc<Catalog>,
+}
+
+impl Handle {
+    /// Adds a tool and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Server::tool`]; [`crate::ErrorKind::Misuse`] when changes were not announced.
+    pub fn add_tool<A, R>(
+        &self,
+        tool: Tool,
+        handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error>
+    where
+        A: ToolArguments,
+        R: ToolResult,
+    {
+        self.changing(&Change::Tools, || self.insert_tool(tool, handler))
+    }
+
+    /// Removes a tool and tells the clients; calls that run go on. Gives back whether it was there.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Misuse`]: changes were not announced.
+    pub fn remove_tool(&self, name: &str) -> Result<bool, Error> {
+        self.removing(&Change::Tools, || self.catalog.change(|r| r.remove_tool(name)))
+    }
+
+    /// Adds a resource and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::add_tool`].
+    pub fn add_resource<R: Into<ReadOutput>>(
+        &self,
+        resource: Resource,
+        read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.changing(&Change::Resources, || self.insert_resource(resource, read))
+    }
+
+    /// Removes a resource and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::remove_tool`].
+    pub fn remove_resource(&self, uri: &str) -> Result<bool, Error> {
+        self.removing(&Change::Resources, || self.catalog.change(|r| r.remove_resource(uri)))
+    }
+
+    /// Adds a resource template and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::add_tool`].
+    pub fn add_template<R: Into<ReadOutput>>(
+        &self,
+        template: Template,
+        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.changing(&Change::Resources, || self.insert_template(template, read))
+    }
+
+    /// Removes a resource template and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::remove_tool`].
+    pub fn remove_template(&self, uri_template: &str) -> Result<bool, Error> {
+        self.removing(&Change::Resources, || self.catalog.change(|r| r.remove_template(uri_template)))
+    }
+
+    /// Adds a prompt and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::add_tool`].
+    pub fn add_prompt(
+        &self,
+        prompt: Prompt,
+        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.changing(&Change::Prompts, || self.insert_prompt(prompt, fill))
+    }
+
+    /// Removes a prompt and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::remove_tool`].
+    pub fn remove_prompt(&self, name: &str) -> Result<bool, Error> {
+        self.removing(&Change::Prompts, || self.catalog.change(|r| r.remove_prompt(name)))
+    }
+
+    /// Tells those who subscribed to this resource that its contents changed. Never waits for a
+    /// client that does not read.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Misuse`]: [`Server::resource_updates`] was not called.
+    pub fn resource_updated(&self, uri: &str) -> Result<(), Error> {
+        self.catalog.tell(&Change::Updated(uri.to_owned()))
+    }
+
+    /// Ends serving: no further request is read, running calls get their grace.
+    pub fn stop(&self) {
+        self.catalog.stop();
+    }
+
+    fn changing(&self, change: &Change, add: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        self.catalog.announced(change)?;
+        add()?;
+        self.catalog.tell(change)
+    }
+
+    fn removing(&self, change: &Change, remove: impl FnOnce() -> bool) -> Result<bool, Error> {
+        self.catalog.announced(change)?;
+        let was_there = remove();
+        if was_there {
+            self.catalog.tell(change)?;
+        }
+        Ok(was_there)
+    }
+
+    fn insert_tool<A: ToolArguments, R: ToolResult>(
+        &self,
+        tool: Tool,
+        handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let handler = ToolHandler::Pooled(Arc::new(tool::pooled::<A, R>(handler)));
+        add_tool::<A, R>(&self.catalog, tool, handler)
+    }
+
+    fn insert_resource<R: Into<ReadOutput>>(
+        &self,
+        resource: Resource,
+        read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let read =
+            Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| read(ctx, uri).map(Into::into));
+        self.catalog.change(|r| r.add_resource(resource, read))
+    }
+
+    fn insert_template<R: Into<ReadOutput>>(
+        &self,
+        template: Template,
+        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
+            read(ctx, uri, variables).map(Into::into)
+        });
+        self.catalog.change(|r| r.add_template(template, read))
+    }
+
+    fn insert_prompt(
+        &self,
+        prompt: Prompt,
+        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.catalog.change(|r| r.add_prompt(prompt, Arc::new(fill)))
+    }
+}
+
+/// Registers a tool with the schemas of its argument and result types, where it has none.
+fn add_tool<A: ToolArguments, R: ToolResult>(
+    catalog: &Catalog,
+    mut tool: Tool,
+    handler: ToolHandler,
+) -> Result<(), Error> {
+    tool.input_schema = tool.input_schema.or_else(A::schema);
+    tool.output_schema = tool.output_schema.or_else(R::schema);
+    let compiler = catalog.compiler();
+    catalog.change(|r| r.add_tool(tool, handler, compiler.as_deref()))
+}

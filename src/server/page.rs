@@ -1,0 +1,63 @@
+//! Cursors of list pages: opaque to clients, a place in the order of registration to us.
+//!
+//! A cursor names the sequence number of the last entry that was given, so pages stay right while
+//! entries come and go: nothing is given twice, nothing that stays is left out.
+//! Source: MCP server/utilities/pagination.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::era::List;
+use crate::model::Fault;
+
+fn letter(list: List) -> u8 {
+    match list {
+        List::Tools => b't',
+        List::Resources => b'r',
+        List::Templates => b'm',
+        List::Prompts => b'p',
+    }
+}
+
+/// The cursor behind this entry.
+pub(crate) fn cursor(list: List, sequence: u64) -> String {
+    let mut bytes = [0; 9];
+    bytes[0] = letter(list);
+    bytes[1..].copy_from_slice(&sequence.to_be_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The place a cursor names; no cursor is the start.
+///
+/// # Errors
+/// A text that is no cursor of this list.
+pub(crate) fn place(list: List, cursor: Option<&str>) -> Result<u64, Fault> {
+    let Some(cursor) = cursor else { return Ok(0) };
+    let mut bytes = [0; 9];
+    match URL_SAFE_NO_PAD.decode_slice(cursor, &mut bytes) {
+        Ok(9) if bytes[0] == letter(list) => {
+            let [_, number @ ..] = bytes;
+            Ok(u64::from_be_bytes(number))
+        }
+        _ => Err(Fault::InvalidParams("cursor is none that this server gave out".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn cursors_come_back_and_only_in_their_own_list() {
+        for n in [0, 1, 255, 1 << 31, 1 << 32, u64::MAX] {
+            let text = cursor(List::Tools, n);
+            assert_eq!(place(List::Tools, Some(&text)).unwrap(), n);
+            assert!(place(List::Prompts, Some(&text)).is_err());
+        }
+        for bad in ["", "x", "AAAA", "dAAAAAAAAAAAA", "!", "dAAAAAAAAAA=", "dAAAAAAAAAAAAAAA"] {
+            assert!(place(List::Tools, Some(bad)).is_err(), "{bad}");
+        }
+        assert_eq!(place(List::Tools, None).unwrap(), 0);
+    }
+}

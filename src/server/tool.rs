@@ -1,0 +1,116 @@
+//! The typed shell around a tool's handler: arguments in, result out.
+//!
+//! Everything here is generic over the handler's types and therefore thin: decode, call, convert.
+
+use crate::json::{Json, Value};
+use crate::model::content::{Content, Structured, ToolOutput};
+use crate::record::{self, FromJson, Record, Violation};
+
+use super::context::Context;
+use super::failure::Failure;
+
+/// What a tool's handler can take as its arguments.
+pub trait ToolArguments: Sized + 'static {
+    /// The schema of the arguments, for a tool that was given none.
+    fn schema() -> Option<Json>;
+
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// Where they do not fit, in words for a model.
+    fn read(arguments: Value<'_>) -> Result<Self, Box<Violation>>;
+}
+
+impl<T: Record + 'static> ToolArguments for T {
+    fn schema() -> Option<Json> {
+        Some(record::schema::<T>())
+    }
+
+    fn read(arguments: Value<'_>) -> Result<T, Box<Violation>> {
+        record::decode(arguments)
+    }
+}
+
+/// Arguments as they came: for tools whose schema is written by hand.
+impl ToolArguments for Json {
+    fn schema() -> Option<Json> {
+        None
+    }
+
+    fn read(arguments: Value<'_>) -> Result<Json, Box<Violation>> {
+        Ok(arguments.to_json())
+    }
+}
+
+/// What a tool's handler can give as its result.
+pub trait ToolResult: 'static {
+    /// The schema of the structured result, for a tool that was given none.
+    fn schema() -> Option<Json> {
+        None
+    }
+
+    /// The result.
+    fn into_output(self) -> ToolOutput;
+}
+
+impl ToolResult for ToolOutput {
+    fn into_output(self) -> ToolOutput {
+        self
+    }
+}
+
+impl ToolResult for String {
+    fn into_output(self) -> ToolOutput {
+        ToolOutput::text(self)
+    }
+}
+
+impl ToolResult for &'static str {
+    fn into_output(self) -> ToolOutput {
+        ToolOutput::text(self)
+    }
+}
+
+impl ToolResult for Content {
+    fn into_output(self) -> ToolOutput {
+        self.into()
+    }
+}
+
+/// A structured result without a schema.
+impl ToolResult for Json {
+    fn into_output(self) -> ToolOutput {
+        ToolOutput::structured(self)
+    }
+}
+
+/// A structured result whose type brings its schema.
+impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
+    fn schema() -> Option<Json> {
+        Some(record::schema::<T>())
+    }
+
+    fn into_output(self) -> ToolOutput {
+        self.into()
+    }
+}
+
+/// The handler of a tool that runs on workers.
+pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
+    handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure>,
+) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure> {
+    move |ctx, arguments| match A::read(arguments) {
+        Ok(arguments) => handler(ctx, arguments).map(R::into_output),
+        Err(violation) => Err(ctx.bad_arguments(&violation)),
+    }
+}
+
+/// The handler of a tool that runs on the thread that reads.
+pub(super) fn inline<A: ToolArguments, R: ToolResult>(
+    mut handler: impl FnMut(&mut Context<'_>, A) -> Result<R, Failure>,
+) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure> {
+    move |ctx, arguments| match A::read(arguments) {
+        Ok(arguments) => handler(ctx, arguments).map(R::into_output),
+        Err(violation) => Err(ctx.bad_arguments(&violation)),
+    }
+}
