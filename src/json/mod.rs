@@ -36,6 +36,7 @@
 //!   message of the same size allocates nothing.
 
 mod constant;
+mod decode;
 mod error;
 mod names;
 mod parse;

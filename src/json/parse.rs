@@ -10,7 +10,7 @@ use super::error::{ErrorKind, ParseError};
 use super::names::{self, Name};
 use super::scan::byte;
 use super::value::Kind;
-use super::{MAX_BYTES, ParseLimits, scan};
+use super::{MAX_BYTES, ParseLimits, decode, scan};
 
 /// One value or member name.
 #[derive(Clone, Copy)]
@@ -303,13 +303,13 @@ impl Builder<'_> {
     fn name(&mut self, text: &str, i: usize, found: u8) -> Result<(usize, u8), ParseError> {
         let bytes = text.as_bytes();
         if found != b'"' {
-            return Err(missing(bytes, i, ErrorKind::ExpectedName));
+            return Err(scan::missing(bytes, i, ErrorKind::ExpectedName));
         }
         let mut i = self.string(text, i)?;
         if byte(bytes, i) != b':' {
             let (colon, found) = scan::solid(bytes, i);
             if found != b':' {
-                return Err(missing(bytes, colon, ErrorKind::ExpectedColon));
+                return Err(scan::missing(bytes, colon, ErrorKind::ExpectedColon));
             }
             i = colon;
         }
@@ -324,34 +324,10 @@ impl Builder<'_> {
             self.push(STRING, start, i + 1, 0)?;
             return Ok(i + 1);
         }
-        self.decode(text, start, i)
-    }
-
-    /// The rest of a string that has something else than a quote at `i`, mostly an escape.
-    #[inline(never)]
-    fn decode(&mut self, text: &str, start: usize, mut i: usize) -> Result<usize, ParseError> {
-        let bytes = text.as_bytes();
         let decoded_start = self.decoded.len();
-        let mut run = start + 1;
-        while byte(bytes, i) == b'\\' {
-            self.decoded.push_str(text.get(run..i).unwrap_or_default());
-            let (c, next) = scan::escape(bytes, i)?;
-            self.decoded.push(c);
-            run = next;
-            i = scan::plain(bytes, next);
-        }
-        if byte(bytes, i) != b'"' {
-            return Err(missing(bytes, i, ErrorKind::ControlCharacter));
-        }
-        self.decoded.push_str(text.get(run..i).unwrap_or_default());
+        let i = decode::string(text, start, i, self.decoded)?;
         let len = (self.decoded.len() - decoded_start) as u32;
         self.push(DECODED | len << 3, start, i + 1, decoded_start as u32)?;
         Ok(i + 1)
     }
-}
-
-/// That the text ends at `i`, or is wrong there in the way given.
-#[cold]
-fn missing(text: &[u8], i: usize, kind: ErrorKind) -> ParseError {
-    ParseError::new(if i < text.len() { kind } else { ErrorKind::UnexpectedEnd }, i)
 }

@@ -146,11 +146,11 @@ pub(super) fn number(text: &[u8], start: usize) -> Result<usize, ParseError> {
     match byte(text, i) {
         b'0' => i += 1,
         b'1'..=b'9' => i = digits(text, i + 1),
-        _ => return Err(missing_digit(text, i)),
+        _ => return Err(missing(text, i, ErrorKind::Number)),
     }
     if byte(text, i) == b'.' {
         if !byte(text, i + 1).is_ascii_digit() {
-            return Err(missing_digit(text, i + 1));
+            return Err(missing(text, i + 1, ErrorKind::Number));
         }
         i = digits(text, i + 2);
     }
@@ -160,7 +160,7 @@ pub(super) fn number(text: &[u8], start: usize) -> Result<usize, ParseError> {
             i += 1;
         }
         if !byte(text, i).is_ascii_digit() {
-            return Err(missing_digit(text, i));
+            return Err(missing(text, i, ErrorKind::Number));
         }
         i = digits(text, i + 1);
     }
@@ -182,11 +182,6 @@ fn digits(text: &[u8], mut i: usize) -> usize {
     i
 }
 
-#[cold]
-fn missing_digit(text: &[u8], i: usize) -> ParseError {
-    ParseError::new(if i < text.len() { ErrorKind::Number } else { ErrorKind::UnexpectedEnd }, i)
-}
-
 /// The end of `word`, which the text must spell from `start` on.
 #[inline(always)]
 pub(super) fn literal(text: &[u8], start: usize, word: &[u8]) -> Result<usize, ParseError> {
@@ -205,70 +200,8 @@ fn misspelt(text: &[u8], start: usize, word: &[u8]) -> ParseError {
     ParseError::new(kind, start + same)
 }
 
-/// What the byte behind a backslash stands for, where that is one ASCII character; else 0.
-const SHORT: [u8; 256] = {
-    let mut short = [0; 256];
-    short[b'"' as usize] = b'"';
-    short[b'\\' as usize] = b'\\';
-    short[b'/' as usize] = b'/';
-    short[b'b' as usize] = 0x08;
-    short[b'f' as usize] = 0x0c;
-    short[b'n' as usize] = b'\n';
-    short[b'r' as usize] = b'\r';
-    short[b't' as usize] = b'\t';
-    short
-};
-
-/// The character an escape stands for and the position behind it. `i` is at the backslash.
-#[inline(always)]
-pub(super) fn escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
-    let escaped = byte(text, i + 1);
-    match SHORT[escaped as usize] {
-        0 if escaped == b'u' => unicode_escape(text, i),
-        0 => Err(no_escape(text, i)),
-        // OK to mask: the table holds ASCII; this tells the compiler.
-        short => Ok((char::from(short & 0x7f), i + 2)),
-    }
-}
-
+/// That the text ends at `i`, or is wrong there in the way given.
 #[cold]
-fn no_escape(text: &[u8], i: usize) -> ParseError {
-    if i + 1 < text.len() {
-        ParseError::new(ErrorKind::Escape, i)
-    } else {
-        ParseError::new(ErrorKind::UnexpectedEnd, i + 1)
-    }
-}
-
-fn unicode_escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
-    let lone = ParseError::new(ErrorKind::LoneSurrogate, i);
-    let unit = four_digits(text, i)?;
-    if let Some(c) = char::from_u32(unit) {
-        return Ok((c, i + 6));
-    }
-    // A high half must be followed at once by an escape that is a low half.
-    if unit >= 0xdc00 || text.get(i + 6..i + 8) != Some(b"\\u") {
-        return Err(lone);
-    }
-    let low = four_digits(text, i + 6)?;
-    if !(0xdc00..0xe000).contains(&low) {
-        return Err(lone);
-    }
-    let code = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
-    char::from_u32(code).map(|c| (c, i + 12)).ok_or(lone)
-}
-
-/// The number in the escape `\uXXXX` at `i`.
-fn four_digits(text: &[u8], i: usize) -> Result<u32, ParseError> {
-    let mut code = 0;
-    for at in i + 2..i + 6 {
-        let Some(b) = text.get(at) else {
-            return Err(ParseError::new(ErrorKind::UnexpectedEnd, at));
-        };
-        match char::from(*b).to_digit(16) {
-            Some(digit) => code = code << 4 | digit,
-            None => return Err(ParseError::new(ErrorKind::Escape, i)),
-        }
-    }
-    Ok(code)
+pub(super) fn missing(text: &[u8], i: usize, kind: ErrorKind) -> ParseError {
+    ParseError::new(if i < text.len() { kind } else { ErrorKind::UnexpectedEnd }, i)
 }
