@@ -111,6 +111,10 @@ fn a_line_is_one_frame_whatever_was_spliced_into_it() {
     // Without an end of line the text stays as it is.
     w.raw("[\n]");
     assert!(w.as_str().ends_with("[\n]"));
+    // Going back behind the start of the line starts another one.
+    w.truncate(0);
+    w.raw("[\n\n\n\n]").newline();
+    assert_eq!(w.as_str(), "[    ]\n");
 }
 
 #[test]

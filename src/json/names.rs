@@ -6,7 +6,7 @@
 //! Invariants: the answer is exact; a few dozen names cost little more than reading them, and any
 //! number of them, however chosen, costs no more than sorting them.
 
-use super::parse::{Node, STRING};
+use super::parse::Node;
 
 /// What is remembered of a name while its object is looked at.
 #[derive(Clone, Copy)]
@@ -80,17 +80,13 @@ fn sorted(text: &str, decoded: &str, nodes: &[Node], names: &mut [Name]) -> Opti
 /// The first and last eight bytes of a name and its length, mixed.
 #[inline(always)]
 fn key(text: &str, decoded: &str, name: &Node) -> u64 {
-    let (arena, start, len) = if name.tag() == STRING {
-        (text, name.start as usize + 1, name.end - name.start - 2)
-    } else {
-        (decoded, name.link as usize, name.count())
-    };
+    let (arena, start, len) = name.spelling(text, decoded);
     let arena = arena.as_bytes();
     let head = word(arena, start);
     if len < 8 {
         return head & !(u64::MAX << (8 * len));
     }
-    head ^ word(arena, start + len as usize - 8).rotate_left(23) ^ (u64::from(len) << 56)
+    head ^ word(arena, start + len - 8).rotate_left(23) ^ ((len as u64) << 56)
 }
 
 /// Eight bytes from `i` on, zeroes where the arena has ended.

@@ -69,16 +69,22 @@ impl Node {
         if self.is_container() { self.link } else { at + 1 }
     }
 
-    /// A string as decoded, from the document's text or from its decoded strings.
+    /// Where a string's decoded form stands: in the document's text or among its decoded strings,
+    /// from where, and how many bytes.
+    #[inline(always)]
+    pub(super) fn spelling<'d>(self, text: &'d str, decoded: &'d str) -> (&'d str, usize, usize) {
+        if self.tag() == STRING {
+            (text, self.start as usize + 1, (self.end - self.start) as usize - 2)
+        } else {
+            (decoded, self.link as usize, self.count() as usize)
+        }
+    }
+
+    /// A string as decoded.
     #[inline]
     pub(super) fn string<'d>(self, text: &'d str, decoded: &'d str) -> &'d str {
-        let found = if self.tag() == STRING {
-            text.get(self.start as usize + 1..self.end as usize - 1)
-        } else {
-            let start = self.link as usize;
-            decoded.get(start..start + self.count() as usize)
-        };
-        found.unwrap_or_default()
+        let (arena, start, len) = self.spelling(text, decoded);
+        arena.get(start..start + len).unwrap_or_default()
     }
 }
 
@@ -329,5 +335,13 @@ impl Builder<'_> {
         let len = (self.decoded.len() - decoded_start) as u32;
         self.push(DECODED | len << 3, start, i + 1, decoded_start as u32)?;
         Ok(i + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_node_takes_16_bytes() {
+        assert!(size_of::<super::Node>() <= 16);
     }
 }

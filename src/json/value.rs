@@ -123,13 +123,17 @@ impl<'d> Value<'d> {
 
     /// The member of this name, escapes resolved; the last one where several have it.
     pub fn get(self, name: &str) -> Option<Value<'d>> {
-        self.find(|found| found == name)
+        self.find(|arena, start, len| {
+            // Most names differ in length.
+            len == name.len() && arena.as_bytes().get(start..start + len) == Some(name.as_bytes())
+        })
     }
 
-    fn find(self, mut same: impl FnMut(&str) -> bool) -> Option<Value<'d>> {
+    fn find(self, same: impl Fn(&str, usize, usize) -> bool) -> Option<Value<'d>> {
         let mut last = None;
-        for (name, value) in self.members() {
-            if same(name) {
+        for (name, value) in self.member_values() {
+            let (arena, start, len) = name.node().spelling(&self.doc.text, &self.doc.decoded);
+            if same(arena, start, len) {
                 if self.doc.unique {
                     return Some(value);
                 }
@@ -183,7 +187,9 @@ impl<'d> Value<'d> {
         }
         for token in pointer.strip_prefix('/')?.split('/') {
             at = match at.kind() {
-                Kind::Object => at.find(|name| token_names(token, name))?,
+                Kind::Object => at.find(|arena, start, len| {
+                    token_names(token, arena.get(start..start + len).unwrap_or_default())
+                })?,
                 Kind::Array => at.index(array_index(token)?)?,
                 _ => return None,
             };

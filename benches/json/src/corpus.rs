@@ -1,6 +1,6 @@
 //! The texts that are measured, made from a seed.
 //!
-//! Three are MCP messages. Three have the shape of files that JSON benchmarks have used for
+//! Four are MCP messages. Three have the shape of files that JSON benchmarks have used for
 //! years: the mix of kinds, nesting, lengths, indentation and scripts follows them, the contents
 //! are made up.
 //!
@@ -17,15 +17,12 @@ pub struct Corpus {
 }
 
 pub fn all() -> Vec<Corpus> {
-    let corpus = |name, message, text: fn() -> String| Corpus {
-        name,
-        message,
-        text,
-    };
+    let corpus = |name, message, text: fn() -> String| Corpus { name, message, text };
     vec![
         corpus("call", true, call),
         corpus("list100", true, list),
         corpus("text1m", true, long_text),
+        corpus("blob1m", true, blob),
         corpus("twitter-like", false, twitter),
         corpus("citm-like", false, citm),
         corpus("canada-like", false, canada),
@@ -42,9 +39,9 @@ fn call() -> String {
 }
 
 const WORDS: &[&str] = &[
-    "reads", "the", "value", "of", "a", "register", "on", "this", "bus", "and", "returns", "it",
-    "as", "number", "when", "device", "answers", "within", "deadline", "path", "file", "line",
-    "unit", "optional", "default", "maximum", "seconds", "bytes", "name", "state",
+    "reads", "the", "value", "of", "a", "register", "on", "this", "bus", "and", "returns", "it", "as",
+    "number", "when", "device", "answers", "within", "deadline", "path", "file", "line", "unit", "optional",
+    "default", "maximum", "seconds", "bytes", "name", "state",
 ];
 
 const JAPANESE: &[&str] = &[
@@ -101,15 +98,11 @@ fn list() -> String {
             }
             let about = words(&mut r, WORDS, 7, " ");
             text.push_str(&match r.below(3) {
-                0 => format!(
-                    r#""text_{p}":{{"type":"string","description":"{about}","maxLength":256}}"#
-                ),
+                0 => format!(r#""text_{p}":{{"type":"string","description":"{about}","maxLength":256}}"#),
                 1 => format!(
                     r#""count_{p}":{{"type":"integer","description":"{about}","minimum":0,"maximum":65535}}"#
                 ),
-                _ => format!(
-                    r#""mode_{p}":{{"enum":["fast","slow","off"],"description":"{about}"}}"#
-                ),
+                _ => format!(r#""mode_{p}":{{"enum":["fast","slow","off"],"description":"{about}"}}"#),
             });
         }
         text.push_str(r#"},"required":["text_0"],"additionalProperties":false},"annotations":{"readOnlyHint":true,"openWorldHint":false}}"#);
@@ -121,8 +114,7 @@ fn list() -> String {
 /// A tool result of one MiB: lines of a log with now and then a quote, a path, another script.
 fn long_text() -> String {
     let mut r = Random::new(2);
-    let mut text =
-        String::from(r#"{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":""#);
+    let mut text = String::from(r#"{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":""#);
     while text.len() < 1 << 20 {
         let line = words(&mut r, WORDS, 12, " ");
         let at = r.below(100_000);
@@ -132,6 +124,20 @@ fn long_text() -> String {
             2 => format!(r"{at} {} {line}\n", words(&mut r, JAPANESE, 6, "")),
             _ => format!(r"{at} {line}\n"),
         });
+    }
+    text.push_str(r#""}],"isError":false}}"#);
+    text
+}
+
+/// A tool result that carries an image of one MiB as base64.
+fn blob() -> String {
+    let mut r = Random::new(6);
+    let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::from(
+        r#"{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"image","mimeType":"image/png","data":""#,
+    );
+    while text.len() < 1 << 20 {
+        text.push(char::from(digits[r.below(64)]));
     }
     text.push_str(r#""}],"isError":false}}"#);
     text
@@ -147,12 +153,7 @@ struct Pretty {
 
 impl Pretty {
     fn new(step: usize) -> Pretty {
-        Pretty {
-            text: String::new(),
-            step,
-            depth: 0,
-            fresh: true,
-        }
+        Pretty { text: String::new(), step, depth: 0, fresh: true }
     }
 
     fn line(&mut self) {
@@ -271,12 +272,7 @@ fn status_members(p: &mut Pretty, r: &mut Random, id: usize) {
     p.close('}');
     p.close('}');
     p.member("protected", "false");
-    for name in [
-        "followers_count",
-        "friends_count",
-        "listed_count",
-        "favourites_count",
-    ] {
+    for name in ["followers_count", "friends_count", "listed_count", "favourites_count"] {
         let count = r.below(3000);
         p.member(name, &count.to_string());
     }
@@ -286,11 +282,7 @@ fn status_members(p: &mut Pretty, r: &mut Random, id: usize) {
     p.member("verified", "false");
     p.string("lang", "en");
     p.string("profile_background_color", "C0DEED");
-    for name in [
-        "profile_background_image_url",
-        "profile_image_url",
-        "profile_banner_url",
-    ] {
+    for name in ["profile_background_image_url", "profile_image_url", "profile_banner_url"] {
         let url = format!(
             r"http:\/\/pbs.example.com\/profile_images\/{}\/VkHm1FM8_normal.jpeg",
             r.below(1_000_000_000)
@@ -347,14 +339,7 @@ fn citm() -> String {
         p.open(Some(&id), '{');
         p.member("description", "null");
         p.member("id", &id);
-        p.member(
-            "logo",
-            if i % 3 == 0 {
-                "null"
-            } else {
-                "\"/images/UE0AAAAACEKo6QAAAAZDSVRN\""
-            },
-        );
+        p.member("logo", if i % 3 == 0 { "null" } else { "\"/images/UE0AAAAACEKo6QAAAAZDSVRN\"" });
         p.string("name", "30th Anniversary Tour");
         p.open(Some("subTopicIds"), '[');
         p.item(None, "337184269");

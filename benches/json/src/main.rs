@@ -77,10 +77,7 @@ fn report(corpus: &Corpus) {
 fn contenders(text: &[u8]) -> Vec<Contender<'_>> {
     let mut again = Doc::default();
     let mut checked = Doc::default();
-    let unique = ParseLimits {
-        unique_names: true,
-        ..LIMITS
-    };
+    let unique = ParseLimits { unique_names: true, ..LIMITS };
     let mut copy = Vec::new();
     let mut buffers = simd_json::Buffers::new(text.len());
     let mut tape: simd_json::Tape<'static> = simd_json::Tape(Vec::new());
@@ -121,8 +118,7 @@ fn contenders(text: &[u8]) -> Vec<Contender<'_>> {
                 copy.extend_from_slice(text);
                 copy.resize(text.len() + simd_json::INPUT_PADDING, 0);
                 let mut filled = std::mem::replace(&mut tape, simd_json::Tape(Vec::new())).reset();
-                simd_json::fill_tape_padded(&mut copy, text.len(), &mut buffers, &mut filled)
-                    .expect("valid");
+                simd_json::fill_tape_padded(&mut copy, text.len(), &mut buffers, &mut filled).expect("valid");
                 let nodes = filled.0.len();
                 tape = filled.reset();
                 nodes
