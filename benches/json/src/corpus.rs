@@ -112,7 +112,7 @@ fn list() -> String {
 }
 
 /// A tool result of one MiB: lines of a log with now and then a quote, a path, another script.
-fn long_text() -> String {
+pub fn long_text() -> String {
     let mut r = Random::new(2);
     let mut text = String::from(r#"{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":""#);
     while text.len() < 1 << 20 {

@@ -9,6 +9,7 @@
 
 mod corpus;
 mod random;
+mod write;
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -44,6 +45,9 @@ fn only(name: &str, times: usize) {
 }
 
 fn compare(word: &str) {
+    if word == "write" {
+        return write::report();
+    }
     println!(
         "{:<13} {:>9}  {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}   over serde  over best  checked/serde",
         "MB/s", "bytes", "again", "unique", "fresh", "serde_json", "simd-json", "sonic-rs"
@@ -52,6 +56,9 @@ fn compare(word: &str) {
         if corpus.name.contains(word) {
             report(&corpus);
         }
+    }
+    if word.is_empty() {
+        write::report();
     }
 }
 
