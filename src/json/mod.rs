@@ -148,7 +148,7 @@ impl Doc {
         match String::from_utf8(taken) {
             Ok(taken) => self.text = taken,
             Err(e) => {
-                let error = parse::utf8_error(e.as_bytes(), e.utf8_error());
+                let error = parse::utf8_error(e.utf8_error());
                 self.text = parse::emptied(e.into_bytes());
                 return Err(error);
             }

@@ -97,10 +97,10 @@ pub(super) fn check_size(text: &[u8], limits: &ParseLimits) -> Result<(), ParseE
 }
 
 pub(super) fn utf8(text: &[u8]) -> Result<&str, ParseError> {
-    std::str::from_utf8(text).map_err(|e| utf8_error(text, e))
+    std::str::from_utf8(text).map_err(utf8_error)
 }
 
-pub(super) fn utf8_error(_text: &[u8], e: std::str::Utf8Error) -> ParseError {
+pub(super) fn utf8_error(e: std::str::Utf8Error) -> ParseError {
     ParseError::new(ErrorKind::Utf8, e.valid_up_to())
 }
 

@@ -98,7 +98,7 @@ pub(super) fn plain(text: &[u8], start: usize) -> usize {
     plain_tail(text, i)
 }
 
-/// The same for a longer string: blocks first, then the words of the last one.
+/// The same for a longer string, in blocks of four words, which the compiler compares as vectors.
 #[inline(never)]
 fn plain_long(text: &[u8], mut i: usize) -> usize {
     while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<32>()) {

@@ -1,9 +1,14 @@
 //! Our JSON parser beside serde_json, simd-json and sonic-rs, all in one run.
 //!
 //! Contenders take turns within every round, so that a busy machine slows all of them; the
-//! figures are medians over rounds and the ratios are of medians. Each parses a text it did not
-//! see before in the form it likes best: simd-json gets a copy to write into, tape and buffers
-//! recycled; sonic-rs and serde_json build their `Value`.
+//! figures are medians over rounds and the ratios are of medians. Each parses the same text again
+//! and again, in the form it likes best: ours into a recycled document (`again`), the same with
+//! names checked as for protocol messages (`unique`), and into a new one (`fresh`); simd-json with
+//! a padded copy to write into, tape and buffers recycled; sonic-rs and serde_json into their
+//! `Value`.
+//!
+//! The bars: three times serde_json on messages, the better of simd-json and sonic-rs on short
+//! ones, 0.7 times the better on large files.
 //!
 //! Invariant: every contender's answer is looked at, so that no work can be left out.
 
