@@ -46,6 +46,10 @@ pub(crate) struct Reader<'s> {
     jobs: Vec<Job>,
     first_waiting: Option<Instant>,
     offer: Offer,
+    /// Length of the frame before this one.
+    last_size: usize,
+    /// `out` held a large answer.
+    large_out: bool,
 }
 
 /// What is to be done with a request after it was looked at.
@@ -72,6 +76,8 @@ impl<'s> Reader<'s> {
             jobs: Vec::new(),
             first_waiting: None,
             offer,
+            last_size: 0,
+            large_out: false,
         }
     }
 
@@ -88,9 +94,11 @@ impl<'s> Reader<'s> {
             Ok(()) => doc = self.document(doc),
             Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
         }
-        if bytes.len() > BATCH_BYTES {
+        // Memory of a large message is given back by the next small one, not between large ones.
+        if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {
             doc.shrink_to(BATCH_BYTES);
         }
+        self.last_size = bytes.len();
         self.doc = doc;
         if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS || self.overdue() {
             self.flush();
@@ -112,10 +120,12 @@ impl<'s> Reader<'s> {
         }
         if !self.out.is_empty() {
             self.conn.outlet.send(self.out.as_bytes());
-            if self.out.len() > 4 * BATCH_BYTES {
+            let large = self.out.len() > 4 * BATCH_BYTES;
+            self.out.clear();
+            if !large && std::mem::take(&mut self.large_out) {
                 self.out = Writer::new();
             }
-            self.out.clear();
+            self.large_out |= large;
         }
         self.first_waiting = None;
     }
