@@ -67,14 +67,16 @@ type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<
 impl Server {
     /// A server of this name and version that speaks both eras.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Server {
-        Server::with_eras(name, version, Eras::BOTH)
+        Server::with_eras(name, version, Eras::ALL)
     }
 
+    // legacy {
     /// A server for clients that open with `initialize` only (2024-11-05 to 2025-11-25); the
     /// other era is not linked.
     pub fn legacy_only(name: impl Into<String>, version: impl Into<String>) -> Server {
         Server::with_eras(name, version, Eras::LEGACY)
     }
+    // legacy }
 
     /// A server for stateless clients only (2026-07-28 on); the other era is not linked.
     pub fn modern_only(name: impl Into<String>, version: impl Into<String>) -> Server {

@@ -137,6 +137,11 @@ impl ServerEra for ModernServer {
         Ok(query)
     }
 
+    /// Every request of this era names its version.
+    fn stands_alone(&self, _method: &str) -> bool {
+        false
+    }
+
     fn note(&self, method: &str, params: &Params<'_>) -> Note {
         match method {
             "notifications/cancelled" => {
