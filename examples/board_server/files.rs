@@ -13,6 +13,9 @@
 //! - A file is written under another name and then renamed into its place: renaming never follows
 //!   a link, and readers see the old text or the new one.
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

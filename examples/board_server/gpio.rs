@@ -27,7 +27,7 @@ tinymcp::record! {
 
 tinymcp::record! {
     /// A pin to read.
-    struct Read {
+    struct ReadPin {
         /// Pin number in BCM counting
         pin: u8 [0..=27],
     }
@@ -35,7 +35,7 @@ tinymcp::record! {
 
 tinymcp::record! {
     /// A pin to set.
-    struct Set {
+    struct SetPin {
         /// Pin number in BCM counting
         pin: u8 [0..=27],
         /// Level to set
@@ -114,7 +114,7 @@ pub(crate) fn register(server: &mut Server, pins: &Arc<Pins>) -> Result<(), Box<
 fn register_tools(server: &mut Server, pins: &Arc<Pins>) -> Result<(), Error> {
     let handle = server.handle();
     let for_read = Arc::clone(pins);
-    server.tool(Tool::new("gpio_read").description("Reads a pin").read_only(), move |_, read: Read| {
+    server.tool(Tool::new("gpio_read").description("Reads a pin").read_only(), move |_, read: ReadPin| {
         let value = for_read.get(read.pin)?;
         Ok(ToolOutput::structured(json!({"pin": read.pin, "value": value}))
             .content(Content::text(value.to_string())))
@@ -122,7 +122,7 @@ fn register_tools(server: &mut Server, pins: &Arc<Pins>) -> Result<(), Error> {
     let (for_write, tell) = (Arc::clone(pins), handle.clone());
     server.tool(
         Tool::new("gpio_write").description("Sets a pin").hints(harmless()),
-        move |_, write: Set| {
+        move |_, write: SetPin| {
             for_write.set(write.pin, write.value)?;
             changed(&tell, write.pin)?;
             Ok(format!("pin {} is now {}", write.pin, write.value))
