@@ -12,7 +12,7 @@
 //! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::{Reply, ServerEra, Signal, To};
@@ -25,6 +25,7 @@ use crate::transport::Outlet;
 
 use super::core::Core;
 use super::job::Job;
+use super::reading::Baton;
 
 /// The shared state of one connection.
 pub(crate) struct Connection {
@@ -36,6 +37,7 @@ pub(crate) struct Connection {
     listens: Mutex<Vec<Listen>>,
     /// Changes that could not be told while the client was not reading; told later, once each.
     missed: Mutex<Vec<Change>>,
+    baton: OnceLock<Arc<Baton>>,
 }
 
 /// A call's fate, shared between whoever may decide it.
@@ -112,6 +114,19 @@ impl Connection {
             parked: Mutex::default(),
             listens: Mutex::default(),
             missed: Mutex::default(),
+            baton: OnceLock::new(),
+        }
+    }
+
+    /// What the watching thread looks at to see whether a handler holds reading up.
+    pub(crate) fn set_baton(&self, baton: &Arc<Baton>) {
+        self.baton.get_or_init(|| Arc::clone(baton));
+    }
+
+    /// Waits for handlers that run on threads which used to read.
+    pub(crate) fn wait_for_readers(&self, deadline: Instant) {
+        if let Some(baton) = self.baton.get() {
+            baton.wait(deadline);
         }
     }
 
@@ -157,6 +172,11 @@ impl Connection {
 
     /// Settles a call with an answer, unless somebody did before.
     pub(crate) fn finish(&self, job: &Job, reply: Reply<'_>) {
+        self.finish_with(job, reply, |frame| job.outlet.answer(frame));
+    }
+
+    /// The same, with a say in how the answer leaves.
+    pub(crate) fn finish_with(&self, job: &Job, reply: Reply<'_>, send: impl FnOnce(&[u8])) {
         if !job.call.settle() {
             return;
         }
@@ -169,7 +189,7 @@ impl Connection {
         self.core.with_writer(|w| {
             job.era.reply(w, &to, reply);
             w.newline();
-            job.outlet.answer(w.as_bytes());
+            send(w.as_bytes());
         });
     }
 
@@ -339,7 +359,7 @@ impl Connection {
     /// there is still something to watch.
     pub(crate) fn look(&self, now: Instant) -> bool {
         let mut late = Vec::new();
-        let mut busy = false;
+        let mut busy = self.baton.get().is_some_and(Baton::look);
         {
             let mut calls = lock(&self.calls);
             let mut at = 0;

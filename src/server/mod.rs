@@ -20,6 +20,7 @@ mod failure;
 mod job;
 mod mask;
 mod page;
+mod reading;
 mod registry;
 mod seal;
 mod serve;
@@ -333,13 +334,13 @@ impl Server {
         serve::stdio(self)
     }
 
-    /// Serves one connection on the calling thread until its input ends or [`Handle::stop`] is
-    /// called. Signals are left to the program.
+    /// Serves one connection until its input ends or [`Handle::stop`] is called. Signals are left
+    /// to the program.
     ///
     /// # Errors
     /// As with [`Server::serve_stdio`].
     pub fn serve(self, link: Link) -> Result<(), Error> {
-        self.into_local().serve(link)
+        serve::connection(self, link)
     }
 }
 

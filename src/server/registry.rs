@@ -21,6 +21,7 @@ use crate::model::{CompletionKind, Offer, Revision};
 
 use super::context::Context;
 use super::failure::Failure;
+use super::reading::Pace;
 
 /// Checks values against one schema; what a schema validator plugs in here.
 pub trait SchemaCheck: Send + Sync {
@@ -97,6 +98,7 @@ pub(crate) struct ToolEntry {
     pub handler: ToolHandler,
     pub input: Option<Arc<dyn SchemaCheck>>,
     pub output: Option<Arc<dyn SchemaCheck>>,
+    pub pace: Pace,
 }
 
 pub(crate) struct ResourceEntry {
@@ -267,7 +269,7 @@ impl Registry {
         check_tool_name(&tool.name)?;
         let input = compile(&tool.name, "input", tool.input_schema.as_ref(), compiler, true)?;
         let output = compile(&tool.name, "output", tool.output_schema.as_ref(), compiler, false)?;
-        self.tools.add(ToolEntry { tool, handler, input, output })
+        self.tools.add(ToolEntry { tool, handler, input, output, pace: Pace::default() })
     }
 
     pub(crate) fn remove_tool(&mut self, name: &str) -> bool {
