@@ -221,12 +221,12 @@ impl Eras {
         params: &Params<'_>,
         session_open: bool,
     ) -> Result<&'static dyn ServerEra, Fault> {
-        if params.names_version() {
-            return self.modern.ok_or_else(|| Fault::UnknownMethod(request.method.to_owned()));
-        }
-        match self.legacy {
-            Some(era) if session_open || era.stands_alone(request.method) => Ok(era),
-            _ => Err(modern::unversioned(self.legacy.is_some())),
+        match (self.modern, self.legacy) {
+            (Some(modern), _) if params.names_version() => Ok(modern),
+            (_, Some(legacy)) if session_open || legacy.stands_alone(request.method) => Ok(legacy),
+            (Some(_), legacy) => Err(modern::unversioned(legacy.is_some())),
+            // Without the modern era its `_meta` members mean nothing (2025-11-25 basic/index).
+            (None, _) => Err(Fault::InvalidRequest("No session is open: send initialize first".into())),
         }
     }
 
@@ -236,7 +236,7 @@ impl Eras {
         params: &Params<'_>,
         session_open: bool,
     ) -> Option<&'static dyn ServerEra> {
-        if params.names_version() {
+        if params.names_version() && self.modern.is_some() {
             return self.modern;
         }
         // A modern client's cancellation carries no version: notifications have no required _meta.
