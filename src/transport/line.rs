@@ -123,8 +123,7 @@ impl<R: Read> LineReader<R> {
                 if stop - start > self.limit {
                     return Line::TooLong;
                 }
-                let blank = |l: &[u8]| l.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r'));
-                if !self.buf.get(start..stop).is_none_or(blank) {
+                if !self.buf.get(start..stop).is_none_or(is_blank) {
                     return Line::At(start, stop);
                 }
             }
@@ -155,6 +154,10 @@ impl<R: Read> LineReader<R> {
     }
 }
 
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r'))
+}
+
 enum Line {
     At(usize, usize),
     TooLong,
@@ -173,8 +176,16 @@ impl<R: Read + Send> Inlet for LineReader<R> {
     }
 
     fn ready(&self) -> bool {
-        let rest = self.buf.get(self.start..self.end).unwrap_or_default();
-        memchr(b'\n', rest).is_some()
+        let mut rest = self.buf.get(self.start..self.end).unwrap_or_default();
+        // A blank line is no frame: to wait behind it would hold collected answers back.
+        while let Some(at) = memchr(b'\n', rest) {
+            let (line, after) = rest.split_at(at);
+            if self.skipping || !is_blank(line) {
+                return true;
+            }
+            rest = after.get(1..).unwrap_or_default();
+        }
+        false
     }
 }
 
