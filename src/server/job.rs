@@ -159,7 +159,7 @@ pub(crate) fn conclude(
         query: exchange.query,
         era: exchange.era,
         outlet: exchange.outlet,
-        cancelled: exchange.call.map(|call| &call.cancelled),
+        call: exchange.call,
         deadline: match inline {
             Some(_) if !core.limits.handler_deadline.is_zero() => {
                 Some(Instant::now() + core.limits.handler_deadline)

@@ -17,7 +17,7 @@ use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::Variables;
-use crate::model::{CompletionKind, Offer, Revision};
+use crate::model::{CompletionKind, Fault, Offer, Revision};
 
 use super::context::Context;
 use super::failure::Failure;
@@ -64,6 +64,16 @@ impl<'d> Arguments<'d> {
     /// An argument's value.
     pub fn get(&self, name: &str) -> Option<&'d str> {
         self.0?.get(name)?.as_str()
+    }
+
+    /// An argument without which there is nothing to do.
+    ///
+    /// # Errors
+    /// It is missing; the client is told so.
+    pub fn required(&self, name: &str) -> Result<&'d str, Failure> {
+        self.get(name).ok_or_else(|| {
+            Failure::fault(Fault::InvalidParams(format!("Missing required argument: {name}").into()))
+        })
     }
 
     /// Every argument with its value.
