@@ -66,3 +66,8 @@ pub use server::{
     ToolArguments, ToolResult,
 };
 pub use transport::{Link, MemoryEnd, memory};
+
+/// The code of the README, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -15,7 +15,7 @@
 //! - A message is classified by its `_meta` first and its method second: `initialize` with modern
 //!   `_meta` is an unknown method (basic/versioning; requirement NEG-03).
 
-pub(crate) mod legacy;
+pub(crate) mod legacy; // legacy
 pub(crate) mod modern;
 mod read;
 mod revision;
@@ -45,6 +45,9 @@ pub(crate) trait ServerEra: Sync {
         params: &Params<'_>,
         session: Option<&Session>,
     ) -> Result<Query, Fault>;
+
+    /// Whether a method can be asked although no session is open and the message names no version.
+    fn stands_alone(&self, method: &str) -> bool;
 
     /// Reads a notification of this era.
     fn note(&self, method: &str, params: &Params<'_>) -> Note;
@@ -85,6 +88,9 @@ pub(crate) enum Questions {
     /// In the answer to the call, which the client then sends again.
     InResult,
 }
+
+/// Parameters that are not the same when a request comes back with answers (basic/patterns/mrtr).
+pub(crate) const CHANGES_BETWEEN_ROUNDS: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
 /// Whom an answer goes to.
 pub(crate) struct To<'a> {
@@ -194,9 +200,14 @@ pub(crate) struct Eras {
 
 impl Eras {
     /// Every era there is.
-    pub(crate) const BOTH: Eras = Eras { legacy: Some(&legacy::SERVER), modern: Some(&modern::SERVER) };
+    pub(crate) const ALL: Eras = Eras {
+        legacy: Some(&legacy::SERVER), // legacy
+        ..Eras::MODERN
+    };
+    // legacy {
     /// Sessions only.
     pub(crate) const LEGACY: Eras = Eras { legacy: Some(&legacy::SERVER), modern: None };
+    // legacy }
     /// Stateless requests only.
     pub(crate) const MODERN: Eras = Eras { legacy: None, modern: Some(&modern::SERVER) };
 
@@ -210,12 +221,12 @@ impl Eras {
         params: &Params<'_>,
         session_open: bool,
     ) -> Result<&'static dyn ServerEra, Fault> {
-        if params.names_version() {
-            return self.modern.ok_or_else(|| Fault::UnknownMethod(request.method.to_owned()));
-        }
-        match self.legacy {
-            Some(era) if session_open || legacy::needs_no_session(request.method) => Ok(era),
-            _ => Err(modern::unversioned(self.legacy.is_some())),
+        match (self.modern, self.legacy) {
+            (Some(modern), _) if params.names_version() => Ok(modern),
+            (_, Some(legacy)) if session_open || legacy.stands_alone(request.method) => Ok(legacy),
+            (Some(_), legacy) => Err(modern::unversioned(legacy.is_some())),
+            // Without the modern era its `_meta` members mean nothing (2025-11-25 basic/index).
+            (None, _) => Err(Fault::InvalidRequest("No session is open: send initialize first".into())),
         }
     }
 
@@ -225,7 +236,7 @@ impl Eras {
         params: &Params<'_>,
         session_open: bool,
     ) -> Option<&'static dyn ServerEra> {
-        if params.names_version() {
+        if params.names_version() && self.modern.is_some() {
             return self.modern;
         }
         // A modern client's cancellation carries no version: notifications have no required _meta.
@@ -248,6 +259,9 @@ pub(crate) fn fault_without_query(
     write_error(w, id, null_id, &error);
 }
 
+/// Resource not found, until 2025-11-25 (server/resources, error handling).
+const LEGACY_RESOURCE_NOT_FOUND: i32 = -32002;
+
 /// The single map from a failure to its code on the wire.
 pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     match fault {
@@ -258,7 +272,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         }
         Fault::InvalidParams(message) => RpcError::new(code::INVALID_PARAMS, message.clone()),
         Fault::ResourceNotFound(uri) => RpcError {
-            code: if modern { code::INVALID_PARAMS } else { legacy::RESOURCE_NOT_FOUND },
+            code: if modern { code::INVALID_PARAMS } else { LEGACY_RESOURCE_NOT_FOUND },
             message: "Resource not found".into(),
             data: Some(write::object(|w| {
                 w.key("uri").string(uri);
@@ -274,6 +288,9 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
             message: "Unsupported protocol version".into(),
             data: Some(modern::supported(Some(requested))),
         },
+        Fault::ForeignState => {
+            RpcError::new(code::INVALID_PARAMS, "requestState is not valid for this request")
+        }
         Fault::Internal(message) => RpcError::new(code::INTERNAL, *message),
         Fault::Custom { code, message, data } => {
             RpcError { code: *code, message: message.clone().into(), data: data.clone() }

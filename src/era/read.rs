@@ -43,7 +43,8 @@ pub(super) struct Meta<'d> {
 impl<'d> Params<'d> {
     pub(crate) fn read(object: Option<Value<'d>>) -> Params<'d> {
         let mut params = Params { object, ..Params::default() };
-        for (name, value) in object.into_iter().flat_map(Value::members) {
+        let Some(object) = object else { return params };
+        for (name, value) in object.members() {
             let place = match name {
                 "_meta" => {
                     params.meta = Meta::read(value);

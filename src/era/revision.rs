@@ -5,10 +5,9 @@
 
 use crate::model::Revision;
 
-pub(crate) const V2024_11_05: Revision = Revision(0);
-pub(crate) const V2025_03_26: Revision = Revision(1);
-pub(crate) const V2025_06_18: Revision = Revision(2);
+/// The newest revision with a handshake.
 pub(crate) const V2025_11_25: Revision = Revision(3);
+/// The first revision without one.
 pub(crate) const V2026_07_28: Revision = Revision(4);
 
 const NAMES: [&str; Revision::COUNT] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
@@ -88,11 +87,13 @@ mod tests {
 
     #[test]
     fn dates_and_slots_agree() {
-        let all = [V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25, V2026_07_28];
-        for (slot, revision) in all.into_iter().enumerate() {
+        for slot in 0..Revision::COUNT {
+            let revision = Revision(slot as u8);
             assert_eq!(revision.slot(), slot);
             assert_eq!(parse(name(revision)), Some(revision));
         }
+        assert_eq!(name(V2025_11_25), "2025-11-25");
+        assert_eq!(name(V2026_07_28), "2026-07-28");
         assert_eq!(parse("2027-01-01"), None);
         assert_eq!(parse(""), None);
     }

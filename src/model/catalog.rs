@@ -258,6 +258,11 @@ impl Template {
         self
     }
 
+    /// The template itself, to expand it.
+    pub fn uri_template(&self) -> &UriTemplate {
+        &self.uri
+    }
+
     /// What its resources hold.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Template {

@@ -297,6 +297,14 @@ impl Completion {
         Completion { values: Vec::new(), total: Some(0), more: false }
     }
 
+    /// Those of these values that start with what was typed, whatever the case.
+    pub fn matching<S: Into<String>>(typed: &str, values: impl IntoIterator<Item = S>) -> Completion {
+        let typed = typed.to_lowercase();
+        Completion::new(
+            values.into_iter().map(Into::into).filter(|v: &String| v.to_lowercase().starts_with(&typed)),
+        )
+    }
+
     /// The total is not known, and there may be more.
     #[must_use]
     pub fn open_ended(mut self) -> Completion {

@@ -9,10 +9,10 @@
 //!   together to a worker without a copy.
 //! - [`Fault`] is every way a request can fail; codes are the era's business.
 
-pub mod ask;
-pub mod catalog;
-pub mod content;
-pub mod uri_template;
+pub(crate) mod ask;
+pub(crate) mod catalog;
+pub(crate) mod content;
+pub(crate) mod uri_template;
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use crate::json::{Json, NodeId};
 
 /// A revision of the protocol, as a slot number; only `era` gives it a meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Revision(pub(crate) u8);
+pub(crate) struct Revision(pub(crate) u8);
 
 impl Revision {
     /// How many revisions there are: the size of a table with one entry per revision.
@@ -93,7 +93,7 @@ impl Level {
 
 /// What one request's sender is known to be able to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// The revision this request is answered in.
     pub revision: Revision,
     /// What the client declared.
@@ -104,7 +104,7 @@ pub struct Peer {
 
 /// A peer whose word holds for a whole connection, and what it asked for meanwhile.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub(crate) struct Session {
     /// Negotiated revision, declared capabilities, log floor.
     pub peer: Peer,
     /// The client's own description, an object with `name` and `version`.
@@ -117,7 +117,7 @@ pub struct Session {
 
 /// One request, decoded. Ids point into the document the query came with.
 #[derive(Clone, Copy, Debug)]
-pub struct Query {
+pub(crate) struct Query {
     /// What is asked.
     pub operation: Operation,
     /// By whom.
@@ -138,7 +138,7 @@ pub struct Query {
 
 /// What can be asked of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// Open a session: answer with what the server is and offers.
     Open,
     /// Say what the server is and offers, without a session.
@@ -218,7 +218,7 @@ pub enum Operation {
 
 /// What a completion is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompletionKind {
+pub(crate) enum CompletionKind {
     /// An argument of a prompt.
     Prompt,
     /// A variable of a resource template.
@@ -227,7 +227,7 @@ pub enum CompletionKind {
 
 /// What a message without an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note {
+pub(crate) enum Note {
     /// The session is ready.
     Ready,
     /// Stop working on a request; the id's node.
@@ -238,7 +238,7 @@ pub enum Note {
 
 /// What changed at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// The list of tools.
     Tools,
     /// The list of prompts.
@@ -251,7 +251,7 @@ pub enum Change {
 
 /// What a listen request asks to be told, and, as an answer, what it will be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub(crate) struct Filter {
     /// Changes of the list of tools.
     pub tools: bool,
     /// Changes of the list of prompts.
@@ -264,7 +264,7 @@ pub struct Filter {
 
 impl Filter {
     /// Whether this change is to be told.
-    pub fn wants(&self, change: &Change) -> bool {
+    pub(crate) fn wants(&self, change: &Change) -> bool {
         match change {
             Change::Tools => self.tools,
             Change::Prompts => self.prompts,
@@ -276,7 +276,7 @@ impl Filter {
 
 /// What a server offers, derived from what is registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offer {
+pub(crate) struct Offer {
     /// It has tools, or may get some while it runs.
     pub tools: bool,
     /// It tells when the list of tools changes.
@@ -309,7 +309,7 @@ pub struct CacheHint {
 /// Every way a request can fail on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The bytes are not JSON; says what and where.
     Parse(String),
     /// The JSON is no request.
@@ -324,6 +324,8 @@ pub enum Fault {
     MissingCapability(ClientCapabilities),
     /// The request names a revision that is not served.
     UnsupportedVersion(String),
+    /// The state that came back is not one that was handed out for this request, or has expired.
+    ForeignState,
     /// The server failed. The sentence is the library's own, never a handler's or a panic's.
     Internal(&'static str),
     /// A handler's own protocol error.
@@ -339,7 +341,7 @@ pub enum Fault {
 
 /// The server as it presents itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// For programs.
     pub name: String,
     /// The program's version.

@@ -1,17 +1,628 @@
-//! Tests of the worker pool.
+//! Tests of the worker pool: claims about one mechanism each, then seeded random traffic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
-use std::sync::mpsc;
+use std::collections::HashSet;
+use std::panic::resume_unwind;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+/// No wait in these tests takes so long unless something is wrong.
+const LONG: Duration = Duration::from_secs(60);
+
+type Task = Box<dyn FnOnce() + Send>;
+
+fn size(workers: usize, queue: usize) -> PoolSize {
+    PoolSize { workers, queue, stack: 128 << 10, idle: LONG }
+}
+
+/// A pool whose jobs are closures.
+fn tasks(size: PoolSize) -> Pool<Task> {
+    Pool::new(size, |task: Task| task())
+}
+
+fn soon() -> Instant {
+    Instant::now() + LONG
+}
+
+/// Lets other threads run until the claim holds.
+fn until(claim: impl Fn() -> bool) {
+    let end = soon();
+    while !claim() {
+        assert!(Instant::now() < end, "the claim never came true");
+        thread::yield_now();
+    }
+}
+
+fn next<T>(from: &Receiver<T>) -> T {
+    from.recv_timeout(LONG).expect("nothing arrived")
+}
+
+/// Runs `f` on a thread of its own; what it returned arrives in the channel.
+fn aside<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> Receiver<R> {
+    let (sent, got) = mpsc::channel();
+    thread::spawn(move || sent.send(f()).unwrap());
+    got
+}
+
+/// Shut at first; lets everybody through once it is open.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn pass(&self) {
+        let shut = self.0.0.lock().unwrap();
+        let waited = self.0.1.wait_timeout_while(shut, LONG, |open| !*open);
+        assert!(*waited.unwrap().0, "the gate was never opened");
+    }
+
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    /// Job 0 waits for the gate, the others pass by.
+    fn hold_back(&self, n: usize) {
+        if n == 0 {
+            self.pass();
+        }
+    }
+
+    /// A job that ends when the gate is open.
+    fn task(&self) -> Task {
+        let gate = self.clone();
+        Box::new(move || gate.pass())
+    }
+}
+
+/// Both ends of one gate.
+fn gates() -> (Gate, Gate) {
+    let gate = Gate::default();
+    (gate.clone(), gate)
+}
+
+/// Makes so many workers busy until the gate is open.
+fn occupy(pool: &Pool<Task>, workers: usize) -> Gate {
+    let gate = Gate::default();
+    for busy in 1..=workers {
+        pool.submit(gate.task()).unwrap();
+        until(|| pool.running() == busy);
+    }
+    gate
+}
+
+fn nothing() -> Task {
+    Box::new(|| ())
+}
+
+fn waiting(pool: &Pool<Task>) -> usize {
+    pool.door.shared.lock().waiting
+}
+
+fn parked<J: Send + 'static>(pool: &Pool<J>) -> u32 {
+    pool.door.shared.lock().parked.count_ones()
+}
 
 #[test]
-fn a_job_runs() {
-    let (sent, got) = mpsc::channel();
-    let size = PoolSize { workers: 2, queue: 4, stack: 64 << 10, idle: Duration::from_secs(1) };
-    let pool = Pool::new(size, move |n: u32| sent.send(n).unwrap());
+fn guard_returns_the_value_or_tells_of_the_panic() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            resume_unwind(Box::new(Bomb2));
+        }
+    }
+    struct Bomb2;
+    impl Drop for Bomb2 {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    assert_eq!(guard(|| 7), Ok(7));
+    assert_eq!(guard(|| panic!("text")), Err::<(), _>(Panicked));
+    assert_eq!(guard(|| resume_unwind(Box::new(Bomb))), Err::<(), _>(Panicked));
+}
+
+#[test]
+fn threads_start_with_the_first_job_and_have_names() {
+    let pool = tasks(size(3, 8));
     assert_eq!(pool.threads(), 0);
-    pool.try_submit(7).unwrap();
-    assert_eq!(got.recv_timeout(Duration::from_secs(10)), Ok(7));
-    assert!(pool.wait_idle(Instant::now() + Duration::from_secs(10)));
+    let (sent, got) = mpsc::channel();
+    let meet = Arc::new(Barrier::new(3));
+    for started in 1..=3 {
+        let (sent, meet) = (sent.clone(), Arc::clone(&meet));
+        pool.try_submit(Box::new(move || {
+            meet.wait();
+            let name = thread::current().name().unwrap().to_owned();
+            sent.send(name).unwrap();
+        }))
+        .unwrap();
+        assert_eq!(pool.threads(), started);
+    }
+    let names: HashSet<String> = (0..3).map(|_| next(&got)).collect();
+    let wanted = ["mcp-worker-1", "mcp-worker-2", "mcp-worker-3"];
+    assert_eq!(names, wanted.map(String::from).into());
+}
+
+#[test]
+fn an_idle_worker_is_used_before_a_new_one_starts() {
+    let pool = tasks(size(4, 8));
+    for _ in 0..100 {
+        pool.submit(nothing()).unwrap();
+        until(|| parked(&pool) == 1);
+    }
     assert_eq!(pool.threads(), 1);
+}
+
+#[test]
+fn no_more_workers_are_woken_than_there_are_jobs() {
+    let pool = tasks(size(4, 8));
+    occupy(&pool, 4).open();
+    until(|| parked(&pool) == 4);
+    let gate = Gate::default();
+    pool.submit_all(&mut vec![gate.task(), gate.task()]).unwrap();
+    assert_eq!(parked(&pool), 2);
+    until(|| pool.running() == 2);
+    assert_eq!((parked(&pool), pool.threads()), (2, 4));
+    gate.open();
+}
+
+#[test]
+fn as_many_jobs_run_at_once_as_there_are_workers() {
+    // 1000 is brought down to 64, 0 up to 1.
+    for (asked, workers) in [(0, 1), (1, 1), (2, 2), (64, 64), (1000, 64)] {
+        let pool = tasks(size(asked, 4));
+        let gate = occupy(&pool, workers);
+        pool.submit(nothing()).unwrap();
+        assert_eq!(pool.threads(), workers);
+        assert_eq!((pool.running(), pool.queued()), (workers, 1));
+        gate.open();
+        assert!(pool.wait_idle(soon()));
+        assert_eq!((pool.running(), pool.queued()), (0, 0));
+    }
+}
+
+#[test]
+fn full_queue_returns_the_job() {
+    for (asked, room) in [(0, 1), (1, 1), (5, 5)] {
+        let (gate, within) = gates();
+        let pool = Pool::new(size(1, asked), move |n| within.hold_back(n));
+        pool.submit(0).unwrap();
+        until(|| pool.running() == 1);
+        for n in 1..=room {
+            pool.try_submit(n).unwrap();
+        }
+        let refused = pool.try_submit(99).unwrap_err();
+        assert_eq!((refused.job, refused.why), (99, Refusal::Full));
+        assert_eq!(pool.queued(), room);
+        gate.open();
+        assert!(pool.wait_idle(soon()));
+        pool.try_submit(100).unwrap();
+    }
+}
+
+#[test]
+fn one_worker_takes_jobs_in_the_order_they_came() {
+    let (sent, got) = mpsc::channel();
+    let pool = Pool::new(size(1, 3), move |n: u32| sent.send(n).unwrap());
+    let mut jobs: Vec<u32> = (0..1000).collect();
+    pool.submit_all(&mut jobs).unwrap();
+    assert!(jobs.is_empty() && jobs.capacity() >= 1000);
+    pool.submit(1000).unwrap();
+    for n in 0..=1000 {
+        assert_eq!(next(&got), n);
+    }
+}
+
+#[test]
+fn panicking_jobs_kill_nothing() {
+    for workers in [1, 2, 64] {
+        let (sent, got) = mpsc::channel();
+        let pool = Pool::new(size(workers, 16), move |n: u32| {
+            if n % 3 != 0 {
+                resume_unwind(Box::new(n));
+            }
+            sent.send(n).unwrap();
+        });
+        let mut jobs: Vec<u32> = (0..3000).collect();
+        pool.submit_all(&mut jobs).unwrap();
+        assert!(pool.wait_idle(soon()));
+        assert_eq!(got.try_iter().count(), 1000);
+        assert!((1..=workers).contains(&pool.threads()));
+    }
+}
+
+#[test]
+fn a_never_ending_job_holds_up_only_its_own_worker() {
+    let pool = tasks(size(2, 4));
+    let gate = occupy(&pool, 1);
+    let (sent, got) = mpsc::channel();
+    for n in 0..100 {
+        let sent = sent.clone();
+        pool.submit(Box::new(move || sent.send(n).unwrap())).unwrap();
+    }
+    for n in 0..100 {
+        assert_eq!(next(&got), n);
+    }
+    assert!(!pool.wait_idle(Instant::now()));
+    assert!(!pool.wait_idle(Instant::now() + Duration::from_millis(5)));
+    // The last handle goes while the job still runs: nothing waits for it.
+    drop(pool);
+    gate.open();
+}
+
+#[test]
+fn withdrawn_jobs_come_back_in_order_and_never_run() {
+    let (sent, got) = mpsc::channel();
+    let (gate, within) = gates();
+    let pool = Pool::new(size(1, 8), move |n| {
+        within.hold_back(n);
+        sent.send(n).unwrap();
+    });
+    pool.submit(0).unwrap();
+    until(|| pool.running() == 1);
+    pool.submit_all(&mut (1..=8).collect()).unwrap();
+    assert_eq!(pool.withdraw(&mut |n| n % 2 == 0), [2, 4, 6, 8]);
+    assert_eq!(pool.withdraw(&mut |n| *n == 0), [0; 0]);
+    assert_eq!(pool.queued(), 4);
+    gate.open();
+    assert!(pool.wait_idle(soon()));
+    assert_eq!(got.try_iter().collect::<Vec<_>>(), [0, 1, 3, 5, 7]);
+}
+
+#[test]
+fn a_panic_while_choosing_what_to_withdraw_changes_nothing() {
+    let (sent, got) = mpsc::channel();
+    let (gate, within) = gates();
+    let pool = Pool::new(size(1, 8), move |n| {
+        within.hold_back(n);
+        sent.send(n).unwrap();
+    });
+    pool.submit_all(&mut vec![0, 1, 2, 3]).unwrap();
+    until(|| pool.running() == 1);
+    let withdrawn = guard(|| pool.withdraw(&mut |n| *n == 1 || resume_unwind(Box::new(*n))));
+    assert_eq!(withdrawn, Err(Panicked));
+    gate.open();
+    for n in 0..=3 {
+        assert_eq!(next(&got), n);
+    }
+}
+
+#[test]
+fn withdrawing_makes_room_for_waiting_submitters() {
+    let pool = tasks(size(1, 2));
+    let gate = occupy(&pool, 1);
+    pool.submit_all(&mut vec![nothing(), nothing()]).unwrap();
+    let submitters: Vec<_> = (0..2)
+        .map(|_| {
+            let pool = pool.clone();
+            aside(move || pool.submit(nothing()).is_ok())
+        })
+        .collect();
+    until(|| pool.door.shared.lock().eager == 2);
+    assert_eq!(pool.withdraw(&mut |_| true).len(), 2);
+    for submitter in submitters {
+        assert!(next(&submitter));
+    }
+    assert_eq!((pool.queued(), waiting(&pool)), (2, 0));
+    gate.open();
+}
+
+#[test]
+fn withdrawing_the_last_job_is_seen_by_wait_idle() {
+    let pool = tasks(size(1, 2));
+    pool.submit(nothing()).unwrap();
+    until(|| parked(&pool) == 1);
+    // A worker that was chosen and takes its time.
+    let slow = pool.door.shared.lock().choose().unwrap();
+    pool.submit(nothing()).unwrap();
+    let watcher = {
+        let pool = pool.clone();
+        aside(move || pool.wait_idle(soon()))
+    };
+    until(|| pool.door.shared.lock().watching == 1);
+    assert_eq!(pool.withdraw(&mut |_| true).len(), 1);
+    assert!(next(&watcher));
+    slow.unpark();
+}
+
+#[test]
+fn every_waiting_submitter_gets_free_room() {
+    // Two workers take a job each, at nearly the same moment, and never come back: the second
+    // submitter is woken by the first, or by nobody.
+    for _ in 0..300 {
+        let pool = tasks(size(2, 2));
+        let first = occupy(&pool, 2);
+        let last = Gate::default();
+        pool.submit_all(&mut vec![last.task(), last.task()]).unwrap();
+        let submitters: Vec<_> = (0..2)
+            .map(|_| {
+                let pool = pool.clone();
+                aside(move || pool.submit(nothing()).is_ok())
+            })
+            .collect();
+        until(|| pool.door.shared.lock().eager == 2);
+        first.open();
+        for submitter in submitters {
+            assert!(next(&submitter));
+        }
+        assert_eq!((pool.running(), pool.queued()), (2, 2));
+        last.open();
+    }
+}
+
+#[test]
+fn closing_wakes_submitters_and_runs_what_was_accepted() {
+    let pool = tasks(size(2, 3));
+    let gate = occupy(&pool, 2);
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = |ran: &Arc<AtomicUsize>| -> Task {
+        let ran = Arc::clone(ran);
+        Box::new(move || {
+            ran.fetch_add(1, Ordering::Relaxed);
+        })
+    };
+    pool.submit_all(&mut (0..3).map(|_| count(&ran)).collect()).unwrap();
+    let one = {
+        let (pool, job) = (pool.clone(), count(&ran));
+        aside(move || pool.submit(job).map_err(|refused| refused.why))
+    };
+    let many = {
+        let pool = pool.clone();
+        let mut jobs: Vec<Task> = (0..5).map(|_| count(&ran)).collect();
+        aside(move || (pool.submit_all(&mut jobs), jobs.len()))
+    };
+    until(|| waiting(&pool) == 2);
+    pool.close();
+    assert_eq!(next(&one), Err(Refusal::Closed));
+    assert_eq!(next(&many), (Err(Refusal::Closed), 5));
+    let refused = pool.try_submit(nothing()).unwrap_err();
+    assert_eq!(refused.why, Refusal::Closed);
+    gate.open();
+    assert!(pool.wait_idle(soon()));
+    assert_eq!(ran.load(Ordering::Relaxed), 3);
+    until(|| pool.threads() == 0);
+}
+
+#[test]
+fn closing_ends_workers_that_are_parked() {
+    for workers in [1, 2, 64] {
+        let pool = tasks(size(workers, 4));
+        occupy(&pool, workers).open();
+        until(|| parked(&pool) as usize == workers);
+        pool.close();
+        until(|| pool.threads() == 0);
+    }
+}
+
+#[test]
+fn what_was_not_accepted_stays_in_order() {
+    let (gate, within) = gates();
+    let pool = Pool::new(size(1, 2), move |n: u32| {
+        if n == 0 {
+            within.pass()
+        }
+    });
+    pool.submit(0).unwrap();
+    until(|| pool.running() == 1);
+    let rest = {
+        let pool = pool.clone();
+        let mut jobs: Vec<u32> = (1..=5).collect();
+        aside(move || {
+            let result = pool.submit_all(&mut jobs);
+            (result, jobs)
+        })
+    };
+    until(|| pool.door.shared.lock().waiting == 1);
+    pool.close();
+    assert_eq!(next(&rest), (Err(Refusal::Closed), vec![3, 4, 5]));
+    gate.open();
+}
+
+#[test]
+fn idle_workers_end_except_one_and_new_ones_start() {
+    for idle in [Duration::ZERO, Duration::from_millis(2)] {
+        let pool = tasks(PoolSize { idle, ..size(5, 8) });
+        for _ in 0..3 {
+            let gate = occupy(&pool, 5);
+            assert_eq!(pool.threads(), 5);
+            gate.open();
+            until(|| pool.threads() == 1);
+        }
+        // The one that stayed is awake at once.
+        until(|| parked(&pool) == 1);
+        let (sent, got) = mpsc::channel();
+        pool.submit(Box::new(move || sent.send(()).unwrap())).unwrap();
+        next(&got);
+        assert_eq!(pool.threads(), 1);
+    }
+}
+
+#[test]
+fn without_a_single_thread_jobs_come_back() {
+    let pool = tasks(PoolSize { stack: usize::MAX / 2, ..size(2, 4) });
+    let refused = pool.try_submit(nothing()).unwrap_err();
+    assert_eq!(refused.why, Refusal::NoThread);
+    let refused = pool.submit(refused.job).unwrap_err();
+    assert_eq!(refused.why, Refusal::NoThread);
+    let mut jobs = vec![refused.job, nothing()];
+    assert_eq!(pool.submit_all(&mut jobs), Err(Refusal::NoThread));
+    assert_eq!((jobs.len(), pool.queued(), pool.threads()), (2, 0, 0));
+}
+
+#[test]
+fn dropping_the_last_handle_runs_the_queue_then_lets_everything_go() {
+    struct Told(Sender<&'static str>, &'static str);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.send(self.1).unwrap();
+        }
+    }
+    let (sent, got) = mpsc::channel();
+    let (gate, within) = gates();
+    let of_run = Told(sent.clone(), "run");
+    let pool = Pool::new(size(1, 4), move |_job: Told| {
+        let _ = &of_run;
+        within.pass()
+    });
+    for name in ["first", "second"] {
+        pool.submit(Told(sent.clone(), name)).unwrap();
+    }
+    drop(sent);
+    let other = pool.clone();
+    drop(pool);
+    other.submit(Told(other_sender(&other), "third")).unwrap();
+    drop(other);
+    gate.open();
+    let order: Vec<&str> = (0..4).map(|_| next(&got)).collect();
+    assert_eq!(order, ["first", "second", "third", "run"]);
+
+    /// A sender taken from the queue, so that the test keeps none itself.
+    fn other_sender(pool: &Pool<Told>) -> Sender<&'static str> {
+        let state = pool.door.shared.lock();
+        state.queue.front().expect("the second job waits").0.clone()
+    }
+}
+
+#[test]
+fn the_last_handle_may_be_dropped_inside_a_job() {
+    let pool = tasks(size(1, 4));
+    let (sent, got) = mpsc::channel();
+    let (gate, within) = gates();
+    let inner = pool.clone();
+    pool.submit(Box::new(move || {
+        within.pass();
+        inner.try_submit(Box::new(move || sent.send("after").unwrap())).unwrap();
+        drop(inner);
+    }))
+    .unwrap();
+    drop(pool);
+    gate.open();
+    assert_eq!(next(&got), "after");
+    // The closure of the second job is gone, so its worker is done with it.
+    assert!(got.recv_timeout(LONG).is_err());
+}
+
+#[test]
+fn a_hundred_thousand_jobs_run_once_each() {
+    for workers in [1, 2, 64] {
+        let seen: Arc<Vec<AtomicU8>> = Arc::new((0..100_000).map(|_| AtomicU8::new(0)).collect());
+        let marks = Arc::clone(&seen);
+        let pool = Pool::new(size(workers, 64), move |n: usize| {
+            marks[n].fetch_add(1, Ordering::Relaxed);
+        });
+        thread::scope(|scope| {
+            for part in 0..4 {
+                let pool = &pool;
+                scope.spawn(move || {
+                    for n in (part * 25_000..(part + 1) * 25_000).step_by(50) {
+                        if n % 100 == 0 {
+                            pool.submit_all(&mut (n..n + 50).collect()).unwrap();
+                        } else {
+                            (n..n + 50).for_each(|n| pool.submit(n).unwrap());
+                        }
+                    }
+                });
+            }
+        });
+        assert!(pool.wait_idle(soon()));
+        assert!(seen.iter().all(|mark| mark.load(Ordering::Relaxed) == 1));
+    }
+}
+
+/// Xorshift: small, and the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % end
+    }
+}
+
+/// Each job ends in exactly one way, whatever the submitters, the withdrawer, panics, ending
+/// workers and the closing do at the same time.
+fn random_traffic(seed: u64, workers: usize, queue: usize, idle: Duration) {
+    const EACH: usize = 2_000;
+    let ends: Arc<Vec<AtomicU8>> = Arc::new((0..4 * EACH).map(|_| AtomicU8::new(0)).collect());
+    let end = |n: usize| _ = ends[n].fetch_add(1, Ordering::Relaxed);
+    let marks = Arc::clone(&ends);
+    let pool = Pool::new(PoolSize { idle, ..size(workers, queue) }, move |n: usize| {
+        marks[n].fetch_add(1, Ordering::Relaxed);
+        match n % 7 {
+            0 => resume_unwind(Box::new(())),
+            1 => thread::yield_now(),
+            _ => (),
+        }
+    });
+    let open = AtomicBool::new(true);
+    thread::scope(|scope| {
+        let submitters: Vec<_> = (0..4)
+            .map(|part| {
+                let (pool, end) = (&pool, &end);
+                scope.spawn(move || {
+                    let mut random = Random(seed ^ (0x9e37_79b9_7f4a_7c15 << part));
+                    let mut jobs: Vec<usize> = (part * EACH..(part + 1) * EACH).collect();
+                    while let Some(job) = jobs.pop() {
+                        let refused = match random.below(4) {
+                            0 => pool.submit(job).err(),
+                            1 => pool.try_submit(job).err(),
+                            _ => {
+                                let keep = jobs.len().saturating_sub(random.below(2 * queue));
+                                let mut batch = jobs.split_off(keep);
+                                batch.push(job);
+                                if pool.submit_all(&mut batch) == Err(Refusal::Closed) {
+                                    batch.into_iter().for_each(&end);
+                                }
+                                None
+                            }
+                        };
+                        if let Some(refused) = refused {
+                            assert_ne!(refused.why, Refusal::NoThread);
+                            end(refused.job);
+                        }
+                        if part == 0 && jobs.len() < EACH / 10 && seed % 2 == 0 {
+                            pool.close();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let (pool, end, open) = (&pool, &end, &open);
+        scope.spawn(move || {
+            let mut random = Random(seed | 1);
+            while open.load(Ordering::Relaxed) {
+                let (of, rest) = (random.below(20) + 2, random.below(2));
+                for n in pool.withdraw(&mut |n| n % of == rest) {
+                    end(n);
+                }
+                thread::yield_now();
+            }
+        });
+        for submitter in submitters {
+            submitter.join().unwrap();
+        }
+        open.store(false, Ordering::Relaxed);
+    });
+    assert!(pool.wait_idle(soon()), "seed {seed}");
+    assert!(pool.threads() <= workers);
+    for (n, end) in ends.iter().enumerate() {
+        assert_eq!(end.load(Ordering::Relaxed), 1, "job {n}, seed {seed}");
+    }
+}
+
+#[test]
+fn random_traffic_ends_every_job_exactly_once() {
+    let mut seed = 1;
+    for workers in [1, 2, 64] {
+        for queue in [1, 2, 33] {
+            for idle in [Duration::ZERO, Duration::from_micros(50), LONG] {
+                random_traffic(seed, workers, queue, idle);
+                random_traffic(seed + 1, workers, queue, idle);
+                seed += 2;
+            }
+        }
+    }
 }

@@ -18,22 +18,22 @@ use std::borrow::Cow;
 use crate::json::{Json, Kind, Value, Writer};
 
 /// Error codes of JSON-RPC 2.0 §5.1 that mean the same in every revision.
-pub mod code {
+pub(crate) mod code {
     /// The bytes are not JSON.
-    pub const PARSE: i32 = -32700;
+    pub(crate) const PARSE: i32 = -32700;
     /// The JSON is not a request object.
-    pub const INVALID_REQUEST: i32 = -32600;
+    pub(crate) const INVALID_REQUEST: i32 = -32600;
     /// No such method, or its capability was not advertised.
-    pub const METHOD_NOT_FOUND: i32 = -32601;
+    pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
     /// The parameters are wrong.
-    pub const INVALID_PARAMS: i32 = -32602;
+    pub(crate) const INVALID_PARAMS: i32 = -32602;
     /// The server failed; nothing more is said.
-    pub const INTERNAL: i32 = -32603;
+    pub(crate) const INTERNAL: i32 = -32603;
 }
 
 /// One message.
 #[derive(Clone, Copy, Debug)]
-pub enum Message<'d> {
+pub(crate) enum Message<'d> {
     /// Wants an answer.
     Request(Request<'d>),
     /// Wants none.
@@ -44,7 +44,7 @@ pub enum Message<'d> {
 
 /// `{jsonrpc, id, method, params?}`.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'d> {
+pub(crate) struct Request<'d> {
     /// A string or an integer.
     pub id: Value<'d>,
     /// The method's name.
@@ -55,7 +55,7 @@ pub struct Request<'d> {
 
 /// `{jsonrpc, method, params?}`.
 #[derive(Clone, Copy, Debug)]
-pub struct Notification<'d> {
+pub(crate) struct Notification<'d> {
     /// The method's name.
     pub method: &'d str,
     /// An object, when present.
@@ -64,7 +64,7 @@ pub struct Notification<'d> {
 
 /// `{jsonrpc, id, result}` or `{jsonrpc, id, error}`.
 #[derive(Clone, Copy, Debug)]
-pub struct Response<'d> {
+pub(crate) struct Response<'d> {
     /// The id of the request that is answered.
     pub id: Value<'d>,
     /// The result object, or the error object.
@@ -73,7 +73,7 @@ pub struct Response<'d> {
 
 /// Why a document is not a message, with the id when that could be read.
 #[derive(Clone, Copy, Debug)]
-pub struct ShapeError<'d> {
+pub(crate) struct ShapeError<'d> {
     /// [`code::INVALID_REQUEST`], or [`code::INVALID_PARAMS`] when only `params` is wrong.
     pub code: i32,
     /// What is wrong, for the peer.
@@ -90,7 +90,7 @@ impl<'d> Message<'d> {
     ///
     /// # Errors
     /// [`ShapeError`] says what is missing or of the wrong type.
-    pub fn read(root: Value<'d>) -> Result<Message<'d>, ShapeError<'d>> {
+    pub(crate) fn read(root: Value<'d>) -> Result<Message<'d>, ShapeError<'d>> {
         if root.kind() != Kind::Object {
             return Err(refuse("a message is one JSON object", None));
         }
@@ -166,7 +166,7 @@ fn refuse<'d>(message: &'static str, id: Option<Value<'d>>) -> ShapeError<'d> {
 }
 
 /// Whether a value can be a request id: a string, or an integer of at most 64 bits.
-pub fn is_id(value: Value<'_>) -> bool {
+pub(crate) fn is_id(value: Value<'_>) -> bool {
     match value.kind() {
         Kind::String => true,
         Kind::Number => value.as_i64().is_some() || value.as_u64().is_some(),
@@ -176,7 +176,7 @@ pub fn is_id(value: Value<'_>) -> bool {
 
 /// A request id that outlives its document. Equal ids have equal JSON type and value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Id {
+pub(crate) enum Id {
     /// An integer; `i128` holds every `i64` and `u64`.
     Number(i128),
     /// A string, decoded.
@@ -185,7 +185,7 @@ pub enum Id {
 
 impl Id {
     /// The id at this value; `None` when it cannot be one.
-    pub fn read(value: Value<'_>) -> Option<Id> {
+    pub(crate) fn read(value: Value<'_>) -> Option<Id> {
         match value.kind() {
             Kind::String => value.as_str().map(|s| Id::String(s.into())),
             Kind::Number => {
@@ -196,7 +196,7 @@ impl Id {
     }
 
     /// The id as JSON text.
-    pub fn to_raw(&self) -> String {
+    pub(crate) fn to_raw(&self) -> String {
         match self {
             Id::Number(n) => n.to_string(),
             Id::String(s) => {
@@ -210,7 +210,7 @@ impl Id {
 
 /// An error as it stands on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RpcError {
+pub(crate) struct RpcError {
     /// One of [`code`], a code of the era, or an application's own outside -32768..=-32000.
     pub code: i32,
     /// One sentence for the peer; never an internal path, never panic text.
@@ -221,12 +221,12 @@ pub struct RpcError {
 
 impl RpcError {
     /// An error without data.
-    pub fn new(code: i32, message: impl Into<Cow<'static, str>>) -> RpcError {
+    pub(crate) fn new(code: i32, message: impl Into<Cow<'static, str>>) -> RpcError {
         RpcError { code, message: message.into(), data: None }
     }
 
     /// The error in a response; `None` when its shape is wrong.
-    pub fn read(error: Value<'_>) -> Option<RpcError> {
+    pub(crate) fn read(error: Value<'_>) -> Option<RpcError> {
         let code = i32::try_from(error.get("code")?.as_i64()?).ok()?;
         let message = error.get("message")?.as_str()?.to_owned();
         Some(RpcError { code, message: message.into(), data: error.get("data").map(Value::to_json) })

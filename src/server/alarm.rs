@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use super::core::Catalog;
 
-/// How often deadlines are looked at: half of the 200 ms within which a call must be flagged.
-const TICK: Duration = Duration::from_millis(100);
+/// How often deadlines are looked at: a quarter of the 200 ms within which a call must be flagged.
+const TICK: Duration = Duration::from_millis(50);
 /// Ticks without anything to watch after which the thread sleeps for good.
-const QUIET: u32 = 20;
+const QUIET: u32 = 40;
 
 /// Wakes the watching thread.
 pub(crate) struct Alarm {

@@ -12,7 +12,7 @@
 //! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::{Reply, ServerEra, Signal, To};
@@ -25,6 +25,7 @@ use crate::transport::Outlet;
 
 use super::core::Core;
 use super::job::Job;
+use super::reading::Baton;
 
 /// The shared state of one connection.
 pub(crate) struct Connection {
@@ -36,17 +37,47 @@ pub(crate) struct Connection {
     listens: Mutex<Vec<Listen>>,
     /// Changes that could not be told while the client was not reading; told later, once each.
     missed: Mutex<Vec<Change>>,
+    baton: OnceLock<Arc<Baton>>,
 }
 
 /// A call's fate, shared between whoever may decide it.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
-    /// What the handler sees.
-    pub cancelled: AtomicBool,
+    cancelled: AtomicBool,
     settled: AtomicBool,
+    /// Wakes a handler that waits for time to pass.
+    sleep: Mutex<()>,
+    wake: Condvar,
 }
 
 impl Call {
+    /// The result is no longer wanted: tells the handler, also one that waits.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        // Taken and released, so that a handler is either before its look at the flag or asleep.
+        drop(lock(&self.sleep));
+        self.wake.notify_all();
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Waits until then, or until the call is cancelled.
+    pub(crate) fn wait_until(&self, then: Instant) {
+        let mut sleep = lock(&self.sleep);
+        while !self.is_cancelled() {
+            let left = then.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            sleep = match self.wake.wait_timeout(sleep, left) {
+                Ok((sleep, _)) => sleep,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
     /// Claims the right to answer; only the first who asks gets it.
     pub(crate) fn settle(&self) -> bool {
         !self.settled.swap(true, Ordering::AcqRel)
@@ -112,6 +143,19 @@ impl Connection {
             parked: Mutex::default(),
             listens: Mutex::default(),
             missed: Mutex::default(),
+            baton: OnceLock::new(),
+        }
+    }
+
+    /// What the watching thread looks at to see whether a handler holds reading up.
+    pub(crate) fn set_baton(&self, baton: &Arc<Baton>) {
+        self.baton.get_or_init(|| Arc::clone(baton));
+    }
+
+    /// Waits for handlers that run on threads which used to read.
+    pub(crate) fn wait_for_readers(&self, deadline: Instant) {
+        if let Some(baton) = self.baton.get() {
+            baton.wait(deadline);
         }
     }
 
@@ -157,6 +201,11 @@ impl Connection {
 
     /// Settles a call with an answer, unless somebody did before.
     pub(crate) fn finish(&self, job: &Job, reply: Reply<'_>) {
+        self.finish_with(job, reply, |frame| job.outlet.answer(frame));
+    }
+
+    /// The same, with a say in how the answer leaves.
+    pub(crate) fn finish_with(&self, job: &Job, reply: Reply<'_>, send: impl FnOnce(&[u8])) {
         if !job.call.settle() {
             return;
         }
@@ -169,7 +218,7 @@ impl Connection {
         self.core.with_writer(|w| {
             job.era.reply(w, &to, reply);
             w.newline();
-            job.outlet.answer(w.as_bytes());
+            send(w.as_bytes());
         });
     }
 
@@ -181,7 +230,7 @@ impl Connection {
             at.map(|at| calls.swap_remove(at))
         };
         if let Some(running) = running {
-            running.call.cancelled.store(true, Ordering::Release);
+            running.call.cancel();
             if running.call.settle() {
                 running.outlet.abandon();
             }
@@ -339,13 +388,13 @@ impl Connection {
     /// there is still something to watch.
     pub(crate) fn look(&self, now: Instant) -> bool {
         let mut late = Vec::new();
-        let mut busy = false;
+        let mut busy = self.baton.get().is_some_and(Baton::look);
         {
             let mut calls = lock(&self.calls);
             let mut at = 0;
             while let Some(running) = calls.get(at) {
                 if running.deadline.is_some_and(|deadline| deadline <= now) {
-                    running.call.cancelled.store(true, Ordering::Release);
+                    running.call.cancel();
                     late.push(calls.swap_remove(at));
                 } else {
                     busy |= running.deadline.is_some();
@@ -390,7 +439,7 @@ impl Connection {
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
         for call in stuck {
             if let Some(running) = self.forget(&call) {
-                call.cancelled.store(true, Ordering::Release);
+                call.cancel();
                 self.give_up(running, "The input ended before the client's answer came");
             }
         }
@@ -400,7 +449,7 @@ impl Connection {
     pub(crate) fn close(&self) {
         let rest = std::mem::take(&mut *lock(&self.calls));
         for running in rest {
-            running.call.cancelled.store(true, Ordering::Release);
+            running.call.cancel();
             self.give_up(running, "The server is shutting down");
         }
         for listen in std::mem::take(&mut *lock(&self.listens)) {

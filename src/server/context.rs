@@ -6,26 +6,30 @@
 //! the client is asked, and **the handler runs again from the start** when the answers are there.
 //! So side effects come after the answers. Questions asked before the first `?` travel together:
 //!
-//! ```ignore
+//! ```
+//! # use tinymcp::{Context, Failure, Form};
+//! # fn form() -> Form { Form::new("Who?") }
+//! # fn handler(ctx: &mut Context<'_>) -> Result<(), Failure> {
 //! let name = ctx.elicit("name", form());       // not answered yet: an Err that is kept for now
 //! let roots = ctx.roots("roots");
 //! let (name, roots) = (name?, roots?);         // both are asked at once
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! No thread waits for the client, in either era.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::era::{ServerEra, Signal};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormAnswer, Root, SampleAnswer, Sampling};
-use crate::model::{ClientCapabilities, Fault, Level, Operation, Query};
+use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
 use crate::record::Violation;
 use crate::rpc::RpcError;
 use crate::transport::Outlet;
 
-use super::connection::Connection;
+use super::connection::{Call, Connection};
 use super::failure::Failure;
 use super::mask;
 use super::seal::Answers;
@@ -36,8 +40,8 @@ pub struct Context<'c> {
     pub(crate) query: &'c Query,
     pub(crate) era: &'static dyn ServerEra,
     pub(crate) outlet: &'c dyn Outlet,
-    /// Set when the client cancelled, the watchdog bit or the server stops.
-    pub(crate) cancelled: Option<&'c AtomicBool>,
+    /// Knows when the client cancelled, the watchdog bit or the server stops.
+    pub(crate) call: Option<&'c Call>,
     /// The same, decided by the clock: a handler that runs inline has nobody to set its flag.
     pub(crate) deadline: Option<Instant>,
     pub(crate) logging: bool,
@@ -52,9 +56,32 @@ impl Context<'_> {
     /// client is gone or the server stops. A handler that works long looks at this now and then
     /// and returns; what it returns then is dropped.
     pub fn cancelled(&self) -> bool {
-        self.cancelled.is_some_and(|flag| flag.load(Ordering::Acquire))
+        self.stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
             || self.outlet.closed()
+    }
+
+    /// Waits for this long, or until the result is no longer wanted, and says so with an error that
+    /// ends the handler: `ctx.wait(pause)?`.
+    ///
+    /// # Errors
+    /// The call was cancelled. Nobody reads what a handler gives after that.
+    pub fn wait(&self, time: Duration) -> Result<(), Failure> {
+        let then = Instant::now() + time;
+        let until = self.deadline.map_or(then, |deadline| deadline.min(then));
+        match self.call {
+            Some(call) => call.wait_until(until),
+            None => std::thread::sleep(until.saturating_duration_since(Instant::now())),
+        }
+        if self.cancelled() { Err(Failure::new("The call was cancelled")) } else { Ok(()) }
+    }
+
+    /// Tells those who subscribed to this resource that its contents changed.
+    ///
+    /// # Errors
+    /// [`Server::resource_updates`](crate::Server::resource_updates) was not called.
+    pub fn resource_updated(&self, uri: &str) -> Result<(), Failure> {
+        Ok(self.conn.core.catalog.tell(&Change::Updated(uri.to_owned()))?)
     }
 
     /// Reports a step: `done` of `total`, in units of the handler's choice, and what is going on.
@@ -200,7 +227,7 @@ impl Context<'_> {
 
     /// Whether nothing more may be sent for this call.
     fn stopped(&self) -> bool {
-        self.cancelled.is_some_and(|flag| flag.load(Ordering::Acquire))
+        self.call.is_some_and(Call::is_cancelled)
     }
 
     fn at(&self, node: NodeId) -> Value<'_> {

@@ -231,8 +231,9 @@ impl Core {
     pub(crate) fn answers(&self, query: &Query, doc: &Doc) -> Result<Answers, Fault> {
         let mut answers = match query.state.and_then(|node| doc.at(node).as_str()) {
             None => Answers::new(),
-            Some(state) => seal::open(self.key()?, "", &digest(query, doc), now(), state)
-                .ok_or_else(|| Fault::InvalidParams("requestState is not valid for this request".into()))?,
+            Some(state) => {
+                seal::open(self.key()?, "", &digest(query, doc), now(), state).ok_or(Fault::ForeignState)?
+            }
         };
         for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
             if !answers.iter().any(|(known, _)| known == key) {

@@ -18,6 +18,7 @@ use crate::model::{Fault, Filter, Note, Offer, Operation, Query, Revision};
 use crate::rpc::{Id, Message, Notification, Request, Response};
 use crate::transport::Outlet;
 
+use super::InlineSend;
 use super::batch::Batch;
 use super::connection::{Connection, Refusal};
 use super::context::answer_of;
@@ -35,17 +36,42 @@ const BATCH_JOBS: usize = 64;
 const BATCH_TIME: Duration = Duration::from_millis(1);
 
 /// Reads one connection's frames.
-pub(crate) struct Reader<'s> {
+pub(crate) struct Reader<F: ?Sized> {
     conn: Arc<Connection>,
     core: Arc<Core>,
     registry: Arc<Registry>,
     version: usize,
-    inline: &'s mut [Box<InlineFn>],
+    inline: Vec<Box<F>>,
+    /// Whether quick tools of the pool may be given out to be run by the thread that reads.
+    runs_here: bool,
+    here: Option<Job>,
     doc: Doc,
     out: Writer,
     jobs: Vec<Job>,
     first_waiting: Option<Instant>,
     offer: Offer,
+    /// Length of the frame before this one.
+    last_size: usize,
+    /// `out` held a large answer.
+    large_out: bool,
+}
+
+/// An inline handler, whether or not it may move between threads.
+pub(crate) trait InlineTool {
+    /// As what it is called.
+    fn as_dyn(&mut self) -> &mut InlineFn;
+}
+
+impl InlineTool for InlineFn {
+    fn as_dyn(&mut self) -> &mut InlineFn {
+        self
+    }
+}
+
+impl InlineTool for InlineSend {
+    fn as_dyn(&mut self) -> &mut InlineFn {
+        self
+    }
 }
 
 /// What is to be done with a request after it was looked at.
@@ -56,8 +82,8 @@ enum Step {
     Run { era: &'static dyn ServerEra, query: Query, work: Work, answers: Answers },
 }
 
-impl<'s> Reader<'s> {
-    pub(crate) fn new(conn: Arc<Connection>, inline: &'s mut [Box<InlineFn>]) -> Reader<'s> {
+impl<F: InlineTool + ?Sized> Reader<F> {
+    pub(crate) fn new(conn: Arc<Connection>, inline: Vec<Box<F>>, runs_here: bool) -> Reader<F> {
         let core = Arc::clone(&conn.core);
         let (registry, version) = (core.catalog.registry(), core.catalog.version());
         let offer = registry.offer(core.catalog.promised());
@@ -67,16 +93,20 @@ impl<'s> Reader<'s> {
             registry,
             version,
             inline,
+            runs_here,
+            here: None,
             doc: Doc::default(),
             out: Writer::new(),
             jobs: Vec::new(),
             first_waiting: None,
             offer,
+            last_size: 0,
+            large_out: false,
         }
     }
 
-    /// Takes one frame.
-    pub(crate) fn frame(&mut self, bytes: &[u8]) {
+    /// Takes one frame. A job that comes back is quick and for the caller to run.
+    pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Job> {
         let version = self.core.catalog.version();
         if version != self.version {
             self.version = version;
@@ -88,13 +118,31 @@ impl<'s> Reader<'s> {
             Ok(()) => doc = self.document(doc),
             Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
         }
-        if bytes.len() > BATCH_BYTES {
+        // Memory of a large message is given back by the next small one, not between large ones.
+        if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {
             doc.shrink_to(BATCH_BYTES);
         }
+        self.last_size = bytes.len();
         self.doc = doc;
         if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS || self.overdue() {
             self.flush();
         }
+        self.here.take()
+    }
+
+    /// Adds an answer to those that leave together.
+    pub(crate) fn collect(&mut self, frame: &[u8]) {
+        self.out.raw_frame(frame);
+    }
+
+    /// Whether there is no point in reading on.
+    pub(crate) fn over(&self) -> bool {
+        self.conn.outlet.closed() || self.core.catalog.stopping()
+    }
+
+    /// Stack for a thread that reads, in bytes.
+    pub(crate) fn stack(&self) -> usize {
+        self.core.limits.worker_stack
     }
 
     /// Takes note of a frame that was too long to be read.
@@ -103,19 +151,26 @@ impl<'s> Reader<'s> {
         self.stray(None, &Fault::InvalidRequest(format!("The message is longer than {most} bytes").into()));
     }
 
-    /// Hands jobs over and sends what collected.
-    pub(crate) fn flush(&mut self) {
+    /// Hands jobs over.
+    pub(crate) fn submit(&mut self) {
         if !self.jobs.is_empty() {
             // A closed pool is a server that stops; close() answers what is left in flight.
             let _ = self.core.pool.submit_all(&mut self.jobs);
             self.jobs.clear();
         }
+    }
+
+    /// Hands jobs over and sends what collected.
+    pub(crate) fn flush(&mut self) {
+        self.submit();
         if !self.out.is_empty() {
             self.conn.outlet.send(self.out.as_bytes());
-            if self.out.len() > 4 * BATCH_BYTES {
+            let large = self.out.len() > 4 * BATCH_BYTES;
+            self.out.clear();
+            if !large && std::mem::take(&mut self.large_out) {
                 self.out = Writer::new();
             }
-            self.out.clear();
+            self.large_out |= large;
         }
         self.first_waiting = None;
     }
@@ -397,7 +452,7 @@ impl<'s> Reader<'s> {
             self.first_waiting.get_or_insert_with(Instant::now);
             let exchange =
                 Exchange { conn: &self.conn, outlet: &**outlet, era, doc: &doc, query: &query, call: None };
-            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(&mut **handler));
+            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler.as_dyn()));
             let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
             match &conclusion {
                 Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
@@ -412,8 +467,11 @@ impl<'s> Reader<'s> {
             self.out.newline();
             return doc;
         }
+        let quick = self.runs_here
+            && Arc::ptr_eq(outlet, &self.conn.outlet)
+            && matches!(&work, Work::Tool(entry) if entry.entry.pace.is_quick());
         let job = self.job(doc, outlet, era, query, work, answers);
-        self.accept(job, |reader, job| reader.jobs.push(job))
+        self.accept(job, |reader, job| if quick { reader.here = Some(job) } else { reader.jobs.push(job) })
     }
 
     fn job(
@@ -438,7 +496,7 @@ impl<'s> Reader<'s> {
     }
 
     /// Enters a job among the calls in flight and passes it on; gives a document for the next frame.
-    fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<'s>, Job)) -> Doc {
+    fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Doc {
         match self.conn.begin(&job) {
             Ok(()) => {
                 job.outlet.expect();
@@ -495,7 +553,7 @@ impl<'s> Reader<'s> {
             Some(handler) => {
                 let mut answers = std::mem::take(&mut job.answers);
                 let conclusion =
-                    job::conclude(&job.exchange(), &job.work, &mut answers, Some(&mut **handler));
+                    job::conclude(&job.exchange(), &job.work, &mut answers, Some(handler.as_dyn()));
                 job.answers = answers;
                 job.settle(conclusion);
             }

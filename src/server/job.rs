@@ -67,10 +67,31 @@ impl Job {
         if self.call.is_settled() {
             return self.conn.core.recycle(self.doc);
         }
-        let mut answers = std::mem::take(&mut self.answers);
-        let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
-        self.answers = answers;
+        let conclusion = self.conclude();
         self.settle(conclusion);
+    }
+
+    /// The same on the thread that reads: `send` takes the answer, if there is one at once.
+    pub(crate) fn run_here(mut self, send: impl FnOnce(&[u8])) {
+        let conclusion = self.conclude();
+        let conn = Arc::clone(&self.conn);
+        match &conclusion {
+            Conclusion::Done(outcome) => conn.finish_with(&self, outcome.reply(&conn), send),
+            Conclusion::Fault(fault) => conn.finish_with(&self, Reply::Fault(fault), send),
+            Conclusion::Asked(_) => return self.settle(conclusion),
+        }
+        conn.core.recycle(self.doc);
+    }
+
+    fn conclude(&mut self) -> Conclusion {
+        let mut answers = std::mem::take(&mut self.answers);
+        let started = Instant::now();
+        let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
+        if let Work::Tool(entry) = &self.work {
+            entry.entry.pace.note(started.elapsed());
+        }
+        self.answers = answers;
+        conclusion
     }
 
     /// What the handler needs to see of this job.
@@ -138,7 +159,7 @@ pub(crate) fn conclude(
         query: exchange.query,
         era: exchange.era,
         outlet: exchange.outlet,
-        cancelled: exchange.call.map(|call| &call.cancelled),
+        call: exchange.call,
         deadline: match inline {
             Some(_) if !core.limits.handler_deadline.is_zero() => {
                 Some(Instant::now() + core.limits.handler_deadline)

@@ -17,9 +17,11 @@ mod context;
 mod core;
 mod dispatch;
 mod failure;
+mod handle;
 mod job;
 mod mask;
 mod page;
+mod reading;
 mod registry;
 mod seal;
 mod serve;
@@ -28,20 +30,22 @@ mod tool;
 use std::sync::Arc;
 
 use crate::era::Eras;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::model::catalog::{Icon, Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
-use crate::model::uri_template::Variables;
-use crate::model::{CacheHint, Change, CompletionKind, Identity};
+use crate::model::uri_template::{TemplateError, Variables};
+use crate::model::{CacheHint, CompletionKind, Identity};
 use crate::transport::Link;
 
 use self::core::Catalog;
+use self::handle::{add_tool, insert_prompt, insert_resource, insert_template, insert_tool};
 use self::job::InlineFn;
 use self::registry::ToolHandler;
 
 pub use self::context::Context;
 pub use self::failure::Failure;
+pub use self::handle::Handle;
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
 pub use self::tool::{ToolArguments, ToolResult};
 
@@ -67,14 +71,16 @@ type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<
 impl Server {
     /// A server of this name and version that speaks both eras.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Server {
-        Server::with_eras(name, version, Eras::BOTH)
+        Server::with_eras(name, version, Eras::ALL)
     }
 
+    // legacy {
     /// A server for clients that open with `initialize` only (2024-11-05 to 2025-11-25); the
     /// other era is not linked.
     pub fn legacy_only(name: impl Into<String>, version: impl Into<String>) -> Server {
         Server::with_eras(name, version, Eras::LEGACY)
     }
+    // legacy }
 
     /// A server for stateless clients only (2026-07-28 on); the other era is not linked.
     pub fn modern_only(name: impl Into<String>, version: impl Into<String>) -> Server {
@@ -212,7 +218,7 @@ impl Server {
         A: ToolArguments,
         R: ToolResult,
     {
-        self.handle().insert_tool(tool, handler)?;
+        insert_tool(&self.catalog, tool, handler)?;
         Ok(self)
     }
 
@@ -245,7 +251,7 @@ impl Server {
         resource: Resource,
         read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        self.handle().insert_resource(resource, read)?;
+        insert_resource(&self.catalog, resource, read)?;
         Ok(self)
     }
 
@@ -260,7 +266,7 @@ impl Server {
         template: Template,
         read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        self.handle().insert_template(template, read)?;
+        insert_template(&self.catalog, template, read)?;
         Ok(self)
     }
 
@@ -273,7 +279,7 @@ impl Server {
         prompt: Prompt,
         fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        self.handle().insert_prompt(prompt, fill)?;
+        insert_prompt(&self.catalog, prompt, fill)?;
         Ok(self)
     }
 
@@ -310,7 +316,7 @@ impl Server {
 
     /// A handle for other threads: to change what is offered, to tell of changes, to stop.
     pub fn handle(&self) -> Handle {
-        Handle { catalog: Arc::clone(&self.catalog) }
+        Handle { catalog: Arc::downgrade(&self.catalog) }
     }
 
     /// Lets inline handlers keep values that cannot move between threads.
@@ -331,13 +337,13 @@ impl Server {
         serve::stdio(self)
     }
 
-    /// Serves one connection on the calling thread until its input ends or [`Handle::stop`] is
-    /// called. Signals are left to the program.
+    /// Serves one connection until its input ends or [`Handle::stop`] is called. Signals are left
+    /// to the program.
     ///
     /// # Errors
     /// As with [`Server::serve_stdio`].
     pub fn serve(self, link: Link) -> Result<(), Error> {
-        self.into_local().serve(link)
+        serve::connection(self, link)
     }
 }
 
@@ -387,176 +393,8 @@ impl LocalServer {
     }
 }
 
-/// Changes what a server offers while it runs, from any thread.
-///
-/// Adding and removing tell the clients, which must have been told before that this can happen:
-/// [`Server::tools_may_change`] and its like.
-#[derive(Clone)]
-pub struct Handle {
-    catalog: Arc<Catalog>,
-}
-
-impl Handle {
-    /// Adds a tool and tells the clients.
-    ///
-    /// # Errors
-    /// As with [`Server::tool`]; [`crate::ErrorKind::Misuse`] when changes were not announced.
-    pub fn add_tool<A, R>(
-        &self,
-        tool: Tool,
-        handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error>
-    where
-        A: ToolArguments,
-        R: ToolResult,
-    {
-        self.changing(&Change::Tools, || self.insert_tool(tool, handler))
+impl From<TemplateError> for Error {
+    fn from(source: TemplateError) -> Error {
+        Error::new(ErrorKind::Invalid, "the URI template cannot be read").with_source(source)
     }
-
-    /// Removes a tool and tells the clients; calls that run go on. Gives back whether it was there.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::Misuse`]: changes were not announced.
-    pub fn remove_tool(&self, name: &str) -> Result<bool, Error> {
-        self.removing(&Change::Tools, || self.catalog.change(|r| r.remove_tool(name)))
-    }
-
-    /// Adds a resource and tells the clients.
-    ///
-    /// # Errors
-    /// As with [`Handle::add_tool`].
-    pub fn add_resource<R: Into<ReadOutput>>(
-        &self,
-        resource: Resource,
-        read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        self.changing(&Change::Resources, || self.insert_resource(resource, read))
-    }
-
-    /// Removes a resource and tells the clients.
-    ///
-    /// # Errors
-    /// As with [`Handle::remove_tool`].
-    pub fn remove_resource(&self, uri: &str) -> Result<bool, Error> {
-        self.removing(&Change::Resources, || self.catalog.change(|r| r.remove_resource(uri)))
-    }
-
-    /// Adds a resource template and tells the clients.
-    ///
-    /// # Errors
-    /// As with [`Handle::add_tool`].
-    pub fn add_template<R: Into<ReadOutput>>(
-        &self,
-        template: Template,
-        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        self.changing(&Change::Resources, || self.insert_template(template, read))
-    }
-
-    /// Removes a resource template and tells the clients.
-    ///
-    /// # Errors
-    /// As with [`Handle::remove_tool`].
-    pub fn remove_template(&self, uri_template: &str) -> Result<bool, Error> {
-        self.removing(&Change::Resources, || self.catalog.change(|r| r.remove_template(uri_template)))
-    }
-
-    /// Adds a prompt and tells the clients.
-    ///
-    /// # Errors
-    /// As with [`Handle::add_tool`].
-    pub fn add_prompt(
-        &self,
-        prompt: Prompt,
-        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        self.changing(&Change::Prompts, || self.insert_prompt(prompt, fill))
-    }
-
-    /// Removes a prompt and tells the clients.
-    ///
-    /// # Errors
-    /// As with [`Handle::remove_tool`].
-    pub fn remove_prompt(&self, name: &str) -> Result<bool, Error> {
-        self.removing(&Change::Prompts, || self.catalog.change(|r| r.remove_prompt(name)))
-    }
-
-    /// Tells those who subscribed to this resource that its contents changed. Never waits for a
-    /// client that does not read.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::Misuse`]: [`Server::resource_updates`] was not called.
-    pub fn resource_updated(&self, uri: &str) -> Result<(), Error> {
-        self.catalog.tell(&Change::Updated(uri.to_owned()))
-    }
-
-    /// Ends serving: no further request is read, running calls get their grace.
-    pub fn stop(&self) {
-        self.catalog.stop();
-    }
-
-    fn changing(&self, change: &Change, add: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-        self.catalog.announced(change)?;
-        add()?;
-        self.catalog.tell(change)
-    }
-
-    fn removing(&self, change: &Change, remove: impl FnOnce() -> bool) -> Result<bool, Error> {
-        self.catalog.announced(change)?;
-        let was_there = remove();
-        if was_there {
-            self.catalog.tell(change)?;
-        }
-        Ok(was_there)
-    }
-
-    fn insert_tool<A: ToolArguments, R: ToolResult>(
-        &self,
-        tool: Tool,
-        handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        let handler = ToolHandler::Pooled(Arc::new(tool::pooled::<A, R>(handler)));
-        add_tool::<A, R>(&self.catalog, tool, handler)
-    }
-
-    fn insert_resource<R: Into<ReadOutput>>(
-        &self,
-        resource: Resource,
-        read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        let read =
-            Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| read(ctx, uri).map(Into::into));
-        self.catalog.change(|r| r.add_resource(resource, read))
-    }
-
-    fn insert_template<R: Into<ReadOutput>>(
-        &self,
-        template: Template,
-        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
-            read(ctx, uri, variables).map(Into::into)
-        });
-        self.catalog.change(|r| r.add_template(template, read))
-    }
-
-    fn insert_prompt(
-        &self,
-        prompt: Prompt,
-        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        self.catalog.change(|r| r.add_prompt(prompt, Arc::new(fill)))
-    }
-}
-
-/// Registers a tool with the schemas of its argument and result types, where it has none.
-fn add_tool<A: ToolArguments, R: ToolResult>(
-    catalog: &Catalog,
-    mut tool: Tool,
-    handler: ToolHandler,
-) -> Result<(), Error> {
-    tool.input_schema = tool.input_schema.or_else(A::schema);
-    tool.output_schema = tool.output_schema.or_else(R::schema);
-    let compiler = catalog.compiler();
-    catalog.change(|r| r.add_tool(tool, handler, compiler.as_deref()))
 }

@@ -17,10 +17,11 @@ use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::Variables;
-use crate::model::{CompletionKind, Offer, Revision};
+use crate::model::{CompletionKind, Fault, Offer, Revision};
 
 use super::context::Context;
 use super::failure::Failure;
+use super::reading::Pace;
 
 /// Checks values against one schema; what a schema validator plugs in here.
 pub trait SchemaCheck: Send + Sync {
@@ -65,6 +66,16 @@ impl<'d> Arguments<'d> {
         self.0?.get(name)?.as_str()
     }
 
+    /// An argument without which there is nothing to do.
+    ///
+    /// # Errors
+    /// It is missing; the client is told so.
+    pub fn required(&self, name: &str) -> Result<&'d str, Failure> {
+        self.get(name).ok_or_else(|| {
+            Failure::fault(Fault::InvalidParams(format!("Missing required argument: {name}").into()))
+        })
+    }
+
     /// Every argument with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&'d str, &'d str)> {
         let members = self.0.map(Value::members);
@@ -97,6 +108,7 @@ pub(crate) struct ToolEntry {
     pub handler: ToolHandler,
     pub input: Option<Arc<dyn SchemaCheck>>,
     pub output: Option<Arc<dyn SchemaCheck>>,
+    pub pace: Pace,
 }
 
 pub(crate) struct ResourceEntry {
@@ -267,7 +279,7 @@ impl Registry {
         check_tool_name(&tool.name)?;
         let input = compile(&tool.name, "input", tool.input_schema.as_ref(), compiler, true)?;
         let output = compile(&tool.name, "output", tool.output_schema.as_ref(), compiler, false)?;
-        self.tools.add(ToolEntry { tool, handler, input, output })
+        self.tools.add(ToolEntry { tool, handler, input, output, pace: Pace::default() })
     }
 
     pub(crate) fn remove_tool(&mut self, name: &str) -> bool {

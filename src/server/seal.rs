@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::{HMAC, Hash};
 
+use crate::era;
 use crate::json::{Doc, Value, Writer};
 use crate::model::ask::Answer;
 use crate::rpc::RpcError;
@@ -82,9 +83,8 @@ pub(crate) fn open(
 pub(crate) fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
     let mut hash = Hash::new();
     hash.update(method);
-    let changing = ["_meta", "inputResponses", "requestState"];
     for (name, value) in params.into_iter().flat_map(Value::members) {
-        if !changing.contains(&name) {
+        if !era::CHANGES_BETWEEN_ROUNDS.contains(&name) {
             // Lengths first, so that no two requests run together into the same bytes.
             hash.update((name.len() as u64).to_le_bytes());
             hash.update(name);

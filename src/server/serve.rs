@@ -16,6 +16,7 @@ use super::connection::Connection;
 use super::core::Core;
 use super::dispatch::Reader;
 use super::job::{InlineFn, Job};
+use super::reading::{self, Baton, Reading};
 use super::{LocalServer, Server};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
@@ -68,10 +69,42 @@ fn take_apart(server: Server) -> Result<Parts, Error> {
     Ok(Parts { core, inline: server.inline, hooks: server.on_shutdown })
 }
 
-/// Serves a connection on this thread; another one watches.
+/// Serves standard input and output; the calling thread watches, so that it can come back from a
+/// signal although the reading thread is stuck in a read.
+pub(super) fn stdio(server: Server) -> Result<(), Error> {
+    let parts = take_apart(server)?;
+    let link = own_stdio(&parts.core.limits)?;
+    let _signals = parts.core.alarm.catch_signals()?;
+    threaded(parts, link)
+}
+
+/// Serves any connection in the same way; signals are left to the program.
+pub(super) fn connection(server: Server, link: Link) -> Result<(), Error> {
+    threaded(take_apart(server)?, link)
+}
+
+/// Reads on a thread of its own, watches on this one.
+fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
+    let conn = connect(&parts.core, &link);
+    let baton = Arc::new(Baton::new(parts.core.limits.workers));
+    conn.set_baton(&baton);
+    let served = Served { done: Arc::default(), core: Arc::clone(&parts.core) };
+    let done = Arc::clone(&served.done);
+    let reader = Reader::new(Arc::clone(&conn), parts.inline, true);
+    let reading = Box::new(Reading { inlet: link.inlet, reader, served });
+    spawn("mcp-reader", conn.core.limits.worker_stack, move || reading::run(reading, &baton))?;
+    let ended = parts.core.alarm.watch(&parts.core.catalog, &done.flag);
+    end(&conn, parts.hooks);
+    match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
+        (Ended::Served, Some(Err(error))) => Err(error),
+        (Ended::Served, None) => Err(Error::new(ErrorKind::Misuse, "the reading thread panicked")),
+        _ => Ok(()),
+    }
+}
+
+/// Serves a connection on this thread, for handlers that cannot leave it; another one watches.
 pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
     let parts = take_apart(local.server)?;
-    let mut inline = all_inline(parts.inline, local.inline);
     let served = Arc::new(AtomicBool::new(false));
     let conn = connect(&parts.core, &link);
     let watcher = {
@@ -80,37 +113,13 @@ pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
             core.alarm.watch(&core.catalog, &served);
         })?
     };
-    let result = read(&conn, link, &mut inline);
+    let result = read(&conn, link, all_inline(parts.inline, local.inline));
     end(&conn, parts.hooks);
     served.store(true, Ordering::Release);
     parts.core.alarm.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
     let _ = watcher.join();
     result
-}
-
-/// Serves standard input and output; the calling thread watches, so that it can come back from a
-/// signal although the reading thread is stuck in a read.
-pub(super) fn stdio(server: Server) -> Result<(), Error> {
-    let parts = take_apart(server)?;
-    let link = own_stdio(&parts.core.limits)?;
-    let _signals = parts.core.alarm.catch_signals()?;
-    let conn = connect(&parts.core, &link);
-    let served = Served { flag: Arc::default(), core: Arc::clone(&parts.core) };
-    let flag = Arc::clone(&served.flag);
-    let outcome = Arc::new(Mutex::new(Ok(())));
-    {
-        let (conn, outcome, handlers) = (Arc::clone(&conn), Arc::clone(&outcome), parts.inline);
-        spawn("mcp-reader", conn.core.limits.worker_stack, move || {
-            let _served = served;
-            let result = read(&conn, link, &mut all_inline(handlers, Vec::new()));
-            *outcome.lock().unwrap_or_else(PoisonError::into_inner) = result;
-        })?;
-    }
-    let ended = parts.core.alarm.watch(&parts.core.catalog, &flag);
-    end(&conn, parts.hooks);
-    let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
-    if ended == Ended::Served { std::mem::replace(&mut *outcome, Ok(())) } else { Ok(()) }
 }
 
 /// Serves standard input and output on the calling thread, for handlers that cannot leave it.
@@ -131,7 +140,7 @@ pub(super) fn local_stdio(local: LocalServer) -> Result<(), Error> {
             }
         })?
     };
-    let result = read(&conn, link, &mut all_inline(parts.inline, local.inline));
+    let result = read(&conn, link, all_inline(parts.inline, local.inline));
     served.store(true, Ordering::Release);
     parts.core.alarm.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
@@ -145,14 +154,28 @@ fn take_hooks(hooks: &Mutex<Hooks>) -> Hooks {
 }
 
 /// Says that reading ended, also when it ended in a panic: the watching thread waits for this.
-struct Served {
-    flag: Arc<AtomicBool>,
+pub(crate) struct Served {
+    done: Arc<Done>,
     core: Arc<Core>,
+}
+
+/// How reading ended.
+#[derive(Default)]
+struct Done {
+    flag: AtomicBool,
+    result: Mutex<Option<Result<(), Error>>>,
+}
+
+impl Served {
+    /// Reading ended in this way.
+    pub(super) fn with(&self, result: Result<(), Error>) {
+        *self.done.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.flag.store(true, Ordering::Release);
+        self.done.flag.store(true, Ordering::Release);
         self.core.alarm.ring();
     }
 }
@@ -173,19 +196,23 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
 }
 
 /// Reads until the input ends, the peer is gone or the program asks to stop.
-fn read(conn: &Arc<Connection>, mut link: Link, inline: &mut [Box<InlineFn>]) -> Result<(), Error> {
-    let mut reader = Reader::new(Arc::clone(conn), inline);
+fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> Result<(), Error> {
+    let mut reader = Reader::new(Arc::clone(conn), inline, false);
     let result = loop {
-        match link.inlet.next() {
+        let here = match link.inlet.next() {
             Input::Frame(bytes) => reader.frame(bytes),
-            Input::TooLong => reader.too_long(),
+            Input::TooLong => {
+                reader.too_long();
+                None
+            }
             Input::End => break Ok(()),
             Input::Failed(error) => break Err(Error::from(error)),
-        }
+        };
+        debug_assert!(here.is_none(), "a reader that may not run handlers gave one out");
         if !link.inlet.ready() {
             reader.flush();
         }
-        if conn.outlet.closed() || conn.core.catalog.stopping() {
+        if reader.over() {
             break Ok(());
         }
     };
@@ -200,6 +227,7 @@ fn end(conn: &Connection, hooks: Hooks) {
     if !conn.outlet.closed() {
         let deadline = Instant::now() + conn.core.limits.grace;
         conn.core.pool.wait_idle(deadline);
+        conn.wait_for_readers(deadline);
     }
     conn.close();
     for hook in hooks {
@@ -207,7 +235,7 @@ fn end(conn: &Connection, hooks: Hooks) {
     }
 }
 
-fn spawn(
+pub(super) fn spawn(
     name: &str,
     stack: usize,
     run: impl FnOnce() + Send + 'static,

@@ -31,6 +31,23 @@ impl<T: Record + 'static> ToolArguments for T {
     }
 }
 
+/// No arguments at all.
+impl ToolArguments for () {
+    fn schema() -> Option<Json> {
+        Some(Json::constant(r#"{"type":"object","additionalProperties":false}"#))
+    }
+
+    fn read(arguments: Value<'_>) -> Result<(), Box<Violation>> {
+        match arguments.members().next() {
+            None => Ok(()),
+            Some((name, _)) => Err(Violation::new(
+                "additionalProperties",
+                format!("{name:?} is not expected: the tool takes no arguments"),
+            )),
+        }
+    }
+}
+
 /// Arguments as they came: for tools whose schema is written by hand.
 impl ToolArguments for Json {
     fn schema() -> Option<Json> {
@@ -92,6 +109,17 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
 
     fn into_output(self) -> ToolOutput {
         self.into()
+    }
+}
+
+/// A structured result with words of its own beside it.
+impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>, Content) {
+    fn schema() -> Option<Json> {
+        Some(record::schema::<T>())
+    }
+
+    fn into_output(self) -> ToolOutput {
+        ToolOutput::from(self.0).content(self.1)
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct LineReader<R> {
     /// Inside a line that is too long: everything up to its newline is dropped.
     skipping: bool,
     first: bool,
+    /// Every line since the buffer was last empty was small.
+    small: bool,
 }
 
 impl<R: Read> LineReader<R> {
@@ -46,6 +48,7 @@ impl<R: Read> LineReader<R> {
             searched: 0,
             limit,
             skipping: false,
+            small: true,
             first: true,
         }
     }
@@ -63,6 +66,7 @@ impl<R: Read> LineReader<R> {
         if stop > start && self.buf.get(stop - 1) == Some(&b'\r') {
             stop -= 1;
         }
+        self.small &= stop - start <= CHUNK;
         Some((start, stop))
     }
 
@@ -72,10 +76,12 @@ impl<R: Read> LineReader<R> {
             self.start = 0;
             self.end = 0;
             self.searched = 0;
-            // A single large message must not keep its memory for ever.
-            if self.buf.len() > 4 * CHUNK {
+            // A large message must not keep its memory for ever; but while large ones follow each
+            // other, giving it back and asking for it again would cost more than the messages.
+            if self.buf.len() > 4 * CHUNK && self.small {
                 self.buf = Vec::new();
             }
+            self.small = true;
         }
         if self.buf.len() - self.end < CHUNK / 2 {
             if self.start > 0 {
@@ -117,8 +123,7 @@ impl<R: Read> LineReader<R> {
                 if stop - start > self.limit {
                     return Line::TooLong;
                 }
-                let blank = |l: &[u8]| l.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r'));
-                if !self.buf.get(start..stop).is_none_or(blank) {
+                if !self.buf.get(start..stop).is_none_or(is_blank) {
                     return Line::At(start, stop);
                 }
             }
@@ -149,6 +154,10 @@ impl<R: Read> LineReader<R> {
     }
 }
 
+fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r'))
+}
+
 enum Line {
     At(usize, usize),
     TooLong,
@@ -167,8 +176,16 @@ impl<R: Read + Send> Inlet for LineReader<R> {
     }
 
     fn ready(&self) -> bool {
-        let rest = self.buf.get(self.start..self.end).unwrap_or_default();
-        memchr(b'\n', rest).is_some()
+        let mut rest = self.buf.get(self.start..self.end).unwrap_or_default();
+        // A blank line is no frame: to wait behind it would hold collected answers back.
+        while let Some(at) = memchr(b'\n', rest) {
+            let (line, after) = rest.split_at(at);
+            if self.skipping || !is_blank(line) {
+                return true;
+            }
+            rest = after.get(1..).unwrap_or_default();
+        }
+        false
     }
 }
 
@@ -187,6 +204,8 @@ struct State {
     pending: Vec<u8>,
     /// The other of the two buffers that take turns.
     spare: Vec<u8>,
+    /// Senders that wait for room; waking nobody would still cost a system call.
+    waiting: usize,
     writing: bool,
     closed: bool,
 }
@@ -207,6 +226,12 @@ impl LineOutlet {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn wake(&self, state: &State) {
+        if state.waiting > 0 {
+            self.drained.notify_all();
+        }
+    }
+
     fn write(&self, bytes: &[u8]) -> bool {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         stream.write_all(bytes).and_then(|()| stream.flush()).is_ok()
@@ -220,7 +245,9 @@ impl Outlet for LineOutlet {
             && state.writing
             && state.pending.len() + frames.len() > self.limit.max(frames.len())
         {
+            state.waiting += 1;
             state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
         if state.closed {
             return;
@@ -236,20 +263,19 @@ impl Outlet for LineOutlet {
         while alive && !state.closed && !state.pending.is_empty() {
             let next = std::mem::take(&mut state.spare);
             let batch = std::mem::replace(&mut state.pending, next);
+            self.wake(&state);
             drop(state);
-            self.drained.notify_all();
             alive = self.write(&batch);
             state = self.state();
-            state.spare = batch;
-            state.spare.clear();
-            if state.spare.capacity() > 4 * CHUNK {
-                state.spare = Vec::new();
+            // Kept for the next turn unless it is the rare large one.
+            if batch.capacity() <= 4 * CHUNK {
+                state.spare = batch;
+                state.spare.clear();
             }
         }
         state.writing = false;
         state.closed |= !alive;
-        drop(state);
-        self.drained.notify_all();
+        self.wake(&state);
     }
 
     fn closed(&self) -> bool {

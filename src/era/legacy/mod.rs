@@ -3,4 +3,3 @@
 mod server;
 
 pub(crate) use server::SERVER;
-pub(super) use server::{RESOURCE_NOT_FOUND, needs_no_session};

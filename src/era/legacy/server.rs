@@ -17,18 +17,10 @@ use crate::rpc::Request;
 use super::super::revision::{self, V2025_11_25, V2026_07_28, features};
 use super::super::{Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
 
-/// Resource not found, until 2025-11-25 (server/resources, error handling).
-pub(in crate::era) const RESOURCE_NOT_FOUND: i32 = -32002;
-
 /// The legacy era, to be named by servers that speak it.
 pub(crate) static SERVER: LegacyServer = LegacyServer;
 
 pub(crate) struct LegacyServer;
-
-/// Whether a method can be asked before a session is open.
-pub(in crate::era) fn needs_no_session(method: &str) -> bool {
-    matches!(method, "initialize" | "ping")
-}
 
 impl ServerEra for LegacyServer {
     fn request(
@@ -71,6 +63,10 @@ impl ServerEra for LegacyServer {
             client: None,
             params: params.object.map(Value::id),
         })
+    }
+
+    fn stands_alone(&self, method: &str) -> bool {
+        matches!(method, "initialize" | "ping")
     }
 
     fn note(&self, method: &str, params: &Params<'_>) -> Note {

@@ -33,14 +33,15 @@ pub(crate) struct ModernServer;
 
 /// What a request gets that names no version and belongs to no session.
 pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
-    let message = if legacy_too {
-        "Missing _meta field: io.modelcontextprotocol/protocolVersion (or open a session with initialize first)"
-    } else {
-        "Missing _meta field: io.modelcontextprotocol/protocolVersion"
-    };
+    // A client that cannot go on shows its user this text (basic/versioning: a server without
+    // sessions names its versions in whatever it answers to initialize).
+    let otherwise = if legacy_too { ", or open a session with initialize first" } else { "" };
+    let version = revision::name(V2026_07_28);
     Fault::Custom {
         code: crate::rpc::code::INVALID_PARAMS,
-        message: message.to_owned(),
+        message: format!(
+            "Missing _meta field: io.modelcontextprotocol/protocolVersion (this server speaks {version}{otherwise})"
+        ),
         data: Some(supported(None)),
     }
 }
@@ -135,6 +136,11 @@ impl ServerEra for ModernServer {
             };
         }
         Ok(query)
+    }
+
+    /// Every request of this era names its version.
+    fn stands_alone(&self, _method: &str) -> bool {
+        false
     }
 
     fn note(&self, method: &str, params: &Params<'_>) -> Note {

@@ -19,7 +19,7 @@ use super::ClientCapabilities;
 
 /// One question of a running call.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub(crate) struct Ask {
     /// Names the question within its call.
     pub key: String,
     /// What is asked.
@@ -28,7 +28,7 @@ pub struct Ask {
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub enum AskRequest {
+pub(crate) enum AskRequest {
     /// A form for the user.
     Form(Form),
     /// A page for the user to visit.
@@ -46,7 +46,7 @@ pub enum AskRequest {
 
 impl AskRequest {
     /// What the client must have declared to be asked this.
-    pub fn needs(&self) -> ClientCapabilities {
+    pub(crate) fn needs(&self) -> ClientCapabilities {
         let mut needs = ClientCapabilities::default();
         match self {
             AskRequest::Form(_) => needs.form = true,
@@ -64,7 +64,7 @@ impl AskRequest {
     ///
     /// # Errors
     /// Says what is wrong, with a JSON Pointer into the answer.
-    pub fn check(&self, answer: Value<'_>) -> Result<(), String> {
+    pub(crate) fn check(&self, answer: Value<'_>) -> Result<(), String> {
         match self {
             AskRequest::Form(form) => form.check(answer),
             AskRequest::Url { .. } => Action::read(answer).map(|_| ()),
@@ -86,7 +86,7 @@ impl ClientCapabilities {
 }
 
 /// What came back for one question: the client's result, or its refusal.
-pub type Answer = Result<Doc, RpcError>;
+pub(crate) type Answer = Result<Doc, RpcError>;
 
 /// A folder or file the client lets the server work with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The legacy era can be taken out: its folder and the lines marked `// legacy` (or between `// legacy {` and `// legacy }`) removed, the crate
+# still compiles. And a program that names one era links only that one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cp -r Cargo.toml Cargo.lock README.md src "$copy"
+rm -r "$copy/src/era/legacy"
+find "$copy/src" -name '*.rs' -exec sed -i -e '/\/\/ legacy {$/,/\/\/ legacy }$/d' -e '/\/\/ legacy$/d' {} +
+# The copy has no examples to register.
+sed -i '/^\[\[example\]\]/,/^$/d' "$copy/Cargo.toml"
+CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/one-era cargo check --quiet --manifest-path "$copy/Cargo.toml"
+echo "the crate compiles without src/era/legacy"

@@ -1,0 +1,228 @@
+//! A folder of files: tool `file_write`, resources `file:///{+path}`.
+//!
+//! Paths come from a model and are not to be trusted. No path may lead out of the folder: not by
+//! `..`, not by starting at `/`, not by a symbolic link, and not by one that is put in place
+//! between the check and the use.
+//!
+//! # How the folder is confined
+//! - A path is walked one component at a time. Each folder on the way is opened first and checked
+//!   then: `/proc/self/fd/N` tells where an open folder really is, whatever name led there. The
+//!   next component is looked up in that open folder, which nobody can exchange any more.
+//! - A link at the end is resolved completely, and where it leads is walked like any other path.
+//!   A link that leads nowhere is refused.
+//! - A file is written under another name and then renamed into its place: renaming never follows
+//!   a link, and readers see the old text or the new one.
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tinymcp::{
+    Failure, ReadOutput, Resource, ResourceContents, Server, Template, Tool, ToolHints, UriTemplate,
+};
+
+/// Largest file that is read, in bytes: an answer has to fit in memory more than once.
+const LARGEST: u64 = 1 << 20;
+
+/// The URIs of files.
+const FILES: &str = "file:///{+path}";
+
+tinymcp::record! {
+    /// A text and where it goes.
+    struct WriteFile {
+        /// Path below the folder, such as notes/today.txt; folders are made as needed
+        path: String [len 1..=4096],
+        /// What the file is to hold; replaces what it held
+        text: String,
+    }
+}
+
+/// A folder that paths cannot lead out of.
+pub(crate) struct Folder {
+    /// Where it is, free of links.
+    root: PathBuf,
+    open: File,
+    /// Makes the names of unfinished files differ.
+    unfinished: AtomicU64,
+}
+
+/// What happens to folders on the way that are not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Fail,
+    Create,
+}
+
+/// A name in an open folder that has been checked.
+struct Place {
+    folder: File,
+    name: OsString,
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        by_descriptor(&self.folder).join(&self.name)
+    }
+}
+
+impl Folder {
+    /// Opens the folder; makes it first, with a readme, when it is not there.
+    pub(crate) fn open(root: &Path) -> io::Result<Folder> {
+        fs::create_dir_all(root)?;
+        let root = fs::canonicalize(root)?;
+        let open = File::open(&root)?;
+        let folder = Folder { root, open, unfinished: AtomicU64::new(0) };
+        if folder.read("readme.txt").is_err() {
+            folder.write("readme.txt", "tinymcp board\n")?;
+        }
+        Ok(folder)
+    }
+
+    /// The contents of a file.
+    pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        let place = self.locate(path, Missing::Fail)?;
+        // Before it is opened: opening a pipe or a device can block or set something off.
+        if !fs::symlink_metadata(place.path())?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no ordinary file"));
+        }
+        let file = File::open(place.path())?;
+        self.check(&file)?;
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than 1 MiB"));
+        }
+        Ok(bytes)
+    }
+
+    /// Puts a text into a file, all of it or nothing.
+    pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        let place = self.locate(path, Missing::Create)?;
+        let (unfinished, mut file) = self.begin(&place.folder)?;
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.sync_data())
+            .and_then(|()| fs::rename(&unfinished, place.path()));
+        if written.is_err() {
+            // The first failure is the one to tell; a file left behind harms nobody.
+            let _ = fs::remove_file(&unfinished);
+        }
+        written
+    }
+
+    /// A new file in this folder, and its path.
+    fn begin(&self, folder: &File) -> io::Result<(PathBuf, File)> {
+        for _ in 0..100 {
+            let n = self.unfinished.fetch_add(1, Ordering::Relaxed);
+            let path = by_descriptor(folder).join(format!(".unfinished-{}-{n}", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|file| (path, file)),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Finds the place that a path names, which is never outside.
+    fn locate(&self, path: &str, missing: Missing) -> io::Result<Place> {
+        let place = self.walk(Path::new(path), missing)?;
+        if !fs::symlink_metadata(place.path()).is_ok_and(|found| found.is_symlink()) {
+            return Ok(place);
+        }
+        let target = fs::canonicalize(place.path())?;
+        self.walk(target.strip_prefix(&self.root).map_err(|_| outside())?, Missing::Fail)
+    }
+
+    fn walk(&self, path: &Path, missing: Missing) -> io::Result<Place> {
+        let mut names = Vec::new();
+        for component in path.components() {
+            match component {
+                Component::Normal(name) => names.push(name),
+                Component::CurDir => {}
+                _ => return Err(outside()),
+            }
+        }
+        let name = names.pop().ok_or_else(outside)?;
+        let mut folder = self.open.try_clone()?;
+        for next in names {
+            folder = self.enter(&folder, next, missing)?;
+        }
+        Ok(Place { folder, name: name.into() })
+    }
+
+    fn enter(&self, folder: &File, name: &OsStr, missing: Missing) -> io::Result<File> {
+        let path = by_descriptor(folder).join(name);
+        if missing == Missing::Create {
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        // The dot lets the system refuse whatever is no folder, before it opens it.
+        let inner = File::open(path.join("."))?;
+        self.check(&inner)?;
+        Ok(inner)
+    }
+
+    /// Whether an open file or folder is inside, by where it is and not by how it was found.
+    fn check(&self, file: &File) -> io::Result<()> {
+        if fs::read_link(by_descriptor(file))?.starts_with(&self.root) { Ok(()) } else { Err(outside()) }
+    }
+}
+
+/// A path to what is open, independent of the name it was opened by.
+fn by_descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn outside() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "the path leads out of the folder")
+}
+
+pub(crate) fn register(server: &mut Server, folder: &Arc<Folder>) -> Result<(), Box<dyn std::error::Error>> {
+    let (for_write, handle) = (Arc::clone(folder), server.handle());
+    let uri_template = UriTemplate::parse(FILES)?;
+    let hints = ToolHints { idempotent: Some(true), open_world: Some(false), ..ToolHints::default() };
+    server.tool(
+        Tool::new("file_write").description("Writes a text file below the board's folder").hints(hints),
+        move |_, wanted: WriteFile| {
+            let WriteFile { path, text } = wanted;
+            for_write
+                .write(&path, &text)
+                .map_err(|error| Failure::new(format!("{path:?} was not written: {error}")))?;
+            handle.resource_updated(&uri_template.expand(|_| Some(&path)))?;
+            Ok(format!("wrote {} bytes to {path}", text.len()))
+        },
+    )?;
+    let readme = Resource::new("file:///readme.txt", "readme.txt").mime_type("text/plain");
+    let for_readme = Arc::clone(folder);
+    server.resource(readme, move |_, uri| contents(&for_readme, uri, "readme.txt"))?;
+    let files = Template::new(FILES, "file")?.description("A file below the board's folder");
+    let for_files = Arc::clone(folder);
+    server.template(files, move |_, uri, variables| {
+        contents(&for_files, uri, variables.get("path").unwrap_or_default())
+    })?;
+    Ok(())
+}
+
+/// What is in a file; a path that is not allowed looks like one that is not there.
+fn contents(folder: &Folder, uri: &str, path: &str) -> Result<ReadOutput, Failure> {
+    let bytes = folder.read(path).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => Failure::from(error),
+        _ => Failure::not_found(uri),
+    })?;
+    Ok(match String::from_utf8(bytes) {
+        Ok(text) => ResourceContents::text(uri, text).mime_type("text/plain"),
+        Err(no_text) => {
+            ResourceContents::bytes(uri, no_text.into_bytes()).mime_type("application/octet-stream")
+        }
+    }
+    .into())
+}

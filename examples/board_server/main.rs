@@ -1,0 +1,158 @@
+//! Tools for a small Linux board: its condition, its pins, a folder of files.
+//!
+//! ```sh
+//! cargo run --release --example board_server                  # everything in a scratch folder
+//! cargo run --release --example board_server -- --root DIR    # pins and files below DIR, kept
+//! ```
+//!
+//! It shows what a real server is made of: typed arguments and results, a slow tool with progress
+//! that can be cancelled, a question to the user, resources with templates and updates, a prompt
+//! with completion, log entries. Pins are files, `gpio/gpioN/value`, as sysfs has them; files that
+//! the model writes stay below `files/` (see `files.rs` for how). Linux only, because both need
+//! `/proc`.
+
+#[cfg(target_os = "linux")]
+mod files;
+#[cfg(target_os = "linux")]
+mod gpio;
+#[cfg(target_os = "linux")]
+mod status;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
+
+use std::process::ExitCode;
+
+#[cfg(target_os = "linux")]
+mod board {
+    use std::error::Error;
+    use std::fs::{self, DirBuilder};
+    use std::io;
+    use std::os::unix::fs::DirBuilderExt;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    use tinymcp::{Argument, Completion, Prompt, PromptOutput, Server};
+
+    use crate::files::{self, Folder};
+    use crate::gpio::{self, Pins};
+    use crate::status;
+
+    const COMPONENTS: [&str; 4] = ["cpu", "disk", "gpio", "memory"];
+
+    /// The server for the board whose pins and files are below `root`.
+    pub(crate) fn server(root: &Path) -> Result<Server, Box<dyn Error>> {
+        let pins = Arc::new(Pins::below(&root.join("gpio"))?);
+        let folder = Arc::new(Folder::open(&root.join("files"))?);
+        let mut server = Server::new("board", env!("CARGO_PKG_VERSION"));
+        server
+            .title("Linux board")
+            .instructions("Read board://status before you conclude anything about the board's condition.")
+            .logging()
+            .resource_updates();
+        status::register(&mut server, root)?;
+        gpio::register(&mut server, &pins)?;
+        files::register(&mut server, &folder)?;
+        diagnose(&mut server)?;
+        Ok(server)
+    }
+
+    fn diagnose(server: &mut Server) -> Result<(), tinymcp::Error> {
+        let prompt = Prompt::new("diagnose")
+            .description("Starts a search for the cause of a fault")
+            .argument(Argument::required("symptom").description("What was noticed"))
+            .argument(Argument::optional("component").description("cpu, disk, gpio or memory"));
+        server
+            .prompt(prompt, |_, arguments| {
+                // OK because the library refuses the prompt without its required argument.
+                let symptom = arguments.get("symptom").unwrap_or_default();
+                let component = arguments.get("component").unwrap_or("not known yet");
+                Ok(PromptOutput::new().description("Fault search on this board").user(format!(
+                    "Something is wrong with this board.\nSymptom: {symptom}\nComponent: {component}\n\
+                     Read board://status, name the likely causes, and say what to check next."
+                )))
+            })?
+            .complete_prompt("diagnose", "component", |request| {
+                Completion::new(COMPONENTS.into_iter().filter(|c| c.starts_with(request.value)))
+            })?;
+        Ok(())
+    }
+
+    /// A folder of our own that goes when this value does.
+    pub(crate) struct Scratch(PathBuf);
+
+    impl Scratch {
+        pub(crate) fn new() -> io::Result<Scratch> {
+            let (base, process) = (std::env::temp_dir(), std::process::id());
+            for attempt in 0..1000 {
+                let folder = base.join(format!("tinymcp-board-{process}-{attempt}"));
+                // Nobody else's folder is ever taken, nor can anybody else look into this one.
+                match DirBuilder::new().mode(0o700).create(&folder) {
+                    Ok(()) => return Ok(Scratch(folder)),
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(io::ErrorKind::AlreadyExists.into())
+        }
+
+        pub(crate) fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            if let Err(error) = fs::remove_dir_all(&self.0) {
+                eprintln!("board_server: {} stays: {error}", self.0.display());
+            }
+        }
+    }
+
+    /// Serves until the client hangs up.
+    pub(crate) fn run(root: Option<PathBuf>) -> Result<(), Box<dyn Error>> {
+        let scratch;
+        let root = match &root {
+            Some(root) => root.as_path(),
+            None => {
+                scratch = Scratch::new()?;
+                scratch.path()
+            }
+        };
+        Ok(server(root)?.serve_stdio()?)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn main() -> ExitCode {
+    let mut root = None;
+    let mut arguments = std::env::args_os().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.to_str() {
+            Some("--stdio") => {}
+            Some("--root") => match arguments.next() {
+                Some(folder) => root = Some(folder.into()),
+                None => return usage("--root needs a folder"),
+            },
+            _ => return usage(&format!("unknown argument {}", argument.to_string_lossy())),
+        }
+    }
+    match board::run(root) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("board_server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn usage(problem: &str) -> ExitCode {
+    eprintln!("board_server: {problem}\nusage: board_server [--stdio] [--root DIR]");
+    ExitCode::from(2)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() -> ExitCode {
+    eprintln!("board_server: this example needs Linux");
+    ExitCode::FAILURE
+}

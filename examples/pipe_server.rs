@@ -1,0 +1,148 @@
+//! Text tools for shell pipelines: `word_count`, `sort_lines`, `find_lines`.
+//!
+//! The stateless era is one line per call; nothing is opened and nothing closed:
+//!
+//! ```sh
+//! printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"word_count","arguments":{"text":"to be or not to be"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}' |
+//!     cargo run -q --example pipe_server | jq -c .result.structuredContent
+//! # {"lines":1,"words":6,"characters":18}
+//! ```
+//!
+//! The session era needs `initialize` first, and its answer is the first line that comes out:
+//!
+//! ```sh
+//! printf '%s\n' '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"sh","version":"1"}}}' '{"jsonrpc":"2.0","method":"notifications/initialized"}' '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"find_lines","arguments":{"text":"one\ntwo\nthree","pattern":"t"}}}' |
+//!     cargo run -q --example pipe_server | jq -r 'select(.id == 1).result.content[0].text'
+//! # 2:two
+//! # 3:three
+//! ```
+//!
+//! A whole file goes through with `jq` at both ends:
+//!
+//! ```sh
+//! printf '%s\n' pear apple pear fig |
+//!     jq -Rsc '{jsonrpc:"2.0",id:1,method:"tools/call",params:{name:"sort_lines",arguments:{text:.,unique:true},_meta:{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}' |
+//!     cargo run -q --example pipe_server | jq -r '.result.content[0].text'
+//! # apple
+//! # fig
+//! # pear
+//! ```
+//!
+//! The end of input ends the server after the last answer is written. The tools are short, so they
+//! run inline, on the thread that reads: answers come in the order of the calls, and no other
+//! thread is started for them.
+
+use std::process::ExitCode;
+
+use tinymcp::{Context, Failure, Server, Structured, Tool};
+
+tinymcp::record! {
+    /// A text to count in.
+    struct Text {
+        /// The text itself
+        text: String,
+    }
+}
+
+tinymcp::record! {
+    /// How much there is of a text.
+    struct Count {
+        /// Lines, the last one also without a newline
+        lines: usize,
+        /// What stands between white space
+        words: usize,
+        /// Unicode code points
+        characters: usize,
+    }
+}
+
+tinymcp::record! {
+    /// A text to sort.
+    struct Sort {
+        /// The lines to sort
+        text: String,
+        /// Last one first
+        reverse: bool = false,
+        /// Each line once
+        unique: bool = false,
+    }
+}
+
+tinymcp::record! {
+    /// A text to search.
+    struct Find {
+        /// The lines to search
+        text: String,
+        /// What a line must contain, letter for letter
+        pattern: String [len 1..],
+        /// Whether `A` is also `a`
+        ignore_case as "ignoreCase": bool = false,
+        /// The lines without it instead
+        invert: bool = false,
+    }
+}
+
+fn word_count(_: &mut Context<'_>, Text { text }: Text) -> Result<Structured<Count>, Failure> {
+    Ok(Structured(Count {
+        lines: text.lines().count(),
+        words: text.split_whitespace().count(),
+        characters: text.chars().count(),
+    }))
+}
+
+fn sort_lines(_: &mut Context<'_>, wanted: Sort) -> Result<String, Failure> {
+    let mut lines: Vec<&str> = wanted.text.lines().collect();
+    lines.sort_unstable();
+    if wanted.unique {
+        lines.dedup();
+    }
+    if wanted.reverse {
+        lines.reverse();
+    }
+    Ok(lines.join("\n"))
+}
+
+/// Numbers the lines, as `grep -n` does. No line is an answer too, and no failure.
+fn find_lines(_: &mut Context<'_>, wanted: Find) -> Result<String, Failure> {
+    let fold = |text: &str| if wanted.ignore_case { text.to_lowercase() } else { text.to_owned() };
+    let pattern = fold(&wanted.pattern);
+    let found = wanted
+        .text
+        .lines()
+        .zip(1..)
+        .filter(|(line, _)| fold(line).contains(&pattern) != wanted.invert)
+        .map(|(line, number)| format!("{number}:{line}"));
+    Ok(found.collect::<Vec<_>>().join("\n"))
+}
+
+fn serve() -> Result<(), tinymcp::Error> {
+    let mut server = Server::new("pipe", env!("CARGO_PKG_VERSION"));
+    server
+        .inline_tool(
+            Tool::new("word_count").description("Counts lines, words and characters").read_only(),
+            word_count,
+        )?
+        .inline_tool(
+            Tool::new("sort_lines").description("Sorts lines by their bytes").read_only(),
+            sort_lines,
+        )?
+        .inline_tool(
+            Tool::new("find_lines").description("Finds the lines that contain a text").read_only(),
+            find_lines,
+        )?;
+    server.serve_stdio()
+}
+
+fn main() -> ExitCode {
+    if let Some(argument) = std::env::args().skip(1).find(|argument| argument != "--stdio") {
+        eprintln!("pipe_server: unknown argument {argument}\nusage: pipe_server [--stdio]");
+        return ExitCode::from(2);
+    }
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pipe_server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Registering things, and changing them while a server runs.
+
+use std::sync::{Arc, Weak};
+
+use crate::error::{Error, ErrorKind};
+use crate::model::Change;
+use crate::model::catalog::{Prompt, Resource, Template, Tool};
+use crate::model::content::{PromptOutput, ReadOutput};
+use crate::model::uri_template::Variables;
+
+use super::context::Context;
+use super::core::Catalog;
+use super::failure::Failure;
+use super::registry::{Arguments, ToolHandler};
+use super::tool::{self, ToolArguments, ToolResult};
+
+/// Changes what a server offers while it runs, from any thread.
+///
+/// Adding and removing tell the clients, which must have been told before that this can happen:
+/// [`Server::tools_may_change`] and its like.
+#[derive(Clone)]
+pub struct Handle {
+    /// Weak, so that a handler may keep a handle without keeping its own server alive.
+    pub(super) catalog: Weak<Catalog>,
+}
+
+impl Handle {
+    /// Adds a tool and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Server::tool`]; [`crate::ErrorKind::Misuse`] when changes were not announced.
+    pub fn add_tool<A, R>(
+        &self,
+        tool: Tool,
+        handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error>
+    where
+        A: ToolArguments,
+        R: ToolResult,
+    {
+        self.changing(&Change::Tools, |catalog| insert_tool(catalog, tool, handler))
+    }
+
+    /// Removes a tool and tells the clients; calls that run go on. Gives back whether it was there.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Misuse`]: changes were not announced.
+    pub fn remove_tool(&self, name: &str) -> Result<bool, Error> {
+        self.removing(&Change::Tools, |catalog| catalog.change(|r| r.remove_tool(name)))
+    }
+
+    /// Adds a resource and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::add_tool`].
+    pub fn add_resource<R: Into<ReadOutput>>(
+        &self,
+        resource: Resource,
+        read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.changing(&Change::Resources, |catalog| insert_resource(catalog, resource, read))
+    }
+
+    /// Removes a resource and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::remove_tool`].
+    pub fn remove_resource(&self, uri: &str) -> Result<bool, Error> {
+        self.removing(&Change::Resources, |catalog| catalog.change(|r| r.remove_resource(uri)))
+    }
+
+    /// Adds a resource template and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::add_tool`].
+    pub fn add_template<R: Into<ReadOutput>>(
+        &self,
+        template: Template,
+        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.changing(&Change::Resources, |catalog| insert_template(catalog, template, read))
+    }
+
+    /// Removes a resource template and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::remove_tool`].
+    pub fn remove_template(&self, uri_template: &str) -> Result<bool, Error> {
+        self.removing(&Change::Resources, |catalog| catalog.change(|r| r.remove_template(uri_template)))
+    }
+
+    /// Adds a prompt and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::add_tool`].
+    pub fn add_prompt(
+        &self,
+        prompt: Prompt,
+        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.changing(&Change::Prompts, |catalog| insert_prompt(catalog, prompt, fill))
+    }
+
+    /// Removes a prompt and tells the clients.
+    ///
+    /// # Errors
+    /// As with [`Handle::remove_tool`].
+    pub fn remove_prompt(&self, name: &str) -> Result<bool, Error> {
+        self.removing(&Change::Prompts, |catalog| catalog.change(|r| r.remove_prompt(name)))
+    }
+
+    /// Tells those who subscribed to this resource that its contents changed. Never waits for a
+    /// client that does not read.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Misuse`]: [`Server::resource_updates`] was not called.
+    pub fn resource_updated(&self, uri: &str) -> Result<(), Error> {
+        self.catalog()?.tell(&Change::Updated(uri.to_owned()))
+    }
+
+    /// Ends serving: no further request is read, running calls get their grace.
+    pub fn stop(&self) {
+        if let Some(catalog) = self.catalog.upgrade() {
+            catalog.stop();
+        }
+    }
+
+    fn catalog(&self) -> Result<Arc<Catalog>, Error> {
+        self.catalog.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server is gone"))
+    }
+
+    fn changing(
+        &self,
+        change: &Change,
+        add: impl FnOnce(&Catalog) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let catalog = self.catalog()?;
+        catalog.announced(change)?;
+        add(&catalog)?;
+        catalog.tell(change)
+    }
+
+    fn removing(&self, change: &Change, remove: impl FnOnce(&Catalog) -> bool) -> Result<bool, Error> {
+        let catalog = self.catalog()?;
+        catalog.announced(change)?;
+        let was_there = remove(&catalog);
+        if was_there {
+            catalog.tell(change)?;
+        }
+        Ok(was_there)
+    }
+}
+
+pub(super) fn insert_tool<A: ToolArguments, R: ToolResult>(
+    catalog: &Catalog,
+    tool: Tool,
+    handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let handler = ToolHandler::Pooled(Arc::new(tool::pooled::<A, R>(handler)));
+    add_tool::<A, R>(catalog, tool, handler)
+}
+
+pub(super) fn insert_resource<R: Into<ReadOutput>>(
+    catalog: &Catalog,
+    resource: Resource,
+    read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let read =
+        Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| read(ctx, uri).map(Into::into));
+    catalog.change(|r| r.add_resource(resource, read))
+}
+
+pub(super) fn insert_template<R: Into<ReadOutput>>(
+    catalog: &Catalog,
+    template: Template,
+    read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
+        read(ctx, uri, variables).map(Into::into)
+    });
+    catalog.change(|r| r.add_template(template, read))
+}
+
+pub(super) fn insert_prompt(
+    catalog: &Catalog,
+    prompt: Prompt,
+    fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
+) -> Result<(), Error> {
+    catalog.change(|r| r.add_prompt(prompt, Arc::new(fill)))
+}
+
+/// Registers a tool with the schemas of its argument and result types, where it has none.
+pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
+    catalog: &Catalog,
+    mut tool: Tool,
+    handler: ToolHandler,
+) -> Result<(), Error> {
+    tool.input_schema = tool.input_schema.or_else(A::schema);
+    tool.output_schema = tool.output_schema.or_else(R::schema);
+    let compiler = catalog.compiler();
+    catalog.change(|r| r.add_tool(tool, handler, compiler.as_deref()))
+}

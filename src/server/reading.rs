@@ -1,0 +1,202 @@
+//! The thread that reads, and how another one takes its place.
+//!
+//! Handing a call to a worker costs more than many a handler takes. So a tool whose handler has
+//! been quick lately (see [`Pace`]) is run by the thread that reads, right away. Before it does,
+//! that thread lays down everything reading needs, the baton; afterwards it picks the baton up and
+//! reads on. A handler that is not quick this time does not hold anybody up: the watching thread
+//! finds the baton lying at two looks in a row, gives it to a new thread that reads on, and the
+//! old one ends when its handler does. Such a tool goes back to the workers.
+//!
+//! Only what may move between threads can be laid down, so a [`LocalServer`](super::LocalServer)
+//! always uses its workers.
+//!
+//! # Invariants
+//! - There is one [`Reading`]: a thread holds it, or it lies in its [`Baton`].
+//! - At most as many threads are stuck in handlers here as there are workers.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::transport::{Inlet, Input};
+
+use super::InlineSend;
+use super::connection::Connection;
+use super::dispatch::Reader;
+use super::job::Job;
+use super::serve::{Served, spawn};
+
+/// A handler that took no longer than this was quick: about what handing over costs.
+const QUICK: Duration = Duration::from_micros(10);
+/// Quick runs in a row after which a tool is trusted.
+const TRUSTED: u32 = 16;
+
+/// How a tool's handler has been doing lately.
+#[derive(Default)]
+pub(crate) struct Pace(AtomicU32);
+
+impl Pace {
+    /// Whether its last runs were all quick.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= TRUSTED
+    }
+
+    /// Takes note of a run. Races between runs lose a count at most.
+    pub(crate) fn note(&self, took: Duration) {
+        let runs = self.0.load(Ordering::Relaxed);
+        if took > QUICK {
+            self.0.store(0, Ordering::Relaxed);
+        } else if runs < TRUSTED {
+            self.0.store(runs + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Everything that reading needs, and what is done when it ends.
+pub(crate) struct Reading {
+    pub inlet: Box<dyn Inlet>,
+    pub reader: Reader<InlineSend>,
+    pub served: Served,
+}
+
+/// Where a reading thread lays down what it holds while it runs a handler.
+pub(crate) struct Baton {
+    slot: Mutex<Slot>,
+    back: Condvar,
+    /// Threads that may be stuck in handlers at once.
+    most: usize,
+}
+
+#[derive(Default)]
+struct Slot {
+    reading: Option<Box<Reading>>,
+    /// How often it was laid down, and what that number was at the last look.
+    laid: u64,
+    seen: u64,
+    /// Threads that lost the baton and are still in their handlers.
+    stuck: usize,
+}
+
+impl Baton {
+    pub(super) fn new(most: usize) -> Baton {
+        Baton { slot: Mutex::default(), back: Condvar::new(), most }
+    }
+
+    /// A panic while this is locked leaves complete values behind.
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lay(&self, reading: Box<Reading>) {
+        let mut slot = self.slot();
+        slot.reading = Some(reading);
+        slot.laid += 1;
+    }
+
+    fn pick_up(&self) -> Option<Box<Reading>> {
+        self.slot().reading.take()
+    }
+
+    /// Looks whether a handler holds reading up, and lets another thread read on if so. Tells
+    /// whether there is reason to look again.
+    pub(super) fn look(self: &Arc<Self>) -> bool {
+        let mut slot = self.slot();
+        if slot.reading.is_none() {
+            return slot.stuck > 0;
+        }
+        if slot.seen != slot.laid {
+            slot.seen = slot.laid;
+            return true;
+        }
+        if slot.stuck >= self.most {
+            return true;
+        }
+        let reading = slot.reading.take();
+        slot.stuck += 1;
+        drop(slot);
+        // Kept in common with the new thread until it runs, so that nothing is lost if it cannot.
+        let handed = Arc::new(Mutex::new(reading));
+        let (baton, taken) = (Arc::clone(self), Arc::clone(&handed));
+        let stack = taken.lock().ok().and_then(|h| h.as_ref().map(|r| r.reader.stack())).unwrap_or(1 << 19);
+        let started = spawn("mcp-reader", stack, move || {
+            let reading = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(mut reading) = reading {
+                reading.reader.flush();
+                run(reading, &baton);
+            }
+        });
+        if started.is_err() {
+            let mut slot = self.slot();
+            slot.reading = handed.lock().unwrap_or_else(PoisonError::into_inner).take();
+            slot.stuck -= 1;
+        }
+        true
+    }
+
+    /// Waits until no handler is left that lost the baton, or the deadline passes.
+    pub(super) fn wait(&self, deadline: Instant) {
+        let mut slot = self.slot();
+        while slot.stuck > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            slot = match self.back.wait_timeout(slot, left) {
+                Ok((slot, _)) => slot,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    fn freed(&self) {
+        self.slot().stuck -= 1;
+        self.back.notify_all();
+    }
+}
+
+/// Reads until the input ends, the peer is gone, the program asks to stop, or another thread has
+/// taken over.
+pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
+    let result = loop {
+        let here = match reading.inlet.next() {
+            Input::Frame(bytes) => reading.reader.frame(bytes),
+            Input::TooLong => {
+                reading.reader.too_long();
+                None
+            }
+            Input::End => break Ok(()),
+            Input::Failed(error) => break Err(Error::from(error)),
+        };
+        if let Some(job) = here {
+            reading.reader.submit();
+            match run_here(reading, job, baton) {
+                Some(back) => reading = back,
+                None => return baton.freed(),
+            }
+        }
+        if !reading.inlet.ready() {
+            reading.reader.flush();
+        }
+        if reading.reader.over() {
+            break Ok(());
+        }
+    };
+    reading.reader.flush();
+    reading.served.with(result);
+}
+
+/// Runs a quick tool's handler on this thread. Gives reading back, unless another thread took it.
+fn run_here(reading: Box<Reading>, job: Job, baton: &Baton) -> Option<Box<Reading>> {
+    let conn: Arc<Connection> = Arc::clone(&job.conn);
+    baton.lay(reading);
+    let mut back = None;
+    job.run_here(|frame| {
+        back = baton.pick_up();
+        match &mut back {
+            Some(reading) => reading.reader.collect(frame),
+            None => conn.outlet.answer(frame),
+        }
+    });
+    back.or_else(|| baton.pick_up())
+}

@@ -1,0 +1,118 @@
+//! The wire behaviour of servers as transcripts: messages in, messages out, over every transport
+//! and in every revision, from one set of files.
+//!
+//! The files are in `tests/transcripts`; their form is told in its `README.md`. Each folder there
+//! is one module below. A transcript is played in each revision it names, over each transport,
+//! with one worker and with two unless it says how many.
+//!
+//! `TRANSCRIPT=part-of-a-path` plays only the transcripts whose path has these words in it.
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod compare;
+mod fixture;
+mod play;
+mod rows;
+mod script;
+mod wire;
+#[cfg(unix)]
+mod wire_lines;
+mod wire_memory;
+mod wire_stdio;
+
+use std::path::{Path, PathBuf};
+
+use script::{REVISIONS, Script};
+
+/// Where transcripts are.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
+}
+
+/// The paths of a folder's transcripts below the root, sorted.
+fn transcripts(folder: &str) -> Vec<String> {
+    let mut paths: Vec<String> = std::fs::read_dir(root().join(folder))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".txt"))
+        .map(|name| format!("{folder}/{name}"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// Plays every transcript of a folder over one transport.
+fn play_folder(folder: &str, transport: &str) {
+    let (_, connect) = wire::TRANSPORTS.iter().find(|(name, _)| *name == transport).unwrap();
+    let only = std::env::var("TRANSCRIPT").unwrap_or_default();
+    // What fails alike under several circumstances is told once.
+    let mut failures: Vec<(String, Vec<String>)> = Vec::new();
+    for path in transcripts(folder).iter().filter(|path| path.contains(&only)) {
+        let script = script::load(&root(), path).unwrap();
+        if !script.transports.is_empty() && !script.transports.iter().any(|t| t == transport) {
+            continue;
+        }
+        for &revision in &script.revisions {
+            for workers in workers(&script) {
+                if let Err(why) = play::play(&script, revision, workers, *connect) {
+                    let where_ = format!("{} with workers={workers}", REVISIONS[revision].1);
+                    match failures.iter_mut().find(|(known, _)| *known == why) {
+                        Some((_, circumstances)) => circumstances.push(where_),
+                        None => failures.push((why, vec![where_])),
+                    }
+                }
+            }
+        }
+    }
+    let told: Vec<String> = failures
+        .iter()
+        .map(|(why, circumstances)| format!("{why}\n  over {transport}: {}", circumstances.join(", ")))
+        .collect();
+    assert!(told.is_empty(), "{} failed:\n\n{}\n", told.len(), told.join("\n\n"));
+}
+
+/// One worker and two, unless the transcript says how many.
+fn workers(script: &Script) -> Vec<u64> {
+    match script.limits.iter().find(|(name, _)| name == "workers") {
+        Some((_, workers)) => vec![*workers],
+        None => vec![1, 2],
+    }
+}
+
+macro_rules! folders {
+    ($($folder:ident)*) => {
+        /// Every folder that is played.
+        const FOLDERS: &[&str] = &[$(stringify!($folder)),*];
+
+        $(mod $folder {
+            #[test]
+            fn memory() {
+                super::play_folder(stringify!($folder), "memory");
+            }
+
+            #[test]
+            fn stdio() {
+                super::play_folder(stringify!($folder), "stdio");
+            }
+
+            #[cfg(unix)]
+            #[test]
+            fn lines() {
+                super::play_folder(stringify!($folder), "lines");
+            }
+        })*
+    };
+}
+
+folders! { framing messages open tools }
+
+#[test]
+fn every_folder_is_played() {
+    let mut folders: Vec<String> = std::fs::read_dir(root())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().unwrap().is_dir())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    folders.sort();
+    assert_eq!(folders, FOLDERS);
+}

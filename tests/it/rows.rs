@@ -1,0 +1,65 @@
+//! Which requirements the transcripts show: `tests/transcripts/rows.txt` against the files.
+//!
+//! Each line of that list is an id and either what shows it or why no transcript of a server can.
+//! The two sides are held to each other: a row that is claimed to be shown is named by a
+//! transcript, and a transcript names only rows of the list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{FOLDERS, root, script, transcripts};
+
+/// What shows a row.
+#[derive(Debug, PartialEq)]
+enum Shown {
+    /// A transcript.
+    Transcript,
+    /// Another test of this repository, named in the line.
+    Test,
+    /// Nothing here, for the reason in the line.
+    Not,
+}
+
+fn rows() -> BTreeMap<String, Shown> {
+    let text = std::fs::read_to_string(root().join("rows.txt")).unwrap();
+    let mut rows = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (id, rest) = line.split_once(' ').unwrap_or_else(|| panic!("{line:?} says nothing of its row"));
+        let rest = rest.trim();
+        let shown = match rest.split_once(": ") {
+            None if rest == "shown by transcript" => Shown::Transcript,
+            Some(("shown by test", test)) => {
+                let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("{line:?} names no test"));
+                let path = root().join("../..").join(file);
+                let source = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{id}: {file}: {e}"));
+                assert!(source.contains(&format!("fn {name}(")), "{id}: {file} has no test {name}");
+                Shown::Test
+            }
+            Some(("not for a server", reason)) => {
+                assert!(reason.len() > 10, "{id} has no reason");
+                Shown::Not
+            }
+            _ => panic!("{line:?} says neither what shows the row nor why nothing does"),
+        };
+        assert!(rows.insert(id.to_owned(), shown).is_none(), "{id} is there twice");
+    }
+    rows
+}
+
+#[test]
+fn every_row_claimed_as_shown_is_shown_and_every_row_shown_is_listed() {
+    let rows = rows();
+    let mut shown = BTreeSet::new();
+    for path in FOLDERS.iter().flat_map(|folder| transcripts(folder)) {
+        for id in script::load(&root(), &path).unwrap().shows {
+            assert!(rows.contains_key(&id), "{path} names the unknown row {id}");
+            assert_ne!(rows[&id], Shown::Not, "{path} shows {id}, which the list says nothing can");
+            shown.insert(id);
+        }
+    }
+    let missing: Vec<&String> = rows
+        .iter()
+        .filter(|(id, how)| **how == Shown::Transcript && !shown.contains(*id))
+        .map(|(id, _)| id)
+        .collect();
+    assert!(missing.is_empty(), "claimed as shown, but no transcript names them: {missing:?}");
+}

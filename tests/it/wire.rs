@@ -1,0 +1,57 @@
+//! The seam between transcripts and transports: what a player needs of a connection.
+//!
+//! A transport is one type that implements [`Wire`] and one line in [`TRANSPORTS`]. Each run has a
+//! connection, and a server, of its own.
+
+use std::time::{Duration, Instant};
+
+use crate::fixture::Order;
+
+/// No step takes longer than this unless something is broken; nothing is ever asserted on time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What came, if anything.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// One message, without its delimiter.
+    Message(String),
+    /// The server closed its side.
+    Closed,
+    /// Neither, within the time.
+    Nothing,
+}
+
+/// One connection to a fixture server of its own.
+pub(crate) trait Wire {
+    /// Sends bytes as they are; a message ends with a newline.
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String>;
+
+    /// The next message.
+    fn receive(&mut self, deadline: Instant) -> Came;
+
+    /// The client sends no more; answers can still come.
+    fn finish(&mut self);
+
+    /// Has the fixture do something on a thread of its own, and waits until it is done.
+    ///
+    /// # Errors
+    /// What the fixture says.
+    fn act(&mut self, command: &str) -> Result<(), String>;
+
+    /// Waits for the end of the server after its output was closed.
+    ///
+    /// # Errors
+    /// It ended badly, or not at all.
+    fn end(self: Box<Self>) -> Result<(), String>;
+}
+
+/// Starts a server and connects to it.
+pub(crate) type Connect = fn(&Order) -> Result<Box<dyn Wire>, String>;
+
+/// Every transport that transcripts are played over, by the name headers use.
+pub(crate) const TRANSPORTS: &[(&str, Connect)] = &[
+    ("memory", crate::wire_memory::connect),
+    ("stdio", crate::wire_stdio::connect),
+    #[cfg(unix)]
+    ("lines", crate::wire_lines::connect),
+];

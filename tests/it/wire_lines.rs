@@ -1,0 +1,86 @@
+//! Transcripts over a byte stream of the program's own: a socket pair with the framing of standard
+//! input and output (2026-07-28 basic/transports, custom transports).
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tinymcp::{Error, Handle, Link};
+
+use crate::fixture::{self, Order, Stage};
+use crate::wire::{Came, PATIENCE, Wire};
+
+struct Lines {
+    input: UnixStream,
+    output: BufReader<UnixStream>,
+    stage: Arc<Stage>,
+    server: String,
+    handle: Handle,
+    served: mpsc::Receiver<Result<(), Error>>,
+}
+
+pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
+    let stage = Arc::new(Stage::default());
+    let limits = fixture::limits(&order.limits)?;
+    let server = fixture::build(order, &stage)?;
+    let handle = server.handle();
+    let open = || -> std::io::Result<_> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let link = Link::lines(theirs.try_clone()?, theirs, &limits);
+        Ok((ours.try_clone()?, BufReader::new(ours), link))
+    };
+    let (input, output, link) = open().map_err(|error| error.to_string())?;
+    let (done, served) = mpsc::channel();
+    // Not joined but waited for with a limit, so that a server that hangs is a failure.
+    thread::spawn(move || done.send(server.serve(link)));
+    Ok(Box::new(Lines { input, output, stage, server: order.server.clone(), handle, served }))
+}
+
+impl Wire for Lines {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.input.write_all(bytes).map_err(|error| format!("writing failed: {error}"))
+    }
+
+    fn receive(&mut self, deadline: Instant) -> Came {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        if let Err(error) = self.output.get_ref().set_read_timeout(Some(left)) {
+            return Came::Message(format!("no time limit: {error}"));
+        }
+        let mut bytes = Vec::new();
+        match self.output.read_until(b'\n', &mut bytes) {
+            Ok(0) => Came::Closed,
+            Ok(_) => match String::from_utf8(bytes) {
+                Ok(line) if line.ends_with('\n') => Came::Message(line.trim_end_matches('\n').to_owned()),
+                Ok(line) => Came::Message(format!("no newline after {line}")),
+                Err(error) => Came::Message(format!("not UTF-8: {error}")),
+            },
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Came::Nothing
+            }
+            Err(error) => Came::Message(format!("reading failed: {error}")),
+        }
+    }
+
+    fn finish(&mut self) {
+        // Refused only when it was done before.
+        let _ = self.input.shutdown(Shutdown::Write);
+    }
+
+    fn act(&mut self, command: &str) -> Result<(), String> {
+        let (stage, handle, server) = (Arc::clone(&self.stage), self.handle.clone(), self.server.clone());
+        let command = command.to_owned();
+        let actor = thread::spawn(move || fixture::act(&stage, &handle, &server, &command));
+        actor.join().map_err(|_| "the fixture panicked".to_owned())?
+    }
+
+    fn end(self: Box<Self>) -> Result<(), String> {
+        match self.served.recv_timeout(PATIENCE) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(format!("serving failed: {error}")),
+            Err(_) => Err("serving did not end".to_owned()),
+        }
+    }
+}

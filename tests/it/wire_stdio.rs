@@ -1,0 +1,187 @@
+//! Transcripts over standard input and output of a child process: this test binary, started again
+//! as a fixture server.
+//!
+//! The child is an ordinary test of this binary, chosen by its exact name and told by an
+//! environment variable to serve instead of passing at once. What the test harness prints before
+//! it ends at a line that starts with [`MARK`]; from there on the child's output is the
+//! protocol's. Commands to the fixture travel over a loopback connection whose port that line
+//! names.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::fixture::{self, Order, Stage};
+use crate::wire::{Came, PATIENCE, Wire};
+
+const VARIABLE: &str = "TINYMCP_TEST_FIXTURE";
+const MARK: &str = "@serving ";
+
+struct Process {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: mpsc::Receiver<String>,
+    errors: Arc<Mutex<Vec<u8>>>,
+    /// Disconnected when the child's standard error ends, which is when it is gone.
+    gone: mpsc::Receiver<()>,
+    control: BufReader<TcpStream>,
+}
+
+pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut child = Command::new(program)
+        .args(["--exact", "wire_stdio::child_serves", "--nocapture", "--test-threads=1"])
+        .env(VARIABLE, order.to_text())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("the child does not start: {error}"))?;
+    let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err("the child has no output".to_owned());
+    };
+    let (lines, output) = mpsc::channel();
+    thread::spawn(move || read_lines(BufReader::new(stdout), &lines));
+    let errors = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&errors);
+    let (going, gone) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        let _going = going;
+        let mut chunk = [0; 4096];
+        while let Ok(n @ 1..) = stderr.read(&mut chunk) {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&chunk[..n]);
+        }
+    });
+    let input = child.stdin.take();
+    let port = serving_port(&output).inspect_err(|_| drop(child.kill()))?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let control = TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| error.to_string())?;
+    control.set_read_timeout(Some(PATIENCE + Duration::from_secs(5))).map_err(|error| error.to_string())?;
+    Ok(Box::new(Process { child, input, output, errors, gone, control: BufReader::new(control) }))
+}
+
+/// Passes lines on until the stream ends. A line that is no UTF-8, or has no newline, is passed on
+/// in a form that matches nothing.
+fn read_lines(mut stream: impl BufRead, lines: &mpsc::Sender<String>) {
+    let mut bytes = Vec::new();
+    while let Ok(1..) = stream.read_until(b'\n', &mut bytes) {
+        let line = match String::from_utf8(std::mem::take(&mut bytes)) {
+            Ok(line) => {
+                line.strip_suffix('\n').map_or_else(|| format!("no newline after {line}"), str::to_owned)
+            }
+            Err(error) => format!("not UTF-8: {error}"),
+        };
+        if lines.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+fn serving_port(output: &mpsc::Receiver<String>) -> Result<u16, String> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let line = output
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            .map_err(|_| "the child did not begin to serve")?;
+        if let Some(port) = line.strip_prefix(MARK) {
+            return port.parse().map_err(|_| format!("{line:?} names no port"));
+        }
+    }
+}
+
+impl Wire for Process {
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let input = self.input.as_mut().ok_or("the input was ended")?;
+        input
+            .write_all(bytes)
+            .and_then(|()| input.flush())
+            .map_err(|error| format!("writing failed: {error}"))
+    }
+
+    fn receive(&mut self, deadline: Instant) -> Came {
+        match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => Came::Message(line),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Came::Closed,
+            Err(mpsc::RecvTimeoutError::Timeout) => Came::Nothing,
+        }
+    }
+
+    fn finish(&mut self) {
+        self.input = None;
+    }
+
+    fn act(&mut self, command: &str) -> Result<(), String> {
+        let line = format!("{command}\n");
+        self.control.get_mut().write_all(line.as_bytes()).map_err(|error| error.to_string())?;
+        let mut reply = String::new();
+        self.control
+            .read_line(&mut reply)
+            .map_err(|error| format!("the fixture does not answer: {error}"))?;
+        match reply.trim_end() {
+            "ok" => Ok(()),
+            why => Err(why.to_owned()),
+        }
+    }
+
+    fn end(mut self: Box<Self>) -> Result<(), String> {
+        if let Err(mpsc::RecvTimeoutError::Timeout) = self.gone.recv_timeout(PATIENCE) {
+            return Err(format!("the child did not end: {}", self.said()));
+        }
+        match self.child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("the child ended with {status}: {}", self.said())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Process {
+    /// The child's standard error so far.
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&self.errors.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Ended already unless its transcript failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Serves when this process was started as a fixture; passes at once otherwise.
+#[test]
+fn child_serves() {
+    let Some(order) = std::env::var_os(VARIABLE) else { return };
+    let order = Order::from_text(&order.to_string_lossy()).unwrap();
+    let stage = Arc::new(Stage::default());
+    let server = fixture::build(&order, &stage).unwrap();
+    let handle = server.handle();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Begins a line of its own whatever the harness has printed.
+    writeln!(std::io::stdout(), "\n{MARK}{port}").unwrap();
+    // Held while a command is carried out: the process does not end before it has replied.
+    let acting = Arc::new(Mutex::new(()));
+    let actor = Arc::clone(&acting);
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
+            let _acting = actor.lock().unwrap();
+            let reply = match fixture::act(&stage, &handle, &order.server, &line) {
+                Ok(()) => "ok".to_owned(),
+                Err(why) => why.replace('\n', " "),
+            };
+            if writeln!(stream, "{reply}").is_err() {
+                return;
+            }
+        }
+    });
+    let served = server.serve_stdio();
+    let _acting = acting.lock().unwrap();
+    std::process::exit(i32::from(served.is_err()));
+}

@@ -1,0 +1,93 @@
+//! What README.md says in figures and commands holds. Its Rust code is compiled by the doc tests.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use tinymcp::Limits;
+
+const README: &str = include_str!("../README.md");
+
+/// An example that `cargo test` has built; `cargo test --test readme` alone does not build it.
+fn program(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().with_file_name("examples").join(name);
+    assert!(program.exists(), "run `cargo build --examples` first");
+    program
+}
+
+/// The rows of the table of limits: variable, default, least, most.
+fn rows() -> Vec<(&'static str, u64, u64, u64)> {
+    let rows = README.lines().filter(|line| line.starts_with("| `TINYMCP_"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let (least, most) = cells[3].split_once(" to ").unwrap();
+        let number = |cell: &str| cell.parse().unwrap_or_else(|_| panic!("{row}"));
+        (cells[1].trim_matches('`'), number(cells[2]), number(least), number(most))
+    })
+    .collect()
+}
+
+#[test]
+fn every_limit_stands_in_the_readme_with_its_default() {
+    let d = Limits::default();
+    let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
+    let defaults = [
+        ("TINYMCP_FRAME_BYTES", d.frame_bytes as u64),
+        ("TINYMCP_JSON_DEPTH", d.json_depth.into()),
+        ("TINYMCP_JSON_NODES", d.json_nodes.into()),
+        ("TINYMCP_WORKERS", d.workers as u64),
+        ("TINYMCP_QUEUE", d.queue as u64),
+        ("TINYMCP_WORKER_STACK", d.worker_stack as u64),
+        ("TINYMCP_DEADLINE_MS", milliseconds(d.handler_deadline)),
+        ("TINYMCP_GRACE_MS", milliseconds(d.grace)),
+        ("TINYMCP_ASK_MS", milliseconds(d.ask_timeout)),
+        ("TINYMCP_PARKED", d.parked as u64),
+        ("TINYMCP_STATE_BYTES", d.state_bytes as u64),
+        ("TINYMCP_PAGE", d.page as u64),
+        ("TINYMCP_SUBSCRIPTIONS", d.subscriptions as u64),
+        ("TINYMCP_LISTENS", d.listens as u64),
+        ("TINYMCP_BACKLOG_BYTES", d.backlog_bytes as u64),
+        ("TINYMCP_ADDRESS_SPACE", d.address_space),
+    ];
+    let stated: Vec<_> = rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
+    assert_eq!(stated, defaults);
+    let known = include_str!("../src/limits.rs").matches("variable: \"TINYMCP_").count();
+    assert_eq!(known, defaults.len(), "src/limits.rs knows another number of variables");
+}
+
+fn serve_nothing(variable: &str, value: u128) -> Output {
+    let mut command = Command::new(program("echo_server"));
+    command.env(variable, value.to_string()).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn every_limit_has_the_range_that_the_readme_states() {
+    for (variable, _, least, most) in rows() {
+        for bound in [least, most] {
+            let output = serve_nothing(variable, bound.into());
+            assert!(output.status.success(), "{variable}={bound}: {output:?}");
+        }
+        let below = u128::from(least).checked_sub(1);
+        for beyond in below.into_iter().chain([u128::from(most) + 1]) {
+            let output = serve_nothing(variable, beyond);
+            assert_eq!(output.status.code(), Some(1), "{variable}={beyond}");
+            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(words.contains(variable), "{variable}={beyond}: {words}");
+        }
+    }
+}
+
+#[test]
+fn the_command_line_counts_six_words() {
+    let server = program("pipe_server");
+    let block = README.split("```").find(|block| block.starts_with("sh\nprintf")).unwrap();
+    let command = block
+        .trim_start_matches("sh\n")
+        .replace("cargo run -q --example pipe_server", server.to_str().unwrap());
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains(r#""structuredContent":{"lines":1,"words":6,"#), "{text}");
+}
