@@ -185,7 +185,10 @@ fn run<'c>(ctx: &mut Context<'c>, work: &Work, inline: Option<&mut InlineFn>) ->
     let doc: &'c Doc = ctx.doc;
     match (work, ctx.query.operation) {
         (Work::Tool(entry), Operation::CallTool { arguments, .. }) => {
-            let arguments = arguments.map_or_else(|| no_arguments(), |node| doc.at(node));
+            let arguments = match arguments {
+                Some(node) => doc.at(node),
+                None => no_arguments(),
+            };
             if let Some(check) = &entry.entry.input {
                 check.check(arguments).map_err(|v| ctx.bad_arguments(&v))?;
             }

@@ -21,11 +21,11 @@ pub(crate) fn masked(data: Json) -> Json {
         for (name, member) in value.members() {
             if is_credential(name) {
                 hidden.push((member.offset(), member.offset() + member.raw().len()));
-            } else if member.len() > 0 {
+            } else if !member.is_empty() {
                 open.push(member);
             }
         }
-        open.extend(value.items().filter(|item| item.len() > 0));
+        open.extend(value.items().filter(|item| !item.is_empty()));
     }
     if hidden.is_empty() {
         return data;

@@ -7,6 +7,7 @@ use crate::model::content::Content;
 use super::super::revision::Features;
 use super::catalog::{optional, tool};
 use super::content::content;
+use super::frame::number;
 
 /// `"method":…,"params":…` into an open object.
 ///
@@ -115,15 +116,6 @@ fn field(w: &mut Writer, features: &Features, field: &Field) {
         }
     }
     w.end_object();
-}
-
-/// Lengths and counts are integers in the schema of schemas: `3.0` is written `3`.
-fn number(w: &mut Writer, n: f64) {
-    if n.fract() == 0.0 && n.abs() < 9e15 {
-        w.i64(n as i64);
-    } else {
-        w.f64(n);
-    }
 }
 
 fn choices(w: &mut Writer, options: &[(String, Option<String>)], titled: bool, keyword: &str) {

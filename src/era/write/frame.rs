@@ -28,6 +28,15 @@ pub(in crate::era) fn begin_notification(w: &mut Writer, method: &str) {
     w.key("params").begin_object();
 }
 
+/// A number, without a fraction where it has none: counts and lengths are integers to most readers.
+pub(super) fn number(w: &mut Writer, n: f64) {
+    if n.fract() == 0.0 && n.abs() < 9e15 {
+        w.i64(n as i64);
+    } else {
+        w.f64(n);
+    }
+}
+
 /// Ends what [`begin_result`] or [`begin_notification`] began.
 pub(in crate::era) fn end(w: &mut Writer) {
     w.end_object().end_object();
@@ -125,9 +134,9 @@ pub(in crate::era) fn signal_members(w: &mut Writer, revision: Revision, signal:
         Signal::Progress { token, done, total, message } => {
             begin_notification(w, "notifications/progress");
             w.key("progressToken").raw(token);
-            w.key("progress").f64(*done);
+            number(w.key("progress"), *done);
             if let Some(total) = total {
-                w.key("total").f64(*total);
+                number(w.key("total"), *total);
             }
             if let Some(message) = message.filter(|_| features(revision).annotations) {
                 w.key("message").string(message);
