@@ -22,7 +22,6 @@ use std::time::Instant;
 use corpus::Corpus;
 use tinymcp::json::{Doc, ParseLimits};
 
-const ROUNDS: usize = 41;
 const LIMITS: ParseLimits = ParseLimits::UNBOUNDED;
 
 /// One way to parse: its name and a call that parses once and says something about the result.
@@ -149,10 +148,12 @@ fn contenders(text: &[u8]) -> Vec<Contender<'_>> {
 
 /// Median nanoseconds for one parse, in the order of the contenders.
 fn measure(contenders: &mut [Contender<'_>], bytes: usize) -> Vec<f64> {
-    // About two milliseconds a turn at one GB/s: long for the clock, short for the scheduler.
-    let times = (2_000_000 / bytes).max(1);
+    // Short texts take turns of some 200 microseconds: long for the clock, and shorter than a
+    // turn of the scheduler, so that most are undisturbed on a busy machine.
+    let times = (200_000 / bytes).max(1);
+    let rounds = if bytes < 500_000 { 401 } else { 61 };
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
-    for round in 0..ROUNDS + 1 {
+    for round in 0..=rounds {
         for turn in 0..contenders.len() {
             let i = (turn + round) % contenders.len();
             let start = Instant::now();
