@@ -105,11 +105,20 @@ fn constants_follow_the_same_tables() {
     assert_eq!(passed, Vec::<&str>::new());
 }
 
+/// Messages as peers send them.
+const MESSAGES: &[&str] = &[
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{"listChanged":true}},"clientInfo":{"name":"caf\u00e9","version":"1.0"}}}"#,
+    r#"{"jsonrpc":"2.0","id":"a-7","method":"tools/call","params":{"name":"read","arguments":{"bus":"i2c-1","offset":-0.5e3,"deep":[[],{"x":[null,true]}]}}}"#,
+    r#"{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":"\"日本\"\n\ud83d\ude00 C:\\temp"}],"isError":false}}"#,
+    "{\n  \"jsonrpc\": \"2.0\",\r\n\t\"method\": \"notifications/initialized\"\n}",
+];
+
 #[test]
-fn every_text_cut_short_or_changed_in_one_byte_is_taken_calmly() {
+fn every_text_and_message_cut_short_or_changed_in_one_byte_is_taken_calmly() {
     let mut doc = Doc::default();
     let limits = ParseLimits { unique_names: true, ..ParseLimits::default() };
-    for (text, _) in ACCEPTED {
+    for text in ACCEPTED.iter().map(|(text, _)| text).chain(MESSAGES) {
+        assert!(doc.parse_again(text.as_bytes(), &ParseLimits::default()).is_ok(), "{text}");
         for cut in 0..text.len() {
             let _ = doc.parse_again(&text.as_bytes()[..cut], &limits);
         }
@@ -117,9 +126,11 @@ fn every_text_cut_short_or_changed_in_one_byte_is_taken_calmly() {
         for at in 0..bytes.len() {
             for to in 0..=u8::MAX {
                 let was = std::mem::replace(&mut bytes[at], to);
+                let strict = doc.parse_again(&bytes, &limits).is_ok();
                 let ours = doc.parse_again(&bytes, &ParseLimits::default()).is_ok();
                 let theirs = serde_json::from_slice::<serde_json::Value>(&bytes).is_ok();
                 assert_eq!(ours, theirs, "{}", bytes.escape_ascii());
+                assert!(ours || !strict);
                 bytes[at] = was;
             }
         }
