@@ -22,6 +22,10 @@ use super::{LocalServer, Server};
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
 
+/// What the last answers get to leave when the grace period is over: only a client that does not
+/// read takes so long.
+const LAST_WRITES: Duration = Duration::from_secs(1);
+
 /// Stack of the thread that watches: it writes answers, and calls nothing of the program.
 const WATCH_STACK: usize = 128 << 10;
 
@@ -222,14 +226,14 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
 
 /// Lets running calls finish within the grace period, then ends everything.
 fn end(conn: &Connection, hooks: Hooks) {
+    let deadline = Instant::now() + conn.core.limits.grace;
     conn.input_ended();
     conn.core.pool.close();
     if !conn.outlet.closed() {
-        let deadline = Instant::now() + conn.core.limits.grace;
         conn.core.pool.wait_idle(deadline);
         conn.wait_for_readers(deadline);
     }
-    conn.close();
+    conn.close(deadline.max(Instant::now() + LAST_WRITES));
     for hook in hooks {
         hook();
     }
