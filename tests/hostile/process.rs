@@ -4,6 +4,7 @@
 //! only a process can show: they print, start children, never end, stop the server.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{ChildStdin, ChildStdout, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -137,6 +138,8 @@ pub struct Process {
     lines: Option<Receiver<String>>,
     ended: Receiver<ExitStatus>,
     errors: Receiver<String>,
+    /// In place of `input` and `output`.
+    socket: Option<UnixStream>,
     pid: u32,
     alive: bool,
 }
@@ -172,15 +175,19 @@ impl Process {
             tell_errors.send(text)
         });
         thread::spawn(move || tell_end.send(child.wait().expect("a child can be waited for")));
-        Process { input, output, lines: None, ended, errors, pid, alive: true }
+        Process { input, output, lines: None, ended, errors, socket: None, pid, alive: true }
     }
 
     /// Reads what the server writes, from now on.
     pub fn read(&mut self) {
-        let output = BufReader::new(self.output.take().expect("nobody reads yet"));
+        let output = self.output.take().expect("nobody reads yet");
+        self.listen(output);
+    }
+
+    fn listen(&mut self, output: impl Read + Send + 'static) {
         let (tell, lines) = mpsc::channel();
         thread::spawn(move || {
-            for line in output.lines() {
+            for line in BufReader::new(output).lines() {
                 let Ok(line) = line else { break };
                 if tell.send(line).is_err() {
                     break;
@@ -188,6 +195,19 @@ impl Process {
             }
         });
         self.lines = Some(lines);
+    }
+
+    /// Talks through this socket, both ways.
+    pub fn adopt(&mut self, socket: UnixStream) {
+        self.input = None;
+        self.socket = Some(socket.try_clone().unwrap());
+        self.listen(socket);
+    }
+
+    /// Whether the process has not ended.
+    pub fn is_running(&self) -> bool {
+        std::fs::read_to_string(format!("/proc/{}/stat", self.pid))
+            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
     }
 
     /// Sends the process a signal.
@@ -251,7 +271,11 @@ impl Drop for Process {
 impl Peer for Process {
     fn send(&self, bytes: impl AsRef<[u8]>) {
         // The server may have ended; what it did is for the test to judge.
-        let _ = (&mut self.input.as_ref().unwrap()).write_all(bytes.as_ref());
+        let bytes = bytes.as_ref();
+        let _ = match &self.socket {
+            Some(socket) => (&mut &*socket).write_all(bytes),
+            None => self.input.as_ref().unwrap().write_all(bytes),
+        };
     }
 
     fn line(&self, timeout: Duration) -> Option<String> {
