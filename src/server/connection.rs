@@ -28,6 +28,9 @@ use super::job::Job;
 use super::post::Post;
 use super::reading::Baton;
 
+/// Why the last calls are not answered otherwise.
+pub(crate) const SHUTTING_DOWN: &str = "The server is shutting down";
+
 /// The shared state of one connection.
 pub(crate) struct Connection {
     pub core: Arc<Core>,
@@ -38,6 +41,8 @@ pub(crate) struct Connection {
     listens: Mutex<Vec<Listen>>,
     /// Changes that could not be told while the client was not reading; told later, once each.
     missed: Mutex<Vec<Change>>,
+    /// A frame is being handled, or answers to some wait to leave together.
+    reading: AtomicBool,
     baton: OnceLock<Arc<Baton>>,
     post: Post,
 }
@@ -145,6 +150,7 @@ impl Connection {
             parked: Mutex::default(),
             listens: Mutex::default(),
             missed: Mutex::default(),
+            reading: AtomicBool::new(false),
             post: Post::default(),
             baton: OnceLock::new(),
         }
@@ -155,11 +161,22 @@ impl Connection {
         self.baton.get_or_init(|| Arc::clone(baton));
     }
 
-    /// Waits for handlers that run on threads which used to read.
-    pub(crate) fn wait_for_readers(&self, deadline: Instant) {
-        if let Some(baton) = self.baton.get() {
-            baton.wait(deadline);
-        }
+    /// Waits for handlers that run on threads which used to read; false if the deadline came first.
+    pub(crate) fn wait_for_readers(&self, deadline: Instant) -> bool {
+        self.baton.get().is_none_or(|baton| baton.wait(deadline))
+    }
+
+    /// Says whether the thread that reads does anything but wait for input.
+    ///
+    /// In one order with the request to stop, for all threads: who reads sets this before it looks
+    /// whether to stop, who stops looks at this afterwards. So either the frame is not taken, or its
+    /// answer is waited for.
+    pub(crate) fn set_reading(&self, reading: bool) {
+        self.reading.store(reading, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_reading(&self) -> bool {
+        self.reading.load(Ordering::SeqCst)
     }
 
     /// The session, if one is open.
@@ -223,6 +240,10 @@ impl Connection {
             w.newline();
             send(w.as_bytes());
         });
+        if self.outlet.closed() {
+            // Nobody else may notice: the thread that reads waits for input.
+            self.core.alarm.ring();
+        }
     }
 
     /// Takes back what was to be answered under this id: the client cancelled it.
@@ -445,10 +466,15 @@ impl Connection {
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
         for call in stuck {
-            if let Some(running) = self.forget(&call) {
-                call.cancel();
-                self.give_up(running, "The input ended before the client's answer came");
-            }
+            self.refuse(&call, "The input ended before the client's answer came");
+        }
+    }
+
+    /// Answers a call that will not run, unless it is settled.
+    pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
+        if let Some(running) = self.forget(call) {
+            running.call.cancel();
+            self.give_up(running, why);
         }
     }
 
@@ -458,7 +484,7 @@ impl Connection {
         let rest = std::mem::take(&mut *lock(&self.calls));
         for running in rest {
             running.call.cancel();
-            self.give_up(running, "The server is shutting down");
+            self.give_up(running, SHUTTING_DOWN);
         }
         for listen in std::mem::take(&mut *lock(&self.listens)) {
             let mut w = Writer::new();

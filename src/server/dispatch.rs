@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use crate::era::{self, List, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::{Fault, Filter, Note, Offer, Operation, Query, Revision};
+use crate::pool;
 use crate::rpc::{Id, Message, Notification, Request, Response};
 use crate::transport::Outlet;
 
 use super::InlineSend;
 use super::batch::Batch;
-use super::connection::{Connection, Refusal};
+use super::connection::{self, Connection, Refusal};
 use super::context::answer_of;
 use super::core::Core;
 use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work, check_prompt};
@@ -85,7 +86,9 @@ enum Step {
 impl<F: InlineTool + ?Sized> Reader<F> {
     pub(crate) fn new(conn: Arc<Connection>, inline: Vec<Box<F>>, runs_here: bool) -> Reader<F> {
         let core = Arc::clone(&conn.core);
-        let (registry, version) = (core.catalog.registry(), core.catalog.version());
+        // In this order: a change in between is noticed with the first frame.
+        let version = core.catalog.version();
+        let registry = core.catalog.registry();
         let offer = registry.offer(core.catalog.promised());
         Reader {
             conn,
@@ -135,6 +138,11 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         self.out.raw_frame(frame);
     }
 
+    /// What it reads for.
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.conn
+    }
+
     /// Whether there is no point in reading on.
     pub(crate) fn over(&self) -> bool {
         self.conn.outlet.closed() || self.core.catalog.stopping()
@@ -153,16 +161,22 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Hands jobs over.
     pub(crate) fn submit(&mut self) {
-        if !self.jobs.is_empty() {
-            // A closed pool is a server that stops; close() answers what is left in flight.
-            let _ = self.core.pool.submit_all(&mut self.jobs);
-            self.jobs.clear();
+        if self.jobs.is_empty() {
+            return;
+        }
+        let why = match self.core.pool.submit_all(&mut self.jobs) {
+            Ok(()) => return,
+            Err(pool::Refusal::NoThread) => "The server has no thread left to run this",
+            Err(pool::Refusal::Closed | pool::Refusal::Full) => connection::SHUTTING_DOWN,
+        };
+        for job in self.jobs.drain(..) {
+            self.conn.refuse(&job.call, why);
         }
     }
 
-    /// Hands jobs over and sends what collected.
+    /// Sends what collected and hands jobs over. In this order, because handing over may have to
+    /// wait for handlers, and because whoever opens a session wants that answer first.
     pub(crate) fn flush(&mut self) {
-        self.submit();
         if !self.out.is_empty() {
             self.conn.outlet.send(self.out.as_bytes());
             let large = self.out.len() > 4 * BATCH_BYTES;
@@ -172,6 +186,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
             self.large_out |= large;
         }
+        self.submit();
         self.first_waiting = None;
     }
 

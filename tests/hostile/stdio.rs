@@ -185,13 +185,16 @@ fn a_signal_ends_a_server_with_a_stuck_call() {
 fn a_signal_is_heard_during_the_grace_period() {
     for role in ROLES {
         let mut process = Process::open(role, &[("TINYMCP_GRACE_MS", "3600000")]);
-        process.send(call(1, "never", "{}"));
-        process.send(request(2, "ping"));
-        assert_eq!(process.receive()["id"], 2);
+        process.send(call(1, "never", "{}") + &call(2, "ask", "{}"));
+        assert_eq!(process.receive()["method"], "elicitation/create");
         process.input = None;
+        // The end of the input was seen when the question is taken back.
+        assert_eq!(process.answer()["id"], 2);
         process.signal(Signal::TERM);
-        process.signal(Signal::TERM);
-        process.wait();
+        assert_eq!(process.wait().code(), Some(0), "{role}");
+        let rest: Vec<_> = process.rest().into_iter().filter(|m| m.get("method").is_none()).collect();
+        assert!(text_of(&rest[0]).contains("shutting down"), "{rest:?}");
+        assert_eq!(rest.len(), 1);
     }
 }
 
