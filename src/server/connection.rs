@@ -28,9 +28,6 @@ use super::job::Job;
 use super::post::Post;
 use super::reading::Baton;
 
-/// Why the last calls are not answered otherwise.
-pub(crate) const SHUTTING_DOWN: &str = "The server is shutting down";
-
 /// The shared state of one connection.
 pub(crate) struct Connection {
     pub core: Arc<Core>,
@@ -484,7 +481,7 @@ impl Connection {
         let rest = std::mem::take(&mut *lock(&self.calls));
         for running in rest {
             running.call.cancel();
-            self.give_up(running, SHUTTING_DOWN);
+            self.give_up(running, "The server is shutting down");
         }
         for listen in std::mem::take(&mut *lock(&self.listens)) {
             let mut w = Writer::new();

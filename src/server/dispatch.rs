@@ -15,13 +15,12 @@ use std::time::{Duration, Instant};
 use crate::era::{self, List, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::{Fault, Filter, Note, Offer, Operation, Query, Revision};
-use crate::pool;
 use crate::rpc::{Id, Message, Notification, Request, Response};
 use crate::transport::Outlet;
 
 use super::InlineSend;
 use super::batch::Batch;
-use super::connection::{self, Connection, Refusal};
+use super::connection::{Connection, Refusal};
 use super::context::answer_of;
 use super::core::Core;
 use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work, check_prompt};
@@ -161,16 +160,11 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Hands jobs over.
     pub(crate) fn submit(&mut self) {
-        if self.jobs.is_empty() {
-            return;
-        }
-        let why = match self.core.pool.submit_all(&mut self.jobs) {
-            Ok(()) => return,
-            Err(pool::Refusal::NoThread) => "The server has no thread left to run this",
-            Err(pool::Refusal::Closed | pool::Refusal::Full) => connection::SHUTTING_DOWN,
-        };
-        for job in self.jobs.drain(..) {
-            self.conn.refuse(&job.call, why);
+        if !self.jobs.is_empty() && self.core.pool.submit_all(&mut self.jobs).is_err() {
+            // The server stops, or the system has no thread left for it.
+            for job in self.jobs.drain(..) {
+                self.conn.refuse(&job.call, "The server takes no more calls");
+            }
         }
     }
 

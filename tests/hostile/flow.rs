@@ -52,7 +52,9 @@ fn a_peer_that_stops_reading_costs_bounded_memory_and_no_answer() {
         let sink = Sink::new(0, usize::MAX);
         let wire = Wire::start_with(plain(), limits, usize::MAX, sink);
         let text = "x".repeat(1000);
-        wire.send(format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"server/discover\",\"params\":{{{MODERN}}}}}\n"));
+        wire.send(format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"server/discover\",\"params\":{{{MODERN}}}}}\n"
+        ));
         for id in 1..=500 {
             wire.send(format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{{MODERN},\"name\":\"echo\",\"arguments\":{{\"t\":\"{text}\"}}}}}}\n"
@@ -119,7 +121,11 @@ fn updating() -> Server {
     let mut server = plain();
     server.resource_updates();
     for n in 0..3 {
-        server.resource(Resource::new(format!("res:{n}"), "r"), |_, uri| Ok(ResourceContents::text(uri, "text"))).unwrap();
+        server
+            .resource(Resource::new(format!("res:{n}"), "r"), |_, uri| {
+                Ok(ResourceContents::text(uri, "text"))
+            })
+            .unwrap();
     }
     server
 }

@@ -160,7 +160,7 @@ fn conversation() -> (String, fn() -> Server) {
         &format!("{{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"server/discover\",\"params\":{{{MODERN}}}}}\n"),
         "[1,2]\n",
         &call(5, "{}"),
-        &request(6, "ping").trim_end(),
+        request(6, "ping").trim_end(),
     ]
     .concat();
     (text, server)
@@ -202,7 +202,8 @@ fn ids_come_back_as_they_were() {
     let long = format!("\"{}\"", "i".repeat(100_000));
     let wire = Wire::open(plain(), Limits::default());
     for id in ids.iter().copied().chain([long.as_str()]) {
-        for line in [request(id, "ping"), call(id, "echo", "{}"), call(id, "none", "{}"), request(id, "none")] {
+        for line in [request(id, "ping"), call(id, "echo", "{}"), call(id, "none", "{}"), request(id, "none")]
+        {
             wire.send(line);
             let line = wire.line(super::wire::SOON).expect("an answer");
             assert!(line.starts_with(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},")), "{id}: {line}");
@@ -212,8 +213,20 @@ fn ids_come_back_as_they_were() {
 
 fn ids_that_are_none_are_refused() {
     let ids = [
-        "null", "true", "false", "1.0", "1.5", "1e0", "1e3", "18446744073709551616", "-9223372036854775809",
-        "123456789012345678901234567890", "[]", "[1]", "{}", "{\"a\":1}",
+        "null",
+        "true",
+        "false",
+        "1.0",
+        "1.5",
+        "1e0",
+        "1e3",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "123456789012345678901234567890",
+        "[]",
+        "[1]",
+        "{}",
+        "{\"a\":1}",
     ];
     let wire = Wire::open(plain(), Limits::default());
     for id in ids {
@@ -343,7 +356,10 @@ fn line_breaks_in_json_of_the_program_break_no_frame() {
     wire.send(request(1, "tools/list"));
     let list = wire.receive();
     let tool = list["result"]["tools"].as_array().unwrap().iter().find(|t| t["name"] == "pretty").unwrap();
-    assert_eq!((&tool["inputSchema"], &tool["outputSchema"], &tool["_meta"]), (&expected, &expected, &expected));
+    assert_eq!(
+        (&tool["inputSchema"], &tool["outputSchema"], &tool["_meta"]),
+        (&expected, &expected, &expected)
+    );
     wire.send(call(2, "pretty", "{}"));
     assert_eq!(wire.receive()["params"]["data"], expected);
     assert_eq!(wire.receive()["result"]["structuredContent"], expected);
@@ -391,7 +407,9 @@ fn a_memory_link_takes_whatever_it_is_sent() {
     assert_eq!(answer("x")["error"]["code"], -32700);
     assert!(answer(&"x".repeat(5000))["error"].is_object());
     assert_eq!(answer("{\n\"jsonrpc\":\r\n\"2.0\",\n\"id\":1,\n\"method\":\"ping\"\n}\n")["id"], 1);
-    let spread = format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{{{MODERN},\"name\":\"echo\",\"arguments\":{{\n\"a\":\n[1,\r\n2]}}}}}}");
+    let spread = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{{{MODERN},\"name\":\"echo\",\"arguments\":{{\n\"a\":\n[1,\r\n2]}}}}}}"
+    );
     assert_eq!(text_of(&answer(&spread)), "{\n\"a\":\n[1,\r\n2]}");
     end.finish();
     serving.join().unwrap().unwrap();

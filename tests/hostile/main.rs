@@ -56,7 +56,8 @@ fn main() -> ExitCode {
         }
     }
     let wanted = |name: &str| {
-        filters.is_empty() || filters.iter().any(|f| if exact { name == f } else { name.contains(f.as_str()) })
+        filters.is_empty()
+            || filters.iter().any(|f| if exact { name == f } else { name.contains(f.as_str()) })
     };
     let groups = [
         frame::TESTS,

@@ -49,8 +49,7 @@ fn nothing_is_read_and_nothing_is_written() {
 fn the_end_of_input_finishes_running_calls() {
     for role in ROLES {
         for (workers, queue) in [("1", "1"), ("2", "4"), ("64", "256")] {
-            let mut process =
-                Process::start(role, &[("TINYMCP_WORKERS", workers), ("TINYMCP_QUEUE", queue)]);
+            let mut process = Process::start(role, &[("TINYMCP_WORKERS", workers), ("TINYMCP_QUEUE", queue)]);
             let mut text = greeting("2025-11-25");
             text.extend((0..200).map(|id| call(id, if id % 3 == 0 { "echo_inline" } else { "echo" }, "{}")));
             process.send(text);

@@ -127,11 +127,7 @@ impl Wire {
     pub fn start_with(mut server: Server, limits: Limits, most: usize, sink: Sink) -> Wire {
         let (feed, chunks) = mpsc::channel();
         let sink = Arc::new(sink);
-        let link = Link::lines(
-            Feed::new(chunks, most),
-            SinkWriter(Arc::clone(&sink)),
-            &limits,
-        );
+        let link = Link::lines(Feed::new(chunks, most), SinkWriter(Arc::clone(&sink)), &limits);
         server.limits(limits);
         let server = thread::Builder::new().name("serve".to_owned()).spawn(move || server.serve(link));
         Wire { feed: Some(feed), sink, server: Some(server.unwrap()) }
@@ -270,8 +266,7 @@ impl Sink {
     /// Waits until a write of the server waits for room.
     pub fn wait_until_full(&self) {
         let state = self.state();
-        let (state, timeout) =
-            self.changed.wait_timeout_while(state, SOON, |state| !state.waiting).unwrap();
+        let (state, timeout) = self.changed.wait_timeout_while(state, SOON, |state| !state.waiting).unwrap();
         assert!(!timeout.timed_out() || state.waiting, "the server does not wait to write");
     }
 
