@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::core::Catalog;
 
 /// How often deadlines are looked at: a quarter of the 200 ms within which a call must be flagged.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// Ticks without anything to watch after which the thread sleeps for good.
 const QUIET: u32 = 40;
 
@@ -21,17 +21,6 @@ pub(crate) struct Alarm {
     armed: AtomicBool,
     terminated: Arc<AtomicBool>,
     bell: Bell,
-}
-
-/// Why watching ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The serving loop ended by itself.
-    Served,
-    /// The program asked to stop.
-    Stopped,
-    /// SIGTERM or SIGINT.
-    Terminated,
 }
 
 impl Alarm {
@@ -61,8 +50,19 @@ impl Alarm {
         self.bell.catch_signals(&self.terminated)
     }
 
-    /// Watches until `served` is set or something asks to stop.
-    pub(crate) fn watch(&self, catalog: &Catalog, served: &AtomicBool) -> Ended {
+    /// Whether SIGTERM or SIGINT came.
+    pub(crate) fn terminated(&self) -> bool {
+        self.terminated.load(Ordering::Acquire)
+    }
+
+    /// Waits for a ring, one tick at most.
+    pub(crate) fn pause(&self) {
+        self.bell.wait(Some(TICK));
+    }
+
+    /// Watches until there is a reason to end, which it gives back. The reason is looked for
+    /// whenever the bell rings.
+    pub(crate) fn watch<R>(&self, catalog: &Catalog, reason: impl Fn() -> Option<R>) -> R {
         let mut quiet = 0;
         loop {
             let sleeping = quiet >= QUIET;
@@ -71,14 +71,8 @@ impl Alarm {
             }
             // After disarming one more look with a timeout, for a call that came in between.
             self.bell.wait((!sleeping || quiet == QUIET).then_some(TICK));
-            if served.load(Ordering::Acquire) {
-                return Ended::Served;
-            }
-            if self.terminated.load(Ordering::Acquire) {
-                return Ended::Terminated;
-            }
-            if catalog.stopping() {
-                return Ended::Stopped;
+            if let Some(reason) = reason() {
+                return reason;
             }
             let now = Instant::now();
             let mut busy = false;

@@ -4,6 +4,7 @@
 //! questions of the batch's calls are not part of the answer and go out by themselves.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::transport::Outlet;
 
@@ -94,7 +95,7 @@ impl Outlet for Batch {
         self.outlet.congested()
     }
 
-    fn close(&self) {
-        self.outlet.close();
+    fn close(&self, deadline: Instant) {
+        self.outlet.close(deadline);
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! # Locks
 //! `session`, `calls`, `parked` and `listens` are taken one at a time and never across a handler.
-//! `listens` is held while its acknowledgment is sent, because nothing of a subscription may
-//! precede that; the outlet never calls back.
+//! None is held across a send that may wait for the client: what is sent under a lock, by the
+//! watching thread or by a thread of the program goes through [`Post`].
 //!
 //! # Invariants
 //! - A call is in `calls` from its acceptance until just before its answer is sent, so that a
@@ -25,6 +25,7 @@ use crate::transport::Outlet;
 
 use super::core::Core;
 use super::job::Job;
+use super::post::Post;
 use super::reading::Baton;
 
 /// The shared state of one connection.
@@ -37,7 +38,10 @@ pub(crate) struct Connection {
     listens: Mutex<Vec<Listen>>,
     /// Changes that could not be told while the client was not reading; told later, once each.
     missed: Mutex<Vec<Change>>,
+    /// A frame is being handled, or answers to some wait to leave together.
+    reading: AtomicBool,
     baton: OnceLock<Arc<Baton>>,
+    post: Post,
 }
 
 /// A call's fate, shared between whoever may decide it.
@@ -143,6 +147,8 @@ impl Connection {
             parked: Mutex::default(),
             listens: Mutex::default(),
             missed: Mutex::default(),
+            reading: AtomicBool::new(false),
+            post: Post::default(),
             baton: OnceLock::new(),
         }
     }
@@ -152,11 +158,22 @@ impl Connection {
         self.baton.get_or_init(|| Arc::clone(baton));
     }
 
-    /// Waits for handlers that run on threads which used to read.
-    pub(crate) fn wait_for_readers(&self, deadline: Instant) {
-        if let Some(baton) = self.baton.get() {
-            baton.wait(deadline);
-        }
+    /// Waits for handlers that run on threads which used to read; false if the deadline came first.
+    pub(crate) fn wait_for_readers(&self, deadline: Instant) -> bool {
+        self.baton.get().is_none_or(|baton| baton.wait(deadline))
+    }
+
+    /// Says whether the thread that reads does anything but wait for input.
+    ///
+    /// In one order with the request to stop, for all threads: who reads sets this before it looks
+    /// whether to stop, who stops looks at this afterwards. So either the frame is not taken, or its
+    /// answer is waited for.
+    pub(crate) fn set_reading(&self, reading: bool) {
+        self.reading.store(reading, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_reading(&self) -> bool {
+        self.reading.load(Ordering::SeqCst)
     }
 
     /// The session, if one is open.
@@ -220,6 +237,10 @@ impl Connection {
             w.newline();
             send(w.as_bytes());
         });
+        if self.outlet.closed() {
+            // Nobody else may notice: the thread that reads waits for input.
+            self.core.alarm.ring();
+        }
     }
 
     /// Takes back what was to be answered under this id: the client cancelled it.
@@ -255,7 +276,7 @@ impl Connection {
                 parked.job.era.withdraw(&mut w, id);
                 w.newline();
             }
-            parked.job.outlet.send(w.as_bytes());
+            self.post.send(&parked.job.outlet, w.into_bytes());
         }
     }
 
@@ -336,7 +357,8 @@ impl Connection {
         let mut w = Writer::new();
         era.signal(&mut w, revision, Signal::Acknowledged { filter: &filter, listen: raw });
         w.newline();
-        outlet.send(w.as_bytes());
+        // Under the lock: nothing of a subscription may precede its acknowledgment.
+        self.post.send(outlet, w.into_bytes());
         listens.push(Listen { id, raw: raw.to_owned(), filter, era, revision, outlet: Arc::clone(outlet) });
         Ok(())
     }
@@ -344,7 +366,7 @@ impl Connection {
     /// Tells a change to whoever asked for it. Never waits for the client: what it is too slow to
     /// be told now is told once when it reads again.
     pub(crate) fn tell(&self, change: &Change) {
-        if self.outlet.congested() {
+        if self.congested() {
             let mut missed = lock(&self.missed);
             // Bounded by what can be subscribed to; a flood of other URIs is not told at all.
             let most = self.core.limits.subscriptions + self.core.limits.listens * 4;
@@ -357,9 +379,14 @@ impl Connection {
         self.tell_now(change);
     }
 
+    /// Whether the client does not read what it has been sent.
+    fn congested(&self) -> bool {
+        self.outlet.congested() || self.post.busy()
+    }
+
     fn tell_now(&self, change: &Change) {
-        let mut w = Writer::new();
         {
+            let mut w = Writer::new();
             let session = lock(&self.session);
             if let Some(session) = session.as_ref().filter(|s| s.ready) {
                 let wanted = match change {
@@ -369,18 +396,16 @@ impl Connection {
                 if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
                     era.signal(&mut w, session.peer.revision, Signal::Change { change, listen: None });
                     w.newline();
+                    self.post.send(&self.outlet, w.into_bytes());
                 }
             }
         }
-        if !w.is_empty() {
-            self.outlet.send(w.as_bytes());
-        }
         for listen in lock(&self.listens).iter().filter(|l| l.filter.wants(change)) {
-            w.clear();
+            let mut w = Writer::new();
             let signal = Signal::Change { change, listen: Some(&listen.raw) };
             listen.era.signal(&mut w, listen.revision, signal);
             w.newline();
-            listen.outlet.send(w.as_bytes());
+            self.post.send(&listen.outlet, w.into_bytes());
         }
     }
 
@@ -405,7 +430,7 @@ impl Connection {
         for running in late {
             self.give_up(running, "The call was not finished within the server's deadline");
         }
-        if !self.outlet.congested() {
+        if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
             for change in &missed {
                 self.tell(change);
@@ -428,7 +453,7 @@ impl Connection {
                 running.era.reply(&mut w, &to, Reply::Fault(&Fault::Internal(why)));
             }
             w.newline();
-            running.outlet.answer(w.as_bytes());
+            self.post.answer(&running.outlet, w.into_bytes());
         }
         self.drop_work(&running.call);
     }
@@ -438,15 +463,21 @@ impl Connection {
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
         for call in stuck {
-            if let Some(running) = self.forget(&call) {
-                call.cancel();
-                self.give_up(running, "The input ended before the client's answer came");
-            }
+            self.refuse(&call, "The input ended before the client's answer came");
         }
     }
 
-    /// Answers what still runs, ends every subscription and closes the outlet.
-    pub(crate) fn close(&self) {
+    /// Answers a call that will not run, unless it is settled.
+    pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
+        if let Some(running) = self.forget(call) {
+            running.call.cancel();
+            self.give_up(running, why);
+        }
+    }
+
+    /// Answers what still runs, ends every subscription and closes the outlet; what was said before
+    /// gets until `deadline` to leave.
+    pub(crate) fn close(&self, deadline: Instant) {
         let rest = std::mem::take(&mut *lock(&self.calls));
         for running in rest {
             running.call.cancel();
@@ -461,8 +492,9 @@ impl Connection {
             let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
             listen.era.reply(&mut w, &to, Reply::ListenEnded);
             w.newline();
-            listen.outlet.send(w.as_bytes());
+            self.post.send(&listen.outlet, w.into_bytes());
         }
-        self.outlet.close();
+        self.post.close(deadline);
+        self.outlet.close(deadline);
     }
 }

@@ -132,12 +132,12 @@ impl Catalog {
     }
 
     pub(crate) fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
+        self.stop.load(Ordering::SeqCst)
     }
 
     /// Stops every serving loop that belongs to this catalog.
     pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
+        self.stop.store(true, Ordering::SeqCst);
         for alarm in lock(&self.alarms).iter().filter_map(Weak::upgrade) {
             alarm.ring();
         }

@@ -85,7 +85,9 @@ enum Step {
 impl<F: InlineTool + ?Sized> Reader<F> {
     pub(crate) fn new(conn: Arc<Connection>, inline: Vec<Box<F>>, runs_here: bool) -> Reader<F> {
         let core = Arc::clone(&conn.core);
-        let (registry, version) = (core.catalog.registry(), core.catalog.version());
+        // In this order: a change in between is noticed with the first frame.
+        let version = core.catalog.version();
+        let registry = core.catalog.registry();
         let offer = registry.offer(core.catalog.promised());
         Reader {
             conn,
@@ -135,6 +137,11 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         self.out.raw_frame(frame);
     }
 
+    /// What it reads for.
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.conn
+    }
+
     /// Whether there is no point in reading on.
     pub(crate) fn over(&self) -> bool {
         self.conn.outlet.closed() || self.core.catalog.stopping()
@@ -153,16 +160,17 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Hands jobs over.
     pub(crate) fn submit(&mut self) {
-        if !self.jobs.is_empty() {
-            // A closed pool is a server that stops; close() answers what is left in flight.
-            let _ = self.core.pool.submit_all(&mut self.jobs);
-            self.jobs.clear();
+        if !self.jobs.is_empty() && self.core.pool.submit_all(&mut self.jobs).is_err() {
+            // The server stops, or the system has no thread left for it.
+            for job in self.jobs.drain(..) {
+                self.conn.refuse(&job.call, "The server takes no more calls");
+            }
         }
     }
 
-    /// Hands jobs over and sends what collected.
+    /// Sends what collected and hands jobs over. In this order, because handing over may have to
+    /// wait for handlers, and because whoever opens a session wants that answer first.
     pub(crate) fn flush(&mut self) {
-        self.submit();
         if !self.out.is_empty() {
             self.conn.outlet.send(self.out.as_bytes());
             let large = self.out.len() > 4 * BATCH_BYTES;
@@ -172,6 +180,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
             self.large_out |= large;
         }
+        self.submit();
         self.first_waiting = None;
     }
 

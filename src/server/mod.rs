@@ -21,6 +21,7 @@ mod handle;
 mod job;
 mod mask;
 mod page;
+mod post;
 mod reading;
 mod registry;
 mod seal;

@@ -134,19 +134,20 @@ impl Baton {
         true
     }
 
-    /// Waits until no handler is left that lost the baton, or the deadline passes.
-    pub(super) fn wait(&self, deadline: Instant) {
+    /// Waits until no handler is left that lost the baton; false if the deadline came first.
+    pub(super) fn wait(&self, deadline: Instant) -> bool {
         let mut slot = self.slot();
         while slot.stuck > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                return false;
             }
             slot = match self.back.wait_timeout(slot, left) {
                 Ok((slot, _)) => slot,
                 Err(poisoned) => poisoned.into_inner().0,
             };
         }
+        true
     }
 
     fn freed(&self) {
@@ -158,8 +159,14 @@ impl Baton {
 /// Reads until the input ends, the peer is gone, the program asks to stop, or another thread has
 /// taken over.
 pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
+    let conn = Arc::clone(reading.reader.connection());
     let result = loop {
-        let here = match reading.inlet.next() {
+        let input = reading.inlet.next();
+        conn.set_reading(true);
+        if reading.reader.over() {
+            break Ok(());
+        }
+        let here = match input {
             Input::Frame(bytes) => reading.reader.frame(bytes),
             Input::TooLong => {
                 reading.reader.too_long();
@@ -175,11 +182,12 @@ pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
                 None => return baton.freed(),
             }
         }
-        if !reading.inlet.ready() {
-            reading.reader.flush();
-        }
         if reading.reader.over() {
             break Ok(());
+        }
+        if !reading.inlet.ready() {
+            reading.reader.flush();
+            conn.set_reading(false);
         }
     };
     reading.reader.flush();

@@ -11,7 +11,7 @@ use crate::limits::Limits;
 use crate::pool::{Pool, PoolSize};
 use crate::transport::{Input, Link, own_stdio};
 
-use super::alarm::{Alarm, Ended};
+use super::alarm::{Alarm, TICK};
 use super::connection::Connection;
 use super::core::Core;
 use super::dispatch::Reader;
@@ -21,6 +21,10 @@ use super::{LocalServer, Server};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
+
+/// What the last answers get to leave when the grace period is over: only a client that does not
+/// read takes so long.
+const LAST_WRITES: Duration = Duration::from_secs(1);
 
 /// Stack of the thread that watches: it writes answers, and calls nothing of the program.
 const WATCH_STACK: usize = 128 << 10;
@@ -93,13 +97,30 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     let reader = Reader::new(Arc::clone(&conn), parts.inline, true);
     let reading = Box::new(Reading { inlet: link.inlet, reader, served });
     spawn("mcp-reader", conn.core.limits.worker_stack, move || reading::run(reading, &baton))?;
-    let ended = parts.core.alarm.watch(&parts.core.catalog, &done.flag);
-    end(&conn, parts.hooks);
+    let ended = parts.core.alarm.watch(&parts.core.catalog, || over(&conn, &done.flag));
+    end(&conn, &done.flag, parts.hooks);
     match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
         (Ended::Served, Some(Err(error))) => Err(error),
         (Ended::Served, None) => Err(Error::new(ErrorKind::Misuse, "the reading thread panicked")),
         _ => Ok(()),
     }
+}
+
+/// Why serving ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// The input ended.
+    Served,
+    /// A signal, the program, or a peer that is gone.
+    Told,
+}
+
+fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
+    if served.load(Ordering::Acquire) {
+        return Some(Ended::Served);
+    }
+    let told = conn.core.alarm.terminated() || conn.core.catalog.stopping() || conn.outlet.closed();
+    told.then_some(Ended::Told)
 }
 
 /// Serves a connection on this thread, for handlers that cannot leave it; another one watches.
@@ -110,11 +131,11 @@ pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
     let watcher = {
         let (core, served) = (Arc::clone(&parts.core), Arc::clone(&served));
         spawn("mcp-watch", WATCH_STACK, move || {
-            core.alarm.watch(&core.catalog, &served);
+            core.alarm.watch(&core.catalog, || served.load(Ordering::Acquire).then_some(()));
         })?
     };
     let result = read(&conn, link, all_inline(parts.inline, local.inline));
-    end(&conn, parts.hooks);
+    end(&conn, &AtomicBool::new(true), parts.hooks);
     served.store(true, Ordering::Release);
     parts.core.alarm.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
@@ -133,8 +154,8 @@ pub(super) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     let watcher = {
         let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
         spawn("mcp-watch", WATCH_STACK, move || {
-            if conn.core.alarm.watch(&conn.core.catalog, &served) != Ended::Served {
-                end(&conn, take_hooks(&hooks));
+            if conn.core.alarm.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
+                end(&conn, &served, take_hooks(&hooks));
                 // The thread that serves is stuck in a read that nothing can interrupt.
                 std::process::exit(0);
             }
@@ -145,7 +166,7 @@ pub(super) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     parts.core.alarm.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
     let _ = watcher.join();
-    end(&conn, take_hooks(&hooks));
+    end(&conn, &served, take_hooks(&hooks));
     result
 }
 
@@ -199,7 +220,12 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
 fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> Result<(), Error> {
     let mut reader = Reader::new(Arc::clone(conn), inline, false);
     let result = loop {
-        let here = match link.inlet.next() {
+        let input = link.inlet.next();
+        conn.set_reading(true);
+        if reader.over() {
+            break Ok(());
+        }
+        let here = match input {
             Input::Frame(bytes) => reader.frame(bytes),
             Input::TooLong => {
                 reader.too_long();
@@ -209,11 +235,12 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
             Input::Failed(error) => break Err(Error::from(error)),
         };
         debug_assert!(here.is_none(), "a reader that may not run handlers gave one out");
-        if !link.inlet.ready() {
-            reader.flush();
-        }
         if reader.over() {
             break Ok(());
+        }
+        if !link.inlet.ready() {
+            reader.flush();
+            conn.set_reading(false);
         }
     };
     reader.flush();
@@ -221,17 +248,45 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
 }
 
 /// Lets running calls finish within the grace period, then ends everything.
-fn end(conn: &Connection, hooks: Hooks) {
+///
+/// Nothing new is taken in. First the thread that reads comes to an end or turns out to wait for
+/// input; then the calls that run do. Their deadlines hold meanwhile.
+fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
+    let core = &conn.core;
+    let deadline = Instant::now() + core.limits.grace;
+    let at_work = AtWork { conn, deadline, heard: core.alarm.terminated() };
+    core.catalog.stop();
     conn.input_ended();
-    conn.core.pool.close();
-    if !conn.outlet.closed() {
-        let deadline = Instant::now() + conn.core.limits.grace;
-        conn.core.pool.wait_idle(deadline);
-        conn.wait_for_readers(deadline);
+    core.pool.close();
+    while conn.is_reading() && !served.load(Ordering::Acquire) && at_work.goes_on() {
+        core.alarm.pause();
     }
-    conn.close();
+    while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {}
+    while !conn.wait_for_readers(at_work.next_look()) && at_work.goes_on() {}
+    conn.close(deadline.max(Instant::now() + LAST_WRITES));
     for hook in hooks {
         hook();
+    }
+}
+
+/// How long the end waits for calls that run.
+struct AtWork<'c> {
+    conn: &'c Connection,
+    deadline: Instant,
+    /// The signal that caused the end; one that comes later ends the waiting.
+    heard: bool,
+}
+
+impl AtWork<'_> {
+    /// Looks after what is in flight, and whether there is time left.
+    fn goes_on(&self) -> bool {
+        let now = Instant::now();
+        self.conn.look(now);
+        now < self.deadline && !self.conn.outlet.closed() && self.heard == self.conn.core.alarm.terminated()
+    }
+
+    fn next_look(&self) -> Instant {
+        self.deadline.min(Instant::now() + TICK)
     }
 }
 

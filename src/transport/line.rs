@@ -14,6 +14,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use memchr::memchr;
 
@@ -21,6 +22,10 @@ use super::{Inlet, Input, Outlet};
 
 /// What is read at once: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
+/// What some programs write before the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// Bytes of a line that do not count against its limit: the mark and a carriage return.
+const UNCOUNTED: usize = BYTE_ORDER_MARK.len() + 1;
 
 /// Lines out of a byte stream.
 pub(crate) struct LineReader<R> {
@@ -53,20 +58,16 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// The next line of the buffer as a range, without its line end.
+    /// The next line of the buffer as a range, without its newline.
     fn line(&mut self) -> Option<(usize, usize)> {
         let from = self.searched.max(self.start);
         let Some(at) = memchr(b'\n', self.buf.get(from..self.end)?) else {
             self.searched = self.end;
             return None;
         };
-        let (start, mut stop) = (self.start, from + at);
+        let (start, stop) = (self.start, from + at);
         self.start = stop + 1;
         self.searched = self.start;
-        if stop > start && self.buf.get(stop - 1) == Some(&b'\r') {
-            stop -= 1;
-        }
-        self.small &= stop - start <= CHUNK;
         Some((start, stop))
     }
 
@@ -111,23 +112,12 @@ impl<R: Read> LineReader<R> {
     /// The next line, as a range of the buffer.
     fn next_line(&mut self) -> Line {
         loop {
-            while let Some((mut start, stop)) = self.line() {
-                if std::mem::take(&mut self.skipping) {
-                    return Line::TooLong;
-                }
-                if std::mem::take(&mut self.first)
-                    && self.buf.get(start..stop).is_some_and(|l| l.starts_with(b"\xEF\xBB\xBF"))
-                {
-                    start += 3;
-                }
-                if stop - start > self.limit {
-                    return Line::TooLong;
-                }
-                if !self.buf.get(start..stop).is_none_or(is_blank) {
-                    return Line::At(start, stop);
+            while let Some((start, stop)) = self.line() {
+                if let Some(line) = self.checked(start, stop) {
+                    return line;
                 }
             }
-            if self.end - self.start > self.limit || self.skipping {
+            if self.end - self.start > self.limit + UNCOUNTED || self.skipping {
                 self.skipping = true;
                 self.start = self.end;
             }
@@ -141,16 +131,29 @@ impl<R: Read> LineReader<R> {
 
     /// What stands before the end of input without a newline is a line too: `printf '…' | server`.
     fn last_line(&mut self) -> Line {
-        if std::mem::take(&mut self.skipping) {
-            return Line::TooLong;
-        }
         let (start, stop) = (self.start, self.end);
         self.start = self.end;
         self.searched = self.end;
-        match self.buf.get(start..stop) {
-            Some(line) if !line.iter().all(u8::is_ascii_whitespace) => Line::At(start, stop),
-            _ => Line::End,
+        self.checked(start, stop).unwrap_or(Line::End)
+    }
+
+    /// What a line amounts to; nothing if it is blank.
+    fn checked(&mut self, mut start: usize, mut stop: usize) -> Option<Line> {
+        if std::mem::take(&mut self.skipping) {
+            return Some(Line::TooLong);
         }
+        let line = self.buf.get(start..stop)?;
+        if std::mem::take(&mut self.first) && line.starts_with(BYTE_ORDER_MARK) {
+            start += BYTE_ORDER_MARK.len();
+        }
+        if stop > start && line.ends_with(b"\r") {
+            stop -= 1;
+        }
+        if stop - start > self.limit {
+            return Some(Line::TooLong);
+        }
+        self.small &= stop - start <= CHUNK;
+        (!is_blank(self.buf.get(start..stop)?)).then_some(Line::At(start, stop))
     }
 }
 
@@ -234,7 +237,22 @@ impl LineOutlet {
 
     fn write(&self, bytes: &[u8]) -> bool {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.write_all(bytes).and_then(|()| stream.flush()).is_ok()
+        let fuse = Fuse(self);
+        let alive = stream.write_all(bytes).and_then(|()| stream.flush()).is_ok();
+        std::mem::forget(fuse);
+        alive
+    }
+}
+
+/// Dropped only by a panic of the stream: nobody may wait for a thread that will not write on.
+struct Fuse<'o>(&'o LineOutlet);
+
+impl Drop for Fuse<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        (state.closed, state.writing) = (true, false);
+        drop(state);
+        self.0.drained.notify_all();
     }
 }
 
@@ -287,8 +305,24 @@ impl Outlet for LineOutlet {
         state.writing && state.pending.len() > self.limit / 2
     }
 
-    fn close(&self) {
-        self.state().closed = true;
+    fn close(&self, deadline: Instant) {
+        let mut state = self.state();
+        while state.writing && !state.closed {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state.waiting += 1;
+            state = self.drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
+        }
+        state.closed = true;
+        let idle = !state.writing;
+        drop(state);
         self.drained.notify_all();
+        if idle {
+            // The peer reads the end of the stream although threads may still know this outlet.
+            *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(std::io::sink());
+        }
     }
 }

@@ -3,11 +3,10 @@
 //! For tests and for hosts that run a server in their own process. Both directions are bounded;
 //! a side that does not read makes the other wait, as a pipe does.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, select};
 
 use super::{Inlet, Input, Link, Outlet};
 
@@ -18,9 +17,10 @@ const DEPTH: usize = 256;
 pub fn memory() -> (Link, MemoryEnd) {
     let (to_server, from_client) = bounded(DEPTH);
     let (to_client, from_server) = bounded(DEPTH);
+    let (closer, open) = bounded(0);
     let link = Link {
         inlet: Box::new(MemoryInlet { frames: from_client, current: Vec::new() }),
-        outlet: Arc::new(MemoryOutlet { frames: to_client, closed: AtomicBool::new(false) }),
+        outlet: Arc::new(MemoryOutlet { frames: to_client, open, closer: Mutex::new(Some(closer)) }),
     };
     (link, MemoryEnd { send: Some(to_server), receive: from_server })
 }
@@ -75,27 +75,36 @@ impl Inlet for MemoryInlet {
 
 struct MemoryOutlet {
     frames: Sender<Vec<u8>>,
-    closed: AtomicBool,
+    /// Disconnected by [`Outlet::close`], which drops the other end of it.
+    open: Receiver<()>,
+    closer: Mutex<Option<Sender<()>>>,
 }
 
 impl Outlet for MemoryOutlet {
     fn send(&self, frames: &[u8]) {
         for frame in frames.split_inclusive(|b| *b == b'\n') {
-            if self.closed() || self.frames.send(frame.to_vec()).is_err() {
-                return self.close();
+            if self.closed() {
+                return;
+            }
+            select! {
+                send(self.frames, frame.to_vec()) -> sent => if sent.is_err() {
+                    return self.close(Instant::now());
+                },
+                recv(self.open) -> _ => return,
             }
         }
     }
 
     fn closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.open.try_recv() == Err(TryRecvError::Disconnected)
     }
 
     fn congested(&self) -> bool {
         self.frames.is_full()
     }
 
-    fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+    fn close(&self, _deadline: Instant) {
+        // What was sent is with the other end already.
+        drop(self.closer.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }

@@ -19,6 +19,7 @@ pub(crate) use stdio::own_stdio;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What an [`Inlet`] gives.
 pub(crate) enum Input<'a> {
@@ -65,8 +66,9 @@ pub(crate) trait Outlet: Send + Sync {
     /// Whether a send would have to wait now.
     fn congested(&self) -> bool;
 
-    /// Makes every send from now on do nothing and wakes those that wait.
-    fn close(&self);
+    /// Lets what was sent before leave until `deadline`; from then on every send does nothing, and
+    /// those that wait come back.
+    fn close(&self, deadline: Instant);
 }
 
 /// Both directions of one connection.

@@ -25,7 +25,56 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
     let null = std::fs::File::open("/dev/null")?;
     dup2_stdin(&null).map_err(std::io::Error::from)?;
     dup2_stdout(rustix::stdio::stderr()).map_err(std::io::Error::from)?;
-    Ok(Link::lines(std::fs::File::from(input), std::fs::File::from(output), limits))
+    Ok(Link::lines(Patient(input.into()), Patient(output.into()), limits))
+}
+
+/// A descriptor that blocks, whatever its flags say.
+///
+/// Flags belong to the open file and not to the descriptor: who started this process, or started it
+/// with the same terminal or socket, may have made it non-blocking, now or at any time later.
+#[cfg(unix)]
+struct Patient(std::fs::File);
+
+#[cfg(unix)]
+impl Patient {
+    fn wait(&self, error: std::io::Error, ready: rustix::event::PollFlags) -> std::io::Result<()> {
+        if error.kind() != std::io::ErrorKind::WouldBlock {
+            return Err(error);
+        }
+        let mut descriptors = [rustix::event::PollFd::new(&self.0, ready)];
+        match rustix::event::poll(&mut descriptors, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(unix)]
+impl std::io::Read for Patient {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.0.read(buf) {
+                Err(error) => self.wait(error, rustix::event::PollFlags::IN)?,
+                read => return read,
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+impl std::io::Write for Patient {
+    fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+        loop {
+            match self.0.write(buf) {
+                Err(error) => self.wait(error, rustix::event::PollFlags::OUT)?,
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Takes standard input and output; where there is no `dup2`, a handler must not print.

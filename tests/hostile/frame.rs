@@ -1,0 +1,417 @@
+//! Lines that are no messages, messages at the edge of what is one, and lines cut anywhere.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tinymcp::json::Json;
+use tinymcp::{Limits, Server, Tool};
+
+use super::process::{any, echo, plain};
+use super::tests;
+use super::wire::{MODERN, Peer, Sink, Wire, call, greeting, limits, request, text_of};
+
+tests! {
+    a_bad_line_gets_one_error_and_the_next_one_is_served,
+    a_byte_order_mark_belongs_to_the_first_line_only,
+    a_line_may_be_as_long_as_the_limit_wherever_reads_split,
+    a_conversation_split_anywhere_is_answered_alike,
+    ids_come_back_as_they_were,
+    ids_that_are_none_are_refused,
+    large_messages_take_no_time_worth_speaking_of,
+    limits_of_depth_and_count_hold,
+    nul_characters_cut_nothing,
+    line_breaks_in_json_of_the_program_break_no_frame,
+    answers_that_belong_to_nothing_are_dropped,
+    a_memory_link_takes_whatever_it_is_sent,
+}
+
+/// The code of the one error that a line is answered with.
+fn code(wire: &Wire, line: &[u8]) -> i64 {
+    wire.send([line, b"\n"].concat());
+    let answer = wire.receive();
+    assert!(answer.get("result").is_none(), "{answer}");
+    let code = answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{answer}"));
+    wire.quiet();
+    code
+}
+
+fn a_bad_line_gets_one_error_and_the_next_one_is_served() {
+    let parse: &[&[u8]] = &[
+        b"garbage",
+        b"{",
+        b"}",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}}",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"} {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":1,\"method\":\"ping\"}",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"pi\xff\xfeng\"}",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xed\xa0\x80\"}",
+        b"\xff\xfe{\x00}\x00",
+        b"\x00",
+        b"\x1b[2Jlog line of some library",
+        b"INFO starting server",
+        b"Content-Length: 12\r",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\\ud800\"}",
+        b"{'jsonrpc':'2.0'}",
+        b"{\"jsonrpc\":\"2.0\",\"id\":01,\"method\":\"ping\"}",
+        b"\xc2\xa0",
+        b"\x0b",
+    ];
+    let shape: &[&[u8]] = &[
+        b"1",
+        b"null",
+        b"\"ping\"",
+        b"true",
+        b"[]",
+        b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]",
+        b"{}",
+        b"{\"id\":1,\"method\":\"ping\"}",
+        b"{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"ping\"}",
+        b"{\"jsonrpc\":2.0,\"id\":1,\"method\":\"ping\"}",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1}",
+        b"{\"jsonrpc\":\"2.0\",\"method\":null}",
+    ];
+    let wire = Wire::open(plain(), Limits::default());
+    parse.iter().for_each(|line| assert_eq!(code(&wire, line), -32700, "{}", line.escape_ascii()));
+    shape.iter().for_each(|line| assert_eq!(code(&wire, line), -32600, "{}", line.escape_ascii()));
+    for (method, expected) in [
+        ("tools/call", -32602),
+        ("no/such", -32601),
+        ("", -32601),
+        ("resources/read", -32602),
+        ("prompts/get", -32602),
+        ("server/discover", -32601),
+    ] {
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":{{}}}}");
+        assert_eq!(code(&wire, line.as_bytes()), expected, "{method}");
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\",\"params\":[1]}}");
+        assert_eq!(code(&wire, line.as_bytes()), -32602, "{method}");
+    }
+    assert!(wire.end().is_empty());
+}
+
+fn a_byte_order_mark_belongs_to_the_first_line_only() {
+    for end in ["\n", "\r\n", ""] {
+        let mut wire = Wire::start(plain(), Limits::default());
+        wire.send(format!("\u{feff}{}{end}", request(1, "ping").trim_end()));
+        if end.is_empty() {
+            wire.finish();
+        }
+        assert_eq!(wire.receive()["id"], 1, "{end:?}");
+    }
+    let wire = Wire::start(plain(), Limits::default());
+    wire.send(format!("\u{feff}\n\u{feff}{}", request(1, "ping")));
+    assert_eq!(wire.receive()["error"]["code"], -32700);
+    wire.quiet();
+}
+
+fn a_line_may_be_as_long_as_the_limit_wherever_reads_split() {
+    let limits = limits(|l| l.frame_bytes = 1024);
+    let line = |len: usize| {
+        let bare = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":""}}"#;
+        bare.replace("\"\"", &format!("\"{}\"", "x".repeat(len - bare.len())))
+    };
+    for mark in ["", "\u{feff}"] {
+        for end in ["\n", "\r\n", ""] {
+            for len in [1023, 1024, 1025, 1026, 1030, 5000, 300_000] {
+                for most in [1, 7, 1024, usize::MAX] {
+                    let mut wire = Wire::start_with(plain(), limits.clone(), most, Sink::default());
+                    wire.send(format!("{mark}{}{end}", line(len)));
+                    if end.is_empty() {
+                        wire.finish();
+                    }
+                    let answer = wire.receive();
+                    if len <= 1024 {
+                        assert_eq!(answer["id"], 1, "{len} {end:?} {most}");
+                    } else {
+                        assert_eq!(answer["error"]["code"], -32600, "{len} {end:?} {most}");
+                        assert!(answer["error"]["message"].as_str().unwrap().contains("1024"), "{answer}");
+                    }
+                    if !end.is_empty() {
+                        wire.quiet();
+                    }
+                    assert!(wire.end().is_empty());
+                }
+            }
+        }
+    }
+}
+
+/// A conversation whose answers come in one order, and which leaves nothing out.
+fn conversation() -> (String, fn() -> Server) {
+    let server = || {
+        let mut server = plain();
+        server.inline_tool(any("inline"), echo).unwrap();
+        server
+    };
+    let call = |id: u64, arguments: &str| call(id, "inline", arguments);
+    let text = [
+        "\u{feff}",
+        &greeting("2025-11-25"),
+        "\r\n",
+        &request(1, "ping"),
+        &request("\"zwei\"", "tools/list"),
+        &call(3, r#"{"ключ":"значение \ud83d\ude00"}"#).replace('\n', "\r\n"),
+        "no message\n\n",
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":77}}\n",
+        "   \t\r\n",
+        "\u{fffd}\u{0}\n",
+        &format!("{{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"server/discover\",\"params\":{{{MODERN}}}}}\n"),
+        "[1,2]\n",
+        &call(5, "{}"),
+        request(6, "ping").trim_end(),
+    ]
+    .concat();
+    (text, server)
+}
+
+fn a_conversation_split_anywhere_is_answered_alike() {
+    let (text, server) = conversation();
+    let bytes = text.as_bytes();
+    let talk = |pieces: &[&[u8]], most| {
+        let wire = Wire::start_with(server(), Limits::default(), most, Sink::default());
+        pieces.iter().for_each(|piece| wire.send(piece));
+        wire.end()
+    };
+    let whole = talk(&[bytes], usize::MAX);
+    assert_eq!(whole.len(), 10, "{whole:#?}");
+    assert_eq!(talk(&[bytes], 1), whole, "byte by byte");
+    let every = if super::long() { 1 } else { 3 };
+    for at in (0..bytes.len()).step_by(every) {
+        assert_eq!(talk(&[&bytes[..at], &bytes[at..]], usize::MAX), whole, "split at {at}");
+    }
+}
+
+fn ids_come_back_as_they_were() {
+    let ids = [
+        "0",
+        "-0",
+        "1",
+        "-1",
+        "9007199254740993",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "18446744073709551615",
+        "\"\"",
+        "\"1\"",
+        "\"a\\u0000b\"",
+        "\"\\ud83d\\ude00\\n\\u2028\"",
+        "\"null\"",
+    ];
+    let long = format!("\"{}\"", "i".repeat(100_000));
+    let wire = Wire::open(plain(), Limits::default());
+    for id in ids.iter().copied().chain([long.as_str()]) {
+        for line in [request(id, "ping"), call(id, "echo", "{}"), call(id, "none", "{}"), request(id, "none")]
+        {
+            wire.send(line);
+            let line = wire.line(super::wire::SOON).expect("an answer");
+            assert!(line.starts_with(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},")), "{id}: {line}");
+        }
+    }
+}
+
+fn ids_that_are_none_are_refused() {
+    let ids = [
+        "null",
+        "true",
+        "false",
+        "1.0",
+        "1.5",
+        "1e0",
+        "1e3",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "123456789012345678901234567890",
+        "[]",
+        "[1]",
+        "{}",
+        "{\"a\":1}",
+    ];
+    let wire = Wire::open(plain(), Limits::default());
+    for id in ids {
+        for line in [request(id, "ping"), call(id, "echo", "{}"), request(id, "none")] {
+            wire.send(line);
+            let answer = wire.receive();
+            assert_eq!(answer["error"]["code"], -32600, "{id}");
+            assert!(answer.get("id").is_none(), "{answer}");
+        }
+    }
+}
+
+fn large_messages_take_no_time_worth_speaking_of() {
+    tinymcp::record! {
+        /// Takes anything and looks for two members.
+        struct Two { first: String, last: String }
+    }
+    let mut server = plain();
+    server
+        .tool(Tool::new("two"), |_, two: Two| Ok(two.first + &two.last))
+        .and_then(|s| {
+            s.tool(any("count"), |_, arguments: Json| {
+                let doc = arguments.to_doc();
+                Ok(doc.root().get("all").map_or(0, |v| v.len()).to_string())
+            })
+        })
+        .unwrap();
+    let wire = Wire::open(server, Limits::default());
+    let all = |items: String| format!("{{\"all\":{items}}}");
+    let keys = |n: usize| (0..n).map(|k| format!("\"key_{k}\":{k},")).collect::<String>();
+    let common = format!("\"{}", "prefix_".repeat(20));
+    let long_keys = (0..20_000).map(|k| format!("{common}{k}\":0")).collect::<Vec<_>>().join(",");
+    let rows: Vec<(String, &str)> = vec![
+        (all(format!("{{{}}}", keys(64_000).trim_end_matches(','))), "64000"),
+        (all(format!("{{{long_keys}}}")), "20000"),
+        (all(format!("[{}]", vec!["0"; 70_000].join(","))), "70000"),
+        (all(format!("[{}]", vec!["\"\\u0000\""; 70_000].join(","))), "70000"),
+        (all(format!("[{}]", vec!["[]"; 70_000].join(","))), "70000"),
+        (all(format!("[{}]", vec!["{\"a\":{}}"; 50_000].join(","))), "50000"),
+    ];
+    for (id, (arguments, expected)) in rows.iter().enumerate() {
+        wire.send(call(id, "count", arguments));
+        let answer = wire.receive();
+        assert_eq!(text_of(&answer), *expected, "row {id}");
+    }
+    // Found among all the others, at both ends.
+    wire.send(call(100, "two", &format!("{{\"first\":\"a\",{}\"last\":\"b\"}}", keys(64_000))));
+    let answer = wire.receive();
+    assert!(answer["result"].is_object(), "{}", &answer.to_string()[..200]);
+    // Twice the same name, far apart: refused, and quickly.
+    wire.send(call(101, "count", &format!("{{\"twice\":1,{}\"twice\":2}}", keys(64_000))));
+    assert_eq!(wire.receive()["error"]["code"], -32700);
+    let same = vec!["\"k\":1"; 64_000].join(",");
+    wire.send(call(102, "count", &format!("{{{same}}}")));
+    assert_eq!(wire.receive()["error"]["code"], -32700);
+    // Numbers of a million digits, strings of millions of bytes and of escapes.
+    for (id, value) in [
+        (103, "9".repeat(1_000_000)),
+        (104, format!("0.{}", "0".repeat(1_000_000) + "1")),
+        (105, format!("1e{}", "9".repeat(1_000_000))),
+        (106, format!("\"{}\"", "x".repeat(4_000_000))),
+        (107, format!("\"{}\"", "\\u00e9".repeat(600_000))),
+    ] {
+        wire.send(call(id, "echo", &format!("{{\"v\":{value}}}")));
+        let answer = wire.receive();
+        assert_eq!(answer["id"], id);
+        assert!(text_of(&answer).len() > 1_000_000);
+    }
+    assert!(wire.end().is_empty());
+}
+
+fn limits_of_depth_and_count_hold() {
+    let wire = Wire::open(plain(), Limits::default());
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+        for (depth, good) in [(100, true), (124, true), (126, false), (1000, false), (100_000, false)] {
+            let inner = if open == "[" { "" } else { "1" };
+            let nested = format!("{{\"v\":{}{inner}{}}}", open.repeat(depth), close.repeat(depth));
+            for line in [call(1, "echo", &nested), nested.clone() + "\n", open.repeat(depth) + "\n"] {
+                wire.send(&line);
+                let answer = wire.receive();
+                let served = answer["result"].is_object();
+                assert_eq!(served, good && line.contains("tools/call"), "{depth}");
+            }
+        }
+    }
+    // 250,000 values and names are allowed.
+    for (count, good) in [(249_000, true), (250_001, false), (2_000_000, false)] {
+        wire.send(call(2, "echo", &format!("{{\"v\":[{}0]}}", "0,".repeat(count))));
+        assert_eq!(wire.receive()["result"].is_object(), good, "{count}");
+    }
+    assert!(wire.end().is_empty());
+}
+
+fn nul_characters_cut_nothing() {
+    tinymcp::record! {
+        /// One member and no other.
+        struct One { text: String }
+    }
+    let mut server = plain();
+    server.tool(Tool::new("one"), |_, one: One| Ok(one.text)).unwrap();
+    let wire = Wire::open(server, Limits::default());
+    wire.send(call(1, "one", r#"{"text":"a\u0000b"}"#));
+    assert_eq!(text_of(&wire.receive()), "a\0b");
+    wire.send(call(2, "one\\u0000", r#"{"text":"a"}"#));
+    assert_eq!(wire.receive()["error"]["code"], -32602);
+    wire.send(call(3, "one", r#"{"text\u0000":"a"}"#));
+    assert_eq!(wire.receive()["result"]["isError"], true);
+    wire.send(request(4, "ping\\u0000"));
+    assert_eq!(wire.receive()["error"]["code"], -32601);
+    wire.send(r#"{"jsonrpc":"2.0\u0000","id":5,"method":"ping"}"#.to_owned() + "\n");
+    assert_eq!(wire.receive()["error"]["code"], -32600);
+}
+
+fn line_breaks_in_json_of_the_program_break_no_frame() {
+    const PRETTY: &str = "{\r\n  \"type\": \"object\",\n\r\n  \"x-note\": \"a\\nb\"\r\n}";
+    let mut server = plain();
+    let tool = Tool::new("pretty").input_schema(Json::constant(PRETTY)).output_schema(Json::constant(PRETTY));
+    server
+        .tool(tool.meta(Json::constant(PRETTY)), |ctx, _: Json| {
+            ctx.log(tinymcp::Level::Error, None, Json::constant(PRETTY))?;
+            Ok(Json::constant(PRETTY))
+        })
+        .unwrap();
+    server.logging();
+    let wire = Wire::open(server, Limits::default());
+    let expected: Value = serde_json::from_str(PRETTY).unwrap();
+    wire.send(request(1, "tools/list"));
+    let list = wire.receive();
+    let tool = list["result"]["tools"].as_array().unwrap().iter().find(|t| t["name"] == "pretty").unwrap();
+    assert_eq!(
+        (&tool["inputSchema"], &tool["outputSchema"], &tool["_meta"]),
+        (&expected, &expected, &expected)
+    );
+    wire.send(call(2, "pretty", "{}"));
+    assert_eq!(wire.receive()["params"]["data"], expected);
+    assert_eq!(wire.receive()["result"]["structuredContent"], expected);
+    assert!(wire.end().is_empty());
+}
+
+fn answers_that_belong_to_nothing_are_dropped() {
+    let wire = Wire::open(plain(), Limits::default());
+    for line in [
+        r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":"x","result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":18446744073709551615,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":1}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":1}"#,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}"#,
+        r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+        r#"{"jsonrpc":"2.0","method":"no/such/notification"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":[1]}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#,
+    ] {
+        wire.send(line.to_owned() + "\n");
+        wire.quiet();
+    }
+}
+
+fn a_memory_link_takes_whatever_it_is_sent() {
+    let (link, mut end) = tinymcp::memory();
+    let server = plain();
+    let serving = std::thread::spawn(move || {
+        let mut server = server;
+        server.limits(limits(|l| l.frame_bytes = 1024));
+        server.serve(link)
+    });
+    let answer = |message: &str| {
+        assert!(end.send(message));
+        let answer = end.receive(super::wire::SOON).expect("an answer");
+        serde_json::from_str::<Value>(&answer).unwrap()
+    };
+    assert_eq!(answer("")["error"]["code"], -32700);
+    assert_eq!(answer("\n")["error"]["code"], -32700);
+    assert_eq!(answer("x")["error"]["code"], -32700);
+    assert!(answer(&"x".repeat(5000))["error"].is_object());
+    assert_eq!(answer("{\n\"jsonrpc\":\r\n\"2.0\",\n\"id\":1,\n\"method\":\"ping\"\n}\n")["id"], 1);
+    let spread = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{{{MODERN},\"name\":\"echo\",\"arguments\":{{\n\"a\":\n[1,\r\n2]}}}}}}"
+    );
+    assert_eq!(text_of(&answer(&spread)), "{\n\"a\":\n[1,\r\n2]}");
+    end.finish();
+    serving.join().unwrap().unwrap();
+    assert!(end.receive(Duration::from_millis(1)).is_none());
+}

@@ -1,0 +1,3 @@
+//! x
+use super::tests;
+tests! {}

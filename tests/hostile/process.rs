@@ -1,0 +1,284 @@
+//! A server in a process of its own, and the parent's end of it.
+//!
+//! The process is this program again with [`ROLE`] set. Its tools are the misbehaving ones that
+//! only a process can show: they print, start children, never end, stop the server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{ChildStdin, ChildStdout, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tinymcp::json::Json;
+use tinymcp::{Context, Failure, Field, Form, Server, Tool};
+
+use super::wire::{Peer, SOON};
+
+/// Names the server that this program is to be.
+pub const ROLE: &str = "TINYMCP_HOSTILE_ROLE";
+
+/// Arguments of any kind.
+pub fn any(name: &str) -> Tool {
+    Tool::new(name).input_schema(Json::constant(r#"{"type":"object"}"#))
+}
+
+/// Gives its arguments back as text.
+pub fn echo(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+    Ok(arguments.as_str().to_owned())
+}
+
+/// A server with the tool `echo` and nothing else.
+pub fn plain() -> Server {
+    let mut server = Server::new("hostile", "1");
+    server.tool(any("echo"), echo).unwrap();
+    server
+}
+
+/// Waits for ever, whatever happens.
+pub fn never(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+    loop {
+        thread::park();
+    }
+}
+
+/// Asks whether to go on, and tells what was answered.
+pub fn ask(ctx: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+    let answer = ctx.elicit("go", Form::new("Go on?").field(Field::boolean("yes")))?;
+    Ok(format!("{:?}", answer.action()))
+}
+
+/// Prints in every way a handler may, also through a child process.
+fn print(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+    println!("a stray line");
+    print!("and half a one");
+    std::io::stdout().flush()?;
+    let status = Command::new("sh").args(["-c", "echo a line of a child; cat"]).status()?;
+    Ok(format!("printed, the child gave {status}"))
+}
+
+/// Text of so many bytes.
+fn fill(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+    let bytes = arguments.to_doc().root().get("bytes").and_then(|v| v.as_u64()).unwrap_or(0);
+    Ok("x".repeat(bytes as usize))
+}
+
+/// Looks into a file of /proc/self and gives the line that starts with a word.
+fn status(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+    let doc = arguments.to_doc();
+    let text = |name: &str| doc.root().get(name).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
+    let file = std::fs::read_to_string(format!("/proc/self/{}", text("file")))?;
+    let line = file.lines().find(|line| line.starts_with(&text("line")));
+    line.map(str::to_owned).ok_or_else(|| Failure::new("no such line"))
+}
+
+/// Is the server that `role` names.
+pub fn serve(role: &str) -> ExitCode {
+    let mut server = plain();
+    let handle = server.handle();
+    let stop = handle.clone();
+    server
+        .tool(any("never"), never)
+        .and_then(|s| s.tool(any("ask"), ask))
+        .and_then(|s| s.tool(any("print"), print))
+        .and_then(|s| s.tool(any("fill"), fill))
+        .and_then(|s| s.tool(any("status"), status))
+        .and_then(|s| {
+            s.tool(any("stop"), move |_, _: Json| {
+                stop.stop();
+                Ok("stopping")
+            })
+        })
+        .and_then(|s| {
+            s.inline_tool(any("stop_inline"), move |_, _: Json| {
+                handle.stop();
+                // Long enough for the server to end under this handler, if it did not wait.
+                thread::park_timeout(Duration::from_millis(50));
+                Ok("stopping")
+            })
+        })
+        .and_then(|s| s.inline_tool(any("echo_inline"), echo))
+        .and_then(|s| s.inline_tool(any("never_inline"), never))
+        .unwrap();
+    server.resource_updates().logging();
+    server.on_shutdown(|| eprintln!("hook"));
+    let result = match role {
+        "local" => server.into_local().serve_stdio(),
+        _ => server.serve_stdio(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The command that starts a server of this role with none of our variables but these.
+pub fn command(role: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("TINYMCP_") {
+            command.env_remove(name);
+        }
+    }
+    command.env(ROLE, role).envs(variables.iter().copied());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A running server process. It is killed when it is dropped before it ended.
+pub struct Process {
+    pub input: Option<ChildStdin>,
+    /// The server's output, until [`Process::read`] takes it.
+    pub output: Option<ChildStdout>,
+    lines: Option<Receiver<String>>,
+    ended: Receiver<ExitStatus>,
+    errors: Receiver<String>,
+    /// In place of `input` and `output`.
+    socket: Option<UnixStream>,
+    pid: u32,
+    alive: bool,
+}
+
+impl Process {
+    /// Starts a server of this role and reads what it writes.
+    pub fn start(role: &str, variables: &[(&str, &str)]) -> Process {
+        let mut process = Process::spawn(&mut command(role, variables));
+        process.read();
+        process
+    }
+
+    /// Starts a server and opens a session with it.
+    pub fn open(role: &str, variables: &[(&str, &str)]) -> Process {
+        let process = Process::start(role, variables);
+        process.greet("2025-11-25");
+        process
+    }
+
+    /// Starts a server whose output nobody reads yet.
+    pub fn spawn(command: &mut Command) -> Process {
+        let mut child = command.spawn().expect("the server starts");
+        let (input, output, mut stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (tell_end, ended) = mpsc::channel();
+        let (tell_errors, errors) = mpsc::channel();
+        let pid = child.id();
+        thread::spawn(move || {
+            let mut text = String::new();
+            if let Some(stderr) = &mut stderr {
+                // Children of the server may hold the other end, so what came is what counts.
+                let _ = stderr.read_to_string(&mut text);
+            }
+            tell_errors.send(text)
+        });
+        thread::spawn(move || tell_end.send(child.wait().expect("a child can be waited for")));
+        Process { input, output, lines: None, ended, errors, socket: None, pid, alive: true }
+    }
+
+    /// Reads what the server writes, from now on.
+    pub fn read(&mut self) {
+        let output = self.output.take().expect("nobody reads yet");
+        self.listen(output);
+    }
+
+    fn listen(&mut self, output: impl Read + Send + 'static) {
+        let (tell, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines() {
+                let Ok(line) = line else { break };
+                if tell.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        self.lines = Some(lines);
+    }
+
+    /// Talks through this socket, both ways.
+    pub fn adopt(&mut self, socket: UnixStream) {
+        self.input = None;
+        self.socket = Some(socket.try_clone().unwrap());
+        self.listen(socket);
+    }
+
+    /// Whether the process has not ended.
+    pub fn is_running(&self) -> bool {
+        std::fs::read_to_string(format!("/proc/{}/stat", self.pid))
+            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
+    }
+
+    /// Sends the process a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid as i32).unwrap();
+        // It may have ended; what it did is for the test to judge.
+        let _ = kill_process(pid, signal);
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&mut self) -> ExitStatus {
+        let status = self.ended.recv_timeout(SOON).expect("the process ends");
+        self.alive = false;
+        status
+    }
+
+    /// Ends the input and waits for the process, which must end well; gives what is unread.
+    pub fn end(mut self) -> Vec<Value> {
+        self.input = None;
+        let status = self.wait();
+        assert!(status.success(), "{status}: {}", self.errors());
+        self.rest()
+    }
+
+    /// What the ended process had written and nobody read.
+    pub fn rest(&self) -> Vec<Value> {
+        let lines = self.lines.as_ref().unwrap();
+        lines.iter().map(|l| serde_json::from_str(&l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect()
+    }
+
+    /// What the ended process wrote to standard error.
+    pub fn errors(&self) -> String {
+        self.errors.recv_timeout(SOON).expect("the standard error of an ended process ends")
+    }
+
+    /// The most memory the process ever had resident, in KiB.
+    pub fn peak(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// What the process has resident now, in KiB.
+    pub fn resident(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    fn memory(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("it lives");
+        let line = status.lines().find(|l| l.starts_with(name)).expect("Linux tells");
+        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of KiB")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.alive {
+            self.signal(Signal::KILL);
+        }
+    }
+}
+
+impl Peer for Process {
+    fn send(&self, bytes: impl AsRef<[u8]>) {
+        // The server may have ended; what it did is for the test to judge.
+        let bytes = bytes.as_ref();
+        let _ = match &self.socket {
+            Some(socket) => (&mut &*socket).write_all(bytes),
+            None => self.input.as_ref().unwrap().write_all(bytes),
+        };
+    }
+
+    fn line(&self, timeout: Duration) -> Option<String> {
+        self.lines.as_ref().unwrap().recv_timeout(timeout).ok()
+    }
+}
