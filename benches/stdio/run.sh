@@ -10,7 +10,7 @@
 #   --without-counts    no instruction, allocation and system call counts
 #   --rounds N          interleaved rounds, 9 unless told otherwise; --phase-ms N, length of one phase, 50
 #   --json FILE         medians and all samples
-#   --check             fail when a limit is missed
+#   --check             fail when a limit is missed where it counts, see src/limits.rs
 #   --profile FOLDER    measure nothing, leave a callgrind profile of each server; for line numbers build with
 #                       CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
 #

@@ -86,13 +86,7 @@ pub fn counts(server: &[String], script: &Script, scratch: &Path, watch: &Watch)
 ///
 /// # Errors
 /// When the server or callgrind fails.
-pub fn profile(
-    server: &[String],
-    script: &Script,
-    calls: u64,
-    file: &Path,
-    watch: &Watch,
-) -> Result<()> {
+pub fn profile(server: &[String], script: &Script, calls: u64, file: &Path, watch: &Watch) -> Result<()> {
     let out = format!("--callgrind-out-file={}", file.display());
     let tool = ["valgrind", "--tool=callgrind", "-q", &out];
     let mut command: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
@@ -104,13 +98,7 @@ pub fn profile(
 }
 
 /// Runs `command` for `calls` calls and gives what it left in `file`.
-fn after(
-    command: &[String],
-    script: &Script,
-    calls: u64,
-    file: &str,
-    watch: &Watch,
-) -> Result<String> {
+fn after(command: &[String], script: &Script, calls: u64, file: &str, watch: &Watch) -> Result<String> {
     let mut peer = Peer::spawn(command, LIMIT, watch)?;
     peer.open(script)?;
     peer.checked_call(script)?;

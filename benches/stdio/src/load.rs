@@ -107,23 +107,14 @@ fn one(peer: &mut Peer<'_>, script: &Script) -> Result<()> {
     let id = peer.take_id();
     script.push_call(&mut peer.outgoing, id);
     peer.flush()?;
-    if id_of(peer.read_line()?) == Some(id) {
-        Ok(())
-    } else {
-        Err("an answer with another id".into())
-    }
+    if id_of(peer.read_line()?) == Some(id) { Ok(()) } else { Err("an answer with another id".into()) }
 }
 
 /// `width` calls outstanding for `duration`: as many as a read answers are sent again in one write.
 ///
 /// # Errors
 /// When the server ends, answers an id twice or one never sent, or an answer's length is not that of an echo.
-pub fn window(
-    peer: &mut Peer<'_>,
-    script: &Script,
-    width: u64,
-    duration: Duration,
-) -> Result<Phase> {
+pub fn window(peer: &mut Peer<'_>, script: &Script, width: u64, duration: Duration) -> Result<Phase> {
     let meter = Meter::start(peer.pid());
     let end = meter.started + duration;
     let first = peer.take_id();
@@ -236,10 +227,7 @@ pub fn list(peer: &mut Peer<'_>, script: &Script, mut page: impl FnMut(&[u8])) -
 /// The cursor of a page, still escaped. It stands before or after the tools, so only the ends are searched.
 fn next_cursor(line: &[u8]) -> Option<Vec<u8>> {
     const LABEL: &[u8] = b"\"nextCursor\":\"";
-    let ends = [
-        &line[line.len().saturating_sub(400)..],
-        &line[..line.len().min(400)],
-    ];
+    let ends = [&line[line.len().saturating_sub(400)..], &line[..line.len().min(400)]];
     ends.iter().find_map(|part| {
         let rest = &part[memchr::memmem::find(part, LABEL)? + LABEL.len()..];
         Some(rest[..memchr::memchr(b'"', rest)?].to_vec())

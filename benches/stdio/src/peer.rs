@@ -49,9 +49,7 @@ fn watch(shared: &(Mutex<Armed>, Condvar)) {
     let (slot, changed) = shared;
     let mut armed = slot.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        let left = armed
-            .as_ref()
-            .map(|(due, _)| due.saturating_duration_since(Instant::now()));
+        let left = armed.as_ref().map(|(due, _)| due.saturating_duration_since(Instant::now()));
         armed = match left {
             None => changed.wait(armed).unwrap_or_else(PoisonError::into_inner),
             Some(Duration::ZERO) => {
@@ -61,12 +59,7 @@ fn watch(shared: &(Mutex<Armed>, Condvar)) {
                 }
                 armed
             }
-            Some(left) => {
-                changed
-                    .wait_timeout(armed, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
-            }
+            Some(left) => changed.wait_timeout(armed, left).unwrap_or_else(PoisonError::into_inner).0,
         };
     }
 }
@@ -154,8 +147,7 @@ impl<'w> Peer<'w> {
         self.flush()?;
         let answer = self.read_line()?;
         let wanted = format!("\"text\":\"{}\"", script.text());
-        if crate::wire::id_of(answer) != Some(id)
-            || memchr::memmem::find(answer, wanted.as_bytes()).is_none()
+        if crate::wire::id_of(answer) != Some(id) || memchr::memmem::find(answer, wanted.as_bytes()).is_none()
         {
             let shown = &answer[..answer.len().min(300)];
             return Err(format!("not an echo: {}", String::from_utf8_lossy(shown)).into());
@@ -227,11 +219,7 @@ impl<'w> Peer<'w> {
         self.stdin = None;
         let status = self.child.wait()?;
         self.watch.set(None);
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("the server ended with {status}").into())
-        }
+        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
     }
 }
 

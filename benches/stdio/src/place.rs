@@ -67,11 +67,7 @@ impl Places {
         };
         let mut usable = (0..CpuSet::MAX_CPU).filter(|index| all.is_set(*index));
         let first = usable.next().ok_or("no processor")?;
-        Ok(Self {
-            all,
-            first: only(first),
-            last: usable.next_back().map(only),
-        })
+        Ok(Self { all, first: only(first), last: usable.next_back().map(only) })
     }
 
     /// The placements this machine has.

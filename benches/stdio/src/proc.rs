@@ -7,9 +7,7 @@ use std::fs;
 
 /// Processor time of all live threads in nanoseconds. The scheduler's own count: `stat` has ticks of 10 ms only.
 pub fn cpu_ns(pid: u32) -> u64 {
-    tasks(pid)
-        .map(|task| first_number(&read(&format!("{task}/schedstat"))))
-        .sum()
+    tasks(pid).map(|task| first_number(&read(&format!("{task}/schedstat")))).sum()
 }
 
 /// Processor time of the calling thread in nanoseconds.
@@ -22,8 +20,7 @@ pub fn switches(pid: u32) -> u64 {
     tasks(pid)
         .map(|task| {
             let status = read(&format!("{task}/status"));
-            field(&status, "voluntary_ctxt_switches:")
-                + field(&status, "nonvoluntary_ctxt_switches:")
+            field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:")
         })
         .sum()
 }

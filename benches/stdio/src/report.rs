@@ -103,12 +103,7 @@ struct Metric {
 }
 
 const fn metric(key: &'static str, label: &'static str, decimals: usize, ratio: bool) -> Metric {
-    Metric {
-        key,
-        label,
-        decimals,
-        ratio,
-    }
+    Metric { key, label, decimals, ratio }
 }
 
 /// What depends on the placement.
@@ -121,42 +116,17 @@ const TIMED: &[Metric] = &[
     metric("cpu_1", "CPU per call, 1 in flight, µs", 2, true),
     metric("cpu_16", "CPU per call, 16 in flight, µs", 2, true),
     metric("cpu_64", "CPU per call, 64 in flight, µs", 2, true),
-    metric(
-        "switches_1",
-        "context switches per call, 1 in flight",
-        2,
-        false,
-    ),
-    metric(
-        "switches_64",
-        "context switches per call, 64 in flight",
-        2,
-        false,
-    ),
+    metric("switches_1", "context switches per call, 1 in flight", 2, false),
+    metric("switches_64", "context switches per call, 64 in flight", 2, false),
     metric("list_p50", "list of 500 tools p50, µs", 1, true),
-    metric(
-        "list_floor",
-        "(the bare loop writing the same list, µs)",
-        1,
-        false,
-    ),
+    metric("list_floor", "(the bare loop writing the same list, µs)", 1, false),
     metric("bulk", "1 MiB echo, MiB/s", 0, true),
-    metric(
-        "driver_64",
-        "(driver's CPU per call, 64 in flight, µs)",
-        2,
-        false,
-    ),
+    metric("driver_64", "(driver's CPU per call, 64 in flight, µs)", 2, false),
 ];
 
 /// What does not.
 const STEADY: &[Metric] = &[
-    metric(
-        "instructions",
-        "instructions per call (user space)",
-        0,
-        true,
-    ),
+    metric("instructions", "instructions per call (user space)", 0, true),
     metric("allocations", "allocations per call", 2, false),
     metric("syscalls", "system calls per call", 2, false),
     metric("threads", "threads after load", 0, false),
@@ -188,32 +158,21 @@ fn write_tables(out: &mut String, servers: &[Server], rounds: usize) -> std::fmt
     for place in PLACEMENTS {
         let prefix = format!("{}/", place.key());
         let p50 = format!("{prefix}seq_p50");
-        let Some(floor) = servers
-            .first()
-            .filter(|floor| !floor.samples(&p50).is_empty())
-        else {
+        let Some(floor) = servers.first().filter(|floor| !floor.samples(&p50).is_empty()) else {
             continue;
         };
         writeln!(out, "\n### Timed: {}\n", place.heading())?;
         write_table(out, servers, TIMED, &prefix)?;
         let p50 = floor.samples(&p50);
         if let (Some(low), Some(high)) = (quantile(p50, 0.0), quantile(p50, 1.0)) {
-            writeln!(
-                out,
-                "\nNoise: the bare loop's p50 lay between {low:.1} and {high:.1} µs."
-            )?;
+            writeln!(out, "\nNoise: the bare loop's p50 lay between {low:.1} and {high:.1} µs.")?;
         }
     }
     writeln!(out, "\n### Counted and weighed\n")?;
     write_table(out, servers, STEADY, "")
 }
 
-fn write_table(
-    out: &mut String,
-    servers: &[Server],
-    metrics: &[Metric],
-    prefix: &str,
-) -> std::fmt::Result {
+fn write_table(out: &mut String, servers: &[Server], metrics: &[Metric], prefix: &str) -> std::fmt::Result {
     head(out, "", servers.iter())?;
     for metric in metrics {
         let key = format!("{prefix}{}", metric.key);
@@ -241,12 +200,8 @@ fn write_table(
 fn write_syscalls(out: &mut String, servers: &[Server]) -> std::fmt::Result {
     writeln!(out, "\nSystem calls of one sequential call:\n")?;
     for server in servers {
-        let names: Vec<String> = server
-            .counts
-            .by_name
-            .iter()
-            .map(|(name, calls)| format!("{name} {calls:.2}"))
-            .collect();
+        let names: Vec<String> =
+            server.counts.by_name.iter().map(|(name, calls)| format!("{name} {calls:.2}")).collect();
         if !names.is_empty() {
             writeln!(out, "- {}: {}", server.name, names.join(", "))?;
         }
@@ -297,11 +252,7 @@ fn write_json(out: &mut String, servers: &[Server], rounds: usize) -> std::fmt::
     for (index, server) in servers.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
         // Names are ours: letters, digits, spaces, brackets.
-        write!(
-            out,
-            "{comma}\n{{\"name\":\"{}\",\"medians\":{{",
-            server.name
-        )?;
+        write!(out, "{comma}\n{{\"name\":\"{}\",\"medians\":{{", server.name)?;
         let counted = ["instructions", "allocations", "syscalls"].into_iter();
         let keys = counted.chain(server.samples.keys().map(String::as_str));
         let figures = keys.filter_map(|key| Some(format!("\"{key}\":{}", server.value(key)?)));

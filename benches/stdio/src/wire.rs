@@ -13,8 +13,7 @@ const LIST: &[u8] = b",\"method\":\"tools/list\",\"params\":{";
 const META: &[u8] = b"\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
 \"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"},\
 \"io.modelcontextprotocol/clientCapabilities\":{}}";
-const INITIALIZE: &[u8] =
-    b",\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\
+const INITIALIZE: &[u8] = b",\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\
 \"capabilities\":{},\"clientInfo\":{\"name\":\"bench\",\"version\":\"1\"}}}\n";
 const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
 const DISCOVER: &[u8] = b",\"method\":\"server/discover\",\"params\":{";
@@ -40,10 +39,7 @@ pub struct Script {
 impl Script {
     /// Calls of `text`, which must need no escapes.
     pub fn new(framing: Framing, text: &str) -> Self {
-        Self {
-            framing,
-            text: text.to_owned(),
-        }
+        Self { framing, text: text.to_owned() }
     }
 
     /// The text of each call.
@@ -138,11 +134,7 @@ pub fn id_of(line: &[u8]) -> Option<u64> {
         }
     };
     let mut id = None;
-    for byte in rest
-        .iter()
-        .take(19)
-        .take_while(|byte| byte.is_ascii_digit())
-    {
+    for byte in rest.iter().take(19).take_while(|byte| byte.is_ascii_digit()) {
         id = Some(id.unwrap_or(0) * 10 + u64::from(byte - b'0'));
     }
     id

@@ -90,17 +90,12 @@ fn options() -> Result<Options> {
 fn servers(options: &Options) -> Vec<Server> {
     let mut servers = Vec::new();
     let mut add = |name: &str, maker, framing, program: &str, args: &[&str], many: usize| {
-        let command: Vec<String> = std::iter::once(program)
-            .chain(args.iter().copied())
-            .map(str::to_owned)
-            .collect();
+        let command: Vec<String> =
+            std::iter::once(program).chain(args.iter().copied()).map(str::to_owned).collect();
         let mut list_command = command.clone();
         list_command.extend(["--many".to_owned(), many.to_string()]);
-        let kept = maker == Maker::Floor
-            || options
-                .only
-                .as_ref()
-                .is_none_or(|part| name.contains(part.as_str()));
+        let kept =
+            maker == Maker::Floor || options.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
         if kept {
             servers.push(Server {
                 name: name.to_owned(),
@@ -122,37 +117,16 @@ fn servers(options: &Options) -> Vec<Server> {
     if let Some(ours) = &options.ours {
         let inline = ["--stdio", "--inline"];
         add("inline", Maker::OursInline, legacy, ours, &inline, many);
-        add(
-            "inline modern",
-            Maker::OursInline,
-            modern,
-            ours,
-            &inline,
-            many,
-        );
+        add("inline modern", Maker::OursInline, modern, ours, &inline, many);
         add("pool", Maker::OursPool, legacy, ours, &inline[..1], many);
-        add(
-            "pool modern",
-            Maker::OursPool,
-            modern,
-            ours,
-            &inline[..1],
-            many,
-        );
+        add("pool modern", Maker::OursPool, modern, ours, &inline[..1], many);
     }
     if let Some(rmcp) = &options.rmcp_readme {
         add("rmcp README", Maker::RmcpReadme, legacy, rmcp, &[], many);
     }
     if let Some(rmcp) = &options.rmcp_tuned {
         add("rmcp tuned", Maker::RmcpTuned, legacy, rmcp, &[], many);
-        add(
-            "rmcp tuned modern",
-            Maker::RmcpTuned,
-            modern,
-            rmcp,
-            &[],
-            many,
-        );
+        add("rmcp tuned modern", Maker::RmcpTuned, modern, rmcp, &[], many);
     }
     servers
 }
@@ -183,13 +157,8 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
     if let Some(folder) = &options.profile {
         return profiles(&servers, folder, watch);
     }
-    let bench = Bench {
-        options,
-        watch,
-        scratch,
-        places: Places::find()?,
-        large: "0123456789abcdef".repeat(65_536),
-    };
+    let bench =
+        Bench { options, watch, scratch, places: Places::find()?, large: "0123456789abcdef".repeat(65_536) };
     for server in &mut servers {
         let ready = bench.prepare(server);
         ready.map_err(|error| format!("{}: {error}", server.name))?;
@@ -274,11 +243,7 @@ impl Bench<'_> {
 
     fn stripped_size(&self, program: &str) -> Option<u64> {
         let stripped = self.scratch.join("stripped");
-        let status = Command::new("strip")
-            .arg("-o")
-            .arg(&stripped)
-            .arg(program)
-            .status();
+        let status = Command::new("strip").arg("-o").arg(&stripped).arg(program).status();
         status.ok().filter(std::process::ExitStatus::success)?;
         fs::metadata(stripped).ok().map(|data| data.len())
     }

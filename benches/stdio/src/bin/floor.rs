@@ -14,17 +14,12 @@ use stdio_bench::wire::{CALL, HEAD};
 const FIRST_BUFFER: usize = 64 * 1024;
 const LONGEST_LINE: usize = 8 * 1024 * 1024;
 
-const OPENED: &[u8] =
-    b",\"result\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"tools\":{}},\
+const OPENED: &[u8] = b",\"result\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"tools\":{}},\
 \"serverInfo\":{\"name\":\"floor\",\"version\":\"0\"}}}\n";
-const DISCOVERED: &[u8] =
-    b",\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\
+const DISCOVERED: &[u8] = b",\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\
 \"capabilities\":{\"tools\":{}},\"ttlMs\":0,\"cacheScope\":\"public\",\
 \"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":\"floor\",\"version\":\"0\"}}}}\n";
-const LEGACY: (&[u8], &[u8]) = (
-    b",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"",
-    b"\"}]}}\n",
-);
+const LEGACY: (&[u8], &[u8]) = (b",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"", b"\"}]}}\n");
 const MODERN: (&[u8], &[u8]) = (
     b",\"result\":{\"resultType\":\"complete\",\"content\":[{\"type\":\"text\",\"text\":\"",
     b"\"}],\"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":\"floor\",\"version\":\"0\"}}}}\n",
@@ -93,11 +88,7 @@ fn answer(line: &[u8], list: &[u8], out: &mut Vec<u8>) {
         (Some(b't'), Some(b'c')) => {
             let text = rest.get(CALL.len()..).unwrap_or_default();
             let end = scan(text, b'"').unwrap_or(text.len());
-            let (before, after) = if text.get(end + 2) == Some(&b',') {
-                MODERN
-            } else {
-                LEGACY
-            };
+            let (before, after) = if text.get(end + 2) == Some(&b',') { MODERN } else { LEGACY };
             out.extend_from_slice(before);
             out.extend_from_slice(&text[..end]);
             out.extend_from_slice(after);
