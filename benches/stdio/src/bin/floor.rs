@@ -1,0 +1,127 @@
+//! The bare loop: what a pipe and one thread can reach when almost nothing is done in between.
+//!
+//! Does: take what the pipe has, find the line, its id and its text by fixed positions and a plain scan over the bytes,
+//! write ready-made answers, one write per batch. Does not: parse JSON, check anything, survive lines of another shape;
+//! it understands the bench's driver and nobody else.
+//! Invariant: one read and one write per batch; a line of up to 8 MiB.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+
+use stdio_bench::wire::{CALL, HEAD};
+
+const FIRST_BUFFER: usize = 64 * 1024;
+const LONGEST_LINE: usize = 8 * 1024 * 1024;
+
+const OPENED: &[u8] = b",\"result\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"tools\":{}},\
+\"serverInfo\":{\"name\":\"floor\",\"version\":\"0\"}}}\n";
+const DISCOVERED: &[u8] = b",\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\
+\"capabilities\":{\"tools\":{}},\"ttlMs\":0,\"cacheScope\":\"public\",\
+\"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":\"floor\",\"version\":\"0\"}}}}\n";
+const LEGACY: (&[u8], &[u8]) = (b",\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"", b"\"}]}}\n");
+const MODERN: (&[u8], &[u8]) = (
+    b",\"result\":{\"resultType\":\"complete\",\"content\":[{\"type\":\"text\",\"text\":\"",
+    b"\"}],\"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":\"floor\",\"version\":\"0\"}}}}\n",
+);
+
+fn main() -> io::Result<()> {
+    let list = ready_list()?;
+    // The descriptors themselves: no lock and no buffer of the standard library between us and the pipe.
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+
+    let mut buffer = vec![0; FIRST_BUFFER];
+    let mut out = Vec::new();
+    let mut filled = 0;
+    // Everything before this offset was already searched for a line end.
+    let mut searched = 0;
+    loop {
+        if filled == buffer.len() {
+            if buffer.len() >= LONGEST_LINE {
+                return Err(io::Error::other("line too long"));
+            }
+            buffer.resize(buffer.len() * 2, 0);
+        }
+        let got = input.read(&mut buffer[filled..])?;
+        if got == 0 {
+            return Ok(());
+        }
+        filled += got;
+
+        let mut start = 0;
+        while let Some(length) = scan(&buffer[searched..filled], b'\n') {
+            let end = searched + length;
+            answer(&buffer[start..end], &list, &mut out);
+            start = end + 1;
+            searched = start;
+        }
+        searched = filled - start;
+        buffer.copy_within(start..filled, 0);
+        filled -= start;
+
+        if !out.is_empty() {
+            output.write_all(&out)?;
+            out.clear();
+        }
+    }
+}
+
+/// A byte at a time, on purpose: this is the scan the limits speak of.
+fn scan(bytes: &[u8], wanted: u8) -> Option<usize> {
+    bytes.iter().position(|byte| *byte == wanted)
+}
+
+/// Appends the answer to one line, nothing for a notification.
+fn answer(line: &[u8], list: &[u8], out: &mut Vec<u8>) {
+    let Some(rest) = line.strip_prefix(HEAD) else {
+        return;
+    };
+    let Some(id_end) = scan(rest, b',') else {
+        return;
+    };
+    out.extend_from_slice(HEAD);
+    out.extend_from_slice(&rest[..id_end]);
+    let rest = &rest[id_end..];
+    // `,"method":"` is eleven bytes; `tools/` six more.
+    match (rest.get(11), rest.get(17)) {
+        (Some(b't'), Some(b'c')) => {
+            let text = rest.get(CALL.len()..).unwrap_or_default();
+            let end = scan(text, b'"').unwrap_or(text.len());
+            let (before, after) = if text.get(end + 2) == Some(&b',') { MODERN } else { LEGACY };
+            out.extend_from_slice(before);
+            out.extend_from_slice(&text[..end]);
+            out.extend_from_slice(after);
+        }
+        (Some(b't'), _) => out.extend_from_slice(list),
+        (Some(b's'), _) => out.extend_from_slice(DISCOVERED),
+        _ => out.extend_from_slice(OPENED),
+    }
+}
+
+/// What follows the id in the answer to `tools/list`: `--list FILE` holds the result of another server, `--many N`
+/// makes one of N tools.
+fn ready_list() -> io::Result<Vec<u8>> {
+    let mut args = std::env::args().skip(1);
+    let mut list = b",\"result\":".to_vec();
+    match (args.next().as_deref(), args.next()) {
+        (Some("--list"), Some(path)) => list.extend_from_slice(&std::fs::read(path)?),
+        (Some("--many"), Some(number)) => {
+            let number: usize = number.parse().map_err(io::Error::other)?;
+            list.extend_from_slice(b"{\"tools\":[");
+            for tool in 0..number {
+                let comma = if tool == 0 { "" } else { "," };
+                write!(
+                    list,
+                    "{comma}{{\"name\":\"tool_{tool:04}\",\"description\":\"Generated tool number {tool}\",\
+\"inputSchema\":{{\"type\":\"object\",\"properties\":{{\"text\":{{\"type\":\"string\",\"maxLength\":1000}},\
+\"count\":{{\"type\":\"integer\",\"minimum\":0}}}},\"required\":[\"text\"],\"additionalProperties\":false}}}}"
+                )?;
+            }
+            list.extend_from_slice(b"]}");
+        }
+        _ => list.extend_from_slice(b"{\"tools\":[]}"),
+    }
+    list.extend_from_slice(b"}\n");
+    Ok(list)
+}

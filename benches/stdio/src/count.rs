@@ -1,0 +1,151 @@
+//! What does not depend on the clock: instructions, allocations and system calls of one call.
+//!
+//! Does: run the server under callgrind, memcheck and strace with N and with 2N calls and take the difference.
+//! Does not: fail when a tool is missing; its figure is then absent.
+//! Invariant: both runs differ in nothing but the number of calls, so start and end cancel out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Result;
+use crate::load;
+use crate::peer::{Peer, Watch};
+use crate::wire::Script;
+
+const WARM_UP: u64 = 200;
+const CALLS: u64 = 500;
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// Per sequential call.
+#[derive(Default, Debug)]
+pub struct Counts {
+    /// Instructions in user space.
+    pub instructions: Option<f64>,
+    /// Calls of the allocator that give memory.
+    pub allocations: Option<f64>,
+    /// System calls of all threads.
+    pub syscalls: Option<f64>,
+    /// The same by name, those that occur.
+    pub by_name: Vec<(String, f64)>,
+}
+
+/// Counts `server`; `scratch` is a folder for the tools' output.
+pub fn counts(server: &[String], script: &Script, scratch: &Path, watch: &Watch) -> Counts {
+    let file = scratch.join("count.out").to_string_lossy().into_owned();
+    let run = |tool: &[&str]| -> Result<(String, String)> {
+        let mut command: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
+        command.extend_from_slice(server);
+        let once = after(&command, script, CALLS, &file, watch)?;
+        let twice = after(&command, script, 2 * CALLS, &file, watch)?;
+        Ok((once, twice))
+    };
+    let per_call = |once: f64, twice: f64| (twice - once) / CALLS as f64;
+
+    let mut counts = Counts::default();
+    let callgrind = format!("--callgrind-out-file={file}");
+    match run(&["valgrind", "--tool=callgrind", "-q", &callgrind]) {
+        Ok((once, twice)) => {
+            counts.instructions = number_after(&once, "totals:")
+                .zip(number_after(&twice, "totals:"))
+                .map(|(once, twice)| per_call(once, twice));
+        }
+        Err(error) => eprintln!("callgrind: {error}"),
+    }
+    let log = format!("--log-file={file}");
+    match run(&["valgrind", "--tool=memcheck", "--leak-check=no", &log]) {
+        Ok((once, twice)) => {
+            counts.allocations = number_after(&once, "total heap usage:")
+                .zip(number_after(&twice, "total heap usage:"))
+                .map(|(once, twice)| per_call(once, twice));
+        }
+        Err(error) => eprintln!("memcheck: {error}"),
+    }
+    match run(&["strace", "-f", "-c", "-o", &file]) {
+        Ok((once, twice)) => {
+            let once = strace_table(&once);
+            let mut by_name: Vec<(String, f64)> = strace_table(&twice)
+                .into_iter()
+                .map(|(name, calls)| {
+                    let before = once.get(&name).copied().unwrap_or(0.0);
+                    (name, per_call(before, calls))
+                })
+                .filter(|(_, calls)| *calls >= 0.005)
+                .collect();
+            by_name.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+            counts.syscalls = Some(by_name.iter().map(|(_, calls)| calls).sum());
+            counts.by_name = by_name;
+        }
+        Err(error) => eprintln!("strace: {error}"),
+    }
+    counts
+}
+
+/// Leaves a callgrind profile of `calls` sequential calls in `file`; the start-up in it is worth some ten calls.
+///
+/// # Errors
+/// When the server or callgrind fails.
+pub fn profile(server: &[String], script: &Script, calls: u64, file: &Path, watch: &Watch) -> Result<()> {
+    let out = format!("--callgrind-out-file={}", file.display());
+    let tool = ["valgrind", "--tool=callgrind", "-q", &out];
+    let mut command: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
+    command.extend_from_slice(server);
+    let mut peer = Peer::spawn(&command, LIMIT, watch)?;
+    peer.open(script)?;
+    load::exactly(&mut peer, script, calls)?;
+    peer.finish()
+}
+
+/// Runs `command` for `calls` calls and gives what it left in `file`.
+fn after(command: &[String], script: &Script, calls: u64, file: &str, watch: &Watch) -> Result<String> {
+    let mut peer = Peer::spawn(command, LIMIT, watch)?;
+    peer.open(script)?;
+    peer.checked_call(script)?;
+    load::exactly(&mut peer, script, WARM_UP + calls)?;
+    peer.finish()?;
+    let text = fs::read(file).map_err(|error| format!("{file}: {error}"))?;
+    fs::remove_file(file)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The number that follows `label`, thousands separated by commas or not.
+fn number_after(text: &str, label: &str) -> Option<f64> {
+    let at = text.find(label)? + label.len();
+    let word = text[at..].split_whitespace().next()?;
+    word.replace(',', "").parse().ok()
+}
+
+/// Calls by name from the summary of `strace -c`: the fourth column, the last one is the name.
+fn strace_table(text: &str) -> BTreeMap<String, f64> {
+    text.lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let calls = words.get(3)?.parse().ok()?;
+            let name = *words.last()?;
+            (words.len() >= 5 && name != "total").then(|| (name.to_owned(), calls))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tools_summaries_are_understood() {
+        assert_eq!(number_after("x\ntotals: 12345\n", "totals:"), Some(12345.0));
+        let heap = "==1==   total heap usage: 1,234 allocs, 1,200 frees";
+        assert_eq!(number_after(heap, "total heap usage:"), Some(1234.0));
+        let table = strace_table(
+            "% time     seconds  usecs/call     calls    errors syscall\n\
+             ------ ----------- ----------- --------- --------- ----------------\n\
+             \x2060.00    0.000123           1       123           read\n\
+             \x2040.00    0.000080           1        80         4 futex\n\
+             ------ ----------- ----------- --------- --------- ----------------\n\
+             100.00    0.000203           1       203         4 total\n",
+        );
+        let expected = [("futex".to_owned(), 80.0), ("read".to_owned(), 123.0)];
+        assert_eq!(table, BTreeMap::from(expected));
+    }
+}
