@@ -103,7 +103,7 @@ macro_rules! folders {
     };
 }
 
-folders! { framing messages open tools }
+folders! { describe framing messages open paging prompts resources tools }
 
 #[test]
 fn every_folder_is_played() {
