@@ -103,7 +103,7 @@ macro_rules! folders {
     };
 }
 
-folders! { describe framing messages open paging prompts resources tools }
+folders! { ask cancel changes describe framing messages open paging prompts report resources tools }
 
 #[test]
 fn every_folder_is_played() {
