@@ -9,6 +9,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod compare;
+mod faults;
 mod fixture;
 mod play;
 mod rows;
