@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::{HMAC, Hash};
 
 use crate::era;
-use crate::json::{Doc, Value, Writer};
+use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::ask::Answer;
 use crate::rpc::RpcError;
 
@@ -78,20 +78,50 @@ pub(crate) fn open(
     Some(answers)
 }
 
-/// A digest of what a request asks for: its method and its parameters in document order, without
-/// those that change from round to round.
+/// A digest of what a request asks for: its method and its parameters as JSON values, without those
+/// that change from round to round. A client that sends the same members in another order asks
+/// for the same.
 pub(crate) fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
-    let mut hash = Hash::new();
-    hash.update(method);
+    let top = step(&[0; 32], b'.', "");
+    // An explicit stack, and each name hashed once, whatever the client nests.
+    let mut open: Vec<([u8; 32], Value<'_>)> = Vec::new();
     for (name, value) in params.into_iter().flat_map(Value::members) {
         if !era::CHANGES_BETWEEN_ROUNDS.contains(&name) {
-            // Lengths first, so that no two requests run together into the same bytes.
-            hash.update((name.len() as u64).to_le_bytes());
-            hash.update(name);
-            hash.update((value.raw().len() as u64).to_le_bytes());
-            hash.update(value.raw());
+            open.push((step(&top, b'.', name), value));
         }
     }
+    let mut leaves = Vec::new();
+    while let Some((place, value)) = open.pop() {
+        match value.kind() {
+            Kind::Object if !value.is_empty() => {
+                open.extend(value.members().map(|(name, member)| (step(&place, b'.', name), member)));
+            }
+            Kind::Array if !value.is_empty() => {
+                let items = value.items().enumerate();
+                open.extend(items.map(|(i, item)| (step(&place, b'#', (i as u64).to_le_bytes()), item)));
+            }
+            Kind::Object => leaves.push(step(&place, b'=', "{}")),
+            Kind::Array => leaves.push(step(&place, b'=', "[]")),
+            Kind::String => leaves.push(step(&place, b'"', value.as_str().unwrap_or_default())),
+            Kind::Null | Kind::Bool | Kind::Number => leaves.push(step(&place, b'=', value.raw())),
+        }
+    }
+    leaves.sort_unstable();
+    let mut hash = Hash::new();
+    hash.update(step(&top, b'!', method));
+    for leaf in leaves {
+        hash.update(leaf);
+    }
+    hash.finalize()
+}
+
+/// Where something stands and what it is, as one hash: the first two parts have fixed lengths, so
+/// no two steps run together into the same bytes.
+fn step(place: &[u8; 32], sort: u8, what: impl AsRef<[u8]>) -> [u8; 32] {
+    let mut hash = Hash::new();
+    hash.update(place);
+    hash.update([sort]);
+    hash.update(what);
     hash.finalize()
 }
 
@@ -162,5 +192,43 @@ mod tests {
         assert_ne!(base, of(r#"{"name":"t","arguments":{"a":2}}"#));
         assert_ne!(base, of(r#"{"name":"u","arguments":{"a":1}}"#));
         assert_ne!(of(r#"{"a":"1","b":""}"#), of(r#"{"a":"","b":"1"}"#));
+        assert_ne!(
+            base,
+            digest("prompts/get", Some(Doc::parse(r#"{"name":"t","arguments":{"a":1}}"#).unwrap().root()))
+        );
+    }
+
+    #[test]
+    fn the_digest_is_of_values_not_of_their_text() {
+        let of = |text: &str| digest("tool", Some(Doc::parse(text.as_bytes()).unwrap().root()));
+        assert_eq!(
+            of(r#"{"name":"t","arguments":{"a":[1,{"b":"\u00e9","c":{}}],"d":null}}"#),
+            of(r#"{ "arguments": {"d":null, "a":[1, {"c":{ }, "b":"é"}]}, "name":"t" }"#)
+        );
+        let apart = [
+            r#"{}"#,
+            r#"{"a":{}}"#,
+            r#"{"a":[]}"#,
+            r#"{"a":null}"#,
+            r#"{"a":"null"}"#,
+            r#"{"a":"{}"}"#,
+            r#"{"a":[null]}"#,
+            r#"{"a":[1,2]}"#,
+            r#"{"a":[2,1]}"#,
+            r#"{"a":[[1],2]}"#,
+            r#"{"a":{"0":1,"1":2}}"#,
+            r#"{"a":{"b":1},"c":2}"#,
+            r#"{"a":{"b":1,"c":2}}"#,
+            r#"{"a":{"b":2,"c":1}}"#,
+            r#"{"a":{"":{"b":1}}}"#,
+            r#"{"a":1.0}"#,
+            r#"{"a":1}"#,
+            r#"{"":1}"#,
+        ];
+        for (i, one) in apart.iter().enumerate() {
+            for other in &apart[..i] {
+                assert_ne!(of(one), of(other), "{one} and {other}");
+            }
+        }
     }
 }

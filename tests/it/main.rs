@@ -9,6 +9,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod compare;
+mod faults;
 mod fixture;
 mod play;
 mod rows;
@@ -103,7 +104,7 @@ macro_rules! folders {
     };
 }
 
-folders! { framing messages open tools }
+folders! { ask cancel changes describe framing messages open paging prompts report resources tools }
 
 #[test]
 fn every_folder_is_played() {

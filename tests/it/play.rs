@@ -227,14 +227,15 @@ impl Player {
 
     /// Answers the requests of a session by the keys of their questions.
     fn settle(&mut self, call: &str, outcomes: Value, member: &str) -> Result<(), String> {
+        let sent = self.requests.get_mut(call).ok_or_else(|| format!("{call} was not sent"))?;
+        let mut messages = Vec::new();
         for (key, outcome) in object(outcomes) {
-            let sent = self.requests.get_mut(call).ok_or_else(|| format!("{call} was not sent"))?;
             let id = sent.open.remove(&key).ok_or_else(|| format!("{key:?} was not asked"))?;
             let mut message = json!({"jsonrpc": "2.0", "id": id});
             message[member] = outcome;
-            self.send(&message.to_string())?;
+            messages.push(message);
         }
-        Ok(())
+        messages.iter().try_for_each(|message| self.send(&message.to_string()))
     }
 
     /// Receives what these steps expect, in order or, where they are several, in any.

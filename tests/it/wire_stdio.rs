@@ -173,10 +173,11 @@ fn child_serves() {
         for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
             let _acting = actor.lock().unwrap();
             let reply = match fixture::act(&stage, &handle, &order.server, &line) {
-                Ok(()) => "ok".to_owned(),
-                Err(why) => why.replace('\n', " "),
+                Ok(()) => "ok\n".to_owned(),
+                Err(why) => why.replace('\n', " ") + "\n",
             };
-            if writeln!(stream, "{reply}").is_err() {
+            // In one piece: a second one would wait for the first to be acknowledged.
+            if stream.write_all(reply.as_bytes()).is_err() {
                 return;
             }
         }
