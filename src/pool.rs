@@ -280,7 +280,9 @@ impl<J: Send + 'static> Pool<J> {
             }
         }
         if !taken.is_empty() {
-            shared.room.notify_all();
+            if state.call_submitter(shared.size.queue) {
+                shared.room.notify_one();
+            }
             state.tell_if_quiet(&shared.quiet);
         }
         taken

@@ -1,12 +1,14 @@
-//! Tests of the worker pool: claims about one mechanism each, then seeded random traffic.
+//! Tests of the worker pool: claims about one mechanism each; much traffic at once is in `traffic`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
 use std::collections::HashSet;
 use std::panic::resume_unwind;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+
+mod traffic;
 
 /// No wait in these tests takes so long unless something is wrong.
 const LONG: Duration = Duration::from_secs(60);
@@ -44,6 +46,11 @@ fn aside<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> Receiver<
     let (sent, got) = mpsc::channel();
     thread::spawn(move || sent.send(f()).unwrap());
     got
+}
+
+/// A test that may hang when it fails.
+fn in_time(test: impl FnOnce() + Send + 'static) {
+    next(&aside(test));
 }
 
 /// Shut at first; lets everybody through once it is open.
@@ -96,8 +103,9 @@ fn nothing() -> Task {
     Box::new(|| ())
 }
 
-fn waiting(pool: &Pool<Task>) -> usize {
-    pool.door.shared.lock().waiting
+/// Submitters that wait for any room.
+fn eager(pool: &Pool<Task>) -> usize {
+    pool.door.shared.lock().eager
 }
 
 fn parked<J: Send + 'static>(pool: &Pool<J>) -> u32 {
@@ -146,17 +154,24 @@ fn threads_start_with_the_first_job_and_have_names() {
 
 #[test]
 fn an_idle_worker_is_used_before_a_new_one_starts() {
-    let pool = tasks(size(4, 8));
-    for _ in 0..100 {
-        pool.submit(nothing()).unwrap();
-        until(|| parked(&pool) == 1);
-    }
-    assert_eq!(pool.threads(), 1);
+    in_time(|| {
+        let pool = tasks(size(4, 8));
+        for _ in 0..100 {
+            pool.submit(nothing()).unwrap();
+            until(|| parked(&pool) == 1);
+        }
+        assert_eq!(pool.threads(), 1);
+    });
 }
 
 #[test]
-fn no_more_workers_are_woken_than_there_are_jobs() {
+fn no_more_workers_are_started_or_woken_than_there_are_jobs() {
     let pool = tasks(size(4, 8));
+    let gate = Gate::default();
+    pool.submit_all(&mut vec![gate.task(), gate.task()]).unwrap();
+    assert_eq!(pool.threads(), 2);
+    gate.open();
+    until(|| parked(&pool) == 2);
     occupy(&pool, 4).open();
     until(|| parked(&pool) == 4);
     let gate = Gate::default();
@@ -203,71 +218,79 @@ fn full_queue_returns_the_job() {
 
 #[test]
 fn one_worker_takes_jobs_in_the_order_they_came() {
-    let (sent, got) = mpsc::channel();
-    let pool = Pool::new(size(1, 3), move |n: u32| sent.send(n).unwrap());
-    let mut jobs: Vec<u32> = (0..1000).collect();
-    pool.submit_all(&mut jobs).unwrap();
-    assert!(jobs.is_empty() && jobs.capacity() >= 1000);
-    pool.submit(1000).unwrap();
-    for n in 0..=1000 {
-        assert_eq!(next(&got), n);
-    }
+    in_time(|| {
+        let (sent, got) = mpsc::channel();
+        let pool = Pool::new(size(1, 3), move |n: u32| sent.send(n).unwrap());
+        let mut jobs: Vec<u32> = (0..1000).collect();
+        pool.submit_all(&mut jobs).unwrap();
+        assert!(jobs.is_empty() && jobs.capacity() >= 1000);
+        pool.submit(1000).unwrap();
+        for n in 0..=1000 {
+            assert_eq!(next(&got), n);
+        }
+    });
 }
 
 #[test]
 fn panicking_jobs_kill_nothing() {
-    for workers in [1, 2, 64] {
-        let (sent, got) = mpsc::channel();
-        let pool = Pool::new(size(workers, 16), move |n: u32| {
-            if n % 3 != 0 {
-                resume_unwind(Box::new(n));
-            }
-            sent.send(n).unwrap();
-        });
-        let mut jobs: Vec<u32> = (0..3000).collect();
-        pool.submit_all(&mut jobs).unwrap();
-        assert!(pool.wait_idle(soon()));
-        assert_eq!(got.try_iter().count(), 1000);
-        assert!((1..=workers).contains(&pool.threads()));
-    }
+    in_time(|| {
+        for workers in [1, 2, 64] {
+            let (sent, got) = mpsc::channel();
+            let pool = Pool::new(size(workers, 16), move |n: u32| {
+                if n % 3 != 0 {
+                    resume_unwind(Box::new(n));
+                }
+                sent.send(n).unwrap();
+            });
+            let mut jobs: Vec<u32> = (0..3000).collect();
+            pool.submit_all(&mut jobs).unwrap();
+            assert!(pool.wait_idle(soon()));
+            assert_eq!(got.try_iter().count(), 1000);
+            assert!((1..=workers).contains(&pool.threads()));
+        }
+    });
 }
 
 #[test]
 fn a_never_ending_job_holds_up_only_its_own_worker() {
-    let pool = tasks(size(2, 4));
-    let gate = occupy(&pool, 1);
-    let (sent, got) = mpsc::channel();
-    for n in 0..100 {
-        let sent = sent.clone();
-        pool.submit(Box::new(move || sent.send(n).unwrap())).unwrap();
-    }
-    for n in 0..100 {
-        assert_eq!(next(&got), n);
-    }
-    assert!(!pool.wait_idle(Instant::now()));
-    assert!(!pool.wait_idle(Instant::now() + Duration::from_millis(5)));
-    // The last handle goes while the job still runs: nothing waits for it.
-    drop(pool);
-    gate.open();
+    in_time(|| {
+        let pool = tasks(size(2, 4));
+        let gate = occupy(&pool, 1);
+        let (sent, got) = mpsc::channel();
+        for n in 0..100 {
+            let sent = sent.clone();
+            pool.submit(Box::new(move || sent.send(n).unwrap())).unwrap();
+        }
+        for n in 0..100 {
+            assert_eq!(next(&got), n);
+        }
+        assert!(!pool.wait_idle(Instant::now()));
+        assert!(!pool.wait_idle(Instant::now() + Duration::from_millis(5)));
+        // The last handle goes while the job still runs: nothing waits for it.
+        drop(pool);
+        gate.open();
+    });
 }
 
 #[test]
 fn withdrawn_jobs_come_back_in_order_and_never_run() {
-    let (sent, got) = mpsc::channel();
-    let (gate, within) = gates();
-    let pool = Pool::new(size(1, 8), move |n| {
-        within.hold_back(n);
-        sent.send(n).unwrap();
+    in_time(|| {
+        let (sent, got) = mpsc::channel();
+        let (gate, within) = gates();
+        let pool = Pool::new(size(1, 8), move |n| {
+            within.hold_back(n);
+            sent.send(n).unwrap();
+        });
+        pool.submit(0).unwrap();
+        until(|| pool.running() == 1);
+        pool.submit_all(&mut (1..=8).collect()).unwrap();
+        assert_eq!(pool.withdraw(&mut |n| n % 2 == 0), [2, 4, 6, 8]);
+        assert_eq!(pool.withdraw(&mut |n| *n == 0), [0; 0]);
+        assert_eq!(pool.queued(), 4);
+        gate.open();
+        assert!(pool.wait_idle(soon()));
+        assert_eq!(got.try_iter().collect::<Vec<_>>(), [0, 1, 3, 5, 7]);
     });
-    pool.submit(0).unwrap();
-    until(|| pool.running() == 1);
-    pool.submit_all(&mut (1..=8).collect()).unwrap();
-    assert_eq!(pool.withdraw(&mut |n| n % 2 == 0), [2, 4, 6, 8]);
-    assert_eq!(pool.withdraw(&mut |n| *n == 0), [0; 0]);
-    assert_eq!(pool.queued(), 4);
-    gate.open();
-    assert!(pool.wait_idle(soon()));
-    assert_eq!(got.try_iter().collect::<Vec<_>>(), [0, 1, 3, 5, 7]);
 }
 
 #[test]
@@ -299,12 +322,12 @@ fn withdrawing_makes_room_for_waiting_submitters() {
             aside(move || pool.submit(nothing()).is_ok())
         })
         .collect();
-    until(|| pool.door.shared.lock().eager == 2);
+    until(|| eager(&pool) == 2);
     assert_eq!(pool.withdraw(&mut |_| true).len(), 2);
     for submitter in submitters {
         assert!(next(&submitter));
     }
-    assert_eq!((pool.queued(), waiting(&pool)), (2, 0));
+    assert_eq!((pool.queued(), eager(&pool)), (2, 0));
     gate.open();
 }
 
@@ -327,28 +350,46 @@ fn withdrawing_the_last_job_is_seen_by_wait_idle() {
 }
 
 #[test]
+fn a_submitter_waits_for_no_more_than_one_place() {
+    let pool = tasks(size(1, 8));
+    let (first, second) = (occupy(&pool, 1), Gate::default());
+    pool.submit_all(&mut (0..8).map(|_| second.task()).collect()).unwrap();
+    let submitter = {
+        let pool = pool.clone();
+        aside(move || pool.submit(nothing()).is_ok())
+    };
+    until(|| eager(&pool) == 1);
+    first.open();
+    assert!(next(&submitter));
+    assert_eq!((pool.running(), pool.queued()), (1, 8));
+    second.open();
+}
+
+#[test]
 fn every_waiting_submitter_gets_free_room() {
-    // Two workers take a job each, at nearly the same moment, and never come back: the second
-    // submitter is woken by the first, or by nobody.
-    for _ in 0..300 {
-        let pool = tasks(size(2, 2));
-        let first = occupy(&pool, 2);
-        let last = Gate::default();
-        pool.submit_all(&mut vec![last.task(), last.task()]).unwrap();
-        let submitters: Vec<_> = (0..2)
-            .map(|_| {
-                let pool = pool.clone();
-                aside(move || pool.submit(nothing()).is_ok())
-            })
-            .collect();
-        until(|| pool.door.shared.lock().eager == 2);
-        first.open();
-        for submitter in submitters {
-            assert!(next(&submitter));
+    in_time(|| {
+        // Two workers take a job each, at nearly the same moment, and never come back: the second
+        // submitter is woken by the first, or by nobody.
+        for _ in 0..100 {
+            let pool = tasks(size(2, 2));
+            let first = occupy(&pool, 2);
+            let last = Gate::default();
+            pool.submit_all(&mut vec![last.task(), last.task()]).unwrap();
+            let submitters: Vec<_> = (0..2)
+                .map(|_| {
+                    let pool = pool.clone();
+                    aside(move || pool.submit(nothing()).is_ok())
+                })
+                .collect();
+            until(|| eager(&pool) == 2);
+            first.open();
+            for submitter in submitters {
+                assert!(next(&submitter));
+            }
+            assert_eq!((pool.running(), pool.queued()), (2, 2));
+            last.open();
         }
-        assert_eq!((pool.running(), pool.queued()), (2, 2));
-        last.open();
-    }
+    });
 }
 
 #[test]
@@ -372,7 +413,7 @@ fn closing_wakes_submitters_and_runs_what_was_accepted() {
         let mut jobs: Vec<Task> = (0..5).map(|_| count(&ran)).collect();
         aside(move || (pool.submit_all(&mut jobs), jobs.len()))
     };
-    until(|| waiting(&pool) == 2);
+    until(|| eager(&pool) == 2);
     pool.close();
     assert_eq!(next(&one), Err(Refusal::Closed));
     assert_eq!(next(&many), (Err(Refusal::Closed), 5));
@@ -421,21 +462,23 @@ fn what_was_not_accepted_stays_in_order() {
 
 #[test]
 fn idle_workers_end_except_one_and_new_ones_start() {
-    for idle in [Duration::ZERO, Duration::from_millis(2)] {
-        let pool = tasks(PoolSize { idle, ..size(5, 8) });
-        for _ in 0..3 {
-            let gate = occupy(&pool, 5);
-            assert_eq!(pool.threads(), 5);
-            gate.open();
-            until(|| pool.threads() == 1);
+    in_time(|| {
+        for idle in [Duration::ZERO, Duration::from_millis(2)] {
+            let pool = tasks(PoolSize { idle, ..size(5, 8) });
+            for _ in 0..3 {
+                let gate = occupy(&pool, 5);
+                assert_eq!(pool.threads(), 5);
+                gate.open();
+                until(|| pool.threads() == 1);
+            }
+            // The one that stayed is awake at once.
+            until(|| parked(&pool) == 1);
+            let (sent, got) = mpsc::channel();
+            pool.submit(Box::new(move || sent.send(()).unwrap())).unwrap();
+            next(&got);
+            assert_eq!(pool.threads(), 1);
         }
-        // The one that stayed is awake at once.
-        until(|| parked(&pool) == 1);
-        let (sent, got) = mpsc::channel();
-        pool.submit(Box::new(move || sent.send(()).unwrap())).unwrap();
-        next(&got);
-        assert_eq!(pool.threads(), 1);
-    }
+    });
 }
 
 #[test]
@@ -501,128 +544,4 @@ fn the_last_handle_may_be_dropped_inside_a_job() {
     assert_eq!(next(&got), "after");
     // The closure of the second job is gone, so its worker is done with it.
     assert!(got.recv_timeout(LONG).is_err());
-}
-
-#[test]
-fn a_hundred_thousand_jobs_run_once_each() {
-    for workers in [1, 2, 64] {
-        let seen: Arc<Vec<AtomicU8>> = Arc::new((0..100_000).map(|_| AtomicU8::new(0)).collect());
-        let marks = Arc::clone(&seen);
-        let pool = Pool::new(size(workers, 64), move |n: usize| {
-            marks[n].fetch_add(1, Ordering::Relaxed);
-        });
-        thread::scope(|scope| {
-            for part in 0..4 {
-                let pool = &pool;
-                scope.spawn(move || {
-                    for n in (part * 25_000..(part + 1) * 25_000).step_by(50) {
-                        if n % 100 == 0 {
-                            pool.submit_all(&mut (n..n + 50).collect()).unwrap();
-                        } else {
-                            (n..n + 50).for_each(|n| pool.submit(n).unwrap());
-                        }
-                    }
-                });
-            }
-        });
-        assert!(pool.wait_idle(soon()));
-        assert!(seen.iter().all(|mark| mark.load(Ordering::Relaxed) == 1));
-    }
-}
-
-/// Xorshift: small, and the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % end
-    }
-}
-
-/// Each job ends in exactly one way, whatever the submitters, the withdrawer, panics, ending
-/// workers and the closing do at the same time.
-fn random_traffic(seed: u64, workers: usize, queue: usize, idle: Duration) {
-    const EACH: usize = 2_000;
-    let ends: Arc<Vec<AtomicU8>> = Arc::new((0..4 * EACH).map(|_| AtomicU8::new(0)).collect());
-    let end = |n: usize| _ = ends[n].fetch_add(1, Ordering::Relaxed);
-    let marks = Arc::clone(&ends);
-    let pool = Pool::new(PoolSize { idle, ..size(workers, queue) }, move |n: usize| {
-        marks[n].fetch_add(1, Ordering::Relaxed);
-        match n % 7 {
-            0 => resume_unwind(Box::new(())),
-            1 => thread::yield_now(),
-            _ => (),
-        }
-    });
-    let open = AtomicBool::new(true);
-    thread::scope(|scope| {
-        let submitters: Vec<_> = (0..4)
-            .map(|part| {
-                let (pool, end) = (&pool, &end);
-                scope.spawn(move || {
-                    let mut random = Random(seed ^ (0x9e37_79b9_7f4a_7c15 << part));
-                    let mut jobs: Vec<usize> = (part * EACH..(part + 1) * EACH).collect();
-                    while let Some(job) = jobs.pop() {
-                        let refused = match random.below(4) {
-                            0 => pool.submit(job).err(),
-                            1 => pool.try_submit(job).err(),
-                            _ => {
-                                let keep = jobs.len().saturating_sub(random.below(2 * queue));
-                                let mut batch = jobs.split_off(keep);
-                                batch.push(job);
-                                if pool.submit_all(&mut batch) == Err(Refusal::Closed) {
-                                    batch.into_iter().for_each(&end);
-                                }
-                                None
-                            }
-                        };
-                        if let Some(refused) = refused {
-                            assert_ne!(refused.why, Refusal::NoThread);
-                            end(refused.job);
-                        }
-                        if part == 0 && jobs.len() < EACH / 10 && seed % 2 == 0 {
-                            pool.close();
-                        }
-                    }
-                })
-            })
-            .collect();
-        let (pool, end, open) = (&pool, &end, &open);
-        scope.spawn(move || {
-            let mut random = Random(seed | 1);
-            while open.load(Ordering::Relaxed) {
-                let (of, rest) = (random.below(20) + 2, random.below(2));
-                for n in pool.withdraw(&mut |n| n % of == rest) {
-                    end(n);
-                }
-                thread::yield_now();
-            }
-        });
-        for submitter in submitters {
-            submitter.join().unwrap();
-        }
-        open.store(false, Ordering::Relaxed);
-    });
-    assert!(pool.wait_idle(soon()), "seed {seed}");
-    assert!(pool.threads() <= workers);
-    for (n, end) in ends.iter().enumerate() {
-        assert_eq!(end.load(Ordering::Relaxed), 1, "job {n}, seed {seed}");
-    }
-}
-
-#[test]
-fn random_traffic_ends_every_job_exactly_once() {
-    let mut seed = 1;
-    for workers in [1, 2, 64] {
-        for queue in [1, 2, 33] {
-            for idle in [Duration::ZERO, Duration::from_micros(50), LONG] {
-                random_traffic(seed, workers, queue, idle);
-                random_traffic(seed + 1, workers, queue, idle);
-                seed += 2;
-            }
-        }
-    }
 }
