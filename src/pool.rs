@@ -310,16 +310,19 @@ impl<J: Send + 'static> Pool<J> {
     }
 
     /// Jobs accepted and not yet taken by a worker.
+    #[cfg(test)]
     pub(crate) fn queued(&self) -> usize {
         self.door.shared.lock().queue.len()
     }
 
     /// Jobs being run now.
+    #[cfg(test)]
     pub(crate) fn running(&self) -> usize {
         self.door.shared.lock().running
     }
 
     /// Threads started that have not ended.
+    #[cfg(test)]
     pub(crate) fn threads(&self) -> usize {
         self.door.shared.lock().live.count_ones() as usize
     }

@@ -12,9 +12,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::era::{self, List, Params, Reply, ServerEra, To};
+use crate::era::{self, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
-use crate::model::{Fault, Filter, Note, Offer, Operation, Query, Revision};
+use crate::model::{Fault, Note, Offer, Query, Revision};
+use crate::pool::{self, Refused};
 use crate::rpc::{Id, Message, Notification, Request, Response};
 use crate::transport::Outlet;
 
@@ -23,9 +24,9 @@ use super::batch::Batch;
 use super::connection::{Connection, Refusal};
 use super::context::answer_of;
 use super::core::Core;
-use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work, check_prompt};
-use super::page;
-use super::registry::{Describe, Registry, Table, ToolHandler};
+use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work};
+use super::operation::duplicate;
+use super::registry::{Registry, ToolHandler};
 use super::seal::Answers;
 
 /// Answers that collect before they are sent although more input is ready.
@@ -37,19 +38,19 @@ const BATCH_TIME: Duration = Duration::from_millis(1);
 
 /// Reads one connection's frames.
 pub(crate) struct Reader<F: ?Sized> {
-    conn: Arc<Connection>,
-    core: Arc<Core>,
-    registry: Arc<Registry>,
+    pub(super) conn: Arc<Connection>,
+    pub(super) core: Arc<Core>,
+    pub(super) registry: Arc<Registry>,
     version: usize,
     inline: Vec<Box<F>>,
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
     runs_here: bool,
     here: Option<Job>,
     doc: Doc,
-    out: Writer,
+    pub(super) out: Writer,
     jobs: Vec<Job>,
     first_waiting: Option<Instant>,
-    offer: Offer,
+    pub(super) offer: Offer,
     /// Length of the frame before this one.
     last_size: usize,
     /// `out` held a large answer.
@@ -158,19 +159,45 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         self.stray(None, &Fault::InvalidRequest(format!("The message is longer than {most} bytes").into()));
     }
 
-    /// Hands jobs over.
+    /// Hands jobs over. Answers that are ready leave first if that has to wait for handlers.
     pub(crate) fn submit(&mut self) {
-        if !self.jobs.is_empty() && self.core.pool.submit_all(&mut self.jobs).is_err() {
-            // The server stops, or the system has no thread left for it.
-            for job in self.jobs.drain(..) {
-                self.conn.refuse(&job.call, "The server takes no more calls");
+        let pool = self.core.pool.clone();
+        if self.jobs.len() > 1 {
+            self.send();
+            if pool.submit_all(&mut self.jobs).is_err() {
+                for job in std::mem::take(&mut self.jobs) {
+                    self.refuse(&job);
+                }
+            }
+        } else if let Some(job) = self.jobs.pop() {
+            let refused = match pool.try_submit(job) {
+                Err(Refused { job, why: pool::Refusal::Full }) => {
+                    self.send();
+                    pool.submit(job)
+                }
+                result => result,
+            };
+            if let Err(Refused { job, .. }) = refused {
+                self.refuse(&job);
             }
         }
     }
 
-    /// Sends what collected and hands jobs over. In this order, because handing over may have to
-    /// wait for handlers, and because whoever opens a session wants that answer first.
+    /// Answers a job that cannot be handed over: the server stops, or the system has no thread
+    /// left for it.
+    fn refuse(&self, job: &Job) {
+        self.conn.refuse(&job.call, "The server takes no more calls");
+    }
+
+    /// Sends what collected and hands jobs over. In this order, because whoever opens a session
+    /// wants that answer first.
     pub(crate) fn flush(&mut self) {
+        self.send();
+        self.submit();
+        self.first_waiting = None;
+    }
+
+    fn send(&mut self) {
         if !self.out.is_empty() {
             self.conn.outlet.send(self.out.as_bytes());
             let large = self.out.len() > 4 * BATCH_BYTES;
@@ -180,8 +207,6 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
             self.large_out |= large;
         }
-        self.submit();
-        self.first_waiting = None;
     }
 
     /// Whether answers have been waiting behind inline handlers for too long.
@@ -272,172 +297,6 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 Step::Done
             }
         }
-    }
-
-    /// Answers an operation, or says what has to run for it.
-    fn operation(
-        &mut self,
-        doc: &Doc,
-        request: &Request<'_>,
-        params: &Params<'_>,
-        era: &'static dyn ServerEra,
-        query: &Query,
-        outlet: &Arc<dyn Outlet>,
-    ) -> Result<Option<(Work, Answers)>, Fault> {
-        let offer = self.offer;
-        let text = |node| doc.at(node).as_str().unwrap_or_default();
-        let gate =
-            |open: bool| if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) };
-        let reply = match query.operation {
-            Operation::CallTool { name, .. } => {
-                gate(offer.tools)?;
-                let Some(entry) = self.registry.tools.find(text(name)) else {
-                    return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
-                };
-                return Ok(Some((Work::Tool(Arc::clone(entry)), self.core.answers(query, doc)?)));
-            }
-            Operation::ReadResource { uri } => {
-                gate(offer.resources)?;
-                let Some((read, variables)) = self.registry.reader(text(uri)) else {
-                    return Err(Fault::ResourceNotFound(text(uri).to_owned()));
-                };
-                return Ok(Some((Work::Read(read, Arc::new(variables)), self.core.answers(query, doc)?)));
-            }
-            Operation::GetPrompt { name, arguments } => {
-                gate(offer.prompts)?;
-                let Some(entry) = self.registry.prompts.find(text(name)) else {
-                    return Err(Fault::InvalidParams(format!("Unknown prompt: {}", text(name)).into()));
-                };
-                check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
-                return Ok(Some((Work::Prompt(Arc::clone(entry)), self.core.answers(query, doc)?)));
-            }
-            Operation::Complete { subject, kind, argument, .. } => {
-                gate(offer.completions)?;
-                match self.registry.completion(kind, text(subject), text(argument)) {
-                    None => {
-                        return Err(Fault::InvalidParams(
-                            format!("Nothing to complete: {}", text(subject)).into(),
-                        ));
-                    }
-                    Some(Some(complete)) => {
-                        return Ok(Some((Work::Complete(Arc::clone(complete)), Answers::new())));
-                    }
-                    Some(None) => Reply::Completion(&NOTHING),
-                }
-            }
-            Operation::ListTools { cursor } => {
-                gate(offer.tools)?;
-                return self.page(era, query, List::Tools, cursor.map(text), request, |r| &r.tools);
-            }
-            Operation::ListResources { cursor } => {
-                gate(offer.resources)?;
-                return self.page(era, query, List::Resources, cursor.map(text), request, |r| &r.resources);
-            }
-            Operation::ListTemplates { cursor } => {
-                gate(offer.resources)?;
-                return self.page(era, query, List::Templates, cursor.map(text), request, |r| &r.templates);
-            }
-            Operation::ListPrompts { cursor } => {
-                gate(offer.prompts)?;
-                return self.page(era, query, List::Prompts, cursor.map(text), request, |r| &r.prompts);
-            }
-            Operation::Open => {
-                *self.conn.session() = era.open(params, query);
-                Reply::Greeting { offer, cache: self.core.list_cache }
-            }
-            Operation::Describe => Reply::Greeting { offer, cache: self.core.list_cache },
-            Operation::Ping => Reply::Empty,
-            Operation::SetLevel(level) => {
-                gate(offer.logging)?;
-                if let Some(session) = self.conn.session().as_mut() {
-                    session.peer.log_level = Some(level);
-                }
-                Reply::Empty
-            }
-            Operation::Subscribe { uri } => {
-                gate(offer.subscribe)?;
-                if self.registry.reader(text(uri)).is_none() {
-                    return Err(Fault::ResourceNotFound(text(uri).to_owned()));
-                }
-                self.subscribe(text(uri))?;
-                Reply::Empty
-            }
-            Operation::Unsubscribe { uri } => {
-                gate(offer.subscribe)?;
-                if let Some(session) = self.conn.session().as_mut() {
-                    session.subscriptions.retain(|s| s != text(uri));
-                }
-                Reply::Empty
-            }
-            Operation::Listen { filter } => {
-                gate(
-                    offer.tools_changed
-                        || offer.prompts_changed
-                        || offer.resources_changed
-                        || offer.subscribe,
-                )?;
-                let wanted = era.filter(doc.at(filter), self.core.limits.subscriptions)?;
-                let honoured = Filter {
-                    tools: wanted.tools && offer.tools_changed,
-                    prompts: wanted.prompts && offer.prompts_changed,
-                    resources: wanted.resources && offer.resources_changed,
-                    uris: if offer.subscribe { wanted.uris } else { Vec::new() },
-                };
-                let id = Id::read(request.id).ok_or(Fault::InvalidRequest("id is missing".into()))?;
-                if self.conn.is_open(&id) {
-                    return Err(duplicate());
-                }
-                let revision = query.peer.revision;
-                self.conn.listen(id, request.id.raw(), honoured, era, revision, outlet)?;
-                return Ok(None);
-            }
-        };
-        let to = To { id: request.id.raw(), revision: query.peer.revision, card: &self.core.card };
-        era.reply(&mut self.out, &to, reply);
-        self.out.newline();
-        Ok(None)
-    }
-
-    /// Answers with a page of a list.
-    fn page<T: Describe>(
-        &mut self,
-        era: &'static dyn ServerEra,
-        query: &Query,
-        list: List,
-        cursor: Option<&str>,
-        request: &Request<'_>,
-        table: impl Fn(&Registry) -> &Table<T>,
-    ) -> Result<Option<(Work, Answers)>, Fault> {
-        let revision = query.peer.revision;
-        let registry = Arc::clone(&self.registry);
-        let (entries, more) = table(&registry).page(page::place(list, cursor)?, self.core.limits.page);
-        let next = entries.last().filter(|_| more).map(|last| page::cursor(list, last.sequence));
-        let mut rendered = entries.iter().map(|entry| entry.rendered(revision));
-        let to = To { id: request.id.raw(), revision, card: &self.core.card };
-        let cache = self.core.list_cache;
-        era.reply(
-            &mut self.out,
-            &to,
-            Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache },
-        );
-        self.out.newline();
-        Ok(None)
-    }
-
-    fn subscribe(&self, uri: &str) -> Result<(), Fault> {
-        let most = self.core.limits.subscriptions;
-        if let Some(session) = self.conn.session().as_mut() {
-            if session.subscriptions.iter().any(|s| s == uri) {
-                return Ok(());
-            }
-            if session.subscriptions.len() >= most {
-                return Err(Fault::InvalidParams(
-                    format!("At most {most} resources can be subscribed to").into(),
-                ));
-            }
-            session.subscriptions.push(uri.to_owned());
-        }
-        Ok(())
     }
 
     /// Runs a handler here, or makes a job of it.
@@ -590,10 +449,4 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         batch.complete();
         self.flush();
     }
-}
-
-static NOTHING: crate::model::content::Completion = crate::model::content::Completion::none();
-
-fn duplicate() -> Fault {
-    Fault::InvalidRequest("Another request with this id is still open".into())
 }

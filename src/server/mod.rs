@@ -20,6 +20,7 @@ mod failure;
 mod handle;
 mod job;
 mod mask;
+mod operation;
 mod page;
 mod post;
 mod reading;

@@ -1,0 +1,191 @@
+//! What is answered without a handler: lists, greetings, subscriptions, refusals; and what has to
+//! run for the rest.
+
+use std::sync::Arc;
+
+use crate::era::{List, Params, Reply, ServerEra, To};
+use crate::json::Doc;
+use crate::model::content::Completion;
+use crate::model::{Fault, Filter, Operation, Query};
+use crate::rpc::{Id, Request};
+use crate::transport::Outlet;
+
+use super::dispatch::{InlineTool, Reader};
+use super::job::{Work, check_prompt};
+use super::page;
+use super::registry::{Describe, Registry, Table};
+use super::seal::Answers;
+
+static NOTHING: Completion = Completion::none();
+
+pub(super) fn duplicate() -> Fault {
+    Fault::InvalidRequest("Another request with this id is still open".into())
+}
+
+impl<F: InlineTool + ?Sized> Reader<F> {
+    /// Answers an operation, or says what has to run for it.
+    pub(super) fn operation(
+        &mut self,
+        doc: &Doc,
+        request: &Request<'_>,
+        params: &Params<'_>,
+        era: &'static dyn ServerEra,
+        query: &Query,
+        outlet: &Arc<dyn Outlet>,
+    ) -> Result<Option<(Work, Answers)>, Fault> {
+        let offer = self.offer;
+        let text = |node| doc.at(node).as_str().unwrap_or_default();
+        let gate =
+            |open: bool| if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) };
+        let reply = match query.operation {
+            Operation::CallTool { name, .. } => {
+                gate(offer.tools)?;
+                let Some(entry) = self.registry.tools.find(text(name)) else {
+                    return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
+                };
+                return Ok(Some((Work::Tool(Arc::clone(entry)), self.core.answers(query, doc)?)));
+            }
+            Operation::ReadResource { uri } => {
+                gate(offer.resources)?;
+                let Some((read, variables)) = self.registry.reader(text(uri)) else {
+                    return Err(Fault::ResourceNotFound(text(uri).to_owned()));
+                };
+                return Ok(Some((Work::Read(read, Arc::new(variables)), self.core.answers(query, doc)?)));
+            }
+            Operation::GetPrompt { name, arguments } => {
+                gate(offer.prompts)?;
+                let Some(entry) = self.registry.prompts.find(text(name)) else {
+                    return Err(Fault::InvalidParams(format!("Unknown prompt: {}", text(name)).into()));
+                };
+                check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
+                return Ok(Some((Work::Prompt(Arc::clone(entry)), self.core.answers(query, doc)?)));
+            }
+            Operation::Complete { subject, kind, argument, .. } => {
+                gate(offer.completions)?;
+                match self.registry.completion(kind, text(subject), text(argument)) {
+                    None => {
+                        return Err(Fault::InvalidParams(
+                            format!("Nothing to complete: {}", text(subject)).into(),
+                        ));
+                    }
+                    Some(Some(complete)) => {
+                        return Ok(Some((Work::Complete(Arc::clone(complete)), Answers::new())));
+                    }
+                    Some(None) => Reply::Completion(&NOTHING),
+                }
+            }
+            Operation::ListTools { cursor } => {
+                gate(offer.tools)?;
+                return self.page(era, query, List::Tools, cursor.map(text), request, |r| &r.tools);
+            }
+            Operation::ListResources { cursor } => {
+                gate(offer.resources)?;
+                return self.page(era, query, List::Resources, cursor.map(text), request, |r| &r.resources);
+            }
+            Operation::ListTemplates { cursor } => {
+                gate(offer.resources)?;
+                return self.page(era, query, List::Templates, cursor.map(text), request, |r| &r.templates);
+            }
+            Operation::ListPrompts { cursor } => {
+                gate(offer.prompts)?;
+                return self.page(era, query, List::Prompts, cursor.map(text), request, |r| &r.prompts);
+            }
+            Operation::Open => {
+                *self.conn.session() = era.open(params, query);
+                Reply::Greeting { offer, cache: self.core.list_cache }
+            }
+            Operation::Describe => Reply::Greeting { offer, cache: self.core.list_cache },
+            Operation::Ping => Reply::Empty,
+            Operation::SetLevel(level) => {
+                gate(offer.logging)?;
+                if let Some(session) = self.conn.session().as_mut() {
+                    session.peer.log_level = Some(level);
+                }
+                Reply::Empty
+            }
+            Operation::Subscribe { uri } => {
+                gate(offer.subscribe)?;
+                if self.registry.reader(text(uri)).is_none() {
+                    return Err(Fault::ResourceNotFound(text(uri).to_owned()));
+                }
+                self.subscribe(text(uri))?;
+                Reply::Empty
+            }
+            Operation::Unsubscribe { uri } => {
+                gate(offer.subscribe)?;
+                if let Some(session) = self.conn.session().as_mut() {
+                    session.subscriptions.retain(|s| s != text(uri));
+                }
+                Reply::Empty
+            }
+            Operation::Listen { filter } => {
+                gate(
+                    offer.tools_changed
+                        || offer.prompts_changed
+                        || offer.resources_changed
+                        || offer.subscribe,
+                )?;
+                let wanted = era.filter(doc.at(filter), self.core.limits.subscriptions)?;
+                let honoured = Filter {
+                    tools: wanted.tools && offer.tools_changed,
+                    prompts: wanted.prompts && offer.prompts_changed,
+                    resources: wanted.resources && offer.resources_changed,
+                    uris: if offer.subscribe { wanted.uris } else { Vec::new() },
+                };
+                let id = Id::read(request.id).ok_or(Fault::InvalidRequest("id is missing".into()))?;
+                if self.conn.is_open(&id) {
+                    return Err(duplicate());
+                }
+                let revision = query.peer.revision;
+                self.conn.listen(id, request.id.raw(), honoured, era, revision, outlet)?;
+                return Ok(None);
+            }
+        };
+        let to = To { id: request.id.raw(), revision: query.peer.revision, card: &self.core.card };
+        era.reply(&mut self.out, &to, reply);
+        self.out.newline();
+        Ok(None)
+    }
+
+    /// Answers with a page of a list.
+    fn page<T: Describe>(
+        &mut self,
+        era: &'static dyn ServerEra,
+        query: &Query,
+        list: List,
+        cursor: Option<&str>,
+        request: &Request<'_>,
+        table: impl Fn(&Registry) -> &Table<T>,
+    ) -> Result<Option<(Work, Answers)>, Fault> {
+        let revision = query.peer.revision;
+        let registry = Arc::clone(&self.registry);
+        let (entries, more) = table(&registry).page(page::place(list, cursor)?, self.core.limits.page);
+        let next = entries.last().filter(|_| more).map(|last| page::cursor(list, last.sequence));
+        let mut rendered = entries.iter().map(|entry| entry.rendered(revision));
+        let to = To { id: request.id.raw(), revision, card: &self.core.card };
+        let cache = self.core.list_cache;
+        era.reply(
+            &mut self.out,
+            &to,
+            Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache },
+        );
+        self.out.newline();
+        Ok(None)
+    }
+
+    fn subscribe(&self, uri: &str) -> Result<(), Fault> {
+        let most = self.core.limits.subscriptions;
+        if let Some(session) = self.conn.session().as_mut() {
+            if session.subscriptions.iter().any(|s| s == uri) {
+                return Ok(());
+            }
+            if session.subscriptions.len() >= most {
+                return Err(Fault::InvalidParams(
+                    format!("At most {most} resources can be subscribed to").into(),
+                ));
+            }
+            session.subscriptions.push(uri.to_owned());
+        }
+        Ok(())
+    }
+}
