@@ -4,8 +4,8 @@
 //! cargo run --release --example echo_server -- --stdio
 //! ```
 //!
-//! `--inline` runs the tools on the thread that reads, `--many N` adds N generated tools: both are
-//! there for the benchmarks in `benches/stdio`.
+//! `--inline` runs the tools on the thread that reads, `--hand-over` always on a worker, `--many N`
+//! adds N generated tools: all are there for the benchmarks in `benches/stdio`.
 
 use std::process::ExitCode;
 
@@ -54,12 +54,13 @@ fn server(inline: bool, many: usize) -> Result<Server, tinymcp::Error> {
 }
 
 fn main() -> ExitCode {
-    let (mut inline, mut many) = (false, 0);
+    let (mut inline, mut hand_over, mut many) = (false, false, 0);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--stdio" => {}
             "--inline" => inline = true,
+            "--hand-over" => hand_over = true,
             "--many" => match arguments.next().and_then(|n| n.parse().ok()) {
                 Some(n) => many = n,
                 None => return usage("--many needs a number"),
@@ -67,7 +68,10 @@ fn main() -> ExitCode {
             other => return usage(&format!("unknown argument {other}")),
         }
     }
-    match server(inline, many).and_then(Server::serve_stdio) {
+    // A local server cannot let its reading thread run the tools of the pool.
+    let served = server(inline, many)
+        .and_then(|server| if hand_over { server.into_local().serve_stdio() } else { server.serve_stdio() });
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("echo_server: {error}");
@@ -77,6 +81,6 @@ fn main() -> ExitCode {
 }
 
 fn usage(problem: &str) -> ExitCode {
-    eprintln!("echo_server: {problem}\nusage: echo_server [--stdio] [--inline] [--many N]");
+    eprintln!("echo_server: {problem}\nusage: echo_server [--stdio] [--inline | --hand-over] [--many N]");
     ExitCode::from(2)
 }

@@ -17,10 +17,14 @@ use crate::wire::Framing;
 pub enum Maker {
     /// The bare loop: what the others are divided by.
     Floor,
+    /// The bare loop as figures of peers are usually given: one write for each answer.
+    FloorEach,
     /// This library, tools answered on the reading thread.
     OursInline,
-    /// This library, tools answered by the worker pool.
+    /// This library, tools of the worker pool; quick ones end up on the reading thread.
     OursPool,
+    /// This library, every call handed over to a worker.
+    OursHandOver,
     /// The peer as its README shows it.
     RmcpReadme,
     /// The peer at its best.

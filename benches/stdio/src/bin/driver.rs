@@ -94,8 +94,8 @@ fn servers(options: &Options) -> Vec<Server> {
             std::iter::once(program).chain(args.iter().copied()).map(str::to_owned).collect();
         let mut list_command = command.clone();
         list_command.extend(["--many".to_owned(), many.to_string()]);
-        let kept =
-            maker == Maker::Floor || options.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
+        let kept = matches!(maker, Maker::Floor | Maker::FloorEach)
+            || options.only.as_ref().is_none_or(|part| name.contains(part.as_str()));
         if kept {
             servers.push(Server {
                 name: name.to_owned(),
@@ -112,6 +112,8 @@ fn servers(options: &Options) -> Vec<Server> {
     let floor = options.floor.as_str();
     add("floor", Maker::Floor, legacy, floor, &[], TOOLS);
     add("floor modern", Maker::Floor, modern, floor, &[], TOOLS);
+    add("floor, a write each", Maker::FloorEach, legacy, floor, &["--each"], TOOLS);
+    add("floor modern, a write each", Maker::FloorEach, modern, floor, &["--each"], TOOLS);
     // The others have `echo` and `add` besides.
     let many = TOOLS - 2;
     if let Some(ours) = &options.ours {
@@ -120,6 +122,7 @@ fn servers(options: &Options) -> Vec<Server> {
         add("inline modern", Maker::OursInline, modern, ours, &inline, many);
         add("pool", Maker::OursPool, legacy, ours, &inline[..1], many);
         add("pool modern", Maker::OursPool, modern, ours, &inline[..1], many);
+        add("hand-over", Maker::OursHandOver, legacy, ours, &["--stdio", "--hand-over"], many);
     }
     if let Some(rmcp) = &options.rmcp_readme {
         add("rmcp README", Maker::RmcpReadme, legacy, rmcp, &[], many);

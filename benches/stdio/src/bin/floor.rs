@@ -1,9 +1,9 @@
 //! The bare loop: what a pipe and one thread can reach when almost nothing is done in between.
 //!
 //! Does: take what the pipe has, find the line, its id and its text by fixed positions and a plain scan over the bytes,
-//! write ready-made answers, one write per batch. Does not: parse JSON, check anything, survive lines of another shape;
+//! write ready-made answers, one write per batch or, with `--each`, one per line. Does not: parse JSON, check anything, survive lines of another shape;
 //! it understands the bench's driver and nobody else.
-//! Invariant: one read and one write per batch; a line of up to 8 MiB.
+//! Invariant: one read per batch; a line of up to 8 MiB.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -26,6 +26,7 @@ const MODERN: (&[u8], &[u8]) = (
 );
 
 fn main() -> io::Result<()> {
+    let each = std::env::args().any(|argument| argument == "--each");
     let list = ready_list()?;
     // The descriptors themselves: no lock and no buffer of the standard library between us and the pipe.
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -53,6 +54,10 @@ fn main() -> io::Result<()> {
         while let Some(length) = scan(&buffer[searched..filled], b'\n') {
             let end = searched + length;
             answer(&buffer[start..end], &list, &mut out);
+            if each {
+                output.write_all(&out)?;
+                out.clear();
+            }
             start = end + 1;
             searched = start;
         }
@@ -102,7 +107,7 @@ fn answer(line: &[u8], list: &[u8], out: &mut Vec<u8>) {
 /// What follows the id in the answer to `tools/list`: `--list FILE` holds the result of another server, `--many N`
 /// makes one of N tools.
 fn ready_list() -> io::Result<Vec<u8>> {
-    let mut args = std::env::args().skip(1);
+    let mut args = std::env::args().skip(1).filter(|argument| argument != "--each");
     let mut list = b",\"result\":".to_vec();
     match (args.next().as_deref(), args.next()) {
         (Some("--list"), Some(path)) => list.extend_from_slice(&std::fs::read(path)?),
