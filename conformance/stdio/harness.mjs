@@ -8,9 +8,9 @@ import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 /** What one check may take unless it says otherwise, in milliseconds. */
-const CHECK_TIMEOUT = 10_000;
+const CHECK_TIMEOUT = 6_000;
 /** What a whole session may take, in milliseconds. */
-const SESSION_TIMEOUT = 90_000;
+const SESSION_TIMEOUT = 60_000;
 /** Longest run of wire lines shown for one failure, and longest line. */
 const EXCERPT_LINES = 40;
 const EXCERPT_WIDTH = 2000;

@@ -23,6 +23,7 @@ CACHED = {
     "resources/templates/list",
     "resources/read",
 }
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 # A server may have written an answer before it read the cancellation; this long it counts as crossed.
 CROSSED = 0.15
 # Within this a server has to be gone after its input ended, or after SIGTERM.
@@ -142,19 +143,23 @@ def era(log, modern):
     """Nothing of the other era is on the wire, and the era's own duties are kept."""
     asked = log.requests()
     watched = {}
-    for time, mark, message in log.messages:
+    running = {}
+    for _, mark, message in log.messages:
         method = message.get("method")
         shown = json.dumps(message)
         if mark == ">":
+            if method is not None and "id" in message:
+                running[key(message["id"])] = message
             if method == "subscriptions/listen":
                 watched[key(message["id"])] = "waiting"
             continue
         if method is not None:
             if modern:
-                yield from modern_notice(message, asked, watched, shown)
+                yield from modern_notice(message, running.values(), watched, shown)
             elif META in shown:
                 yield f"modern metadata in a legacy session: {shown}"
             continue
+        running.pop(key(message.get("id")), None)
         origin = asked.get(key(message.get("id")), (0, {"method": ""}))[1]["method"]
         if "error" in message:
             yield from not_found(message["error"], origin, modern, shown)
@@ -164,13 +169,18 @@ def era(log, modern):
             yield f"a modern member in a legacy session: {shown}"
 
 
-def modern_notice(message, asked, watched, shown):
+def wants(request, level):
+    """Whether a request asked for log messages of this level."""
+    floor = meta(request).get(META + "logLevel")
+    return floor in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(floor)
+
+
+def modern_notice(message, open_requests, watched, shown):
     method, params = message["method"], message.get("params") or {}
     if "id" in message:
         yield f"a request from the server: {shown}"
-    if method == "notifications/message":
-        if not any(META + "logLevel" in meta(request) for _, request in asked.values()):
-            yield f"a log message nobody asked for: {shown}"
+    if method == "notifications/message" and not any(wants(request, params["level"]) for request in open_requests):
+        yield f"a log message no running request asked for: {shown}"
     subscription = key(meta(message).get(META + "subscriptionId"))
     if method == "notifications/subscriptions/acknowledged":
         if watched.get(subscription) != "waiting":
