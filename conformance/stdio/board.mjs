@@ -12,7 +12,7 @@
 //   logs, updates  inboxes of log messages {level, logger, data} and of resource addresses
 //   asked          the elicitation requests so far; `answer` is what the client's handler returns
 //   close()
-// The same checks exist in Python (`py/client.py`); a name means the same claim in both.
+// The same checks exist in Python (`py/board.py`); a name means the same claim in both.
 
 import { holds, same, within } from "./harness.mjs";
 
