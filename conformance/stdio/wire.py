@@ -11,6 +11,7 @@ only for the lines themselves.
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 META = "io.modelcontextprotocol/"
@@ -32,7 +33,7 @@ RECORD = re.compile(r"(\d+\.\d+) ([><!]) ?(.*)", re.S)
 
 
 class Log:
-    """One server process: `records` are (time, mark, text), `messages` (time, mark, message)."""
+    """One server process: `records` are (at, mark, text), `messages` (at, mark, message)."""
 
     def __init__(self, path):
         self.path = path
@@ -40,31 +41,31 @@ class Log:
         self.messages = []
         self.faults = []
         for raw in path.read_text(encoding="utf-8").split("\n")[:-1]:
-            time, mark, text = RECORD.fullmatch(raw).groups()
-            self.records.append((float(time), mark, text))
+            at, mark, text = RECORD.fullmatch(raw).groups()
+            self.records.append((float(at), mark, text))
             if mark in "><":
-                self._message(float(time), mark, text)
+                self._message(float(at), mark, text)
 
-    def _message(self, time, mark, text):
+    def _message(self, at, mark, text):
         try:
             message = json.loads(text)
             whole = isinstance(message, dict) and message.get("jsonrpc") == "2.0"
         except ValueError:
             whole = False
         if whole and "\r" not in text:
-            self.messages.append((time, mark, message))
+            self.messages.append((at, mark, message))
         elif mark == "<":
             self.faults.append(f"not one JSON-RPC message: {text!r}")
 
     def event(self, word):
-        """The first event that starts with `word`, as (time, rest)."""
-        for time, mark, text in self.records:
+        """The first event that starts with `word`, as (at, rest)."""
+        for at, mark, text in self.records:
             if mark == "!" and text.startswith(word):
-                return time, text[len(word) :].strip()
+                return at, text[len(word) :].strip()
         return None
 
     def requests(self):
-        """What the client asked: id to (time, message)."""
+        """What the client asked: id to (at, message)."""
         return {key(m["id"]): (t, m) for t, mark, m in self.messages if mark == ">" and "method" in m and "id" in m}
 
     def is_probe(self):
@@ -98,30 +99,30 @@ def answers(log):
     for name, (_, message) in asked.items():
         if "progressToken" in meta(message):
             tokens[key(meta(message)["progressToken"])] = name
-    for time, mark, message in log.messages:
+    for at, mark, message in log.messages:
         method = message.get("method")
         if mark == ">" and method == "notifications/cancelled":
-            cancelled.setdefault(key(message["params"]["requestId"]), time)
+            cancelled.setdefault(key(message["params"]["requestId"]), at)
         if mark == "<" and method is None:
             name = key(message.get("id"))
             if name not in asked:
                 yield f"an answer to nothing: {json.dumps(message)}"
             elif name in answered:
                 yield f"a second answer: {json.dumps(message)}"
-            elif time > cancelled.get(name, time) + CROSSED:
+            elif at > cancelled.get(name, at) + CROSSED:
                 yield f"an answer to a cancelled request: {json.dumps(message)}"
-            answered[name] = time
+            answered[name] = at
         if mark == "<" and method == "notifications/progress":
             name = tokens.get(key(message["params"]["progressToken"]))
             if name is None:
                 yield f"progress for an unknown token: {json.dumps(message)}"
             elif name in answered:
                 yield f"progress after the answer: {json.dumps(message)}"
-            elif time > cancelled.get(name, time) + CROSSED:
+            elif at > cancelled.get(name, at) + CROSSED:
                 yield f"progress of a cancelled request: {json.dumps(message)}"
-    for name, (time, message) in asked.items():
+    for name, (at, message) in asked.items():
         held = message["method"] == "subscriptions/listen"
-        if name not in answered and name not in cancelled and not held and time < eof[0] - EXIT_LIMIT:
+        if name not in answered and name not in cancelled and not held and at < eof[0] - EXIT_LIMIT:
             yield f"never answered: {json.dumps(message)}"
 
 
@@ -244,6 +245,16 @@ def exits(log):
         yield f"{log.path.name}: exit code {end[1]}"
 
 
+def settled(folder):
+    """All logs of the session; a server still on its way out when the client has gone gets its two seconds."""
+    deadline = time.monotonic() + EXIT_LIMIT + 0.5
+    while True:
+        logs = [Log(path) for path in sorted(folder.glob("wire-*.log"))]
+        if all(log.event("exit ") for log in logs) or time.monotonic() > deadline:
+            return logs
+        time.sleep(0.05)
+
+
 def report(session, name, faults):
     """Prints one check; all faults are kept, one line each below the first."""
     faults = list(faults)
@@ -258,7 +269,7 @@ def report(session, name, faults):
 def main():
     session, folder = sys.argv[1], Path(sys.argv[2])
     modern = not session.endswith("/legacy")
-    logs = [Log(path) for path in sorted(folder.glob("wire-*.log"))]
+    logs = settled(folder)
     if not any(log.messages for log in logs):
         for name in ["wire-lines", "wire-answers", "wire-cancel", "wire-era", "exit"]:
             report(session, name, ["no wire log"])
