@@ -230,7 +230,7 @@ def exits(log):
     end = log.event("exit ")
     eof, told = log.event("eof"), log.event("signal ")
     if end is None:
-        yield f"no exit recorded in {log.path.name}"
+        yield f"{log.path.name}: no exit seen; its client had to kill it, or it still runs"
         return
     start = min(t for t in (eof and eof[0], told and told[0], end[0]) if t is not None)
     if end[0] - start > EXIT_LIMIT:
