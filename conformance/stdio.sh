@@ -115,11 +115,12 @@ out=$stdio/out
 rm -rf "$out"
 mkdir -p "$out"
 
-# Runs one client within a time limit. A crash shows as checks that were never reported.
+# Runs one client within a time limit: three sessions of 90 s, or two of 180 s, and a little. A crash shows as
+# checks that were never reported.
 run_client() {
     case $1 in
-        py) timeout 200 "$stdio/py/.venv/bin/python" "$stdio/py/client.py" "$out" "$server" --stdio ;;
-        *) timeout 200 node "$stdio/$1/client.mjs" "$out" "$server" --stdio ;;
+        py) timeout 400 "$stdio/py/.venv/bin/python" "$stdio/py/client.py" "$out" "$server" --stdio ;;
+        *) timeout 400 node "$stdio/$1/client.mjs" "$out" "$server" --stdio ;;
     esac || note "client $1 ended with exit code $?"
     local folder
     for folder in "$out/$1"-*; do

@@ -9,6 +9,7 @@
 //   read(uri) prompt(name, args) complete(ref, argument)
 //   watch(uris)    returns {only(uris), close()}; updates arrive in `updates`
 //   notFound       the code of an address that leads nowhere, where the SDK reports another one than the wire has
+//   losesProgress  true where the SDK forgets progress that it reads together with the result
 //   logs, updates  inboxes of log messages {level, logger, data} and of resource addresses
 //   asked          the elicitation requests so far; `answer` is what the client's handler returns
 //   close()
@@ -173,15 +174,18 @@ export async function checkBoard(session, peer) {
   await check("progress", async () => {
     const seen = [];
     const onprogress = ({ progress, total, message }) => seen.push([progress, total, message]);
-    const result = await peer.call("blink", { pin: 5, times: 3, intervalMs: 50 }, { onprogress });
+    const result = await peer.call("blink", { pin: 5, times: 3, intervalMs: 100 }, { onprogress });
     said(result, "pin 5 blinked 3 times");
-    same(seen, [1, 2, 3].map((i) => [i, 3, `blink ${i} of 3`]), "progress");
+    const steps = [1, 2, 3].map((i) => [i, 3, `blink ${i} of 3`]);
+    holds(seen.length > 0, "no progress at all");
+    same(seen, peer.losesProgress ? steps.slice(0, seen.length) : steps, "progress");
   });
   await check("defaults", async () => {
     const seen = [];
     const result = await peer.call("blink", { pin: 6 }, { onprogress: ({ total }) => seen.push(total) });
     said(result, "pin 6 blinked 3 times");
-    same(seen, [3, 3, 3], "totals");
+    holds(seen.length > 0, "no progress at all");
+    same(seen, peer.losesProgress ? seen.map(() => 3) : [3, 3, 3], "totals");
   });
   await check("parallel", async () => {
     const order = [];

@@ -8,9 +8,9 @@ import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 /** What one check may take unless it says otherwise, in milliseconds. */
-const CHECK_TIMEOUT = 6_000;
+const CHECK_TIMEOUT = 10_000;
 /** What a whole session may take, in milliseconds. */
-const SESSION_TIMEOUT = 60_000;
+const SESSION_TIMEOUT = 90_000;
 /** Longest run of wire lines shown for one failure, and longest line. */
 const EXCERPT_LINES = 40;
 const EXCERPT_WIDTH = 2000;
@@ -95,8 +95,8 @@ export class Session {
   }
 
   /** Runs a whole session; an error outside a check, a failed connect above all, is a failure of its own. */
-  async run(body) {
-    await this.check("session", body, SESSION_TIMEOUT);
+  async run(body, timeout = SESSION_TIMEOUT) {
+    await this.check("session", body, timeout);
   }
 
   /** The lines of each wire log of this session so far. */

@@ -120,10 +120,30 @@ def answers(log):
                 yield f"progress after the answer: {json.dumps(message)}"
             elif at > cancelled.get(name, at) + CROSSED:
                 yield f"progress of a cancelled request: {json.dumps(message)}"
+    yield from steps(log, tokens, answered)
     for name, (at, message) in asked.items():
         held = message["method"] == "subscriptions/listen"
         if name not in answered and name not in cancelled and not held and at < eof[0] - EXIT_LIMIT:
             yield f"never answered: {json.dumps(message)}"
+
+
+def steps(log, tokens, answered):
+    """The progress of a call counts up by one, and to the total where the call was answered."""
+    last = {}
+    for _, mark, message in log.messages:
+        if mark == "<" and message.get("method") == "notifications/progress":
+            params, shown = message["params"], json.dumps(message)
+            name = tokens.get(key(params["progressToken"]))
+            step, total = params["progress"], params["total"]
+            if step != last.get(name, (0, 0))[0] + 1:
+                yield f"progress does not count up: {shown}"
+            if params["message"] != f"blink {step:.0f} of {total:.0f}":
+                yield f"message of the progress: {shown}"
+            last[name] = (step, total)
+    failed = {key(m["id"]) for _, mark, m in log.messages if mark == "<" and (m.get("result") or {}).get("isError")}
+    for name, (step, total) in last.items():
+        if name in answered and name not in failed and step != total:
+            yield f"request {name} was answered after step {step:.0f} of {total:.0f}"
 
 
 def cancels(logs):

@@ -21,7 +21,7 @@ META = "io.modelcontextprotocol/"
 MODES = {"modern": "2026-07-28", "auto": "auto", "legacy": "legacy"}
 # Seconds.
 CLOSE_TIMEOUT = 2
-SESSION_TIMEOUT = 60
+SESSION_TIMEOUT = 90
 
 
 class Peer:

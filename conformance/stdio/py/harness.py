@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 # Seconds.
-CHECK_TIMEOUT = 6
+CHECK_TIMEOUT = 10
 # Longest run of wire lines shown for one failure, and longest line.
 EXCERPT_LINES = 40
 EXCERPT_WIDTH = 2000

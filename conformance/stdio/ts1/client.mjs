@@ -19,6 +19,9 @@ async function connect(session, capabilities) {
   const client = new Client({ name: "tinymcp-ts1", version: "1" }, { capabilities });
   const peer = {
     era: "legacy",
+    // On a busy machine several lines are read at once, and this SDK drops progress that is followed by its
+    // result in the same turn; `wire.py` sees to it that every step was sent.
+    losesProgress: true,
     logs: new Inbox(),
     updates: new Inbox(),
     asked: [],

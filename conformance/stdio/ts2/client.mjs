@@ -19,6 +19,9 @@ async function connect(session, mode, capabilities) {
     { capabilities, versionNegotiation: { mode: MODES[mode], probe: { timeoutMs: 5000 } } },
   );
   const peer = {
+    // On a busy machine several lines are read at once, and this SDK drops progress that is followed by its
+    // result in the same turn; `wire.py` sees to it that every step was sent.
+    losesProgress: true,
     logs: new Inbox(),
     updates: new Inbox(),
     asked: [],
