@@ -16,8 +16,9 @@ import { tapped } from "../spawn.mjs";
 
 const [out, ...server] = process.argv.slice(2);
 const CLI = fileURLToPath(new URL("node_modules/.bin/mcp-inspector", import.meta.url));
-/** Longest single run, in milliseconds. */
-const RUN_TIMEOUT = 8000;
+/** Longest single run, and longest check of a few runs, in milliseconds; a run starts two programs. */
+const RUN_TIMEOUT = 20_000;
+const CHECK_TIMEOUT = 45_000;
 /** A session is some thirty runs, each of which starts two programs; in milliseconds. */
 const SESSION_TIMEOUT = 180_000;
 /** Exit code of a call whose result is an error. */
@@ -72,7 +73,7 @@ async function seen(session, fits, count, what, timeout) {
 }
 
 async function checkEra(session, era) {
-  const check = (name, body) => session.check(name, body);
+  const check = (name, body) => session.check(name, body, CHECK_TIMEOUT);
   /** A run that must go well. */
   const result = async (...args) => {
     const { code, result, shown } = await run(session, era, "--method", ...args);
