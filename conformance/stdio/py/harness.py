@@ -1,0 +1,73 @@
+"""Runs named checks against one session and prints one line for each, as `harness.mjs` does.
+
+It knows results, timeouts and the wire log; it does not know what the board says (`board.py`) nor how the client
+is driven (`client.py`). A failing check also prints the wire lines that passed while it ran, indented.
+"""
+
+import sys
+from pathlib import Path
+
+import anyio
+
+# Seconds.
+CHECK_TIMEOUT = 10
+# Longest run of wire lines shown for one failure, and longest line.
+EXCERPT_LINES = 40
+EXCERPT_WIDTH = 2000
+
+
+def same(actual, expected, what):
+    assert actual == expected, f"{what}: expected {expected!r}, got {actual!r}"
+
+
+class Inbox:
+    """Things from callbacks, to be awaited one by one in order of arrival."""
+
+    def __init__(self):
+        self.sender, self.receiver = anyio.create_memory_object_stream(1000)
+
+    def push(self, thing):
+        self.sender.send_nowait(thing)
+
+    async def next(self, what, timeout=3):
+        with anyio.move_on_after(timeout):
+            return await self.receiver.receive()
+        raise AssertionError(f"{what}: nothing within {timeout} s")
+
+
+class Session:
+    """One session: its name (`py/modern`), its folder of wire logs and its results."""
+
+    def __init__(self, name, out):
+        self.name = name
+        self.folder = Path(out) / name.replace("/", "-")
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    async def check(self, name, body, timeout=CHECK_TIMEOUT):
+        before = self._lines()
+        try:
+            with anyio.fail_after(timeout):
+                await body()
+        except Exception as error:  # any failure of any kind is the result of this check
+            print(f"FAIL {self.name}/{name}: {reason(error)}")
+            now = self._lines()
+            during = [line for log, lines in now.items() for line in lines[len(before.get(log, [])) :]]
+            for line in during[-EXCERPT_LINES:]:
+                print(f"    {line[:EXCERPT_WIDTH]}")
+        else:
+            print(f"ok {self.name}/{name}")
+        sys.stdout.flush()
+
+    def _lines(self):
+        logs = self.folder.glob("wire-*.log")
+        return {log.name: log.read_text(errors="replace").split("\n")[:-1] for log in logs}
+
+
+def reason(error):
+    # Task groups wrap what went wrong; the first leaf is the story. The depth is that of our own scopes.
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return "the check: nothing within its time"
+    kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+    return " | ".join((kind + str(error)).split("\n"))
