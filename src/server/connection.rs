@@ -55,12 +55,16 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The result is no longer wanted: tells the handler, also one that waits.
-    pub(crate) fn cancel(&self) {
+    /// The result is no longer wanted: tells the handler, also one that waits. Claims the right to
+    /// answer before that, so that a handler which sees the flag cannot answer any more, and says
+    /// whether it was there to claim.
+    pub(crate) fn cancel(&self) -> bool {
+        let mine = self.settle();
         self.cancelled.store(true, Ordering::Release);
         // Taken and released, so that a handler is either before its look at the flag or asleep.
         drop(lock(&self.sleep));
         self.wake.notify_all();
+        mine
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -251,8 +255,7 @@ impl Connection {
             at.map(|at| calls.swap_remove(at))
         };
         if let Some(running) = running {
-            running.call.cancel();
-            if running.call.settle() {
+            if running.call.cancel() {
                 running.outlet.abandon();
             }
             self.drop_work(&running.call);
@@ -419,7 +422,6 @@ impl Connection {
             let mut at = 0;
             while let Some(running) = calls.get(at) {
                 if running.deadline.is_some_and(|deadline| deadline <= now) {
-                    running.call.cancel();
                     late.push(calls.swap_remove(at));
                 } else {
                     busy |= running.deadline.is_some();
@@ -440,9 +442,9 @@ impl Connection {
         busy || missed
     }
 
-    /// Answers a call whose handler will not.
+    /// Cancels a call and answers it in the place of its handler.
     fn give_up(&self, running: Running, why: &'static str) {
-        if running.call.settle() {
+        if running.call.cancel() {
             let raw = running.id.to_raw();
             let to = To { id: &raw, revision: running.revision, card: &self.core.card };
             let mut w = Writer::new();
@@ -470,7 +472,6 @@ impl Connection {
     /// Answers a call that will not run, unless it is settled.
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.forget(call) {
-            running.call.cancel();
             self.give_up(running, why);
         }
     }
@@ -480,7 +481,6 @@ impl Connection {
     pub(crate) fn close(&self, deadline: Instant) {
         let rest = std::mem::take(&mut *lock(&self.calls));
         for running in rest {
-            running.call.cancel();
             self.give_up(running, "The server is shutting down");
         }
         for listen in std::mem::take(&mut *lock(&self.listens)) {

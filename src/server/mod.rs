@@ -386,7 +386,9 @@ impl LocalServer {
         serve::local_stdio(self)
     }
 
-    /// As [`Server::serve`].
+    /// As [`Server::serve`], on the calling thread. Since a blocked read cannot be interrupted,
+    /// [`Handle::stop`] ends what the client sees at once, but this returns only when the next
+    /// message or the end of input comes.
     ///
     /// # Errors
     /// As with [`Server::serve_stdio`].

@@ -123,23 +123,27 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
     told.then_some(Ended::Told)
 }
 
-/// Serves a connection on this thread, for handlers that cannot leave it; another one watches.
+/// Serves a connection on this thread, for handlers that cannot leave it; another one watches, and
+/// says the last words when the program asks to stop while this one is stuck in a read.
 pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
     let parts = take_apart(local.server)?;
     let served = Arc::new(AtomicBool::new(false));
     let conn = connect(&parts.core, &link);
+    let hooks = Arc::new(Mutex::new(parts.hooks));
     let watcher = {
-        let (core, served) = (Arc::clone(&parts.core), Arc::clone(&served));
+        let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
         spawn("mcp-watch", WATCH_STACK, move || {
-            core.alarm.watch(&core.catalog, || served.load(Ordering::Acquire).then_some(()));
+            if conn.core.alarm.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
+                end(&conn, &served, take_hooks(&hooks));
+            }
         })?
     };
     let result = read(&conn, link, all_inline(parts.inline, local.inline));
-    end(&conn, &AtomicBool::new(true), parts.hooks);
     served.store(true, Ordering::Release);
     parts.core.alarm.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
     let _ = watcher.join();
+    end(&conn, &served, take_hooks(&hooks));
     result
 }
 

@@ -91,6 +91,11 @@ macro_rules! folders {
             }
 
             #[test]
+            fn local() {
+                super::play_folder(stringify!($folder), "local");
+            }
+
+            #[test]
             fn stdio() {
                 super::play_folder(stringify!($folder), "stdio");
             }

@@ -51,6 +51,7 @@ pub(crate) type Connect = fn(&Order) -> Result<Box<dyn Wire>, String>;
 /// Every transport that transcripts are played over, by the name headers use.
 pub(crate) const TRANSPORTS: &[(&str, Connect)] = &[
     ("memory", crate::wire_memory::connect),
+    ("local", crate::wire_memory::connect_local),
     ("stdio", crate::wire_stdio::connect),
     #[cfg(unix)]
     ("lines", crate::wire_lines::connect),

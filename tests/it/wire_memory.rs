@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
-use tinymcp::{Error, Handle, MemoryEnd, memory};
+use tinymcp::{Error, Handle, Link, MemoryEnd, Server, memory};
 
 use crate::fixture::{self, Order, Stage};
 use crate::wire::{Came, PATIENCE, Wire};
@@ -18,13 +18,22 @@ struct Memory {
 }
 
 pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
+    serving(order, Server::serve)
+}
+
+/// The same with a server that stays on its thread.
+pub(crate) fn connect_local(order: &Order) -> Result<Box<dyn Wire>, String> {
+    serving(order, |server, link| server.into_local().serve(link))
+}
+
+fn serving(order: &Order, serve: fn(Server, Link) -> Result<(), Error>) -> Result<Box<dyn Wire>, String> {
     let stage = Arc::new(Stage::default());
     let server = fixture::build(order, &stage)?;
     let handle = server.handle();
     let (link, end) = memory();
     let (done, served) = mpsc::channel();
     // Not joined but waited for with a limit, so that a server that hangs is a failure.
-    thread::spawn(move || done.send(server.serve(link)));
+    thread::spawn(move || done.send(serve(server, link)));
     Ok(Box::new(Memory { end, stage, server: order.server.clone(), handle, served }))
 }
 
