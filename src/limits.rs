@@ -196,6 +196,11 @@ impl Limits {
         self.page = self.page.clamp(1, 65_536);
         self.worker_stack = self.worker_stack.max(64 << 10);
         self.frame_bytes = self.frame_bytes.clamp(1024, MOST_BYTES as usize);
+        // "For ever" in code: a point of time so far away cannot be told.
+        let most = Duration::from_millis(MOST_MS);
+        for time in [&mut self.handler_deadline, &mut self.grace, &mut self.ask_timeout] {
+            *time = most.min(*time);
+        }
         self
     }
 

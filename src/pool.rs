@@ -248,15 +248,16 @@ impl<J: Send + 'static> Pool<J> {
 
     /// Hands over all of `jobs` in order, waiting for room whenever the queue is full.
     ///
-    /// As many as there is room for go in together. `jobs` keeps its allocation.
+    /// As many as there is room for go in together. `jobs` keeps its allocation. After a wait, jobs
+    /// that are no longer `wanted` are dropped: they would take the room of others.
     ///
     /// # Errors
     ///
     /// As [`Pool::submit`]; the jobs not accepted stay in `jobs`, in order.
-    pub(crate) fn submit_all(&self, jobs: &mut Vec<J>) -> Result<(), Refusal> {
+    pub(crate) fn submit_all(&self, jobs: &mut Vec<J>, wanted: impl Fn(&J) -> bool) -> Result<(), Refusal> {
         // Both conversions keep the buffer; a deque loses its front without moving the rest.
         let mut rest = VecDeque::from(std::mem::take(jobs));
-        let result = self.door.shared.push_all(&mut rest);
+        let result = self.door.shared.push_all(&mut rest, &wanted);
         *jobs = Vec::from(rest);
         result
     }
@@ -404,12 +405,21 @@ impl<J: Send + 'static> Shared<J> {
         Ok(())
     }
 
-    fn push_all(self: &Arc<Self>, jobs: &mut VecDeque<J>) -> Result<(), Refusal> {
+    fn push_all(
+        self: &Arc<Self>,
+        jobs: &mut VecDeque<J>,
+        wanted: &dyn Fn(&J) -> bool,
+    ) -> Result<(), Refusal> {
         let mut chosen = Vec::new();
         while !jobs.is_empty() {
-            let mut state = self.wait_for_room(self.lock());
+            let mut state = self.lock();
             if state.closed {
                 return Err(Refusal::Closed);
+            }
+            if state.queue.len() >= self.size.queue {
+                drop(self.wait_for_room(state));
+                jobs.retain(wanted);
+                continue;
             }
             let count = jobs.len().min(self.size.queue - state.queue.len());
             let mut summoned = 0;

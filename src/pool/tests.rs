@@ -168,14 +168,14 @@ fn an_idle_worker_is_used_before_a_new_one_starts() {
 fn no_more_workers_are_started_or_woken_than_there_are_jobs() {
     let pool = tasks(size(4, 8));
     let gate = Gate::default();
-    pool.submit_all(&mut vec![gate.task(), gate.task()]).unwrap();
+    pool.submit_all(&mut vec![gate.task(), gate.task()], |_| true).unwrap();
     assert_eq!(pool.threads(), 2);
     gate.open();
     until(|| parked(&pool) == 2);
     occupy(&pool, 4).open();
     until(|| parked(&pool) == 4);
     let gate = Gate::default();
-    pool.submit_all(&mut vec![gate.task(), gate.task()]).unwrap();
+    pool.submit_all(&mut vec![gate.task(), gate.task()], |_| true).unwrap();
     assert_eq!(parked(&pool), 2);
     until(|| pool.running() == 2);
     assert_eq!((parked(&pool), pool.threads()), (2, 4));
@@ -222,7 +222,7 @@ fn one_worker_takes_jobs_in_the_order_they_came() {
         let (sent, got) = mpsc::channel();
         let pool = Pool::new(size(1, 3), move |n: u32| sent.send(n).unwrap());
         let mut jobs: Vec<u32> = (0..1000).collect();
-        pool.submit_all(&mut jobs).unwrap();
+        pool.submit_all(&mut jobs, |_| true).unwrap();
         assert!(jobs.is_empty() && jobs.capacity() >= 1000);
         pool.submit(1000).unwrap();
         for n in 0..=1000 {
@@ -243,7 +243,7 @@ fn panicking_jobs_kill_nothing() {
                 sent.send(n).unwrap();
             });
             let mut jobs: Vec<u32> = (0..3000).collect();
-            pool.submit_all(&mut jobs).unwrap();
+            pool.submit_all(&mut jobs, |_| true).unwrap();
             assert!(pool.wait_idle(soon()));
             assert_eq!(got.try_iter().count(), 1000);
             assert!((1..=workers).contains(&pool.threads()));
@@ -283,7 +283,7 @@ fn withdrawn_jobs_come_back_in_order_and_never_run() {
         });
         pool.submit(0).unwrap();
         until(|| pool.running() == 1);
-        pool.submit_all(&mut (1..=8).collect()).unwrap();
+        pool.submit_all(&mut (1..=8).collect(), |_| true).unwrap();
         assert_eq!(pool.withdraw(&mut |n| n % 2 == 0), [2, 4, 6, 8]);
         assert_eq!(pool.withdraw(&mut |n| *n == 0), [0; 0]);
         assert_eq!(pool.queued(), 4);
@@ -301,7 +301,7 @@ fn a_panic_while_choosing_what_to_withdraw_changes_nothing() {
         within.hold_back(n);
         sent.send(n).unwrap();
     });
-    pool.submit_all(&mut vec![0, 1, 2, 3]).unwrap();
+    pool.submit_all(&mut vec![0, 1, 2, 3], |_| true).unwrap();
     until(|| pool.running() == 1);
     let withdrawn = guard(|| pool.withdraw(&mut |n| *n == 1 || resume_unwind(Box::new(*n))));
     assert_eq!(withdrawn, Err(Panicked));
@@ -315,7 +315,7 @@ fn a_panic_while_choosing_what_to_withdraw_changes_nothing() {
 fn withdrawing_makes_room_for_waiting_submitters() {
     let pool = tasks(size(1, 2));
     let gate = occupy(&pool, 1);
-    pool.submit_all(&mut vec![nothing(), nothing()]).unwrap();
+    pool.submit_all(&mut vec![nothing(), nothing()], |_| true).unwrap();
     let submitters: Vec<_> = (0..2)
         .map(|_| {
             let pool = pool.clone();
@@ -353,7 +353,7 @@ fn withdrawing_the_last_job_is_seen_by_wait_idle() {
 fn a_submitter_waits_for_no_more_than_one_place() {
     let pool = tasks(size(1, 8));
     let (first, second) = (occupy(&pool, 1), Gate::default());
-    pool.submit_all(&mut (0..8).map(|_| second.task()).collect()).unwrap();
+    pool.submit_all(&mut (0..8).map(|_| second.task()).collect(), |_| true).unwrap();
     let submitter = {
         let pool = pool.clone();
         aside(move || pool.submit(nothing()).is_ok())
@@ -374,7 +374,7 @@ fn every_waiting_submitter_gets_free_room() {
             let pool = tasks(size(2, 2));
             let first = occupy(&pool, 2);
             let last = Gate::default();
-            pool.submit_all(&mut vec![last.task(), last.task()]).unwrap();
+            pool.submit_all(&mut vec![last.task(), last.task()], |_| true).unwrap();
             let submitters: Vec<_> = (0..2)
                 .map(|_| {
                     let pool = pool.clone();
@@ -403,7 +403,7 @@ fn closing_wakes_submitters_and_runs_what_was_accepted() {
             ran.fetch_add(1, Ordering::Relaxed);
         })
     };
-    pool.submit_all(&mut (0..3).map(|_| count(&ran)).collect()).unwrap();
+    pool.submit_all(&mut (0..3).map(|_| count(&ran)).collect(), |_| true).unwrap();
     let one = {
         let (pool, job) = (pool.clone(), count(&ran));
         aside(move || pool.submit(job).map_err(|refused| refused.why))
@@ -411,7 +411,7 @@ fn closing_wakes_submitters_and_runs_what_was_accepted() {
     let many = {
         let pool = pool.clone();
         let mut jobs: Vec<Task> = (0..5).map(|_| count(&ran)).collect();
-        aside(move || (pool.submit_all(&mut jobs), jobs.len()))
+        aside(move || (pool.submit_all(&mut jobs, |_| true), jobs.len()))
     };
     until(|| eager(&pool) == 2);
     pool.close();
@@ -450,7 +450,7 @@ fn what_was_not_accepted_stays_in_order() {
         let pool = pool.clone();
         let mut jobs: Vec<u32> = (1..=5).collect();
         aside(move || {
-            let result = pool.submit_all(&mut jobs);
+            let result = pool.submit_all(&mut jobs, |_| true);
             (result, jobs)
         })
     };
@@ -489,7 +489,7 @@ fn without_a_single_thread_jobs_come_back() {
     let refused = pool.submit(refused.job).unwrap_err();
     assert_eq!(refused.why, Refusal::NoThread);
     let mut jobs = vec![refused.job, nothing()];
-    assert_eq!(pool.submit_all(&mut jobs), Err(Refusal::NoThread));
+    assert_eq!(pool.submit_all(&mut jobs, |_| true), Err(Refusal::NoThread));
     assert_eq!((jobs.len(), pool.queued(), pool.threads()), (2, 0, 0));
 }
 

@@ -258,28 +258,29 @@ impl Connection {
             if running.call.cancel() {
                 running.outlet.abandon();
             }
-            self.drop_work(&running.call);
+            self.drop_settled();
         } else {
             lock(&self.listens).retain(|listen| listen.id != *id);
         }
     }
 
-    /// Forgets queued and parked work of a settled call, and withdraws its questions.
-    fn drop_work(&self, call: &Arc<Call>) {
-        let queued = self.core.pool.withdraw(&mut |job: &Job| Arc::ptr_eq(&job.call, call));
+    /// Forgets queued and parked work of settled calls, and withdraws their questions.
+    pub(crate) fn drop_settled(&self) {
+        let queued = self.core.pool.withdraw(&mut |job: &Job| job.call.is_settled());
         drop(queued);
-        let parked = {
+        let settled: Vec<ParkedCall>;
+        {
             let mut parked = lock(&self.parked);
-            let at = parked.calls.iter().position(|p| Arc::ptr_eq(&p.job.call, call));
-            at.map(|at| parked.calls.swap_remove(at))
-        };
-        if let Some(parked) = parked {
+            let calls = std::mem::take(&mut parked.calls);
+            (settled, parked.calls) = calls.into_iter().partition(|call| call.job.call.is_settled());
+        }
+        for call in settled {
             let mut w = Writer::new();
-            for (id, _) in parked.open {
-                parked.job.era.withdraw(&mut w, id);
+            for (id, _) in &call.open {
+                call.job.era.withdraw(&mut w, *id);
                 w.newline();
             }
-            self.post.send(&parked.job.outlet, w.into_bytes());
+            self.post.send(&call.job.outlet, w.into_bytes());
         }
     }
 
@@ -287,6 +288,8 @@ impl Connection {
     pub(crate) fn park(&self, job: Job, asks: &[Ask]) {
         let (era, revision) = (job.era, job.query.peer.revision);
         let (call, outlet) = (Arc::clone(&job.call), Arc::clone(&job.outlet));
+        // Before the client can answer, which gives the call another deadline.
+        self.extend(&call, self.core.limits.ask_timeout);
         let mut w = Writer::new();
         {
             let mut parked = lock(&self.parked);
@@ -303,12 +306,12 @@ impl Connection {
                 open.push((parked.last_id, ask.key.clone()));
             }
             parked.calls.push(ParkedCall { job, open });
+            // Under the lock: whoever takes the questions back does so after they were asked.
+            self.post.send(&outlet, w.into_bytes());
         }
-        self.extend(&call, self.core.limits.ask_timeout);
         if call.is_settled() {
-            return self.drop_work(&call);
+            self.drop_settled();
         }
-        outlet.send(w.as_bytes());
     }
 
     /// Gives a call this much time from now.
@@ -429,8 +432,10 @@ impl Connection {
                 }
             }
         }
-        for running in late {
-            self.give_up(running, "The call was not finished within the server's deadline");
+        if !late.is_empty() {
+            late.iter()
+                .for_each(|r| self.give_up(r, "The call was not finished within the server's deadline"));
+            self.drop_settled();
         }
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
@@ -443,7 +448,7 @@ impl Connection {
     }
 
     /// Cancels a call and answers it in the place of its handler.
-    fn give_up(&self, running: Running, why: &'static str) {
+    fn give_up(&self, running: &Running, why: &'static str) {
         if running.call.cancel() {
             let raw = running.id.to_raw();
             let to = To { id: &raw, revision: running.revision, card: &self.core.card };
@@ -457,7 +462,6 @@ impl Connection {
             w.newline();
             self.post.answer(&running.outlet, w.into_bytes());
         }
-        self.drop_work(&running.call);
     }
 
     /// The client will send no more: calls that wait for its answers cannot go on.
@@ -467,12 +471,13 @@ impl Connection {
         for call in stuck {
             self.refuse(&call, "The input ended before the client's answer came");
         }
+        self.drop_settled();
     }
 
     /// Answers a call that will not run, unless it is settled.
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.forget(call) {
-            self.give_up(running, why);
+            self.give_up(&running, why);
         }
     }
 
@@ -481,8 +486,9 @@ impl Connection {
     pub(crate) fn close(&self, deadline: Instant) {
         let rest = std::mem::take(&mut *lock(&self.calls));
         for running in rest {
-            self.give_up(running, "The server is shutting down");
+            self.give_up(&running, "The server is shutting down");
         }
+        self.drop_settled();
         for listen in std::mem::take(&mut *lock(&self.listens)) {
             let mut w = Writer::new();
             // The sources disagree on how a server ends a subscription, so both are sent

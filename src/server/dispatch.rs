@@ -33,6 +33,8 @@ use super::seal::Answers;
 const BATCH_BYTES: usize = 64 << 10;
 /// Jobs that collect before they are handed over although more input is ready.
 const BATCH_JOBS: usize = 64;
+/// Messages of one batch: its answers are kept until all are there.
+const BATCH_MESSAGES: usize = 100;
 /// Answers wait no longer than this for later ones while inline handlers run.
 const BATCH_TIME: Duration = Duration::from_millis(1);
 
@@ -133,6 +135,11 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         self.here.take()
     }
 
+    /// Takes a job back that the caller does not run.
+    pub(crate) fn put(&mut self, job: Job) {
+        self.jobs.push(job);
+    }
+
     /// Adds an answer to those that leave together.
     pub(crate) fn collect(&mut self, frame: &[u8]) {
         self.out.raw_frame(frame);
@@ -164,7 +171,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         let pool = self.core.pool.clone();
         if self.jobs.len() > 1 {
             self.send();
-            if pool.submit_all(&mut self.jobs).is_err() {
+            if pool.submit_all(&mut self.jobs, |job| !job.call.is_settled()).is_err() {
                 for job in std::mem::take(&mut self.jobs) {
                     self.refuse(&job);
                 }
@@ -173,7 +180,13 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             let refused = match pool.try_submit(job) {
                 Err(Refused { job, why: pool::Refusal::Full }) => {
                     self.send();
-                    pool.submit(job)
+                    let call = Arc::clone(&job.call);
+                    let result = pool.submit(job);
+                    if call.is_settled() {
+                        // Meanwhile; in the queue it would take the room of others.
+                        self.conn.drop_settled();
+                    }
+                    result
                 }
                 result => result,
             };
@@ -221,10 +234,10 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 let session = self.conn.session();
                 session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
             };
-            if batches && !doc.root().is_empty() {
-                self.batch(doc.root());
-            } else {
-                self.stray(None, &Fault::InvalidRequest("Batches of messages are not accepted".into()));
+            match doc.root().len() {
+                1..=BATCH_MESSAGES if batches => self.batch(doc.root()),
+                BATCH_MESSAGES.. if batches => self.no_batch("The batch holds too many messages"),
+                _ => self.no_batch("Batches of messages are not accepted"),
             }
             return doc;
         }
@@ -259,6 +272,10 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             Step::Done => doc,
             Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
         }
+    }
+
+    fn no_batch(&mut self, why: &'static str) {
+        self.stray(None, &Fault::InvalidRequest(why.into()));
     }
 
     /// Answers what no era could be told of.

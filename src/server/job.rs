@@ -16,6 +16,7 @@ use crate::transport::Outlet;
 use super::connection::{Call, Connection};
 use super::context::Context;
 use super::failure::{Failure, Reason};
+use super::reading::Pace;
 use super::registry::{
     Arguments, CompleteFn, CompletionRequest, Listed, PromptEntry, ReadFn, ToolEntry, ToolHandler,
 };
@@ -73,7 +74,9 @@ impl Job {
 
     /// The same on the thread that reads: `send` takes the answer, if there is one at once.
     pub(crate) fn run_here(mut self, send: impl FnOnce(&[u8])) {
+        self.pace().inspect(|pace| pace.suspend());
         let conclusion = self.conclude();
+        self.pace().inspect(|pace| pace.resume());
         let conn = Arc::clone(&self.conn);
         match &conclusion {
             Conclusion::Done(outcome) => conn.finish_with(&self, outcome.reply(&conn), send),
@@ -83,12 +86,19 @@ impl Job {
         conn.core.recycle(self.doc);
     }
 
+    fn pace(&self) -> Option<&Pace> {
+        match &self.work {
+            Work::Tool(entry) => Some(&entry.entry.pace),
+            _ => None,
+        }
+    }
+
     fn conclude(&mut self) -> Conclusion {
         let mut answers = std::mem::take(&mut self.answers);
         let started = Instant::now();
         let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
-        if let Work::Tool(entry) = &self.work {
-            entry.entry.pace.note(started.elapsed());
+        if let Some(pace) = self.pace() {
+            pace.note(started.elapsed());
         }
         self.answers = answers;
         conclusion
@@ -172,10 +182,10 @@ pub(crate) fn conclude(
         asks: Vec::new(),
         last_progress: f64::NEG_INFINITY,
     };
-    let result = pool::guard(|| run(&mut ctx, work, inline));
+    let result = pool::guard(|| run(&mut ctx, work, inline).map(|outcome| check(work, outcome)));
     let asks = std::mem::take(&mut ctx.asks);
     match result {
-        Ok(Ok(outcome)) => check(work, outcome),
+        Ok(Ok(conclusion)) => conclusion,
         Ok(Err(failure)) => failed(exchange, failure, asks),
         Err(_panicked) => Conclusion::Fault(Fault::Internal("The handler panicked")),
     }

@@ -51,6 +51,18 @@ impl Pace {
             self.0.store(runs + 1, Ordering::Relaxed);
         }
     }
+
+    /// Trusts the tool no more while a run goes on that may be stuck.
+    pub(crate) fn suspend(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Trusts the tool again if the run that [`Pace::suspend`] was for has been noted as quick.
+    pub(crate) fn resume(&self) {
+        if self.0.load(Ordering::Relaxed) > 0 {
+            self.0.store(TRUSTED, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Everything that reading needs, and what is done when it ends.
@@ -88,10 +100,15 @@ impl Baton {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lay(&self, reading: Box<Reading>) {
+    /// Lays reading down, unless as many threads are stuck as may be.
+    fn lay(&self, reading: Box<Reading>) -> Option<Box<Reading>> {
         let mut slot = self.slot();
+        if slot.stuck >= self.most {
+            return Some(reading);
+        }
         slot.reading = Some(reading);
         slot.laid += 1;
+        None
     }
 
     fn pick_up(&self) -> Option<Box<Reading>> {
@@ -107,9 +124,6 @@ impl Baton {
         }
         if slot.seen != slot.laid {
             slot.seen = slot.laid;
-            return true;
-        }
-        if slot.stuck >= self.most {
             return true;
         }
         let reading = slot.reading.take();
@@ -197,7 +211,10 @@ pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
 /// Runs a quick tool's handler on this thread. Gives reading back, unless another thread took it.
 fn run_here(reading: Box<Reading>, job: Job, baton: &Baton) -> Option<Box<Reading>> {
     let conn: Arc<Connection> = Arc::clone(&job.conn);
-    baton.lay(reading);
+    if let Some(mut reading) = baton.lay(reading) {
+        reading.reader.put(job);
+        return Some(reading);
+    }
     let mut back = None;
     job.run_here(|frame| {
         back = baton.pick_up();

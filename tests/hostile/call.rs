@@ -224,7 +224,8 @@ fn ids_of_subscriptions_are_in_flight_too() {
 
 fn a_call_past_its_deadline_is_flagged_and_answered_once() {
     let (server, gate, runs) = gated();
-    let wire = Wire::open(server, limits(|l| (l.handler_deadline, l.workers) = (Duration::from_millis(50), 2)));
+    let wire =
+        Wire::open(server, limits(|l| (l.handler_deadline, l.workers) = (Duration::from_millis(50), 2)));
     for _ in 0..3 {
         wire.send(call(1, "wait", "{}"));
         runs.recv_timeout(SOON).unwrap();
@@ -240,7 +241,8 @@ fn a_call_past_its_deadline_is_flagged_and_answered_once() {
 
 fn queued_calls_have_deadlines_too() {
     let (server, gate, runs) = gated();
-    let wire = Wire::open(server, limits(|l| (l.handler_deadline, l.workers) = (Duration::from_millis(50), 1)));
+    let wire =
+        Wire::open(server, limits(|l| (l.handler_deadline, l.workers) = (Duration::from_millis(50), 1)));
     wire.send((0..20).map(|id| call(id, "wait", "{}")).collect::<String>());
     runs.recv_timeout(SOON).unwrap();
     for answer in wire.answers(0..20) {
@@ -260,11 +262,14 @@ fn everything_that_runs_has_a_deadline() {
             }
         })
         .and_then(|s| {
-            s.prompt(Prompt::new("never").argument(tinymcp::Argument::optional("a")), |_, _| -> Result<PromptOutput, _> {
-                loop {
-                    thread::park();
-                }
-            })
+            s.prompt(
+                Prompt::new("never").argument(tinymcp::Argument::optional("a")),
+                |_, _| -> Result<PromptOutput, _> {
+                    loop {
+                        thread::park();
+                    }
+                },
+            )
         })
         .and_then(|s| {
             s.complete_prompt("never", "a", |_| -> Completion {
@@ -287,7 +292,9 @@ fn everything_that_runs_has_a_deadline() {
             r#"{"ref":{"type":"ref/prompt","name":"never"},"argument":{"name":"a","value":""}}"#,
         ),
     ] {
-        wire.send(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n"));
+        wire.send(format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n"
+        ));
         let answer = wire.receive();
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&id.into(), &(-32603).into()), "{answer}");
     }
@@ -315,7 +322,9 @@ fn stuck_handlers_stop_nothing_else() {
         assert!(is_good(&wire.receive()));
         wire.send(call(101, "inline", "{}"));
         assert!(is_good(&wire.receive()));
-        wire.send(format!("{{\"jsonrpc\":\"2.0\",\"id\":102,\"method\":\"server/discover\",\"params\":{{{MODERN}}}}}\n"));
+        wire.send(format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":102,\"method\":\"server/discover\",\"params\":{{{MODERN}}}}}\n"
+        ));
         assert!(is_good(&wire.receive()));
         wire.send(request(103, "initialize"));
         assert!(wire.receive()["error"].is_object());
@@ -446,7 +455,9 @@ fn panics_are_answered_and_their_words_kept() {
         server.inline_tool(any(&format!("{name}.inline")), handler).unwrap();
         names.extend([name.to_owned(), format!("{name}.inline")]);
     }
-    let output = |name: &str| Tool::new(name).input_schema(Json::constant(r#"{"type":"object"}"#)).output_schema(CHECKED);
+    let output = |name: &str| {
+        Tool::new(name).input_schema(Json::constant(r#"{"type":"object"}"#)).output_schema(CHECKED)
+    };
     server.tool(Tool::new("input").input_schema(CHECKED), echo).unwrap();
     server.inline_tool(Tool::new("input.inline").input_schema(CHECKED), echo).unwrap();
     server.tool(output("output"), structured).unwrap();

@@ -1,3 +1,341 @@
-//! x
+//! A server that changes, stops, panics or is dropped while it is being talked to.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tinymcp::json::Json;
+use tinymcp::{Limits, Link, Resource, ResourceContents, Server, memory};
+
+use super::call::gated;
+use super::process::{any, ask, echo, never, plain};
 use super::tests;
-tests! {}
+use super::wire::{Feed, MODERN, Peer, SOON, Sink, Wire, call, is_good, limits, request};
+
+tests! {
+    tools_come_and_go_under_calls_and_lists,
+    changes_from_many_threads_are_all_told,
+    a_removed_tool_finishes_its_calls,
+    stopping_from_anywhere_ends_serving,
+    stopping_twice_before_and_after_is_stopping,
+    requests_after_a_stop_are_not_taken,
+    a_reader_that_fails_or_panics_ends_serving,
+    a_hook_that_panics_is_the_programs_own,
+    handlers_are_dropped_when_all_is_over,
+    a_handle_outlives_its_server,
+}
+
+fn tools_come_and_go_under_calls_and_lists() {
+    for workers in [1, 4] {
+        let mut server = plain();
+        server.tools_may_change();
+        let handle = server.handle();
+        let wire = Wire::open(server, limits(|l| (l.workers, l.page) = (workers, 5)));
+        let over = AtomicBool::new(false);
+        let rounds = if super::long() { 20_000 } else { 400 };
+        thread::scope(|scope| {
+            let over = &over;
+            for half in 0..2 {
+                let handle = handle.clone();
+                scope.spawn(move || {
+                    let mut n = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        let name = format!("t{}", half * 10 + n % 10);
+                        if !handle.remove_tool(&name).unwrap() {
+                            handle.add_tool(any(&name), echo).unwrap();
+                        }
+                        n += 1;
+                    }
+                });
+            }
+            for id in 0..rounds {
+                let cursor = |list: &Value| list["result"]["nextCursor"].as_str().map(str::to_owned);
+                wire.send(call(id, &format!("t{}", id % 20), "{}"));
+                let answer = wire.answer();
+                assert!(is_good(&answer) || answer["error"]["code"] == -32602, "{answer}");
+                let (mut names, mut at) = (HashSet::new(), None);
+                loop {
+                    wire.send(match &at {
+                        None => request(id, "tools/list"),
+                        Some(at) => format!(
+                            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\",\"params\":{{\"cursor\":\"{at}\"}}}}\n"
+                        ),
+                    });
+                    let list = wire.answer();
+                    for tool in list["result"]["tools"].as_array().unwrap_or_else(|| panic!("{list}")) {
+                        // A tool that went and came back stands at the end, so it may come again.
+                        names.insert(tool["name"].as_str().unwrap().to_owned());
+                    }
+                    at = cursor(&list);
+                    if at.is_none() || names.len() > 60 {
+                        break;
+                    }
+                }
+                assert!(names.contains("echo"), "what stays is in every list");
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        wire.end();
+    }
+}
+
+fn changes_from_many_threads_are_all_told() {
+    let mut server = plain();
+    server.tools_may_change().resource_updates();
+    server.resource(Resource::new("res:r", "r"), |_, uri| Ok(ResourceContents::text(uri, "t"))).unwrap();
+    let handle = server.handle();
+    let wire = Wire::start(server, Limits::default());
+    wire.send(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{{{MODERN},\"notifications\":{{\"toolsListChanged\":true,\"resourceSubscriptions\":[\"res:r\"]}}}}}}\n"
+    ));
+    assert_eq!(wire.receive()["method"], "notifications/subscriptions/acknowledged");
+    let start = Barrier::new(4);
+    thread::scope(|scope| {
+        for n in 0..4 {
+            let (handle, start) = (handle.clone(), &start);
+            scope.spawn(move || {
+                start.wait();
+                for k in 0..25 {
+                    handle.add_tool(any(&format!("t{n}.{k}")), echo).unwrap();
+                    handle.resource_updated("res:r").unwrap();
+                }
+            });
+        }
+    });
+    // A client that reads is told of each.
+    let mut told = [0, 0];
+    for _ in 0..200 {
+        match wire.receive()["method"].as_str() {
+            Some("notifications/tools/list_changed") => told[0] += 1,
+            Some("notifications/resources/updated") => told[1] += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(told, [100, 100]);
+    let rest = wire.end();
+    assert_eq!(rest.len(), 2, "{rest:?}");
+}
+
+fn a_removed_tool_finishes_its_calls() {
+    let (mut server, gate, runs) = gated();
+    server.tools_may_change();
+    let handle = server.handle();
+    let wire = Wire::open(server, Limits::default());
+    wire.send(call(1, "wait", "{}"));
+    runs.recv_timeout(SOON).unwrap();
+    assert!(handle.remove_tool("wait").unwrap());
+    wire.send(call(2, "wait", "{}"));
+    assert_eq!(wire.answer()["error"]["code"], -32602);
+    gate.open(1);
+    assert!(is_good(&wire.answer()));
+    wire.end();
+}
+
+fn stopping_from_anywhere_ends_serving() {
+    // From another thread, while nothing at all happens.
+    for local in [false, true] {
+        let server = plain();
+        let handle = server.handle();
+        let mut wire = if local { Wire::open_local(server) } else { Wire::open(server, Limits::default()) };
+        handle.stop();
+        if local {
+            // This one reads on the thread that serves, which hears of it with the next message.
+            wire.send(request(1, "ping"));
+        }
+        wire.join().unwrap();
+        assert!(wire.sink.is_empty());
+    }
+    // From a handler, pooled and inline: its own answer is the last.
+    for inline in [false, true] {
+        for local in [false, true] {
+            let mut server = plain();
+            let handle = server.handle();
+            let (entered, wait) = mpsc::channel::<()>();
+            let stop = move |_: &mut tinymcp::Context<'_>, _: Json| {
+                handle.stop();
+                let _ = wait.recv_timeout(Duration::from_millis(50));
+                Ok("stopping")
+            };
+            if inline {
+                server.inline_tool(any("stop"), stop).unwrap();
+            } else {
+                let stop = std::sync::Mutex::new(stop);
+                server.tool(any("stop"), move |ctx, a: Json| stop.lock().unwrap()(ctx, a)).unwrap();
+            }
+            let mut wire = if local { Wire::open_local(server) } else { Wire::open(server, Limits::default()) };
+            wire.send(request(1, "ping") + &call(2, "stop", "{}"));
+            if local && !inline {
+                assert!(wire.answers([1, 2]).iter().all(is_good));
+                wire.send(request(3, "ping"));
+            }
+            wire.join().unwrap();
+            if !(local && !inline) {
+                assert!(wire.answers([1, 2]).iter().all(is_good));
+            }
+            assert!(wire.sink.is_empty(), "{inline} {local}");
+            drop(entered);
+        }
+    }
+}
+
+fn stopping_twice_before_and_after_is_stopping() {
+    let server = plain();
+    let handle = server.handle();
+    handle.stop();
+    handle.stop();
+    let mut wire = Wire::start(server, Limits::default());
+    wire.join().unwrap();
+    handle.stop();
+    assert!(wire.sink.is_empty());
+}
+
+fn requests_after_a_stop_are_not_taken() {
+    let rounds = if super::long() { 2_000 } else { 60 };
+    for round in 0..rounds {
+        let mut server = plain();
+        server.inline_tool(any("inline"), echo).unwrap();
+        let handle = server.handle();
+        let mut wire = Wire::open(server, limits(|l| l.workers = 1 + round % 3));
+        thread::scope(|scope| {
+            let wire = &wire;
+            let sent = scope.spawn(move || {
+                for id in 0..200 {
+                    wire.send(call(id, if id % 2 == 0 { "echo" } else { "inline" }, "{}"));
+                }
+            });
+            if round % 2 == 0 {
+                wire.receive();
+            }
+            handle.stop();
+            sent.join().unwrap();
+        });
+        wire.join().unwrap();
+        // Answered are those that were taken, each once and each whole; others are not.
+        let mut seen = HashSet::new();
+        while let Some(line) = wire.sink.line(Duration::ZERO) {
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            assert!(seen.insert(answer["id"].as_u64()), "{answer} came twice");
+        }
+        assert!(wire.sink.is_empty(), "the output ends inside a line");
+    }
+}
+
+/// Reads a little, then fails or panics.
+struct Breaks(Feed, bool);
+
+impl std::io::Read for Breaks {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        match std::io::Read::read(&mut self.0, buf)? {
+            0 if self.1 => panic!("a reader that panics"),
+            0 => Err(std::io::Error::other("a reader that fails")),
+            n => Ok(n),
+        }
+    }
+}
+
+fn a_reader_that_fails_or_panics_ends_serving() {
+    for panics in [false, true] {
+        let (feed, chunks) = mpsc::channel();
+        let sink = Arc::new(Sink::default());
+        let limits = Limits::default();
+        let link =
+            Link::lines(Breaks(Feed::new(chunks, usize::MAX), panics), sink.writer(), &limits);
+        let serving = thread::spawn(move || {
+            let mut server = plain();
+            server.limits(limits);
+            server.serve(link)
+        });
+        feed.send(request(1, "ping").into_bytes()).unwrap();
+        assert!(sink.line(SOON).is_some());
+        feed.send(call(2, "echo", "{}").into_bytes()).unwrap();
+        drop(feed);
+        let error = serving.join().expect("serving itself does not panic").expect_err("it did not end well");
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+fn a_hook_that_panics_is_the_programs_own() {
+    let mut server = plain();
+    let (told, ran) = mpsc::channel();
+    server.on_shutdown(move || told.send(()).unwrap());
+    server.on_shutdown(|| panic!("a hook that panics"));
+    let (link, end) = memory();
+    let serving = thread::Builder::new().name("mcp-quiet".to_owned()).spawn(move || server.serve(link)).unwrap();
+    drop(end);
+    assert!(serving.join().is_err());
+    ran.recv_timeout(SOON).unwrap();
+}
+
+/// Tells when it is dropped.
+struct Tells(mpsc::Sender<&'static str>, &'static str);
+
+impl Tells {
+    fn name(&self) -> &'static str {
+        self.1
+    }
+}
+
+impl Drop for Tells {
+    fn drop(&mut self) {
+        // The test may have failed and gone.
+        let _ = self.0.send(self.1);
+    }
+}
+
+fn handlers_are_dropped_when_all_is_over() {
+    for local in [false, true] {
+        let (told, dropped) = mpsc::channel();
+        let (mut server, gate, runs) = gated();
+        server.tools_may_change();
+        let tells = |what| Tells(told.clone(), what);
+        let (pooled, inline, resource, hook) = (tells("pooled"), tells("inline"), tells("resource"), tells("hook"));
+        server
+            .tool(any("pooled"), move |_, _: Json| Ok(pooled.name()))
+            .and_then(|s| s.inline_tool(any("inline"), move |_, _: Json| Ok(inline.name())))
+            .and_then(|s| {
+                s.resource(Resource::new("res:r", "r"), move |_, uri| Ok(ResourceContents::text(uri, resource.name())))
+            })
+            .and_then(|s| s.tool(any("ask"), ask))
+            .unwrap();
+        server.on_shutdown(move || drop(hook));
+        drop(told);
+        let mut wire = if local { Wire::open_local(server) } else { Wire::open(server, Limits::default()) };
+        // Everything that could keep something alive: a queue, a question, a subscription, a batch.
+        wire.send(call(1, "ask", "{}") + &call(2, "wait", "{}") + &call(3, "pooled", "{}"));
+        wire.send(format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"subscriptions/listen\",\"params\":{{{MODERN},\"notifications\":{{\"toolsListChanged\":true}}}}}}\n"
+        ));
+        runs.recv_timeout(SOON).unwrap();
+        gate.open(1);
+        wire.finish();
+        wire.join().unwrap();
+        let mut names: Vec<&str> = (0..4).map_while(|_| dropped.recv_timeout(SOON).ok()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["hook", "inline", "pooled", "resource"], "all are dropped, {local}");
+    }
+}
+
+fn a_handle_outlives_its_server() {
+    let mut server = plain();
+    server.tools_may_change().resource_updates();
+    let handle = server.handle();
+    drop(server);
+    assert!(handle.add_tool(any("t"), echo).is_err());
+    assert!(handle.resource_updated("res:r").is_err());
+    handle.stop();
+    // And one whose server is done, with a handler that is not.
+    let mut server = plain();
+    server.tools_may_change();
+    server.tool(any("never"), never).unwrap();
+    let handle = server.handle();
+    let wire = Wire::open(server, limits(|l| l.grace = Duration::from_millis(20)));
+    wire.send(call(1, "never", "{}"));
+    assert_eq!(wire.end().len(), 1);
+    // Nobody is there to be told; whether the rest is still there is nobody's business.
+    let _ = handle.add_tool(any("t"), echo);
+    let _ = handle.remove_tool("never");
+    handle.stop();
+}

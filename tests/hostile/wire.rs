@@ -127,10 +127,24 @@ impl Wire {
     pub fn start_with(mut server: Server, limits: Limits, most: usize, sink: Sink) -> Wire {
         let (feed, chunks) = mpsc::channel();
         let sink = Arc::new(sink);
-        let link = Link::lines(Feed::new(chunks, most), SinkWriter(Arc::clone(&sink)), &limits);
+        let link = Link::lines(Feed::new(chunks, most), sink.writer(), &limits);
         server.limits(limits);
         let server = thread::Builder::new().name("serve".to_owned()).spawn(move || server.serve(link));
         Wire { feed: Some(feed), sink, server: Some(server.unwrap()) }
+    }
+
+    /// Serves on the thread that reads, and opens a session.
+    pub fn open_local(mut server: Server) -> Wire {
+        let (feed, chunks) = mpsc::channel();
+        let sink = Arc::new(Sink::default());
+        let limits = Limits::default();
+        let link = Link::lines(Feed::new(chunks, usize::MAX), sink.writer(), &limits);
+        server.limits(limits);
+        let serve = move || server.into_local().serve(link);
+        let server = thread::Builder::new().name("serve".to_owned()).spawn(serve);
+        let wire = Wire { feed: Some(feed), sink, server: Some(server.unwrap()) };
+        wire.greet("2025-11-25");
+        wire
     }
 
     /// Serves, opens a session of the newest revision that has sessions, and takes its answer.
@@ -245,6 +259,11 @@ impl Sink {
     pub fn new(room: usize, most: usize) -> Sink {
         let state = State { room, most, ..State::default() };
         Sink { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// What the server writes to it with.
+    pub fn writer(self: &Arc<Sink>) -> impl Write + Send + 'static {
+        SinkWriter(Arc::clone(self))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -18,7 +18,7 @@ fn a_hundred_thousand_jobs_run_once_each() {
                     scope.spawn(move || {
                         for n in (part * 25_000..(part + 1) * 25_000).step_by(50) {
                             if n % 100 == 0 {
-                                pool.submit_all(&mut (n..n + 50).collect()).unwrap();
+                                pool.submit_all(&mut (n..n + 50).collect(), |_| true).unwrap();
                             } else {
                                 (n..n + 50).for_each(|n| pool.submit(n).unwrap());
                             }
@@ -75,7 +75,7 @@ fn random_traffic(seed: u64, workers: usize, queue: usize, idle: Duration) {
                                 let keep = jobs.len().saturating_sub(random.below(2 * queue));
                                 let mut batch = jobs.split_off(keep);
                                 batch.push(job);
-                                if pool.submit_all(&mut batch) == Err(Refusal::Closed) {
+                                if pool.submit_all(&mut batch, |_| true) == Err(Refusal::Closed) {
                                     batch.into_iter().for_each(&end);
                                 }
                                 None
