@@ -236,7 +236,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             };
             match doc.root().len() {
                 1..=BATCH_MESSAGES if batches => self.batch(doc.root()),
-                BATCH_MESSAGES.. if batches => self.no_batch("The batch holds too many messages"),
+                len if batches && len > 0 => self.no_batch("The batch holds too many messages"),
                 _ => self.no_batch("Batches of messages are not accepted"),
             }
             return doc;

@@ -42,7 +42,8 @@ fn question(wire: &Wire) -> Value {
 }
 
 fn accept(id: &Value) -> String {
-    json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"yes": true}}}).to_string() + "\n"
+    json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"yes": true}}}).to_string()
+        + "\n"
 }
 
 fn asking_calls_and_a_full_queue_do_not_deadlock() {
@@ -142,14 +143,18 @@ fn wrong_answers_change_nothing() {
     wire.send(call(1, "ask", "{}"));
     let question = question(&wire);
     let number = question.as_u64().unwrap();
-    for id in [json!(number + 1), json!(number.to_string()), json!(-1), json!(null), json!(1.5), json!(u64::MAX)] {
+    for id in
+        [json!(number + 1), json!(number.to_string()), json!(-1), json!(null), json!(1.5), json!(u64::MAX)]
+    {
         wire.send(accept(&id));
         wire.quiet();
     }
     for line in [
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"result\":true}}"),
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"error\":{{}}}}"),
-        format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"result\":{{}},\"error\":{{\"code\":1,\"message\":\"\"}}}}"),
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{number},\"result\":{{}},\"error\":{{\"code\":1,\"message\":\"\"}}}}"
+        ),
     ] {
         wire.send(line + "\n");
         wire.quiet();
@@ -207,14 +212,15 @@ fn answers_race_with_cancellations() {
         let wire = Wire::open(asking(), limits(|l| l.workers = workers));
         let mut answered = vec![0_u8; rounds as usize];
         let mut asked = vec![0_u8; rounds as usize];
-        let mut take = |message: &Value, call: Option<u64>| match message.get("method").and_then(Value::as_str) {
-            Some("elicitation/create") => {
-                let call = call.unwrap() as usize;
-                asked[call] += 1;
-            }
-            Some("notifications/cancelled") => {}
-            _ => answered[message["id"].as_u64().unwrap_or_else(|| panic!("{message}")) as usize] += 1,
-        };
+        let mut take =
+            |message: &Value, call: Option<u64>| match message.get("method").and_then(Value::as_str) {
+                Some("elicitation/create") => {
+                    let call = call.unwrap() as usize;
+                    asked[call] += 1;
+                }
+                Some("notifications/cancelled") => {}
+                _ => answered[message["id"].as_u64().unwrap_or_else(|| panic!("{message}")) as usize] += 1,
+            };
         for id in 0..rounds {
             wire.send(call(id, "ask", "{}"));
             let question = loop {
@@ -301,9 +307,7 @@ fn many_rounds_of_many_calls() {
 fn a_batch_waits_for_its_questions() {
     let server = || {
         let mut server = asking();
-        server
-            .tool(any("roots"), |ctx, _: Json| Ok(ctx.roots("roots")?.len().to_string()))
-            .unwrap();
+        server.tool(any("roots"), |ctx, _: Json| Ok(ctx.roots("roots")?.len().to_string())).unwrap();
         server
     };
     let open = |limits| {
@@ -314,7 +318,9 @@ fn a_batch_waits_for_its_questions() {
     };
     let batch = |lines: &[String]| format!("[{}]\n", lines.join(",").replace('\n', ""));
     let roots = |question: &Value| {
-        json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///r"}]}}).to_string() + "\n"
+        json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///r"}]}})
+            .to_string()
+            + "\n"
     };
     let wire = open(limits(|l| l.workers = 1));
     wire.send(batch(&[call(1, "roots", "{}"), request(2, "ping"), call(3, "echo", "{}")]));

@@ -447,8 +447,8 @@ fn panics_are_answered_and_their_words_kept() {
     }
     let mut server = Server::new("hostile", "1");
     server.schema_compiler(Arc::new(Panics));
-    let tools: [(&str, fn(&mut Context<'_>, Json) -> Result<String, Failure>); 3] =
-        [("words", words), ("payload", payload), ("destructor", destructor)];
+    type Handler = fn(&mut Context<'_>, Json) -> Result<String, Failure>;
+    let tools: [(&str, Handler); 3] = [("words", words), ("payload", payload), ("destructor", destructor)];
     let mut names = Vec::new();
     for (name, handler) in tools {
         server.tool(any(name), handler).unwrap();
