@@ -19,7 +19,8 @@ import { holds, same, within } from "./harness.mjs";
 
 export const TOOLS = ["system_status", "gpio_read", "gpio_write", "blink", "erase_pins", "file_write"];
 const STATUS = {
-  cpuTemperatureCelsius: (v) => v === null || typeof v === "number",
+  // Left out on a machine without a sensor.
+  cpuTemperatureCelsius: (v) => v === undefined || typeof v === "number",
   memoryTotalKb: Number.isInteger,
   memoryAvailableKb: Number.isInteger,
   diskFreeKb: Number.isInteger,
@@ -61,7 +62,8 @@ async function fails(promise, code, message) {
 }
 
 export function statusObject(status) {
-  same(Object.keys(status).sort(), Object.keys(STATUS).sort(), "members of the status");
+  const unknown = Object.keys(status).filter((name) => !(name in STATUS));
+  same(unknown, [], "members of the status that nobody announced");
   for (const [name, fits] of Object.entries(STATUS)) holds(fits(status[name]), `${name} is ${JSON.stringify(status[name])}`);
 }
 
@@ -340,7 +342,8 @@ export async function checkBareBoard(session, peer) {
     // The server may still say that it ends; what it must not say is that the call went well.
     const outcome = call.then((result) => (result.isError ? "an error" : text(result)), () => "an error");
     await within(first, 3000, "the first progress");
-    await within(peer.close(), 2000, "close");
+    // The client waits two seconds before it says SIGTERM; the server then ends at once.
+    await within(peer.close(), 4000, "close");
     same(await within(outcome, 1000, "the call that was under way"), "an error", "outcome of that call");
   });
 }

@@ -27,8 +27,10 @@ CACHED = {
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 # A server may have written an answer before it read the cancellation; this long it counts as crossed.
 CROSSED = 0.15
-# Within this a server has to be gone after its input ended, or after SIGTERM.
+# Within this an idle server has to be gone after its input ended, or any server after SIGTERM.
 EXIT_LIMIT = 2.0
+# A server with a call under way may go on for its grace period, 5 s as it comes, until it is told by SIGTERM.
+BUSY_LIMIT = 5.0
 RECORD = re.compile(r"(\d+\.\d+) ([><!]) ?(.*)", re.S)
 
 
@@ -67,6 +69,16 @@ class Log:
     def requests(self):
         """What the client asked: id to (at, message)."""
         return {key(m["id"]): (t, m) for t, mark, m in self.messages if mark == ">" and "method" in m and "id" in m}
+
+    def busy_at(self, moment):
+        """Whether a call was under way then: asked before, not cancelled, not answered until later."""
+        open_calls = {name for name, (at, m) in self.requests().items() if m["method"] == "tools/call" and at <= moment}
+        for at, mark, message in self.messages:
+            if mark == ">" and message.get("method") == "notifications/cancelled":
+                open_calls.discard(key(message["params"]["requestId"]))
+            if mark == "<" and "method" not in message and at <= moment:
+                open_calls.discard(key(message.get("id")))
+        return bool(open_calls)
 
     def is_probe(self):
         asked = [message["method"] for _, message in self.requests().values()]
@@ -246,20 +258,28 @@ def not_found(error, origin, modern, shown):
 
 
 def exits(log):
-    """The server ends by itself with code 0 within 2 s of its input's end; a probed copy may be told by SIGTERM."""
+    """The server ends by itself with code 0 within 2 s of its input's end; a probed copy may be told by SIGTERM.
+
+    With a call under way it may take its grace period, and must heed a SIGTERM meanwhile.
+    """
     end = log.event("exit ")
     eof, told = log.event("eof"), log.event("signal ")
     if end is None:
         yield f"{log.path.name}: no exit seen; its client had to kill it, or it still runs"
         return
-    start = min(t for t in (eof and eof[0], told and told[0], end[0]) if t is not None)
-    if end[0] - start > EXIT_LIMIT:
+    busy = eof is not None and log.busy_at(eof[0])
+    if busy and told and told[0] < end[0]:
+        start = told[0]
+    else:
+        start = min(t for t in (eof and eof[0], told and told[0], end[0]) if t is not None)
+    limit = BUSY_LIMIT + 0.5 if busy and start == eof[0] else EXIT_LIMIT
+    if end[0] - start > limit:
         yield f"{log.path.name}: gone only {end[0] - start:.1f} s after {'eof' if eof else 'SIGTERM'}"
     if log.is_probe() and told:
         return
     if eof is None:
         yield f"{log.path.name}: exit {end[1]} before its input ended"
-    elif told and told[0] < end[0]:
+    elif told and told[0] < end[0] and not busy:
         yield f"{log.path.name}: had to be told by signal {told[1]}"
     if end[1] != "0":
         yield f"{log.path.name}: exit code {end[1]}"
@@ -267,7 +287,7 @@ def exits(log):
 
 def settled(folder):
     """All logs of the session; a server still on its way out when the client has gone gets its two seconds."""
-    deadline = time.monotonic() + EXIT_LIMIT + 0.5
+    deadline = time.monotonic() + BUSY_LIMIT + 1
     while True:
         logs = [Log(path) for path in sorted(folder.glob("wire-*.log"))]
         if all(log.event("exit ") for log in logs) or time.monotonic() > deadline:

@@ -20,6 +20,8 @@ const QUIET: u32 = 40;
 pub(crate) struct Alarm {
     armed: AtomicBool,
     terminated: Arc<AtomicBool>,
+    /// While this is set, a signal has its default effect.
+    at_once: Arc<AtomicBool>,
     bell: Bell,
 }
 
@@ -27,7 +29,8 @@ impl Alarm {
     /// # Errors
     /// The operating system has no socket pair left.
     pub(crate) fn new() -> io::Result<Alarm> {
-        Ok(Alarm { armed: AtomicBool::new(false), terminated: Arc::default(), bell: Bell::new()? })
+        let (armed, terminated, at_once) = (AtomicBool::new(false), Arc::default(), Arc::default());
+        Ok(Alarm { armed, terminated, at_once, bell: Bell::new()? })
     }
 
     /// There is something to watch from now on.
@@ -42,12 +45,18 @@ impl Alarm {
         self.bell.ring();
     }
 
-    /// Lets SIGTERM and SIGINT end the watching. A second one ends the process at once.
+    /// Lets SIGTERM and SIGINT end the watching.
     ///
     /// # Errors
     /// The handlers cannot be installed.
     pub(crate) fn catch_signals(&self) -> io::Result<Signals> {
-        self.bell.catch_signals(&self.terminated)
+        self.bell.catch_signals(&self.terminated, &self.at_once)
+    }
+
+    /// From now on another signal ends the process at once: somebody is impatient. Not before,
+    /// since whoever ends a whole process group may have its signal passed on by a wrapper too.
+    pub(crate) fn let_signals_kill(&self) {
+        self.at_once.store(true, Ordering::Release);
     }
 
     /// Whether SIGTERM or SIGINT came.
@@ -90,13 +99,12 @@ impl Alarm {
 
 /// Signal handlers; when this is dropped, signals do again what they did before.
 pub(crate) struct Signals {
-    /// While this is set, a signal has its default effect.
-    default: Arc<AtomicBool>,
+    at_once: Arc<AtomicBool>,
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.default.store(true, Ordering::Release);
+        self.at_once.store(true, Ordering::Release);
     }
 }
 
@@ -127,16 +135,14 @@ impl Bell {
         }
     }
 
-    fn catch_signals(&self, terminated: &Arc<AtomicBool>) -> io::Result<Signals> {
+    fn catch_signals(&self, terminated: &Arc<AtomicBool>, at_once: &Arc<AtomicBool>) -> io::Result<Signals> {
         use signal_hook::consts::{SIGINT, SIGTERM};
         for signal in [SIGTERM, SIGINT] {
-            // In this order: the first signal finds the flag unset, sets it and rings; the next
-            // one finds it set.
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(terminated))?;
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(at_once))?;
             signal_hook::flag::register(signal, Arc::clone(terminated))?;
             signal_hook::low_level::pipe::register(signal, self.rope.try_clone()?)?;
         }
-        Ok(Signals { default: Arc::clone(terminated) })
+        Ok(Signals { at_once: Arc::clone(at_once) })
     }
 }
 
@@ -171,7 +177,7 @@ impl Bell {
         *rung = false;
     }
 
-    fn catch_signals(&self, terminated: &Arc<AtomicBool>) -> io::Result<Signals> {
-        Ok(Signals { default: Arc::clone(terminated) })
+    fn catch_signals(&self, _: &Arc<AtomicBool>, at_once: &Arc<AtomicBool>) -> io::Result<Signals> {
+        Ok(Signals { at_once: Arc::clone(at_once) })
     }
 }

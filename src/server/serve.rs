@@ -29,6 +29,9 @@ const LAST_WRITES: Duration = Duration::from_secs(1);
 /// Stack of the thread that watches: it writes answers, and calls nothing of the program.
 const WATCH_STACK: usize = 128 << 10;
 
+/// After so long of waiting for calls, another signal means that nobody wants to wait any more.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 type Hooks = Vec<Box<dyn FnOnce() + Send>>;
 
 /// A server, taken apart for serving.
@@ -258,7 +261,7 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
 fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
     let core = &conn.core;
     let deadline = Instant::now() + core.limits.grace;
-    let at_work = AtWork { conn, deadline, heard: core.alarm.terminated() };
+    let at_work = AtWork { conn, since: Instant::now(), deadline, heard: core.alarm.terminated() };
     core.catalog.stop();
     conn.input_ended();
     core.pool.close();
@@ -276,6 +279,7 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
 /// How long the end waits for calls that run.
 struct AtWork<'c> {
     conn: &'c Connection,
+    since: Instant,
     deadline: Instant,
     /// The signal that caused the end; one that comes later ends the waiting.
     heard: bool,
@@ -286,6 +290,9 @@ impl AtWork<'_> {
     fn goes_on(&self) -> bool {
         let now = Instant::now();
         self.conn.look(now);
+        if now - self.since > PATIENCE {
+            self.conn.core.alarm.let_signals_kill();
+        }
         now < self.deadline && !self.conn.outlet.closed() && self.heard == self.conn.core.alarm.terminated()
     }
 
