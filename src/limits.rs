@@ -55,6 +55,10 @@ pub struct Limits {
     pub subscriptions: usize,
     /// Listen requests open at once on one connection. 32. `TINYMCP_LISTENS`.
     pub listens: usize,
+    /// Bytes of memory that the messages of calls in flight take, and once more those of calls that
+    /// wait for the client. 16 MiB: four of the largest. Beyond it the next call is taken in when
+    /// others are done; until then nothing is read. `TINYMCP_IN_FLIGHT_BYTES`.
+    pub in_flight_bytes: usize,
     /// Bytes of answers that wait while the peer does not read; then writers wait too. 1 MiB.
     /// `TINYMCP_BACKLOG_BYTES`.
     pub backlog_bytes: usize,
@@ -80,6 +84,7 @@ impl Default for Limits {
             page: 1000,
             subscriptions: 256,
             listens: 32,
+            in_flight_bytes: 16 << 20,
             backlog_bytes: 1 << 20,
             address_space: 0,
         }
@@ -150,6 +155,12 @@ const SETTINGS: &[Setting] = &[
         set: |l, n| l.subscriptions = n as usize,
     },
     Setting { variable: "TINYMCP_LISTENS", least: 1, most: 65_536, set: |l, n| l.listens = n as usize },
+    Setting {
+        variable: "TINYMCP_IN_FLIGHT_BYTES",
+        least: 4096,
+        most: MOST_BYTES,
+        set: |l, n| l.in_flight_bytes = n as usize,
+    },
     Setting {
         variable: "TINYMCP_BACKLOG_BYTES",
         least: 4096,

@@ -48,6 +48,7 @@ fn every_limit_stands_in_the_readme_with_its_default() {
         ("TINYMCP_PAGE", d.page as u64),
         ("TINYMCP_SUBSCRIPTIONS", d.subscriptions as u64),
         ("TINYMCP_LISTENS", d.listens as u64),
+        ("TINYMCP_IN_FLIGHT_BYTES", d.in_flight_bytes as u64),
         ("TINYMCP_BACKLOG_BYTES", d.backlog_bytes as u64),
         ("TINYMCP_ADDRESS_SPACE", d.address_space),
     ];

@@ -187,6 +187,12 @@ impl Doc {
         if self.nodes.is_empty() { "null" } else { &self.text }
     }
 
+    /// Bytes of memory that its buffers take, used or not.
+    pub fn memory(&self) -> usize {
+        let tables = self.nodes.capacity() * size_of::<Node>() + self.names.capacity() * size_of::<Name>();
+        self.text.capacity() + self.decoded.capacity() + tables
+    }
+
     /// Gives memory back: every buffer larger than `bytes` is shrunk to its contents or to
     /// `bytes`, whichever is larger. For after an unusually large message.
     pub fn shrink_to(&mut self, bytes: usize) {

@@ -2,17 +2,16 @@
 //! listens for changes.
 //!
 //! # Locks
-//! `session`, `calls`, `parked` and `listens` are taken one at a time and never across a handler.
+//! `session`, `parked`, `listens` and that of [`Flight`] are taken one at a time and never across a
+//! handler.
 //! None is held across a send that may wait for the client: what is sent under a lock, by the
 //! watching thread or by a thread of the program goes through [`Post`].
 //!
 //! # Invariants
-//! - A call is in `calls` from its acceptance until just before its answer is sent, so that a
-//!   client may use the id again as soon as it has the answer.
 //! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::{Reply, ServerEra, Signal, To};
@@ -20,10 +19,11 @@ use crate::json::Writer;
 use crate::model::ask::{Answer, Ask};
 use crate::model::content::ToolOutput;
 use crate::model::{Change, Fault, Filter, Operation, Revision, Session};
-use crate::rpc::Id;
+use crate::rpc::{Id, RpcError, code};
 use crate::transport::Outlet;
 
 use super::core::Core;
+use super::flight::{Call, Flight, Refusal, Running};
 use super::job::Job;
 use super::post::Post;
 use super::reading::Baton;
@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     pub core: Arc<Core>,
     pub outlet: Arc<dyn Outlet>,
     session: Mutex<Option<Session>>,
-    calls: Mutex<Vec<Running>>,
+    calls: Flight,
     parked: Mutex<Parked>,
     listens: Mutex<Vec<Listen>>,
     /// Changes that could not be told while the client was not reading; told later, once each.
@@ -42,69 +42,6 @@ pub(crate) struct Connection {
     reading: AtomicBool,
     baton: OnceLock<Arc<Baton>>,
     post: Post,
-}
-
-/// A call's fate, shared between whoever may decide it.
-#[derive(Debug, Default)]
-pub(crate) struct Call {
-    cancelled: AtomicBool,
-    settled: AtomicBool,
-    /// Wakes a handler that waits for time to pass.
-    sleep: Mutex<()>,
-    wake: Condvar,
-}
-
-impl Call {
-    /// The result is no longer wanted: tells the handler, also one that waits. Claims the right to
-    /// answer before that, so that a handler which sees the flag cannot answer any more, and says
-    /// whether it was there to claim.
-    pub(crate) fn cancel(&self) -> bool {
-        let mine = self.settle();
-        self.cancelled.store(true, Ordering::Release);
-        // Taken and released, so that a handler is either before its look at the flag or asleep.
-        drop(lock(&self.sleep));
-        self.wake.notify_all();
-        mine
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
-    }
-
-    /// Waits until then, or until the call is cancelled.
-    pub(crate) fn wait_until(&self, then: Instant) {
-        let mut sleep = lock(&self.sleep);
-        while !self.is_cancelled() {
-            let left = then.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            sleep = match self.wake.wait_timeout(sleep, left) {
-                Ok((sleep, _)) => sleep,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
-        }
-    }
-
-    /// Claims the right to answer; only the first who asks gets it.
-    pub(crate) fn settle(&self) -> bool {
-        !self.settled.swap(true, Ordering::AcqRel)
-    }
-
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
-    }
-}
-
-/// A call in flight, with what is needed to answer it without its job.
-struct Running {
-    id: Id,
-    call: Arc<Call>,
-    deadline: Option<Instant>,
-    era: &'static dyn ServerEra,
-    revision: Revision,
-    operation: Operation,
-    outlet: Arc<dyn Outlet>,
 }
 
 /// Calls whose questions are with the client.
@@ -130,12 +67,6 @@ struct Listen {
     outlet: Arc<dyn Outlet>,
 }
 
-/// Why a call cannot be taken in.
-pub(crate) enum Refusal {
-    /// Another request with this id is still open.
-    Duplicate,
-}
-
 /// A panic while one of these locks is held leaves complete values behind, so poisoning is ignored.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -147,7 +78,7 @@ impl Connection {
             core,
             outlet,
             session: Mutex::default(),
-            calls: Mutex::default(),
+            calls: Flight::default(),
             parked: Mutex::default(),
             listens: Mutex::default(),
             missed: Mutex::default(),
@@ -191,11 +122,7 @@ impl Connection {
         if lock(&self.listens).iter().any(|l| l.id == id) {
             return Err(Refusal::Duplicate);
         }
-        let mut calls = lock(&self.calls);
-        if calls.iter().any(|running| running.id == id) {
-            return Err(Refusal::Duplicate);
-        }
-        calls.push(Running {
+        let running = Running {
             id,
             call: Arc::clone(&job.call),
             deadline: self.core.deadline(),
@@ -203,21 +130,21 @@ impl Connection {
             revision: job.query.peer.revision,
             operation: job.query.operation,
             outlet: Arc::clone(&job.outlet),
-        });
-        drop(calls);
+            weight: job.weight(),
+        };
+        self.calls.enter(running, self.core.limits.in_flight_bytes)?;
         self.core.alarm.arm();
         Ok(())
     }
 
-    /// Whether a call or subscription with this id is open.
-    pub(crate) fn is_open(&self, id: &Id) -> bool {
-        lock(&self.calls).iter().any(|r| r.id == *id) || lock(&self.listens).iter().any(|l| l.id == *id)
+    /// Waits until a job that was refused for want of room can be taken in, or serving ends.
+    pub(crate) fn wait_for_room(&self, job: &Job) {
+        self.calls.wait_for_room(job.weight(), self.core.limits.in_flight_bytes);
     }
 
-    fn forget(&self, call: &Arc<Call>) -> Option<Running> {
-        let mut calls = lock(&self.calls);
-        let at = calls.iter().position(|running| Arc::ptr_eq(&running.call, call))?;
-        Some(calls.swap_remove(at))
+    /// Whether a call or subscription with this id is open.
+    pub(crate) fn is_open(&self, id: &Id) -> bool {
+        self.calls.is_open(id) || lock(&self.listens).iter().any(|l| l.id == *id)
     }
 
     /// Settles a call with an answer, unless somebody did before.
@@ -230,7 +157,7 @@ impl Connection {
         if !job.call.settle() {
             return;
         }
-        self.forget(&job.call);
+        self.calls.take(&job.call);
         let to = To {
             id: job.doc.at(job.query.id).raw(),
             revision: job.query.peer.revision,
@@ -249,12 +176,7 @@ impl Connection {
 
     /// Takes back what was to be answered under this id: the client cancelled it.
     pub(crate) fn cancel(&self, id: &Id) {
-        let running = {
-            let mut calls = lock(&self.calls);
-            let at = calls.iter().position(|running| running.id == *id);
-            at.map(|at| calls.swap_remove(at))
-        };
-        if let Some(running) = running {
+        if let Some(running) = self.calls.take_id(id) {
             if running.call.cancel() {
                 running.outlet.abandon();
             }
@@ -288,12 +210,16 @@ impl Connection {
     pub(crate) fn park(&self, job: Job, asks: &[Ask]) {
         let (era, revision) = (job.era, job.query.peer.revision);
         let (call, outlet) = (Arc::clone(&job.call), Arc::clone(&job.outlet));
+        let weight = job.weight();
         // Before the client can answer, which gives the call another deadline.
-        self.extend(&call, self.core.limits.ask_timeout);
+        self.change(&call, self.core.limits.ask_timeout, 0);
         let mut w = Writer::new();
         {
             let mut parked = lock(&self.parked);
-            if parked.calls.len() >= self.core.limits.parked {
+            let weight = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>() + weight;
+            if parked.calls.len() >= self.core.limits.parked
+                || (weight > self.core.limits.in_flight_bytes && !parked.calls.is_empty())
+            {
                 drop(parked);
                 let fault = Fault::Internal("Too many calls wait for the client's answers");
                 return self.finish(&job, Reply::Fault(&fault));
@@ -315,17 +241,19 @@ impl Connection {
     }
 
     /// Gives a call this much time from now.
-    fn extend(&self, call: &Arc<Call>, time: Duration) {
+    fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
         let deadline = (!time.is_zero()).then(|| Instant::now() + time);
-        if let Some(running) = lock(&self.calls).iter_mut().find(|r| Arc::ptr_eq(&r.call, call)) {
-            running.deadline = deadline;
-        }
+        self.calls.change(call, deadline, weight);
         self.core.alarm.arm();
     }
 
     /// Takes the client's answer to a request of ours; gives the job back when it was the last one.
-    pub(crate) fn answered(&self, id: u64, answer: Answer) -> Option<Job> {
+    pub(crate) fn answered(&self, id: u64, mut answer: Answer) -> Option<Job> {
         let mut parked = lock(&self.parked);
+        let kept = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>();
+        if answer.as_ref().is_ok_and(|doc| kept + doc.memory() > self.core.limits.in_flight_bytes) {
+            answer = Err(RpcError::new(code::INTERNAL, "the answer is too large to be kept"));
+        }
         let mut at = None;
         for (place, call) in parked.calls.iter().enumerate() {
             if let Some(which) = call.open.iter().position(|(open, _)| *open == id) {
@@ -342,7 +270,7 @@ impl Connection {
         }
         let job = parked.calls.swap_remove(place).job;
         drop(parked);
-        self.extend(&job.call, self.core.limits.handler_deadline);
+        self.change(&job.call, self.core.limits.handler_deadline, job.weight());
         Some(job)
     }
 
@@ -418,20 +346,8 @@ impl Connection {
     /// Flags and answers what is past its deadline; tells what was missed. Gives back whether
     /// there is still something to watch.
     pub(crate) fn look(&self, now: Instant) -> bool {
-        let mut late = Vec::new();
-        let mut busy = self.baton.get().is_some_and(Baton::look);
-        {
-            let mut calls = lock(&self.calls);
-            let mut at = 0;
-            while let Some(running) = calls.get(at) {
-                if running.deadline.is_some_and(|deadline| deadline <= now) {
-                    late.push(calls.swap_remove(at));
-                } else {
-                    busy |= running.deadline.is_some();
-                    at += 1;
-                }
-            }
-        }
+        let stuck = self.baton.get().is_some_and(Baton::look);
+        let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
             late.iter()
                 .for_each(|r| self.give_up(r, "The call was not finished within the server's deadline"));
@@ -444,7 +360,7 @@ impl Connection {
             }
         }
         let missed = !lock(&self.missed).is_empty();
-        busy || missed
+        stuck || more || missed
     }
 
     /// Cancels a call and answers it in the place of its handler.
@@ -466,6 +382,7 @@ impl Connection {
 
     /// The client will send no more: calls that wait for its answers cannot go on.
     pub(crate) fn input_ended(&self) {
+        self.calls.end();
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
         for call in stuck {
@@ -476,7 +393,7 @@ impl Connection {
 
     /// Answers a call that will not run, unless it is settled.
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
-        if let Some(running) = self.forget(call) {
+        if let Some(running) = self.calls.take(call) {
             self.give_up(&running, why);
         }
     }
@@ -484,8 +401,7 @@ impl Connection {
     /// Answers what still runs, ends every subscription and closes the outlet; what was said before
     /// gets until `deadline` to leave.
     pub(crate) fn close(&self, deadline: Instant) {
-        let rest = std::mem::take(&mut *lock(&self.calls));
-        for running in rest {
+        for running in self.calls.take_all() {
             self.give_up(&running, "The server is shutting down");
         }
         self.drop_settled();

@@ -29,8 +29,9 @@ use crate::record::Violation;
 use crate::rpc::RpcError;
 use crate::transport::Outlet;
 
-use super::connection::{Call, Connection};
+use super::connection::Connection;
 use super::failure::Failure;
+use super::flight::Call;
 use super::mask;
 use super::seal::Answers;
 

@@ -21,9 +21,10 @@ use crate::transport::Outlet;
 
 use super::InlineSend;
 use super::batch::Batch;
-use super::connection::{Connection, Refusal};
+use super::connection::Connection;
 use super::context::answer_of;
 use super::core::Core;
+use super::flight::Refusal;
 use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work};
 use super::operation::duplicate;
 use super::registry::{Registry, ToolHandler};
@@ -119,15 +120,17 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             self.offer = self.registry.offer(self.core.catalog.promised());
         }
         let mut doc = std::mem::take(&mut self.doc);
-        match doc.parse_again(bytes, &self.core.limits.parse()) {
-            Ok(()) => doc = self.document(doc),
-            Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
-        }
-        // Memory of a large message is given back by the next small one, not between large ones.
+        let parsed = doc.parse_again(bytes, &self.core.limits.parse());
+        // Memory of a large message is given back by the next small one, not between large ones,
+        // and before a call may keep it.
         if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {
             doc.shrink_to(BATCH_BYTES);
         }
         self.last_size = bytes.len();
+        match parsed {
+            Ok(()) => doc = self.document(doc),
+            Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
+        }
         self.doc = doc;
         if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS || self.overdue() {
             self.flush();
@@ -333,6 +336,10 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             },
             _ => None,
         };
+        if inline.is_some() {
+            // Calls that came before need not wait for this one.
+            self.submit();
+        }
         if let Some(handler) = inline.and_then(|place| self.inline.get_mut(place)) {
             self.first_waiting.get_or_insert_with(Instant::now);
             let exchange =
@@ -382,13 +389,19 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Enters a job among the calls in flight and passes it on; gives a document for the next frame.
     fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Doc {
-        match self.conn.begin(&job) {
+        let mut entered = self.conn.begin(&job);
+        if entered == Err(Refusal::NoRoom) {
+            self.flush();
+            self.conn.wait_for_room(&job);
+            entered = self.conn.begin(&job);
+        }
+        match entered {
             Ok(()) => {
                 job.outlet.expect();
                 pass(self, job);
                 self.core.spare_doc()
             }
-            Err(Refusal::Duplicate) => {
+            Err(Refusal::Duplicate | Refusal::NoRoom) => {
                 let to = To {
                     id: job.doc.at(job.query.id).raw(),
                     revision: job.query.peer.revision,
@@ -447,20 +460,20 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Handles each message of a batch; their answers leave together (JSON-RPC 2.0 §6).
     fn batch(&mut self, messages: Value<'_>) {
+        // What `out` holds from here on are the answers of one message.
+        self.send();
         let batch = Batch::new(Arc::clone(&self.conn.outlet));
         let outlet: Arc<dyn Outlet> = batch.clone();
         for message in messages.items() {
             let mut doc = self.core.spare_doc();
-            let mark = self.out.len();
             match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
                 Ok(()) => doc = self.message(doc, &outlet),
                 Err(error) => self.stray(None, &Fault::Parse(error.to_string())),
             }
             self.core.recycle(doc);
-            let answers = self.out.as_bytes().get(mark..).unwrap_or_default();
-            if !answers.is_empty() {
-                batch.collect(answers);
-                self.out.truncate(mark);
+            if !self.out.is_empty() {
+                batch.collect(self.out.as_bytes());
+                self.out.clear();
             }
         }
         batch.complete();

@@ -13,9 +13,10 @@ use crate::model::{Fault, Operation, Query};
 use crate::pool;
 use crate::transport::Outlet;
 
-use super::connection::{Call, Connection};
+use super::connection::Connection;
 use super::context::Context;
 use super::failure::{Failure, Reason};
+use super::flight::Call;
 use super::reading::Pace;
 use super::registry::{
     Arguments, CompleteFn, CompletionRequest, Listed, PromptEntry, ReadFn, ToolEntry, ToolHandler,
@@ -84,6 +85,12 @@ impl Job {
             Conclusion::Asked(_) => return self.settle(conclusion),
         }
         conn.core.recycle(self.doc);
+    }
+
+    /// Bytes of memory that it keeps while it waits.
+    pub(crate) fn weight(&self) -> usize {
+        let answers = self.answers.iter().map(|(_, answer)| answer.as_ref().map_or(0, Doc::memory));
+        self.doc.memory() + answers.sum::<usize>()
     }
 
     fn pace(&self) -> Option<&Pace> {

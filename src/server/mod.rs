@@ -17,6 +17,7 @@ mod context;
 mod core;
 mod dispatch;
 mod failure;
+mod flight;
 mod handle;
 mod job;
 mod mask;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tinymcp::json::Json;
-use tinymcp::{Limits, Link, Resource, ResourceContents, Server, memory};
+use tinymcp::{Limits, Link, Resource, ResourceContents, memory};
 
 use super::call::gated;
 use super::process::{any, ask, echo, never, plain};

@@ -1,3 +1,374 @@
-//! x
+//! Very many calls, and very large ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tinymcp::json::Json;
+use tinymcp::{Failure, Server};
+
+use super::call::gated;
+use super::process::{Process, any, command, plain};
 use super::tests;
-tests! {}
+use super::wire::{Peer, SOON, Wire, call, cancel, greeting, is_good, limits, request, text_of};
+
+tests! {
+    every_pipelined_call_is_answered_once,
+    good_and_bad_handlers_together_answer_everything,
+    memory_is_flat_under_load,
+    large_calls_wait_until_there_is_room,
+    a_call_larger_than_the_room_goes_alone,
+    a_parent_that_writes_and_does_not_read_costs_bounded_memory,
+    large_calls_that_wait_for_the_client_stop_nothing,
+    large_messages_leave_no_memory_with_small_calls,
+    an_idle_server_has_given_back_what_it_took,
+    a_call_starts_although_an_inline_one_follows,
+}
+
+fn every_pipelined_call_is_answered_once() {
+    let calls: u64 = if super::long() { 100_000 } else { 4_000 };
+    for workers in [1, 2, 64] {
+        for queue in [1, 256] {
+            let ran = Arc::new(AtomicUsize::new(0));
+            let mut server = plain();
+            let count = Arc::clone(&ran);
+            server
+                .tool(any("count"), move |_, arguments: Json| {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    Ok(arguments.as_str().to_owned())
+                })
+                .unwrap();
+            let wire = Wire::open(server, limits(|l| (l.workers, l.queue) = (workers, queue)));
+            thread::scope(|scope| {
+                let wire = &wire;
+                scope.spawn(move || {
+                    // Whatever the pieces are that arrive at once.
+                    let mut piece = String::new();
+                    for id in 0..calls {
+                        piece += &call(id, "count", &format!("{{\"n\":{id}}}"));
+                        if id % 37 == 0 || id == calls - 1 {
+                            wire.send(std::mem::take(&mut piece));
+                        }
+                    }
+                });
+                let mut seen = vec![false; calls as usize];
+                for _ in 0..calls {
+                    let answer = wire.receive();
+                    let id = answer["id"].as_u64().unwrap_or_else(|| panic!("{answer}"));
+                    assert_eq!(text_of(&answer), format!("{{\"n\":{id}}}"));
+                    assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} came twice");
+                }
+            });
+            assert!(wire.end().is_empty());
+            assert_eq!(ran.load(Ordering::Relaxed), calls as usize);
+        }
+    }
+}
+
+/// Tools that are quick, slow, endless, panicking and asking.
+fn mixed() -> Server {
+    let mut server = plain();
+    server
+        .tool(any("slow"), |ctx, _: Json| {
+            for _ in 0..200 {
+                thread::yield_now();
+                ctx.progress(1.0, None, None);
+            }
+            Ok("slow")
+        })
+        .and_then(|s| {
+            s.tool(any("endless"), |ctx, _: Json| -> Result<String, _> {
+                while !ctx.cancelled() {
+                    thread::yield_now();
+                }
+                Err(Failure::new("cancelled"))
+            })
+        })
+        .and_then(|s| s.tool(any("panic"), |_, _: Json| -> Result<String, _> { panic!("as it does") }))
+        .and_then(|s| s.tool(any("ask"), super::process::ask))
+        .and_then(|s| s.inline_tool(any("inline"), super::process::echo))
+        .unwrap();
+    server
+}
+
+fn good_and_bad_handlers_together_answer_everything() {
+    let calls: u64 = if super::long() { 50_000 } else { 1_500 };
+    for workers in [1, 2, 64] {
+        let wire = Wire::open(
+            mixed(),
+            limits(|l| {
+                (l.workers, l.queue, l.handler_deadline) = (workers, 8, Duration::from_millis(60));
+                l.parked = 10_000;
+                l.grace = Duration::from_millis(200);
+            }),
+        );
+        let endless = if super::long() { 500 } else { 150 };
+        let tool = |id: u64| match id % endless {
+            0 => "endless",
+            n if n % 11 == 0 => "panic",
+            n if n % 13 == 0 => "ask",
+            n if n % 7 == 0 => "slow",
+            n if n % 5 == 0 => "inline",
+            _ => "echo",
+        };
+        thread::scope(|scope| {
+            let wire = &wire;
+            scope.spawn(move || (0..calls).for_each(|id| wire.send(call(id, tool(id), "{}"))));
+            let mut seen = vec![false; calls as usize];
+            let mut open = calls;
+            while open > 0 {
+                let message = wire.receive();
+                match message["method"].as_str() {
+                    Some("elicitation/create") => wire.send(format!(
+                        "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"action\":\"decline\"}}}}\n",
+                        message["id"]
+                    )),
+                    // A question whose call was not answered in time is taken back.
+                    Some(other) => assert_eq!(other, "notifications/cancelled"),
+                    None => {
+                        let id = message["id"].as_u64().unwrap_or_else(|| panic!("{message}"));
+                        assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} came twice");
+                        match tool(id) {
+                            "panic" if message["error"].is_object() => {}
+                            // Whatever waits behind an endless one may be late as well.
+                            _ => assert!(message["result"].is_object(), "{message}"),
+                        }
+                        open -= 1;
+                    }
+                }
+            }
+        });
+        assert!(wire.end().iter().all(|m| m["method"] == "notifications/cancelled"));
+    }
+}
+
+fn memory_is_flat_under_load() {
+    let calls: u64 = if super::long() { 200_000 } else { 5_000 };
+    for workers in ["1", "4"] {
+        let process = Process::open("serve", &[("TINYMCP_WORKERS", workers)]);
+        let load = |calls: u64| {
+            thread::scope(|scope| {
+                let process = &process;
+                let input = process.input.as_ref().unwrap();
+                scope.spawn(move || {
+                    for id in 0..calls {
+                        let tool = if id % 3 == 0 { "echo_inline" } else { "echo" };
+                        let line =
+                            call(id, tool, &format!("{{\"x\":\"{}\"}}", "x".repeat((id % 50) as usize)));
+                        let _ = std::io::Write::write_all(&mut { input }, line.as_bytes());
+                    }
+                });
+                (0..calls).for_each(|_| assert!(is_good(&process.receive())));
+            });
+        };
+        load(2_000);
+        let before = process.resident();
+        load(calls);
+        let grown = process.resident().saturating_sub(before);
+        assert!(grown < 1024, "{grown} KiB after {calls} calls with {workers} workers");
+        assert!(process.end().is_empty());
+    }
+}
+
+/// A call that takes about so much text.
+fn large(id: u64, tool: &str, bytes: usize) -> String {
+    call(id, tool, &format!("{{\"text\":\"{}\"}}", "x".repeat(bytes)))
+}
+
+fn large_calls_wait_until_there_is_room() {
+    let process = Process::open(
+        "serve",
+        &[("TINYMCP_WORKERS", "1"), ("TINYMCP_DEADLINE_MS", "0"), ("TINYMCP_GRACE_MS", "50")],
+    );
+    process.send(request("\"warm\"", "ping"));
+    process.receive();
+    let before = process.peak();
+    let input = process.input.as_ref().unwrap();
+    thread::scope(|scope| {
+        let calls = 40;
+        scope.spawn(move || {
+            for id in 0..calls {
+                let line = large(id, if id == 0 { "pause" } else { "count" }, 2 << 20);
+                let _ = std::io::Write::write_all(&mut { input }, line.as_bytes());
+            }
+        });
+        // The first holds all others up until the server may well have read as much as it ever will.
+        assert!(process.answers(0..calls).iter().all(is_good));
+    });
+    let grown = process.peak() - before;
+    // What is in flight, and one message on its way in: as a line, as a document, and as answer.
+    assert!(grown < (16 << 10) + 4 * (4 << 10), "{grown} KiB for 80 MiB of calls");
+}
+
+fn a_parent_that_writes_and_does_not_read_costs_bounded_memory() {
+    let mut process = Process::spawn(&mut command("serve", &[("TINYMCP_WORKERS", "4")]));
+    process.send(greeting("2025-11-25"));
+    let mut output = process.output.take().unwrap();
+    std::io::Read::read_exact(&mut output, &mut [0; 10]).unwrap();
+    let before = process.peak();
+    let calls = 60;
+    let input = &process.input.take().unwrap();
+    thread::scope(|scope| {
+        let writing = scope.spawn(move || {
+            for id in 0..calls {
+                let line = large(id, "echo", 1 << 20);
+                let _ = std::io::Write::write_all(&mut { input }, line.as_bytes());
+            }
+        });
+        // The pipe stays full for so long: the server reads no more.
+        let mut descriptors = [PollFd::new(input, PollFlags::OUT)];
+        let patience = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+        while !writing.is_finished() && poll(&mut descriptors, Some(&patience)).unwrap() > 0 {
+            thread::yield_now();
+        }
+        assert!(!writing.is_finished(), "the server took in everything");
+        let grown = process.peak() - before;
+        // Calls in flight; answers that four workers hold, and as they were before they were written.
+        assert!(grown < (16 + 4 * 6 + 8) << 10, "{grown} KiB for 60 MiB of calls");
+        process.output = Some(output);
+        process.read();
+        // The rest of the greeting's answer.
+        assert!(process.line(SOON).is_some());
+        assert!(process.answers(0..calls).iter().all(is_good));
+    });
+}
+
+fn a_call_larger_than_the_room_goes_alone() {
+    let (server, gate, runs) = gated();
+    let wire = Wire::open(server, limits(|l| (l.in_flight_bytes, l.workers) = (100_000, 4)));
+    wire.send(large(1, "wait", 1_000_000));
+    runs.recv_timeout(SOON).unwrap();
+    // Everything but calls goes on, until a call comes that does not fit.
+    wire.quiet();
+    wire.send(cancel(1));
+    gate.open(1);
+    wire.send(large(2, "wait", 60_000));
+    runs.recv_timeout(SOON).unwrap();
+    wire.send(large(3, "wait", 60_000));
+    wire.send(request(4, "ping"));
+    // The third waits for the second, and the ping behind it.
+    gate.open(1);
+    let first = wire.receive();
+    assert_eq!(first["id"], 2, "{first}");
+    runs.recv_timeout(SOON).unwrap();
+    gate.open(1);
+    wire.answers([3, 4]);
+    assert!(wire.end().is_empty());
+    // Who waits for room does not wait for ever: for a deadline, for the end.
+    for deadline in [true, false] {
+        let (server, gate, runs) = gated();
+        let handle = server.handle();
+        let mut wire = Wire::open(
+            server,
+            limits(|l| {
+                (l.in_flight_bytes, l.workers, l.grace) = (100_000, 1, Duration::from_millis(50));
+                l.handler_deadline = if deadline { Duration::from_millis(50) } else { Duration::ZERO };
+            }),
+        );
+        (0..3).for_each(|id| wire.send(large(id, "wait", 90_000)));
+        runs.recv_timeout(SOON).unwrap();
+        if deadline {
+            wire.answers(0..3);
+        } else {
+            handle.stop();
+            wire.join().unwrap();
+            let ids: Vec<_> = std::iter::from_fn(|| wire.sink.line(Duration::ZERO))
+                .filter(|l| l.contains("\"id\":0"))
+                .collect();
+            assert_eq!(ids.len(), 1);
+        }
+        gate.open(3);
+    }
+}
+
+fn large_calls_that_wait_for_the_client_stop_nothing() {
+    let wire = Wire::open(mixed(), limits(|l| (l.in_flight_bytes, l.workers) = (100_000, 1)));
+    let mut questions = Vec::new();
+    let mut refused = 0;
+    for id in 0..6 {
+        wire.send(large(id, "ask", 45_000));
+        let message = wire.receive();
+        match message.get("method") {
+            Some(_) => questions.push(message["id"].clone()),
+            None => {
+                assert_eq!(message["error"]["code"], -32603, "{message}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0 && questions.len() > 1);
+    wire.send(large(100, "echo", 45_000));
+    assert!(is_good(&wire.receive()));
+    // An answer that is too large to be kept is as good as none.
+    wire.send(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"action\":\"decline\",\"x\":\"{}\"}}}}\n",
+        questions.pop().unwrap(),
+        "x".repeat(90_000)
+    ));
+    assert_eq!(wire.receive()["result"]["isError"], true);
+    for question in questions {
+        wire.send(format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{question},\"result\":{{\"action\":\"decline\"}}}}\n"
+        ));
+        assert_eq!(text_of(&wire.receive()), "Decline");
+    }
+    assert!(wire.end().is_empty());
+}
+
+fn large_messages_leave_no_memory_with_small_calls() {
+    let process = Process::open(
+        "serve",
+        &[("TINYMCP_WORKERS", "1"), ("TINYMCP_GRACE_MS", "50"), ("TINYMCP_DEADLINE_MS", "0")],
+    );
+    let before = process.resident();
+    let large = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":\"large\",\"method\":\"ping\",\"params\":{{\"x\":\"{}\"}}}}\n",
+        "x".repeat(3 << 20)
+    );
+    for id in 0..30 {
+        // The memory a large message was read into must not go with the call that follows.
+        process.send(&large);
+        assert_eq!(process.receive()["id"], "large");
+        process.send(call(id, "never", "{}"));
+        process.quiet();
+    }
+    let grown = process.resident().saturating_sub(before);
+    assert!(grown < 24 << 10, "{grown} KiB for thirty small calls");
+}
+
+fn an_idle_server_has_given_back_what_it_took() {
+    let process = Process::open("serve", &[("TINYMCP_WORKERS", "2")]);
+    process.quiet();
+    let before = process.resident();
+    for id in 0..6 {
+        process.send(large(id, if id % 2 == 0 { "echo" } else { "echo_inline" }, 4_000_000));
+        assert!(is_good(&process.receive()));
+    }
+    // Small ones on all the same ways.
+    for id in 0..40 {
+        process.send(call(id, if id % 2 == 0 { "echo" } else { "echo_inline" }, "{}"));
+        assert!(is_good(&process.receive()));
+    }
+    let grown = process.resident().saturating_sub(before);
+    // The system's allocator may keep some of it, but not one large message for each buffer.
+    assert!(grown < 12 << 10, "{grown} KiB kept after messages of 4 MB");
+}
+
+fn a_call_starts_although_an_inline_one_follows() {
+    let (mut server, gate, runs) = gated();
+    let pass = gate.clone();
+    server
+        .inline_tool(any("inline"), move |_, _: Json| {
+            pass.pass();
+            Ok("inline")
+        })
+        .unwrap();
+    let wire = Wire::open(server, limits(|l| l.workers = 1));
+    wire.send(call(1, "wait", "{}") + &call(2, "inline", "{}"));
+    runs.recv_timeout(SOON).expect("the first runs while the second holds reading up");
+    gate.open(2);
+    wire.answers([1, 2]);
+    assert!(wire.end().is_empty());
+}

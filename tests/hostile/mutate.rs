@@ -1,3 +1,353 @@
-//! x
+//! Very many messages that are almost right.
+//!
+//! Messages of every kind are changed at random, from a seed that a failure prints, and sent to a
+//! server process. What must come back for each is worked out by an oracle that shares nothing
+//! with the library: at most one answer, exactly one where JSON-RPC wants one, under its id.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::thread;
+
+use serde_json::Value;
+
+use super::process::Process;
 use super::tests;
-tests! {}
+use super::wire::{MODERN, Peer, SOON, call, cancel, request};
+
+tests! {
+    changed_messages_get_one_answer_each,
+    the_oracle_knows_right_from_wrong,
+}
+
+/// Xorshift: small, and the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() >> 11) as usize % end
+    }
+
+    fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
+        from[self.below(from.len())]
+    }
+}
+
+/// Messages to start from; `@` is an id of its own in each.
+fn corpus() -> Vec<String> {
+    let modern = |method: &str, params: &str| {
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":@,\"method\":\"{method}\",\"params\":{{{MODERN}{params}}}}}")
+    };
+    let legacy = |method: &str, params: &str| {
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":@,\"method\":\"{method}\",\"params\":{params}}}")
+    };
+    let mut all = vec![
+        request("@", "ping"),
+        request("@", "tools/list"),
+        legacy("tools/list", r#"{"cursor":"dAAAAAAAAAAB"}"#),
+        call("@", "echo", r#"{"a":[1,2.5,-3e10,null,true,{"b":"\u00e9\ud83d\ude00"}]}"#),
+        call("\"@\"", "echo_inline", r#"{"text":"x"}"#),
+        call("@", "fill", r#"{"bytes":100}"#),
+        call("@", "ask", "{}"),
+        call("@", "count", r#"{"k":"vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv"}"#),
+        legacy("resources/read", r#"{"uri":"res:text"}"#),
+        legacy("resources/list", "{}"),
+        legacy("resources/templates/list", "{}"),
+        legacy("resources/subscribe", r#"{"uri":"res:text"}"#),
+        legacy("resources/unsubscribe", r#"{"uri":"res:text"}"#),
+        legacy("prompts/list", "{}"),
+        legacy("prompts/get", r#"{"name":"p","arguments":{"a":"b"}}"#),
+        legacy(
+            "completion/complete",
+            r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"v"},"context":{"arguments":{"x":"y"}}}"#,
+        ),
+        legacy("logging/setLevel", r#"{"level":"info"}"#),
+        legacy("initialize", r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#),
+        legacy("tools/call", r#"{"name":"echo","_meta":{"progressToken":"t"},"arguments":{}}"#),
+        modern("server/discover", ""),
+        modern("tools/call", r#","name":"echo","arguments":{"x":1}"#),
+        modern(
+            "tools/call",
+            r#","name":"ask","inputResponses":{"go":{"action":"accept","content":{"yes":true}}}"#,
+        ),
+        modern("tools/call", r#","name":"ask","requestState":"AAAA","inputResponses":{}"#),
+        modern("subscriptions/listen", r#","notifications":{"resourceSubscriptions":["res:text"]}"#),
+        cancel("@"),
+        cancel("\"@\""),
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":0.5}}"#
+            .to_owned(),
+        r#"{"jsonrpc":"2.0","id":@,"result":{"action":"decline"}}"#.to_owned(),
+        r#"{"jsonrpc":"2.0","id":@,"error":{"code":-1,"message":"no"}}"#.to_owned(),
+        "[]".to_owned(),
+    ];
+    all.push(format!("[{}]", all[0].trim()));
+    all.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// What is put into messages: tokens that mean something to somebody.
+const SPLINTERS: &[&str] = &[
+    "\"",
+    "\\",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "null",
+    "true",
+    "0",
+    "-",
+    "1e999",
+    "-0",
+    "1.0",
+    "18446744073709551616",
+    "\\u0000",
+    "\\ud800",
+    "\\udc00\\ud800",
+    "\u{feff}",
+    "\u{0}",
+    "\u{7f}",
+    "\r",
+    "\t",
+    " ",
+    "é",
+    "\u{1F600}",
+    "\"id\":1,",
+    "\"id\":null,",
+    "\"method\":\"ping\",",
+    "\"params\":[],",
+    "\"jsonrpc\":\"1.0\",",
+    "{\"a\":",
+    "[[[[[[[[",
+    "]]]]]]]]",
+    "\"_meta\":{},",
+    "io.modelcontextprotocol/protocolVersion",
+    "tools/call",
+    "notifications/cancelled",
+    "result",
+    "error",
+];
+
+/// Changes a message a little; never makes two lines of it.
+fn change(random: &mut Random, line: &mut Vec<u8>, others: &[String]) {
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(line.len() + 1);
+        let to = (at + random.below(12)).min(line.len());
+        match random.below(9) {
+            0 => drop(line.drain(at..to)),
+            1 => line.truncate(at),
+            2 if at < line.len() => line[at] ^= 1 << random.below(8),
+            3 if at < line.len() => line[at] = random.next() as u8,
+            4 => drop(line.splice(at..at, random.pick(SPLINTERS).bytes())),
+            5 => drop(line.splice(at..to, random.pick(SPLINTERS).bytes())),
+            6 => {
+                let piece = line[at..to].to_vec();
+                line.splice(at..at, piece);
+            }
+            7 => {
+                let other = others[random.below(others.len())].as_bytes();
+                let from = random.below(other.len());
+                let to = (from + random.below(40)).min(other.len());
+                line.splice(at..at, other[from..to].iter().copied());
+            }
+            _ => {
+                let times = random.below(200);
+                line.splice(at..at, random.pick(SPLINTERS).repeat(times).bytes());
+            }
+        }
+    }
+    line.iter_mut().filter(|b| **b == b'\n').for_each(|b| *b = b' ');
+}
+
+/// What must come back for a line.
+#[derive(Debug, PartialEq)]
+enum Expected {
+    Nothing,
+    /// One error that names no request.
+    Stray,
+    /// One answer under this id, written as JSON.
+    Answer(String),
+}
+
+/// What must come back for a line, and the message that it is.
+fn oracle(line: &[u8]) -> (Expected, Value) {
+    if line.iter().all(|b| b" \t\r".contains(b)) {
+        return (Expected::Nothing, Value::Null);
+    }
+    let message = match serde_json::from_slice::<Value>(line) {
+        Ok(message) if !has_twins(line) => message,
+        _ => return (Expected::Stray, Value::Null),
+    };
+    let Some(object) = message.as_object() else { return (Expected::Stray, message) };
+    let id = object.get("id");
+    let good = id.filter(|id| id.is_string() || id.is_i64() || id.is_u64());
+    let answer = || good.map_or(Expected::Stray, |id| Expected::Answer(name_of(id)));
+    let expected = if object.get("jsonrpc") != Some(&Value::from("2.0")) {
+        answer()
+    } else if let Some(method) = object.get("method") {
+        match (method.is_string(), id) {
+            (true, None) => Expected::Nothing,
+            _ => answer(),
+        }
+    } else if object.contains_key("result") || object.contains_key("error") {
+        Expected::Nothing
+    } else {
+        answer()
+    };
+    (expected, message)
+}
+
+/// An id in one spelling.
+fn name_of(id: &Value) -> String {
+    match id.as_i64() {
+        Some(number) => number.to_string(),
+        None => id.to_string(),
+    }
+}
+
+/// Whether an object in this text, which is known to be JSON, has a name twice.
+fn has_twins(text: &[u8]) -> bool {
+    // For each open container the names so far; an array has none, and takes none.
+    let mut open: Vec<(bool, HashSet<String>)> = Vec::new();
+    let (mut at, mut names_next) = (0, false);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'{' => {
+                open.push((true, HashSet::new()));
+                names_next = true;
+            }
+            b'[' => {
+                open.push((false, HashSet::new()));
+                names_next = false;
+            }
+            b'}' | b']' => drop(open.pop()),
+            b',' => names_next = open.last().is_some_and(|(is_object, _)| *is_object),
+            b':' => names_next = false,
+            b'"' => {
+                let start = at;
+                at += 1;
+                while text[at] != b'"' {
+                    at += if text[at] == b'\\' { 2 } else { 1 };
+                }
+                if std::mem::take(&mut names_next) {
+                    let name: String = serde_json::from_slice(&text[start..=at]).expect("a string of JSON");
+                    if open.last_mut().is_some_and(|(_, names)| !names.insert(name)) {
+                        return true;
+                    }
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    false
+}
+
+fn changed_messages_get_one_answer_each() {
+    let lines = if super::long() { 1_000_000 } else { 40_000 };
+    for (role, seed) in [("serve", 0x5eed_0001), ("local", 0x5eed_0002)] {
+        attack(role, seed, lines / 2);
+    }
+}
+
+/// Lines between two pings.
+const BLOCK: usize = 500;
+
+fn attack(role: &str, seed: u64, lines: usize) {
+    let mut process = Process::open(role, &[("TINYMCP_WORKERS", "4")]);
+    let corpus = corpus();
+    let mut random = Random(seed);
+    // By id: how many answers are due, and whether some may stay away.
+    let mut due: HashMap<String, i64> = HashMap::new();
+    let mut cancelled: HashSet<String> = HashSet::new();
+    let peak = process.peak();
+    for block in 0..lines / BLOCK {
+        let (mut text, mut strays) = (Vec::new(), 0);
+        for n in 0..BLOCK {
+            let id = (block * BLOCK + n).to_string();
+            let mut line = corpus[random.below(corpus.len())].replace('@', &id).into_bytes();
+            if random.below(20) > 0 {
+                change(&mut random, &mut line, &corpus);
+            }
+            let (expected, message) = oracle(&line);
+            match expected {
+                Expected::Nothing => {}
+                Expected::Stray => strays += 1,
+                Expected::Answer(id) => *due.entry(id).or_default() += 1,
+            }
+            if message["method"] == "notifications/cancelled" {
+                cancelled.insert(name_of(&message["params"]["requestId"]));
+            }
+            text.extend(line);
+            text.push(b'\n');
+        }
+        let kept = text.clone();
+        text.extend(request("\"sync\"", "ping").bytes());
+        thread::scope(|scope| {
+            let input = process.input.as_ref().unwrap();
+            scope.spawn(move || (&mut { input }).write_all(&text).expect("the server lives"));
+            loop {
+                let message = process.receive();
+                match (message.get("method"), message.get("id")) {
+                    (Some(_), _) => {}
+                    (None, Some(id)) if id == "sync" => break,
+                    (None, Some(id)) => *due.entry(name_of(id)).or_default() -= 1,
+                    (None, None) => strays -= 1,
+                }
+            }
+        });
+        if strays != 0 {
+            let kept = String::from_utf8_lossy(&kept).into_owned();
+            panic!("{strays} errors without id are missing, seed {seed:#x}, block {block}:\n{kept}");
+        }
+    }
+    // What every limit together allows is far more; what these small messages need is not.
+    let grown = process.peak() - peak;
+    assert!(grown < 24 << 10, "{grown} KiB, seed {seed:#x}");
+    process.input = None;
+    while let Some(line) = process.line(SOON) {
+        let message: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        if message.get("method").is_none() {
+            *due.entry(name_of(&message["id"])).or_default() -= 1;
+        }
+    }
+    let status = process.wait();
+    assert!(status.success(), "{status}, seed {seed:#x}: {}", process.errors());
+    for (id, count) in due {
+        let may_stay_away = cancelled.contains(&id);
+        assert!(
+            count == 0 || (may_stay_away && count > 0),
+            "{count} answers to {id} are missing, seed {seed:#x}"
+        );
+    }
+}
+
+fn the_oracle_knows_right_from_wrong() {
+    let answer = |id: &str| Expected::Answer(id.to_owned());
+    for (line, expected) in [
+        (r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, answer("1")),
+        (r#"{"jsonrpc":"2.0","id":-0,"method":"x"}"#, answer("0")),
+        (r#"{"jsonrpc":"2.0","id":"\u0061","method":"x","params":[]}"#, answer("\"a\"")),
+        (r#"{"jsonrpc":"2.0","id":1.0,"method":"x"}"#, Expected::Stray),
+        (r#"{"jsonrpc":"2.0","id":1,"method":1}"#, answer("1")),
+        (r#"{"jsonrpc":"2.0","method":"x"}"#, Expected::Nothing),
+        (r#"{"jsonrpc":"2.0","id":1,"result":1}"#, Expected::Nothing),
+        (r#"{"jsonrpc":"2.0","id":1}"#, answer("1")),
+        (r#"{"jsonrpc":"2","id":1,"result":1}"#, answer("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"x","a":{"b":1,"\u0062":2}}"#, Expected::Stray),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"x","a":[{"b":1},{"b":[":","b"]}]}"#, answer("1")),
+        ("[]", Expected::Stray),
+        (" \t", Expected::Nothing),
+        ("{", Expected::Stray),
+    ] {
+        assert_eq!(oracle(line.as_bytes()).0, expected, "{line}");
+    }
+}

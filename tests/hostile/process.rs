@@ -13,7 +13,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tinymcp::json::Json;
-use tinymcp::{Context, Failure, Field, Form, Server, Tool};
+use tinymcp::{
+    Argument, Completion, Context, Failure, Field, Form, Prompt, PromptOutput, Resource, ResourceContents,
+    Server, Tool,
+};
 
 use super::wire::{Peer, SOON};
 
@@ -65,6 +68,17 @@ fn fill(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
     Ok("x".repeat(bytes as usize))
 }
 
+/// Counts the bytes of its arguments.
+fn count(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+    Ok(arguments.as_str().len().to_string())
+}
+
+/// The same, and takes half a second for it.
+fn pause(ctx: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+    ctx.wait(Duration::from_millis(500))?;
+    count(ctx, arguments)
+}
+
 /// Looks into a file of /proc/self and gives the line that starts with a word.
 fn status(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
     let doc = arguments.to_doc();
@@ -85,6 +99,8 @@ pub fn serve(role: &str) -> ExitCode {
         .and_then(|s| s.tool(any("print"), print))
         .and_then(|s| s.tool(any("fill"), fill))
         .and_then(|s| s.tool(any("status"), status))
+        .and_then(|s| s.tool(any("count"), count))
+        .and_then(|s| s.tool(any("pause"), pause))
         .and_then(|s| {
             s.tool(any("stop"), move |_, _: Json| {
                 stop.stop();
@@ -101,6 +117,15 @@ pub fn serve(role: &str) -> ExitCode {
         })
         .and_then(|s| s.inline_tool(any("echo_inline"), echo))
         .and_then(|s| s.inline_tool(any("never_inline"), never))
+        .unwrap();
+    server
+        .resource(Resource::new("res:text", "text"), |_, uri| Ok(ResourceContents::text(uri, "text")))
+        .and_then(|s| {
+            s.prompt(Prompt::new("p").argument(Argument::optional("a")), |_, _| {
+                Ok(PromptOutput::new().user("p"))
+            })
+        })
+        .and_then(|s| s.complete_prompt("p", "a", |_| Completion::new(["value"])))
         .unwrap();
     server.resource_updates().logging();
     server.on_shutdown(|| eprintln!("hook"));

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tinymcp::{Error, Limits, Link, Server};
 
 /// Only a hang takes longer than this.
-pub const SOON: Duration = Duration::from_secs(5);
+pub const SOON: Duration = Duration::from_secs(30);
 
 /// The default limits, changed.
 pub fn limits(change: impl FnOnce(&mut Limits)) -> Limits {

@@ -1,0 +1,230 @@
+//! The calls in flight of one connection: which ids are open, until when, and what they weigh.
+//!
+//! What it does: enters calls and takes them out again, finds those that are late, makes the thread
+//! that reads wait while the documents of the calls take too much memory. What it does not: answer
+//! calls, or know their jobs.
+//!
+//! # Invariants
+//! - A call is here from its acceptance until just before its answer is sent, so that a client may
+//!   use the id again as soon as it has the answer. Whoever takes it out settles it.
+//! - `weight` is the sum of the weights of the calls that do not wait for the client. Those have a
+//!   bound of their own, or else what they wait for could not be read.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::era::ServerEra;
+use crate::model::{Operation, Revision};
+use crate::rpc::Id;
+use crate::transport::Outlet;
+
+/// A call's fate, shared between whoever may decide it.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    cancelled: AtomicBool,
+    settled: AtomicBool,
+    /// Wakes a handler that waits for time to pass.
+    sleep: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Call {
+    /// The result is no longer wanted: tells the handler, also one that waits. Claims the right to
+    /// answer before that, so that a handler which sees the flag cannot answer any more, and says
+    /// whether it was there to claim.
+    pub(crate) fn cancel(&self) -> bool {
+        let mine = self.settle();
+        self.cancelled.store(true, Ordering::Release);
+        // Taken and released, so that a handler is either before its look at the flag or asleep.
+        drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wake.notify_all();
+        mine
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Waits until then, or until the call is cancelled.
+    pub(crate) fn wait_until(&self, then: Instant) {
+        let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_cancelled() {
+            let left = then.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            sleep = match self.wake.wait_timeout(sleep, left) {
+                Ok((sleep, _)) => sleep,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+
+    /// Claims the right to answer; only the first who asks gets it.
+    pub(crate) fn settle(&self) -> bool {
+        !self.settled.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+}
+
+/// A call in flight, with what is needed to answer it without its job.
+pub(crate) struct Running {
+    pub id: Id,
+    pub call: Arc<Call>,
+    pub deadline: Option<Instant>,
+    pub era: &'static dyn ServerEra,
+    pub revision: Revision,
+    pub operation: Operation,
+    pub outlet: Arc<dyn Outlet>,
+    /// Bytes of memory its document takes; 0 while it waits for the client.
+    pub weight: usize,
+}
+
+/// Why a call cannot be taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Another request with this id is still open.
+    Duplicate,
+    /// The documents of the calls in flight take too much memory; see [`Flight::wait_for_room`].
+    NoRoom,
+}
+
+/// The calls in flight.
+#[derive(Default)]
+pub(crate) struct Flight {
+    table: Mutex<Table>,
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct Table {
+    calls: Vec<Running>,
+    weight: usize,
+    /// The thread that reads sleeps on `room`; waking nobody would still cost a system call.
+    waiting: bool,
+    /// Nobody waits for room any more: serving ends.
+    over: bool,
+}
+
+impl Table {
+    fn has_room(&self, weight: usize, most: usize) -> bool {
+        // A call that weighs too much by itself goes alone.
+        self.over || self.weight == 0 || self.weight + weight <= most
+    }
+
+    fn take(&mut self, at: usize) -> Running {
+        let running = self.calls.swap_remove(at);
+        self.weight -= running.weight;
+        running
+    }
+
+    fn find(&mut self, call: &Arc<Call>) -> Option<usize> {
+        self.calls.iter().position(|running| Arc::ptr_eq(&running.call, call))
+    }
+}
+
+impl Flight {
+    /// A panic while the lock is held leaves complete values behind, so poisoning is ignored.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell_of_room(&self, table: &Table) {
+        if table.waiting {
+            self.room.notify_all();
+        }
+    }
+
+    /// Enters a call, if with it all of them weigh no more than `most` bytes.
+    pub(crate) fn enter(&self, running: Running, most: usize) -> Result<(), Refusal> {
+        let mut table = self.table();
+        if table.calls.iter().any(|other| other.id == running.id) {
+            return Err(Refusal::Duplicate);
+        }
+        if !table.has_room(running.weight, most) {
+            return Err(Refusal::NoRoom);
+        }
+        table.weight += running.weight;
+        table.calls.push(running);
+        Ok(())
+    }
+
+    /// Waits until there is room for a call of this weight, or serving ends.
+    pub(crate) fn wait_for_room(&self, weight: usize, most: usize) {
+        let mut table = self.table();
+        table.waiting = true;
+        while !table.has_room(weight, most) {
+            table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
+        }
+        table.waiting = false;
+    }
+
+    /// From now on nobody waits for room.
+    pub(crate) fn end(&self) {
+        self.table().over = true;
+        self.room.notify_all();
+    }
+
+    pub(crate) fn is_open(&self, id: &Id) -> bool {
+        self.table().calls.iter().any(|running| running.id == *id)
+    }
+
+    /// Takes a call out, if it is in.
+    pub(crate) fn take(&self, call: &Arc<Call>) -> Option<Running> {
+        let mut table = self.table();
+        let at = table.find(call)?;
+        let running = table.take(at);
+        self.tell_of_room(&table);
+        Some(running)
+    }
+
+    /// Takes the call with this id out.
+    pub(crate) fn take_id(&self, id: &Id) -> Option<Running> {
+        let mut table = self.table();
+        let at = table.calls.iter().position(|running| running.id == *id)?;
+        let running = table.take(at);
+        self.tell_of_room(&table);
+        Some(running)
+    }
+
+    /// Takes out the calls whose deadline has come, and tells whether others have one.
+    pub(crate) fn take_late(&self, now: Instant) -> (Vec<Running>, bool) {
+        let (mut late, mut more, mut at) = (Vec::new(), false, 0);
+        let mut table = self.table();
+        while let Some(running) = table.calls.get(at) {
+            if running.deadline.is_some_and(|deadline| deadline <= now) {
+                late.push(table.take(at));
+            } else {
+                more |= running.deadline.is_some();
+                at += 1;
+            }
+        }
+        self.tell_of_room(&table);
+        (late, more)
+    }
+
+    /// Takes all calls out.
+    pub(crate) fn take_all(&self) -> Vec<Running> {
+        let mut table = self.table();
+        table.weight = 0;
+        self.tell_of_room(&table);
+        std::mem::take(&mut table.calls)
+    }
+
+    /// Gives a call another deadline and another weight.
+    pub(crate) fn change(&self, call: &Arc<Call>, deadline: Option<Instant>, weight: usize) {
+        let mut table = self.table();
+        let Some(at) = table.find(call) else { return };
+        let mut before = 0;
+        if let Some(running) = table.calls.get_mut(at) {
+            running.deadline = deadline;
+            before = std::mem::replace(&mut running.weight, weight);
+        }
+        table.weight = table.weight + weight - before;
+        self.tell_of_room(&table);
+    }
+}
