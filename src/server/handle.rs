@@ -17,7 +17,7 @@ use super::tool::{self, ToolArguments, ToolResult};
 /// Changes what a server offers while it runs, from any thread.
 ///
 /// Adding and removing tell the clients, which must have been told before that this can happen:
-/// [`Server::tools_may_change`] and its like.
+/// [`Server::tools_may_change`](crate::Server::tools_may_change) and its like.
 #[derive(Clone)]
 pub struct Handle {
     /// Weak, so that a handler may keep a handle without keeping its own server alive.
@@ -28,7 +28,7 @@ impl Handle {
     /// Adds a tool and tells the clients.
     ///
     /// # Errors
-    /// As with [`Server::tool`]; [`crate::ErrorKind::Misuse`] when changes were not announced.
+    /// As with [`Server::tool`](crate::Server::tool); [`crate::ErrorKind::Misuse`] when changes were not announced.
     pub fn add_tool<A, R>(
         &self,
         tool: Tool,
@@ -113,7 +113,7 @@ impl Handle {
     /// client that does not read.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Misuse`]: [`Server::resource_updates`] was not called.
+    /// [`crate::ErrorKind::Misuse`]: [`Server::resource_updates`](crate::Server::resource_updates) was not called.
     pub fn resource_updated(&self, uri: &str) -> Result<(), Error> {
         self.catalog()?.tell(&Change::Updated(uri.to_owned()))
     }
