@@ -35,7 +35,7 @@ fn tools_come_and_go_under_calls_and_lists() {
         let handle = server.handle();
         let wire = Wire::open(server, limits(|l| (l.workers, l.page) = (workers, 5)));
         let over = AtomicBool::new(false);
-        let rounds = if super::long() { 20_000 } else { 400 };
+        let rounds = if super::long() { 20_000 } else { 150 };
         thread::scope(|scope| {
             let over = &over;
             for half in 0..2 {

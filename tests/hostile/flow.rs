@@ -222,7 +222,7 @@ fn deadlines_pass_although_the_peer_does_not_read() {
 }
 
 fn stopping_does_not_wait_for_a_peer_that_does_not_read() {
-    for stuck in [0, 1, 2, 5] {
+    for stuck in [0, 5] {
         let mut server = plain();
         server.tool(any("never"), never).unwrap();
         let handle = server.handle();

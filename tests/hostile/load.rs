@@ -94,7 +94,7 @@ fn mixed() -> Server {
 }
 
 fn good_and_bad_handlers_together_answer_everything() {
-    let calls: u64 = if super::long() { 50_000 } else { 1_500 };
+    let calls: u64 = if super::long() { 50_000 } else { 900 };
     for workers in [1, 2, 64] {
         let wire = Wire::open(
             mixed(),
