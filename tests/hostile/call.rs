@@ -49,6 +49,14 @@ impl Gate {
         let passes = self.0.0.lock().unwrap();
         let mut passes = self.0.1.wait_while(passes, |passes| *passes == 0).unwrap();
         *passes -= 1;
+        self.0.1.notify_all();
+    }
+
+    /// Waits until all that were let through have gone.
+    pub fn passed(&self) {
+        let passes = self.0.0.lock().unwrap();
+        let (passes, _) = self.0.1.wait_timeout_while(passes, SOON, |passes| *passes > 0).unwrap();
+        assert_eq!(*passes, 0, "nobody came through the gate");
     }
 }
 

@@ -244,6 +244,7 @@ fn a_call_larger_than_the_room_goes_alone() {
     wire.quiet();
     wire.send(cancel(1));
     gate.open(1);
+    gate.passed();
     wire.send(large(2, "wait", 60_000));
     runs.recv_timeout(SOON).unwrap();
     wire.send(large(3, "wait", 60_000));

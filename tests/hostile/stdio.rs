@@ -26,7 +26,7 @@ tests! {
     a_signal_ends_a_server_with_a_stuck_call,
     a_signal_is_heard_during_the_grace_period,
     a_signal_ends_a_server_whose_peer_does_not_read,
-    a_second_signal_ends_the_process_at_once,
+    a_later_signal_ends_the_process_at_once,
     stopping_from_a_handler_answers_that_call,
     limits_come_from_the_environment,
     a_bad_limit_is_an_error,
@@ -216,14 +216,16 @@ fn a_signal_ends_a_server_whose_peer_does_not_read() {
     }
 }
 
-fn a_second_signal_ends_the_process_at_once() {
+fn a_later_signal_ends_the_process_at_once() {
     for role in ROLES {
         let mut process = Process::open(role, &[("TINYMCP_GRACE_MS", "3600000")]);
         process.send(call(1, "never", "{}") + &request(2, "ping"));
         assert_eq!(process.receive()["id"], 2);
+        // Answers leave before calls are handed over: with this one the call before is under way.
+        process.send(request(3, "ping"));
+        assert_eq!(process.receive()["id"], 3);
+        // The first asks to end; others count once the process has been waiting for a while.
         process.signal(Signal::TERM);
-        process.signal(Signal::TERM);
-        // Which of the two counts depends on what the system makes of them: one may be swallowed.
         while process.is_running() {
             process.signal(Signal::TERM);
         }
