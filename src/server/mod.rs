@@ -25,6 +25,8 @@ mod page;
 mod post;
 mod reading;
 mod registry;
+#[cfg(feature = "schema")]
+mod schema;
 mod seal;
 mod serve;
 mod tool;
