@@ -107,7 +107,7 @@ const compiles = (source, flags) => {
 const beyond = (t) => /[\u{10000}-\u{10ffff}]/u.test(t);
 // What only u understands, as plain letters.
 const plainer = (s) =>
-  s.replace(/\\u\{1F600\}-\\u\{1F64F\}/g, "\\w").replace(/\\u\{1F600\}|\\ud83d\\ude00|😀/gu, "é").replace(/\\u\{61\}/g, "a").replace(/\\p\{[\w=]+\}/gi, "\\w");
+  s.replace(/\\u\{1F600\}-\\u\{1F64F\}/g, "\\w").replace(/\\u\{1F600\}|\\ud83d\\ude00|😀/gu, "\uffff").replace(/\\u\{61\}/g, "a").replace(/\\p\{[\w=]+\}/gi, "\\w");
 const emit = (source, texts) => {
   let regex = compiles(source, "u"), taken = "u", fit = texts;
   if (!regex && (regex = compiles(source, ""))) {
