@@ -176,6 +176,8 @@ impl Builder<'_> {
     }
 
     /// The start of what accepts every rest of a text that does not begin with `node`.
+    // Its frame must not become part of `part`'s, which stands on the stack once for each level.
+    #[inline(never)]
     fn without(&mut self, node: &Node, at: usize) -> Result<u32, PatternError> {
         if looks_back(node) {
             let what = "^, \\b and \\B cannot stand inside a negative lookahead unless it follows the `^` \

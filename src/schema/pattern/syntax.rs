@@ -21,7 +21,7 @@ use super::set::{DIGIT, LAST, LINE_END, SPACE, Set, WORD};
 /// Bytes of a pattern. A list of a thousand words fits.
 pub(super) const LENGTH: usize = 16 << 10;
 /// Open groups at any place.
-const GROUPS: usize = 40;
+const GROUPS: usize = 20;
 /// Ranges in all sets together; bounds what `\p` in every class costs.
 const RANGES: usize = 50_000;
 /// Largest count of a repetition; its expansion is bounded elsewhere.
