@@ -1,0 +1,49 @@
+//! Why a pattern was refused.
+
+use std::fmt;
+
+/// A refused pattern: what is wrong, at which byte, and what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PatternError {
+    kind: Kind,
+    at: usize,
+    what: String,
+}
+
+/// What kind of fault it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// No pattern of ECMA-262.
+    Syntax,
+    /// A pattern, but one that this engine does not run.
+    Unsupported,
+    /// A pattern that is too large.
+    Limit,
+}
+
+impl PatternError {
+    pub(super) fn new(kind: Kind, at: usize, what: impl Into<String>) -> PatternError {
+        PatternError { kind, at, what: what.into() }
+    }
+
+    pub(super) fn syntax(at: usize, what: impl Into<String>) -> PatternError {
+        PatternError::new(Kind::Syntax, at, what)
+    }
+
+    pub(super) fn limit(at: usize, what: impl Into<String>) -> PatternError {
+        PatternError::new(Kind::Limit, at, what)
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Syntax | Kind::Unsupported => write!(f, "at byte {}: {}", self.at, self.what),
+            Kind::Limit => write!(f, "at byte {}: the pattern {}", self.at, self.what),
+        }
+    }
+}

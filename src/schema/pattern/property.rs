@@ -1,0 +1,67 @@
+//! `\p{…}`: sets of characters by their Unicode properties.
+//!
+//! The tables are those of regex-syntax and weigh more than the rest of the pattern engine, so
+//! they stand behind the feature `unicode-pattern`; without it every property is refused with a
+//! message that names the feature. Upper and lower case of a name are not told apart past its
+//! first letter, where ECMA-262 wants the exact spelling.
+
+use super::set::Set;
+
+/// The set of a property, spelt as between the braces; else what is wrong with it.
+#[cfg(feature = "unicode-pattern")]
+pub(super) fn property(name: &str) -> Result<Set, String> {
+    let unknown = || format!("`{name}` is no Unicode property that patterns know");
+    let plain = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if let Some((key, value)) = name.split_once('=') {
+        let key = match key {
+            "General_Category" | "gc" => "gc",
+            "Script" | "sc" => "sc",
+            "Script_Extensions" | "scx" => "scx",
+            _ => return Err(unknown()),
+        };
+        return Some(value)
+            .filter(|v| plain(v))
+            .and_then(|v| look_up(&format!("{key}={v}")))
+            .ok_or_else(unknown);
+    }
+    let spelt =
+        name.starts_with(|c: char| c.is_ascii_uppercase()) || ["punct", "digit", "cntrl"].contains(&name);
+    if !plain(name) || !spelt {
+        return Err(unknown());
+    }
+    if let Some(set) = look_up(&format!("gc={name}")) {
+        return Ok(set);
+    }
+    // The tables would take a script without its key, ECMA-262 does not.
+    if look_up(&format!("sc={name}")).is_some() {
+        return Err(format!("`{name}` is a script, which is written \\p{{Script={name}}}"));
+    }
+    look_up(name).ok_or_else(unknown)
+}
+
+/// The tables' answer for one query.
+#[cfg(feature = "unicode-pattern")]
+fn look_up(query: &str) -> Option<Set> {
+    use regex_syntax::hir::{Class, HirKind};
+    let hir = regex_syntax::Parser::new().parse(&format!("\\p{{{query}}}")).ok()?;
+    match hir.kind() {
+        HirKind::Class(Class::Unicode(class)) => {
+            let ranges: Vec<_> = class.iter().map(|r| (u32::from(r.start()), u32::from(r.end()))).collect();
+            Some(Set::of(&ranges))
+        }
+        // A property of one character comes as a literal.
+        HirKind::Literal(literal) => {
+            let c = u32::from(std::str::from_utf8(&literal.0).ok()?.chars().next()?);
+            Some(Set::of(&[(c, c)]))
+        }
+        _ => None,
+    }
+}
+
+/// Refuses every property.
+#[cfg(not(feature = "unicode-pattern"))]
+pub(super) fn property(_name: &str) -> Result<Set, String> {
+    Err("Unicode properties need the Cargo feature `unicode-pattern`; without it list the ranges, \
+         as in [\\u00C0-\\u024F]"
+        .to_owned())
+}

@@ -1,0 +1,577 @@
+//! Reads the text of a pattern into a tree.
+//!
+//! The grammar is ECMA-262's with the flag `u`, and gives way where schemas in use were written
+//! without it: any character that is no ASCII letter or digit may be escaped, `{`, `}` and `]`
+//! stand for themselves where they open or close nothing, a `-` beside a class like `\w` inside
+//! brackets is a hyphen, a lookahead may be repeated, and two groups may have one name. What this reads is never what the other
+//! mode would read differently on well-formed text, except that characters beyond U+FFFF are one.
+//!
+//! It decides nothing about what can be run; backreferences and lookbehind are read to their end
+//! and then refused, so that a fault in the grammar behind them is found first.
+//!
+//! Invariants: no recursion; groups nest at most [`GROUPS`] deep, so the tree may be walked
+//! recursively.
+
+use std::collections::HashMap;
+
+use super::error::{Kind, PatternError};
+use super::property::property;
+use super::set::{DIGIT, LAST, LINE_END, SPACE, Set, WORD};
+
+/// Bytes of a pattern. A list of a thousand words fits.
+pub(super) const LENGTH: usize = 16 << 10;
+/// Open groups at any place.
+const GROUPS: usize = 20;
+/// Ranges in all sets together; bounds what `\p` in every class costs.
+const RANGES: usize = 50_000;
+/// Largest count of a repetition; its expansion is bounded elsewhere.
+const COUNT: u32 = 1_000_000;
+
+/// One part of a pattern.
+#[derive(Debug)]
+pub(super) enum Node {
+    /// One character of the set with this number.
+    Set(u32),
+    /// All in this order; none is the empty text.
+    Concat(Vec<Node>),
+    /// One of these.
+    Alt(Vec<Node>),
+    /// At least `min` times, at most `max` times.
+    Repeat { node: Box<Node>, min: u32, max: Option<u32> },
+    /// The start of the text.
+    Start,
+    /// The end of the text.
+    End,
+    /// A word boundary, or with `false` anywhere else.
+    Word(bool),
+    /// What follows begins with this, or with `negative` does not. `at` is its place.
+    Ahead { node: Box<Node>, negative: bool, at: usize },
+}
+
+/// A pattern as read.
+#[derive(Debug)]
+pub(super) struct Tree {
+    pub(super) root: Node,
+    pub(super) sets: Vec<Set>,
+    /// Whether a word boundary occurs.
+    pub(super) word: bool,
+}
+
+/// What stands between an opening parenthesis and its closing one.
+struct Group {
+    kind: GroupKind,
+    at: usize,
+    branches: Vec<Node>,
+    current: Vec<Node>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum GroupKind {
+    Root,
+    Plain,
+    Ahead { negative: bool },
+    Behind,
+}
+
+/// An item of a class: one character, or a set that cannot start a range.
+enum Item {
+    One(u32),
+    Many(Set),
+}
+
+struct Reader<'p> {
+    source: &'p str,
+    at: usize,
+    sets: Vec<Set>,
+    numbers: HashMap<Set, u32>,
+    ranges: usize,
+    /// Properties by their names; looking one up is slow.
+    properties: HashMap<&'p str, Set>,
+    word: bool,
+    groups: u32,
+    names: Vec<&'p str>,
+    /// Backreferences, checked when all groups are known.
+    references: Vec<(usize, u32)>,
+    named_references: Vec<(usize, &'p str)>,
+    /// The first construct that is read but cannot be run.
+    unsupported: Option<PatternError>,
+}
+
+/// Reads a pattern.
+pub(super) fn read(source: &str) -> Result<Tree, PatternError> {
+    if source.len() > LENGTH {
+        return Err(PatternError::limit(
+            LENGTH,
+            format!("is longer than {LENGTH} bytes; match a smaller part, or use `enum`"),
+        ));
+    }
+    let mut reader = Reader {
+        source,
+        at: 0,
+        sets: Vec::new(),
+        numbers: HashMap::new(),
+        ranges: 0,
+        properties: HashMap::new(),
+        word: false,
+        groups: 0,
+        names: Vec::new(),
+        references: Vec::new(),
+        named_references: Vec::new(),
+        unsupported: None,
+    };
+    let root = reader.pattern()?;
+    reader.check_references()?;
+    match reader.unsupported {
+        Some(error) => Err(error),
+        None => Ok(Tree { root, sets: reader.sets, word: reader.word }),
+    }
+}
+
+impl<'p> Reader<'p> {
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn rest(&self) -> &'p str {
+        self.source.get(self.at..).unwrap_or("")
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    fn eat(&mut self, word: &str) -> bool {
+        let found = self.rest().starts_with(word);
+        if found {
+            self.at += word.len();
+        }
+        found
+    }
+
+    fn pattern(&mut self) -> Result<Node, PatternError> {
+        let mut open = Vec::new();
+        let mut group = Group { kind: GroupKind::Root, at: 0, branches: Vec::new(), current: Vec::new() };
+        loop {
+            let at = self.at;
+            let Some(c) = self.next() else { break };
+            // Whether a quantifier may follow.
+            let mut repeatable = true;
+            let node = match c {
+                '(' => {
+                    if open.len() == GROUPS {
+                        return Err(PatternError::limit(
+                            at,
+                            format!("nests groups deeper than {GROUPS}; flatten them"),
+                        ));
+                    }
+                    let kind = self.group_kind(at)?;
+                    open.push(std::mem::replace(
+                        &mut group,
+                        Group { kind, at, branches: Vec::new(), current: Vec::new() },
+                    ));
+                    continue;
+                }
+                ')' => {
+                    let Some(outer) = open.pop() else {
+                        return Err(PatternError::syntax(at, "`)` closes no group; write \\)"));
+                    };
+                    let inner = std::mem::replace(&mut group, outer);
+                    let (kind, at) = (inner.kind, inner.at);
+                    let node = Box::new(inner.close());
+                    repeatable = kind != GroupKind::Behind;
+                    match kind {
+                        GroupKind::Ahead { negative } => Node::Ahead { node, negative, at },
+                        GroupKind::Plain | GroupKind::Root | GroupKind::Behind => *node,
+                    }
+                }
+                '|' => {
+                    let branch = concat(std::mem::take(&mut group.current));
+                    group.branches.push(branch);
+                    continue;
+                }
+                '^' | '$' => {
+                    repeatable = false;
+                    if c == '^' { Node::Start } else { Node::End }
+                }
+                '.' => self.set(Set::of(LINE_END).negated())?,
+                '[' => {
+                    let set = self.class(at)?;
+                    self.set(set)?
+                }
+                '\\' => {
+                    let node = self.escape(at)?;
+                    repeatable = !matches!(node, Node::Word(_));
+                    node
+                }
+                '*' | '+' | '?' => return Err(nothing_to_repeat(at)),
+                '{' if self.braces(at)?.is_some() => return Err(nothing_to_repeat(at)),
+                c => self.set(Set::of(&[(c.into(), c.into())]))?,
+            };
+            let node = self.repeated(node, repeatable)?;
+            group.current.push(node);
+        }
+        if group.kind != GroupKind::Root {
+            return Err(PatternError::syntax(group.at, "`(` is never closed; write \\( for the character"));
+        }
+        Ok(group.close())
+    }
+
+    /// What a group is, from what follows its parenthesis.
+    fn group_kind(&mut self, at: usize) -> Result<GroupKind, PatternError> {
+        if !self.eat("?") {
+            self.groups += 1;
+            return Ok(GroupKind::Plain);
+        }
+        if self.eat(":") {
+            return Ok(GroupKind::Plain);
+        }
+        for (spelling, negative) in [("=", false), ("!", true)] {
+            if self.eat(spelling) {
+                return Ok(GroupKind::Ahead { negative });
+            }
+        }
+        if self.eat("<=") || self.eat("<!") {
+            self.refuse(at, "a lookbehind cannot be run in linear time here; match the text before it as well, or say it with a lookahead behind `^`");
+            return Ok(GroupKind::Behind);
+        }
+        if self.eat("<") {
+            let name = self.name(at)?;
+            self.names.push(name);
+            self.groups += 1;
+            return Ok(GroupKind::Plain);
+        }
+        Err(PatternError::syntax(
+            at,
+            "`(?` starts no group of ECMA-262 (flags like (?i) are none); use (?:…), (?=…), (?!…) or (?<name>…), and list both cases as in [Aa]",
+        ))
+    }
+
+    /// A name up to `>`.
+    fn name(&mut self, at: usize) -> Result<&'p str, PatternError> {
+        let wrong = || PatternError::syntax(at, "the group's name is no identifier; write (?<name>…)");
+        let name = self.rest().split_once('>').map(|(name, _)| name).ok_or_else(wrong)?;
+        let fits = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(fits) {
+            return Err(wrong());
+        }
+        self.at += name.len() + 1;
+        Ok(name)
+    }
+
+    fn refuse(&mut self, at: usize, what: &str) {
+        self.unsupported.get_or_insert_with(|| PatternError::new(Kind::Unsupported, at, what));
+    }
+
+    /// The node with the quantifier that follows it, if one does.
+    fn repeated(&mut self, node: Node, repeatable: bool) -> Result<Node, PatternError> {
+        let at = self.at;
+        let (min, max) = match self.peek() {
+            Some('*') => (0, None),
+            Some('+') => (1, None),
+            Some('?') => (0, Some(1)),
+            Some('{') => {
+                self.at += 1;
+                match self.braces(at)? {
+                    Some(counts) => counts,
+                    None => {
+                        self.at = at;
+                        return Ok(node);
+                    }
+                }
+            }
+            _ => return Ok(node),
+        };
+        if self.at == at {
+            self.at += 1;
+        }
+        if !repeatable {
+            return Err(PatternError::syntax(
+                at,
+                "a quantifier behind ^, $, \\b, \\B or a lookbehind has nothing to repeat; remove it",
+            ));
+        }
+        // Lazy or greedy: the same texts match.
+        self.eat("?");
+        Ok(Node::Repeat { node: Box::new(node), min, max })
+    }
+
+    /// The counts behind a `{` just read, and reads past them; `None` and reads nothing if it
+    /// is no quantifier.
+    fn braces(&mut self, at: usize) -> Result<Option<(u32, Option<u32>)>, PatternError> {
+        let rest = self.rest();
+        let length = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b',').count();
+        let Some((inside, "}")) = rest.get(..length).zip(rest.get(length..length + 1)) else {
+            return Ok(None);
+        };
+        let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        let count = |s: &str| s.parse::<u32>().ok().filter(|n| *n <= COUNT);
+        let (min, max) = inside
+            .split_once(',')
+            .map_or((inside, Some(inside)), |(min, max)| (min, Some(max).filter(|m| !m.is_empty())));
+        if !digits(min) || !max.is_none_or(digits) {
+            return Ok(None);
+        }
+        let too_many = || PatternError::limit(at, format!("repeats more than {COUNT} times; use maxLength"));
+        let min = count(min).ok_or_else(too_many)?;
+        let max = match max {
+            Some(max) => Some(count(max).ok_or_else(too_many)?),
+            None => None,
+        };
+        if max.is_some_and(|max| max < min) {
+            return Err(PatternError::syntax(at, "the counts of this quantifier are out of order"));
+        }
+        self.at += inside.len() + 1;
+        Ok(Some((min, max)))
+    }
+
+    /// The node of a set; equal sets have one number.
+    fn set(&mut self, set: Set) -> Result<Node, PatternError> {
+        if let Some(number) = self.numbers.get(&set) {
+            return Ok(Node::Set(*number));
+        }
+        self.ranges += set.ranges().len();
+        if self.ranges > RANGES {
+            return Err(PatternError::limit(
+                self.at,
+                format!("has more than {RANGES} ranges in its classes; use fewer \\p"),
+            ));
+        }
+        let number = self.sets.len() as u32;
+        self.sets.push(set.clone());
+        self.numbers.insert(set, number);
+        Ok(Node::Set(number))
+    }
+
+    /// What a backslash at `at` begins, outside of brackets.
+    fn escape(&mut self, at: usize) -> Result<Node, PatternError> {
+        match self.peek() {
+            Some('b' | 'B') => {
+                self.word = true;
+                Ok(Node::Word(self.next() == Some('b')))
+            }
+            Some('1'..='9') => {
+                let digits =
+                    self.rest().len() - self.rest().trim_start_matches(|c: char| c.is_ascii_digit()).len();
+                let number = self.rest().get(..digits).and_then(|d| d.parse().ok()).unwrap_or(u32::MAX);
+                self.at += digits;
+                self.references.push((at, number));
+                self.refuse(at, "a backreference cannot be run in linear time; list the alternatives, or check equality in the handler");
+                Ok(Node::Concat(Vec::new()))
+            }
+            Some('k') => {
+                self.at += 1;
+                if !self.eat("<") {
+                    return Err(PatternError::syntax(at, "`\\k` without <name> is no escape"));
+                }
+                let name = self.name(at)?;
+                self.named_references.push((at, name));
+                self.refuse(at, "a backreference cannot be run in linear time; list the alternatives, or check equality in the handler");
+                Ok(Node::Concat(Vec::new()))
+            }
+            _ => match self.character(at)? {
+                Item::Many(set) => self.set(set),
+                Item::One(c) => {
+                    if char::from_u32(c).is_none() {
+                        return Err(PatternError::syntax(
+                            at,
+                            "half a surrogate pair matches nothing; write both halves or \\u{…}",
+                        ));
+                    }
+                    self.set(Set::of(&[(c, c)]))
+                }
+            },
+        }
+    }
+
+    fn check_references(&self) -> Result<(), PatternError> {
+        for (at, number) in &self.references {
+            if *number > self.groups {
+                return Err(PatternError::syntax(
+                    *at,
+                    "refers to a group that does not exist; for a character write \\xHH",
+                ));
+            }
+        }
+        for (at, name) in &self.named_references {
+            if !self.names.contains(name) {
+                return Err(PatternError::syntax(*at, "refers to a group that does not exist"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A character or set behind a backslash, as it may stand inside and outside of brackets.
+    fn character(&mut self, at: usize) -> Result<Item, PatternError> {
+        let Some(c) = self.next() else {
+            return Err(PatternError::syntax(
+                at,
+                "a lone `\\` ends the pattern; write \\\\ for the character",
+            ));
+        };
+        let one = |c: u32| Ok(Item::One(c));
+        let many = |ranges, negative| {
+            let set = Set::of(ranges);
+            Ok(Item::Many(if negative { set.negated() } else { set }))
+        };
+        match c {
+            'd' | 'D' => many(DIGIT, c == 'D'),
+            'w' | 'W' => many(WORD, c == 'W'),
+            's' | 'S' => many(SPACE, c == 'S'),
+            't' => one(0x09),
+            'n' => one(0x0A),
+            'v' => one(0x0B),
+            'f' => one(0x0C),
+            'r' => one(0x0D),
+            '0' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => one(0),
+            'c' => match self.next() {
+                Some(letter) if letter.is_ascii_alphabetic() => one(u32::from(letter) % 32),
+                _ => {
+                    Err(PatternError::syntax(at, "`\\c` needs a letter; write \\\\c for the two characters"))
+                }
+            },
+            'x' => self
+                .hex(2)
+                .map(Item::One)
+                .ok_or_else(|| PatternError::syntax(at, "`\\x` needs two hexadecimal digits")),
+            'u' => self.unicode().map(Item::One).ok_or_else(|| {
+                PatternError::syntax(at, "`\\u` needs four hexadecimal digits, or {…} up to 10FFFF")
+            }),
+            'p' | 'P' => {
+                let name =
+                    self.rest().strip_prefix('{').and_then(|r| r.split_once('}')).map(|(name, _)| name);
+                let Some(name) = name else {
+                    return Err(PatternError::syntax(at, "a Unicode property is written \\p{…}"));
+                };
+                self.at += name.len() + 2;
+                let set = match self.properties.get(name) {
+                    Some(set) => set.clone(),
+                    None => property(name).map_err(|why| PatternError::new(Kind::Unsupported, at, why))?,
+                };
+                self.properties.insert(name, set.clone());
+                Ok(Item::Many(if c == 'P' { set.negated() } else { set }))
+            }
+            c if c.is_ascii_alphanumeric() => Err(PatternError::syntax(
+                at,
+                format!("`\\{c}` is no escape of ECMA-262; write {c} for the character"),
+            )),
+            c => one(c.into()),
+        }
+    }
+
+    /// So many hexadecimal digits.
+    fn hex(&mut self, digits: usize) -> Option<u32> {
+        let text = self.rest().get(..digits).filter(|t| t.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        let value = u32::from_str_radix(text, 16).ok()?;
+        self.at += digits;
+        Some(value)
+    }
+
+    /// What stands behind `\u`; two halves of a pair are one character.
+    fn unicode(&mut self) -> Option<u32> {
+        if self.eat("{") {
+            let (digits, _) = self.rest().split_once('}')?;
+            let hex = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            let significant = Some(digits.trim_start_matches('0')).filter(|_| hex)?;
+            let value = if significant.is_empty() { 0 } else { u32::from_str_radix(significant, 16).ok()? };
+            self.at += digits.len() + 1;
+            return Some(value).filter(|v| *v <= LAST);
+        }
+        let high = self.hex(4)?;
+        let behind = self.at;
+        if (0xD800..0xDC00).contains(&high) && self.eat("\\u") {
+            match self.hex(4) {
+                Some(low) if (0xDC00..0xE000).contains(&low) => {
+                    return Some(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00));
+                }
+                _ => self.at = behind,
+            }
+        }
+        Some(high)
+    }
+
+    /// A class, its `[` just read at `at`.
+    fn class(&mut self, at: usize) -> Result<Set, PatternError> {
+        let negative = self.eat("^");
+        let mut ranges = Vec::new();
+        loop {
+            let from = self.at;
+            let Some(first) = self.item()? else { break };
+            let before = self.at;
+            // A range, unless the hyphen is the last character of the class.
+            let second = if self.eat("-") && !self.rest().starts_with(']') { self.item()? } else { None };
+            match (first, second) {
+                (Item::One(low), Some(Item::One(high))) if low <= high => ranges.push((low, high)),
+                (Item::One(_), Some(Item::One(_))) => {
+                    return Err(PatternError::syntax(from, "this range ends before it begins"));
+                }
+                (first, None) => {
+                    self.at = before;
+                    add(&mut ranges, first);
+                }
+                // A set cannot be an end of a range: the hyphen is one of the characters.
+                (first, Some(second)) => {
+                    ranges.push((0x2D, 0x2D));
+                    add(&mut ranges, first);
+                    add(&mut ranges, second);
+                }
+            }
+        }
+        if !self.eat("]") {
+            return Err(PatternError::syntax(at, "`[` is never closed; write \\[ for the character"));
+        }
+        let set = Set::of(&ranges);
+        Ok(if negative { set.negated() } else { set })
+    }
+
+    /// One item of a class; `None` at its end and at the end of the pattern.
+    fn item(&mut self) -> Result<Option<Item>, PatternError> {
+        let at = self.at;
+        let Some(c) = self.peek().filter(|c| *c != ']') else { return Ok(None) };
+        self.at += c.len_utf8();
+        if c != '\\' {
+            return Ok(Some(Item::One(c.into())));
+        }
+        if self.eat("b") {
+            return Ok(Some(Item::One(0x08)));
+        }
+        self.character(at).map(Some)
+    }
+}
+
+fn add(ranges: &mut Vec<(u32, u32)>, item: Item) {
+    match item {
+        Item::One(c) => ranges.push((c, c)),
+        Item::Many(set) => ranges.extend(set.ranges()),
+    }
+}
+
+fn nothing_to_repeat(at: usize) -> PatternError {
+    PatternError::syntax(
+        at,
+        "this quantifier has nothing to repeat (`a++` is not of ECMA-262); escape it for the character",
+    )
+}
+
+fn concat(mut nodes: Vec<Node>) -> Node {
+    match nodes.pop() {
+        Some(only) if nodes.is_empty() => only,
+        Some(last) => {
+            nodes.push(last);
+            Node::Concat(nodes)
+        }
+        None => Node::Concat(nodes),
+    }
+}
+
+impl Group {
+    fn close(mut self) -> Node {
+        let last = concat(self.current);
+        if self.branches.is_empty() {
+            return last;
+        }
+        self.branches.push(last);
+        Node::Alt(self.branches)
+    }
+}

@@ -1,0 +1,258 @@
+//! Makes a graph deterministic: a table with a row for each state, and a column for each kind of
+//! character and for the end of the text.
+//!
+//! The work is done by regex-automata's lazy automaton, which makes a graph deterministic as a
+//! text needs it. Here it is asked for every state ahead of time, and the answers are kept.
+//! Running a table needs no memory and takes a nanosecond or two for each character.
+//!
+//! Invariants: a table is complete, and has no state besides the two without rows that would
+//! match, or not match, whatever follows.
+
+use std::collections::HashMap;
+
+use regex_automata::hybrid::LazyStateID;
+use regex_automata::hybrid::dfa::DFA;
+use regex_automata::nfa::thompson::{Builder, NFA, Transition};
+use regex_automata::util::look::Look;
+use regex_automata::util::primitives::StateID;
+use regex_automata::util::start;
+
+use super::alphabet::Alphabet;
+use super::graph::{Graph, Place, State, byte_ranges};
+
+/// State of a table that can no longer match.
+pub(super) const NEVER: usize = 0;
+/// State of a table that has matched.
+pub(super) const MATCH: usize = 1;
+
+/// Bytes the lazy automaton may keep while a table is made or a text is searched.
+const CACHE: usize = 256 << 10;
+
+/// The engine's form of a graph. With `anchored` it matches at the start of the text only.
+pub(super) fn nfa(graph: &Graph, bytes: &[u8], anchored: bool) -> Option<NFA> {
+    // Only what can be reached, numbered in the order found; the engine numbers as we add.
+    let mut numbers: HashMap<u32, usize> = HashMap::from([(graph.start, 0)]);
+    let mut order = vec![graph.start];
+    let mut builder = Builder::new();
+    builder.start_pattern().ok()?;
+    let mut done = 0;
+    while let Some(&state) = order.get(done) {
+        let mut number = |state: u32| {
+            let next = order.len();
+            let number = *numbers.entry(state).or_insert(next);
+            if number == next {
+                order.push(state);
+            }
+            StateID::new(number).ok()
+        };
+        let added = match graph.states.get(state as usize)? {
+            State::Match => builder.add_match(),
+            State::Never | State::All(_) => builder.add_fail(),
+            State::Either(a, b) => builder.add_union(vec![number(*a)?, number(*b)?]),
+            State::If(place, next) => {
+                let look = match place {
+                    Place::Start => Look::Start,
+                    Place::End => Look::End,
+                    Place::Boundary => Look::WordAscii,
+                    Place::NoBoundary => Look::WordAsciiNegate,
+                };
+                builder.add_look(number(*next)?, look)
+            }
+            State::Take(kinds, next) => {
+                let next = number(*next)?;
+                let transition = |(start, end)| Transition { start, end, next };
+                builder.add_sparse(byte_ranges(kinds, bytes).into_iter().map(transition).collect())
+            }
+        };
+        added.ok()?;
+        done += 1;
+    }
+    let first = StateID::ZERO;
+    let mut search = first;
+    if !anchored {
+        // Any character may be skipped before a match begins.
+        search = StateID::new(done).ok()?;
+        let skip = StateID::new(done + 1).ok()?;
+        builder.add_union(vec![first, skip]).ok()?;
+        builder.add_range(Transition { start: 0, end: 255, next: search }).ok()?;
+    }
+    builder.finish_pattern(first).ok()?;
+    builder.build(first, search).ok()
+}
+
+/// The lazy automaton of a graph in the engine's form.
+pub(super) fn lazy(nfa: &NFA) -> Option<DFA> {
+    let config = DFA::config().cache_capacity(CACHE).skip_cache_capacity_check(true);
+    DFA::builder().configure(config).build_from_nfa(nfa.clone()).ok()
+}
+
+/// A deterministic automaton, complete.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Rows of the states from 2 on.
+    cells: Cells,
+    /// One for each kind, and one for the end.
+    columns: usize,
+    start: usize,
+}
+
+#[derive(Debug)]
+enum Cells {
+    Narrow(Box<[u8]>),
+    Wide(Box<[u16]>),
+}
+
+impl Table {
+    /// The table of a graph, or `None` if it needs more than so many cells. With `anchored` it
+    /// matches at the start of the text only.
+    pub(super) fn of(graph: &Graph, bytes: &[u8], anchored: bool, cells: usize) -> Option<Table> {
+        let (rows, start) = explore(&lazy(&nfa(graph, bytes, anchored)?)?, bytes, cells)?;
+        Some(Table::reduced(rows, bytes.len() + 1, start))
+    }
+
+    /// A table of these rows, without the states that all the same match or never match.
+    fn reduced(mut rows: Vec<usize>, columns: usize, start: usize) -> Table {
+        let states = rows.len() / columns + 2;
+        // What a state is replaced by; states that may match are found from the end.
+        let mut instead = vec![NEVER; states];
+        instead[MATCH] = MATCH;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for state in (2..states).rev() {
+                let row = &rows[(state - 2) * columns..(state - 1) * columns];
+                if instead[state] == NEVER && row.iter().any(|next| instead[*next] != NEVER) {
+                    instead[state] = state;
+                    changed = true;
+                }
+                if instead[state] == state && row.iter().all(|next| instead[*next] == MATCH) {
+                    instead[state] = MATCH;
+                    changed = true;
+                }
+            }
+        }
+        // The states that are left close ranks.
+        let mut left = 2;
+        for (state, place) in instead.iter_mut().enumerate().skip(2) {
+            if *place == state {
+                rows.copy_within((state - 2) * columns..(state - 1) * columns, (left - 2) * columns);
+                *place = left;
+                left += 1;
+            }
+        }
+        rows.truncate((left - 2) * columns);
+        let cells = rows.iter().map(|next| instead[*next]);
+        let cells = if left <= 256 {
+            Cells::Narrow(cells.map(|next| next as u8).collect())
+        } else {
+            Cells::Wide(cells.map(|next| next as u16).collect())
+        };
+        Table { cells, columns, start: instead[start] }
+    }
+
+    pub(super) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// States, with the two that have no row.
+    pub(super) fn len(&self) -> usize {
+        2 + match &self.cells {
+            Cells::Narrow(cells) => cells.len() / self.columns,
+            Cells::Wide(cells) => cells.len() / self.columns,
+        }
+    }
+
+    /// Where a state with a row goes with a character of this kind.
+    pub(super) fn next(&self, state: usize, kind: usize) -> usize {
+        let cell = (state - 2) * self.columns + kind;
+        match &self.cells {
+            Cells::Narrow(cells) => cells[cell].into(),
+            Cells::Wide(cells) => cells[cell].into(),
+        }
+    }
+
+    /// Whether a state with a row matches where the text ends.
+    pub(super) fn matches_at_end(&self, state: usize) -> bool {
+        self.next(state, self.columns - 1) == MATCH
+    }
+
+    /// Whether the text matches.
+    pub(super) fn is_match(&self, alphabet: &Alphabet, text: &str) -> bool {
+        match &self.cells {
+            Cells::Narrow(cells) => run(cells, self.columns, self.start, alphabet, text),
+            Cells::Wide(cells) => run(cells, self.columns, self.start, alphabet, text),
+        }
+    }
+}
+
+/// Follows a text through the cells of a table.
+fn run<T: Copy + Into<usize>>(
+    cells: &[T],
+    columns: usize,
+    start: usize,
+    alphabet: &Alphabet,
+    text: &str,
+) -> bool {
+    let mut state = start;
+    for c in text.chars() {
+        if state <= MATCH {
+            break;
+        }
+        state = cells[(state - 2) * columns + alphabet.kind(c)].into();
+    }
+    if state > MATCH {
+        state = cells[(state - 1) * columns - 1].into();
+    }
+    state == MATCH
+}
+
+/// Asks the lazy automaton for all its states: their rows and the number of the first, or `None`
+/// if that takes more than so many cells.
+fn explore(dfa: &DFA, bytes: &[u8], limit: usize) -> Option<(Vec<usize>, usize)> {
+    let mut cache = dfa.create_cache();
+    let mut found = Found { numbers: HashMap::new(), order: Vec::new() };
+    let first = dfa.start_state(&mut cache, &start::Config::new()).ok()?;
+    let start = found.number(first);
+    let mut rows = Vec::new();
+    let mut done = 0;
+    while let Some(&state) = found.order.get(done) {
+        for byte in bytes {
+            let next = dfa.next_state(&mut cache, state, *byte).ok()?;
+            // After the cache was cleared, the states that we know are none any more.
+            if cache.clear_count() > 0 {
+                return None;
+            }
+            rows.push(found.number(next));
+        }
+        let end = dfa.next_eoi_state(&mut cache, state).ok()?;
+        if cache.clear_count() > 0 || found.order.len() * (bytes.len() + 1) > limit {
+            return None;
+        }
+        rows.push(if end.is_match() { MATCH } else { NEVER });
+        done += 1;
+    }
+    Some((rows, start))
+}
+
+/// The lazy automaton's states that have rows, in order of their discovery.
+struct Found {
+    numbers: HashMap<LazyStateID, usize>,
+    order: Vec<LazyStateID>,
+}
+
+impl Found {
+    fn number(&mut self, state: LazyStateID) -> usize {
+        if state.is_dead() {
+            return NEVER;
+        }
+        if state.is_match() {
+            return MATCH;
+        }
+        let next = self.order.len() + 2;
+        let number = *self.numbers.entry(state).or_insert(next);
+        if number == next {
+            self.order.push(state);
+        }
+        number
+    }
+}
