@@ -49,6 +49,8 @@ mod model;
 mod pool;
 pub mod record;
 mod rpc;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod server;
 mod transport;
 

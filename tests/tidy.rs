@@ -17,6 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("limits", &["error", "json"]),
     ("transport", &["error", "limits"]),
     ("pool", &[]),
+    ("schema", &["json", "record"]),
     ("lint", &["json", "model", "schema"]),
     ("bin", &[]),
     ("server", &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool"]),

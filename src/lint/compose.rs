@@ -16,7 +16,7 @@ use super::walk::{ROOT, Role, Survey, Target, is_object};
 use crate::json::{Kind, Value};
 
 /// Sites looked at for one composition; beyond, everything in it counts as shared.
-const GROUP: usize = 1000;
+const GROUP: usize = 250;
 
 /// How a site relates to the schemas within it that are applied to the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,15 @@ pub(super) enum Form {
     Union,
     /// It says something and others say more.
     Composed,
+}
+
+/// How far marks are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Search {
+    /// In the site itself.
+    Direct,
+    /// Also in everything that is applied to the same value.
+    Groups,
 }
 
 /// The marks of one schema's sites.
@@ -71,9 +80,12 @@ impl Composition {
         if survey.rebased {
             marks.shared.fill(true);
         }
-        let mut work: Vec<usize> = (0..count).rev().collect();
-        while let Some(at) = work.pop() {
-            marks.spread(survey, at, &mut work);
+        // What is cheap to see goes first, so that fewer groups have to be looked through.
+        for look in [Search::Direct, Search::Groups] {
+            let mut work: Vec<usize> = (0..count).rev().collect();
+            while let Some(at) = work.pop() {
+                marks.spread(survey, at, look, &mut work);
+            }
         }
         marks
     }
@@ -86,7 +98,7 @@ impl Composition {
     }
 
     /// Marks what follows from the marks of one site.
-    fn spread(&mut self, survey: &Survey<'_>, at: usize, work: &mut Vec<usize>) {
+    fn spread(&mut self, survey: &Survey<'_>, at: usize, search: Search, work: &mut Vec<usize>) {
         let (shared, asked) = (self.shared[at], self.asked[at]);
         let form = self.forms[at];
         let target = survey.target(at);
@@ -95,7 +107,7 @@ impl Composition {
                 self.share(target, work);
             }
         }
-        let overlap = self.overlap(survey, at);
+        let overlap = self.overlap(survey, at, search);
         for child in survey.children(at) {
             let site = survey.site(child);
             // A definition is applied where it is referred to, not where it stands.
@@ -117,7 +129,7 @@ impl Composition {
     }
 
     /// Which children of a site another schema of its group speaks of as well.
-    fn overlap<'d>(&self, survey: &Survey<'d>, at: usize) -> Overlap<'d> {
+    fn overlap<'d>(&self, survey: &Survey<'d>, at: usize, search: Search) -> Overlap<'d> {
         let patterns = survey.site(at).value.get("patternProperties").map_or(0, Value::len);
         let members = survey.site(at).value.get("properties").map_or(0, Value::len);
         let mut overlap = Overlap {
@@ -125,7 +137,7 @@ impl Composition {
             patterns: patterns > 1 || patterns > 0 && members > 0,
             ..Overlap::default()
         };
-        if self.forms[at] != Form::Composed || self.shared[at] {
+        if self.forms[at] != Form::Composed || self.shared[at] || search == Search::Direct {
             return overlap;
         }
         let Some(group) = Group::of(survey, at) else {
@@ -203,7 +215,10 @@ fn form(survey: &Survey<'_>, at: usize) -> Form {
     let kinds = words.iter().filter(|w| **w).count() + usize::from(reference);
     let bare = value.members().all(|(keyword, _)| {
         is_note(keyword)
-            || matches!(keyword, "type" | "allOf" | "anyOf" | "oneOf" | "$ref" | "$dynamicRef" | "$recursiveRef")
+            || matches!(
+                keyword,
+                "type" | "allOf" | "anyOf" | "oneOf" | "$ref" | "$dynamicRef" | "$recursiveRef"
+            )
     });
     if !bare || kinds != 1 {
         return Form::Composed;

@@ -43,7 +43,8 @@ pub(super) fn tool_twice(tools: &[Value<'_>], index: usize, found: &mut Vec<(Str
         if let Some(own) = tool.get("name").and_then(|n| n.as_str()) {
             if !seen.insert(own) {
                 let shown = name(tool).unwrap_or_default();
-                found.push(("/name".to_owned(), format!("tool {i} is called {shown:?} as an earlier one is")));
+                found
+                    .push(("/name".to_owned(), format!("tool {i} is called {shown:?} as an earlier one is")));
             }
         }
     }
@@ -153,7 +154,10 @@ pub(super) fn endless_reference(look: &Look<'_>, found: &mut Vec<(String, String
                 }
                 1 => {
                     let pointer = look.survey.pointer(to);
-                    found.push((pointer, "to know whether a value fits, one has to know it already".to_owned()));
+                    found.push((
+                        pointer,
+                        "to know whether a value fits, one has to know it already".to_owned(),
+                    ));
                     return;
                 }
                 _ => {}
@@ -163,7 +167,8 @@ pub(super) fn endless_reference(look: &Look<'_>, found: &mut Vec<(String, String
 }
 
 /// Dialects that are supported here.
-const DIALECTS: &[&str] = &["json-schema.org/draft/2020-12/", "json-schema.org/draft/2019-09/", "json-schema.org/draft-07/"];
+const DIALECTS: &[&str] =
+    &["json-schema.org/draft/2020-12/", "json-schema.org/draft/2019-09/", "json-schema.org/draft-07/"];
 
 pub(super) fn foreign_dialect(look: &Look<'_>, at: usize) -> Option<String> {
     let uri = look.survey.site(at).value.get("$schema")?.as_str()?;
@@ -219,7 +224,8 @@ fn undeclared<'d>(schema: Value<'d>) -> Option<&'d str> {
 
 pub(super) fn required_unknown(look: &Look<'_>, at: usize) -> Option<String> {
     let schema = look.survey.site(at).value;
-    if look.marks.asked[at] || schema.get("properties").is_none() || schema.get("patternProperties").is_some() {
+    if look.marks.asked[at] || schema.get("properties").is_none() || schema.get("patternProperties").is_some()
+    {
         return None;
     }
     undeclared(schema).map(|name| format!("required names {:?}, which is not declared", short(name)))
@@ -236,14 +242,66 @@ pub(super) fn said_twice(look: &Look<'_>, at: usize) -> Option<String> {
 
 /// The keywords of draft 2020-12, and of draft-07 where they differ.
 const KEYWORDS: &[&str] = &[
-    "$anchor", "$comment", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$ref", "$schema", "$vocabulary",
-    "additionalItems", "additionalProperties", "allOf", "anyOf", "const", "contains", "contentEncoding",
-    "contentMediaType", "contentSchema", "default", "definitions", "dependencies", "dependentRequired",
-    "dependentSchemas", "deprecated", "description", "else", "enum", "examples", "exclusiveMaximum",
-    "exclusiveMinimum", "format", "if", "items", "maxContains", "maxItems", "maxLength", "maxProperties",
-    "maximum", "minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf",
-    "pattern", "patternProperties", "prefixItems", "properties", "propertyNames", "readOnly", "required", "then",
-    "title", "type", "unevaluatedItems", "unevaluatedProperties", "uniqueItems", "writeOnly",
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$id",
+    "$ref",
+    "$schema",
+    "$vocabulary",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "default",
+    "definitions",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "deprecated",
+    "description",
+    "else",
+    "enum",
+    "examples",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "if",
+    "items",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "readOnly",
+    "required",
+    "then",
+    "title",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "writeOnly",
 ];
 
 pub(super) fn misspelled(look: &Look<'_>, at: usize) -> Option<String> {

@@ -16,7 +16,8 @@ use crate::json::{Kind, Value};
 const SIMPLIFY: &str = "the simplified form for this host settles it";
 
 /// Keywords that hosts do not want at the root.
-pub(super) const ROOT_COMBINATORS: &[&str] = &["oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else"];
+pub(super) const ROOT_COMBINATORS: &[&str] =
+    &["oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else"];
 
 struct Teller<'a> {
     profile: &'static Profile,
@@ -25,7 +26,14 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    fn say(&mut self, rule: &'static str, severity: Severity, hint: &'static str, at: usize, message: String) {
+    fn say(
+        &mut self,
+        rule: &'static str,
+        severity: Severity,
+        hint: &'static str,
+        at: usize,
+        message: String,
+    ) {
         let offset = self.look.survey.site(at).value.offset();
         let pointer = self.look.pointer(at);
         self.hits.add(rule, severity, hint, Some(self.profile.id), false, offset, pointer, message);
@@ -99,10 +107,18 @@ pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>
             tell.refuses("HOST-001", ROOT, format!("{keyword} stands at the root"));
         }
     }
-    for (keyword, text) in [("title", tool.get("title").or(tool.get("name"))), ("description", tool.get("description"))] {
+    for (keyword, text) in
+        [("title", tool.get("title").or(tool.get("name"))), ("description", tool.get("description"))]
+    {
         let said = root.get(keyword).and_then(Value::as_str);
         if said.is_some() && said == text.and_then(Value::as_str) {
-            tell.say("HOST-013", Severity::Note, SIMPLIFY, ROOT, format!("the root's {keyword} repeats the tool's"));
+            tell.say(
+                "HOST-013",
+                Severity::Note,
+                SIMPLIFY,
+                ROOT,
+                format!("the root's {keyword} repeats the tool's"),
+            );
         }
     }
     let (mut properties, mut optional) = (0_usize, 0_usize);
@@ -121,7 +137,8 @@ fn budget(tell: &mut Teller<'_>, properties: usize, optional: usize) {
     let survey = &tell.look.survey;
     let mut depths = vec![0_usize; survey.sites.len()];
     for at in 1..depths.len() {
-        let deeper = matches!(survey.site(at).role, Role::Member | Role::Item | Role::Extra | Role::PatternMember);
+        let deeper =
+            matches!(survey.site(at).role, Role::Member | Role::Item | Role::Extra | Role::PatternMember);
         depths[at] = depths[survey.parent(at)] + usize::from(deeper);
     }
     let deepest = depths.into_iter().max().unwrap_or(0);
@@ -173,7 +190,8 @@ fn site(tell: &mut Teller<'_>, at: usize) {
             tell.say("HOST-004", Severity::Critical, "rename the property", at, message);
         }
     }
-    let says = ["type", "$ref", "anyOf", "oneOf", "allOf", "enum"].iter().any(|k| schema.get(k).is_some());
+    let says =
+        ["type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"].iter().any(|k| schema.get(k).is_some());
     if profile.needs_type && !says && site.role != Role::Definition {
         let message = "the schema says no type".to_owned();
         tell.say("HOST-006", Severity::Critical, "give it a type", at, message);
@@ -182,10 +200,15 @@ fn site(tell: &mut Teller<'_>, at: usize) {
         tell.refuses("HOST-008", at, "type is a list");
     }
     reference(tell, at, schema);
-    if profile.string_enum && schema.get("enum").is_some_and(|e| e.items().any(|i| i.kind() != Kind::String)) {
+    if profile.string_enum && schema.get("enum").is_some_and(|e| e.items().any(|i| i.kind() != Kind::String))
+    {
         tell.refuses("HOST-010", at, "the enum has members that are no strings");
     }
-    if profile.closed && is_object(schema) && schema.get("additionalProperties").and_then(Value::as_bool) != Some(false) {
+    if profile.closed
+        && !tell.look.marks.asked[at]
+        && is_object(schema)
+        && schema.get("additionalProperties").and_then(Value::as_bool) != Some(false)
+    {
         tell.refuses("HOST-015", at, "the object does not say \"additionalProperties\": false");
     }
     if profile.all_required {
@@ -229,7 +252,7 @@ fn reference(tell: &mut Teller<'_>, at: usize, schema: Value<'_>) {
 const LOOKS: usize = 10_000;
 
 /// Whether following a site's reference leads to the site again.
-fn leads_back(look: &Look<'_>, at: usize) -> bool {
+pub(super) fn leads_back(look: &Look<'_>, at: usize) -> bool {
     let mut seen = HashSet::new();
     let mut work = vec![at];
     while let Some(here) = work.pop() {

@@ -82,9 +82,7 @@ impl Names {
         let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
         let charset = match self {
             Names::Token => name.bytes().all(|b| word(b) || matches!(b, b'.' | b'-')),
-            Names::Identifier => {
-                name.bytes().all(word) && !name.starts_with(|c: char| c.is_ascii_digit())
-            }
+            Names::Identifier => name.bytes().all(word) && !name.starts_with(|c: char| c.is_ascii_digit()),
         };
         charset && (1..=64).contains(&name.len())
     }
@@ -275,14 +273,7 @@ pub const PROFILES: &[Profile] = &[
         description: 1024,
         ..EASY
     },
-    Profile {
-        id: "cursor",
-        summary: "Cursor",
-        names: Some(Names::Token),
-        tool_name: 60,
-        tools: 40,
-        ..EASY
-    },
+    Profile { id: "cursor", summary: "Cursor", names: Some(Names::Token), tool_name: 60, tools: 40, ..EASY },
     Profile {
         id: "minimal",
         summary: "what every host above takes",

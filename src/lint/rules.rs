@@ -416,18 +416,8 @@ fn says_type(look: &Look<'_>, at: usize) -> bool {
 }
 
 /// Formats whose strings cannot be long.
-const SHORT_FORMATS: &[&str] = &[
-    "date",
-    "time",
-    "date-time",
-    "uuid",
-    "ipv4",
-    "ipv6",
-    "email",
-    "idn-email",
-    "hostname",
-    "idn-hostname",
-];
+const SHORT_FORMATS: &[&str] =
+    &["date", "time", "date-time", "uuid", "ipv4", "ipv6", "email", "idn-email", "hostname", "idn-hostname"];
 
 fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
     if look.marks.asked[at] {
@@ -453,11 +443,11 @@ fn bounded(look: &Look<'_>, at: usize, says: &dyn Fn(Value<'_>) -> bool) -> bool
         if says(schema) || ["enum", "const"].iter().any(|k| schema.get(k).is_some()) {
             return true;
         }
-        let beside = look
-            .survey
-            .children(here)
-            .filter(|c| look.survey.site(*c).keyword == "allOf")
-            .chain(match look.survey.target(here) {
+        let beside =
+            look.survey.children(here).filter(|c| look.survey.site(*c).keyword == "allOf").chain(match look
+                .survey
+                .target(here)
+            {
                 Target::Site(target) => Some(target),
                 _ => None,
             });
@@ -534,4 +524,3 @@ fn undescribed(look: &Look<'_>, at: usize) -> Option<String> {
     }
     Some(format!("property {:?} has no description", site.name().unwrap_or_default()))
 }
-

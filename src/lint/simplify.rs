@@ -12,8 +12,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use super::compose::{Form, is_note};
 use super::defect::short;
-use super::host::ROOT_COMBINATORS;
+use super::host::{ROOT_COMBINATORS, leads_back};
 use super::profile::{Profile, References};
 use super::tighten::{Edit, apply};
 use super::view::View;
@@ -139,8 +140,11 @@ fn word<'d>(text: &'static str) -> Vec<Task<'d>> {
     vec![Task::Text(Cow::Borrowed(text))]
 }
 
+const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
+
 /// Notes that no model needs.
-const DROPPED_NOTES: &[&str] = &["$schema", "$comment", "$vocabulary", "examples", "deprecated", "readOnly", "writeOnly"];
+const DROPPED_NOTES: &[&str] =
+    &["$schema", "$comment", "$vocabulary", "examples", "deprecated", "readOnly", "writeOnly"];
 
 impl<'d> Copy<'_, 'd> {
     fn run(&mut self) {
@@ -206,8 +210,22 @@ impl<'d> Copy<'_, 'd> {
         if self.profile.references == References::Inline {
             while survey.target(here) != Target::None {
                 let value = survey.site(here).value;
+                // A reference beside other demands is folded with them, not followed.
+                if !self.look.survey.old
+                    && value.members().any(|(k, _)| !is_note(k) && !REFERENCES.contains(&k))
+                {
+                    let (again, length) = self.in_chain(here, chain);
+                    if again || length >= CHAIN {
+                        self.lose(at, "the schema contains itself; only its type was kept".to_owned());
+                        return self.stub(here, &own);
+                    }
+                    self.chains.push((here, chain));
+                    chain = self.chains.len();
+                    break;
+                }
                 for (keyword, inner) in value.members() {
-                    if matches!(keyword, "description" | "title" | "default") && !own.iter().any(|(k, _)| *k == keyword)
+                    if matches!(keyword, "description" | "title" | "default")
+                        && !own.iter().any(|(k, _)| *k == keyword)
                     {
                         own.push((keyword, inner));
                     }
@@ -226,6 +244,11 @@ impl<'d> Copy<'_, 'd> {
                 here = target;
             }
         }
+        if self.profile.references == References::Finite && leads_back(self.look, here) {
+            self.lose(at, "the reference leads back to itself; only its type was kept".to_owned());
+            let Target::Site(target) = self.look.survey.target(here) else { return };
+            return self.stub(target, &own);
+        }
         let value = self.look.survey.site(here).value;
         match value.as_bool() {
             Some(_) if self.profile.boolean_schemas || self.look.survey.site(here).role == Role::Extra => {
@@ -241,7 +264,9 @@ impl<'d> Copy<'_, 'd> {
         }
         let view = self.view(here);
         let nullable = null && !allows_null(&view);
-        let listed = nullable && view.get("type").is_some_and(|t| t.kind() == Kind::String) && view.get("const").is_none();
+        let listed = nullable
+            && view.get("type").is_some_and(|t| t.kind() == Kind::String)
+            && view.get("const").is_none();
         let parts = self.parts(at, here, chain, &view, &own, listed);
         let mut tasks = Vec::new();
         if nullable && !listed {
@@ -265,6 +290,9 @@ impl<'d> Copy<'_, 'd> {
                 parts.push(("type".into(), word("\"object\"")));
                 if self.profile.needs_properties {
                     parts.push(("properties".into(), word("{}")));
+                }
+                if self.profile.closed {
+                    parts.push(("additionalProperties".into(), word("false")));
                 }
             }
             "array" => {
@@ -292,8 +320,20 @@ impl<'d> Copy<'_, 'd> {
         if self.profile.refuses("allOf") && value.get("allOf").is_some() && !without.contains(&"allOf") {
             without.push("allOf");
         }
+        if self.profile.references == References::Inline && survey.target(here) != Target::None {
+            without.extend(REFERENCES.iter().filter(|k| value.get(k).is_some()));
+        }
+        // Where objects must be closed, what declares members of one must be one schema.
+        if self.profile.closed && self.look.marks.forms[here] == Form::Composed && is_object(value) {
+            let beside = ["allOf", "$ref"].into_iter().filter(|k| value.get(k).is_some());
+            without.extend(beside.filter(|k| !without.contains(k)).collect::<Vec<_>>());
+        }
         if without.is_empty() {
             return View::plain(survey, here);
+        }
+        // What is folded in must not bring back what the root has to do without.
+        if here == ROOT && !self.wrapped && self.profile.plain_root {
+            without.extend(ROOT_COMBINATORS);
         }
         match View::folded(survey, here, &without) {
             Some(view) => {
@@ -323,6 +363,9 @@ impl<'d> Copy<'_, 'd> {
         let root = here == ROOT && !self.wrapped;
         if root && view.get("type").is_none_or(|t| t.kind() != Kind::String) {
             parts.push(("type".into(), word("\"object\"")));
+        } else if !root && self.profile.needs_type && view.declares && view.get("type").is_none() {
+            // Whoever declares members means an object.
+            parts.push(("type".into(), word("\"object\"")));
         }
         let reference_alone = self.profile.references == References::Alone && view.get("$ref").is_some();
         for (keyword, inner) in own {
@@ -338,11 +381,17 @@ impl<'d> Copy<'_, 'd> {
                 self.members(here, chain, view, &mut parts);
             }
             let overridden = own.iter().any(|(k, _)| *k == keyword);
-            if overridden || DROPPED_NOTES.contains(&keyword) || self.is_redundant(keyword, inner, root, site.name()) {
+            if overridden
+                || DROPPED_NOTES.contains(&keyword)
+                || self.is_redundant(keyword, inner, root, site.name())
+            {
                 continue;
             }
-            if reference_alone && keyword != "$ref" && !(root && matches!(keyword, "$defs" | "definitions" | "type")) {
-                if !super::compose::is_note(keyword) {
+            if reference_alone
+                && keyword != "$ref"
+                && !(root && matches!(keyword, "$defs" | "definitions" | "type"))
+            {
+                if !is_note(keyword) {
                     self.lose(at, format!("{keyword} stood beside a reference and was dropped"));
                 }
                 continue;
@@ -354,9 +403,18 @@ impl<'d> Copy<'_, 'd> {
         }
         let array = view.get("type").is_some_and(|t| t.as_str() == Some("array"));
         if self.profile.needs_items && array && view.get("items").is_none() {
-            parts.push(("items".into(), word("{}")));
+            let tuple = view.keywords.iter().find(|(k, ..)| *k == "prefixItems");
+            let tuple = tuple.filter(|_| self.profile.refuses("prefixItems"));
+            let elements: Vec<usize> = tuple.map_or(Vec::new(), |(keyword, _, from)| {
+                let survey = &self.look.survey;
+                survey.children(*from).filter(|c| survey.site(*c).keyword == *keyword).collect()
+            });
+            let items =
+                if elements.is_empty() { word("{}") } else { self.alternatives(&elements, chain, false) };
+            parts.push(("items".into(), items));
         }
-        if self.profile.closed && (view.declares || types_of(view).contains(&"object")) {
+        let asked = self.look.marks.asked[at];
+        if self.profile.closed && !asked && (view.declares || types_of(view).contains(&"object")) {
             parts.push(("additionalProperties".into(), word("false")));
         }
         parts
@@ -432,7 +490,9 @@ impl<'d> Copy<'_, 'd> {
         // What tells alternatives apart is a constant in each: together, an enum.
         let constants: Option<Vec<&str>> = distinct
             .iter()
-            .map(|at| survey.site(*at).value.get("const").filter(|c| c.kind() == Kind::String).map(Value::raw))
+            .map(|at| {
+                survey.site(*at).value.get("const").filter(|c| c.kind() == Kind::String).map(Value::raw)
+            })
             .collect();
         if let Some(constants) = constants {
             let null = if null { ",null" } else { "" };
@@ -465,7 +525,9 @@ impl<'d> Copy<'_, 'd> {
         let profile = self.profile;
         let inlined = profile.references == References::Inline;
         match keyword {
-            "$defs" | "definitions" | "$ref" | "$dynamicRef" | "$anchor" | "$dynamicAnchor" if inlined => return,
+            "$defs" | "definitions" | "$ref" | "$dynamicRef" | "$anchor" | "$dynamicAnchor" if inlined => {
+                return;
+            }
             "$ref" if self.wrapped => {
                 let moved = inner.as_str().and_then(|r| r.strip_prefix('#')).map(|rest| match rest {
                     "" => "\"#/properties/value\"".to_owned(),
@@ -476,7 +538,9 @@ impl<'d> Copy<'_, 'd> {
                 parts.push((Cow::Borrowed(keyword), vec![Task::Text(text)]));
                 return;
             }
-            "type" if profile.single_type && inner.kind() == Kind::Array => return self.one_type(at, view, inner, parts),
+            "type" if profile.single_type && inner.kind() == Kind::Array => {
+                return self.one_type(at, view, inner, parts);
+            }
             "type" if null => {
                 let text = format!("[{},\"null\"]", inner.raw());
                 parts.push((Cow::Borrowed(keyword), vec![Task::Text(Cow::Owned(text))]));
@@ -496,6 +560,9 @@ impl<'d> Copy<'_, 'd> {
                 parts.push(("enum".into(), vec![Task::Text(Cow::Owned(format!("[{}]", inner.raw())))]));
                 return;
             }
+            "anyOf" | "oneOf" if profile.needs_type && self.untyped(from, keyword) => {
+                return self.lose(at, format!("{keyword} was dropped: its branches have no types"));
+            }
             "oneOf" if profile.refuses("oneOf") && view.get("anyOf").is_none() => {
                 self.lose(at, "oneOf became anyOf".to_owned());
                 parts.push(("anyOf".into(), self.value_of(from, keyword, inner, chain)));
@@ -510,13 +577,24 @@ impl<'d> Copy<'_, 'd> {
             _ => {}
         }
         if profile.refuses(keyword) {
-            if !super::compose::is_note(keyword) {
+            if !is_note(keyword) {
                 self.lose(at, format!("{keyword} was dropped"));
             }
             return;
         }
         let value = self.value_of(from, keyword, inner, chain);
         parts.push((Cow::Borrowed(keyword), value));
+    }
+
+    /// Whether no branch under a keyword says a type, so that it only adds demands.
+    fn untyped(&self, from: usize, keyword: &str) -> bool {
+        let survey = &self.look.survey;
+        let mut branches = survey.children(from).filter(|c| survey.site(*c).keyword == keyword);
+        branches.all(|c| {
+            let value = survey.site(c).value;
+            let says = ["type", "properties", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
+            says.iter().all(|k| value.get(k).is_none())
+        })
     }
 
     /// A list of types for a host that knows one type and `nullable`.
@@ -540,7 +618,8 @@ impl<'d> Copy<'_, 'd> {
     /// The value of a keyword: schemas within it are simplified, anything else is spliced.
     fn value_of(&self, from: usize, keyword: &str, inner: Value<'d>, chain: usize) -> Vec<Task<'d>> {
         let survey = &self.look.survey;
-        let sites: Vec<usize> = survey.children(from).filter(|c| survey.site(*c).keyword == keyword).collect();
+        let sites: Vec<usize> =
+            survey.children(from).filter(|c| survey.site(*c).keyword == keyword).collect();
         let schema = |at: usize| Task::Schema { at, chain, null: false };
         if sites.is_empty() {
             return raw(inner);
@@ -592,9 +671,8 @@ fn types_of<'d>(view: &View<'d>) -> Vec<&'d str> {
 }
 
 fn allows_null(view: &View<'_>) -> bool {
-    let branch = |keyword| {
-        view.get(keyword).is_some_and(|list: Value<'_>| list.items().any(|b| has_type(b, "null")))
-    };
+    let branch =
+        |keyword| view.get(keyword).is_some_and(|list: Value<'_>| list.items().any(|b| has_type(b, "null")));
     types_of(view).contains(&"null") || branch("anyOf") || branch("oneOf")
 }
 

@@ -59,7 +59,10 @@ impl Snapshot {
         let snapshot = Snapshot { doc, path };
         for (i, tool) in snapshot.tools().enumerate() {
             if tool.get("name").and_then(Value::as_str).is_none() {
-                return Err(SnapshotError::Shape(format!("{}/{i} is no tool: it has no name", snapshot.path)));
+                return Err(SnapshotError::Shape(format!(
+                    "{}/{i} is no tool: it has no name",
+                    snapshot.path
+                )));
             }
         }
         Ok(snapshot)

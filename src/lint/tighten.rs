@@ -104,11 +104,17 @@ impl Plan {
                     return Ok(None);
                 }
                 let patterns = schema.get("patternProperties").map_or(0, Value::len);
-                let Some(properties) = schema.get("properties").or_else(|| schema.get("patternProperties")) else {
+                let Some(properties) = schema.get("properties").or_else(|| schema.get("patternProperties"))
+                else {
                     return Err("left open: it declares no properties, so closing it would refuse all".into());
                 };
-                let declared: HashSet<&str> =
-                    schema.get("properties").map(Value::members).into_iter().flatten().map(|(n, _)| n).collect();
+                let declared: HashSet<&str> = schema
+                    .get("properties")
+                    .map(Value::members)
+                    .into_iter()
+                    .flatten()
+                    .map(|(n, _)| n)
+                    .collect();
                 if schema.get("const").is_some() || schema.get("enum").is_some() {
                     return Err("left open: it allows certain objects only".into());
                 }
@@ -137,7 +143,9 @@ impl Plan {
             return Err("left open: it declares no properties, so closing it would refuse all".into());
         }
         if survey.old {
-            return Err("left open: draft-07 has no unevaluatedProperties, and combinators stand beside".into());
+            return Err(
+                "left open: draft-07 has no unevaluatedProperties, and combinators stand beside".into()
+            );
         }
         if group.unknown {
             return Err("left open: a reference beside it leads elsewhere".into());
@@ -145,7 +153,9 @@ impl Plan {
         if let Some(missing) = group.undeclared(survey) {
             return Err(format!("left open: {missing:?} can be demanded where it is not declared"));
         }
-        if group.any_has(survey, "const") || group.any_has(survey, "enum") || group.any_has(survey, "minProperties")
+        if group.any_has(survey, "const")
+            || group.any_has(survey, "enum")
+            || group.any_has(survey, "minProperties")
         {
             return Err("left open: what stands beside it may need members that nobody declares".into());
         }
@@ -232,11 +242,8 @@ impl Plan {
         if !self.requires(survey, at) {
             return Vec::new();
         }
-        let wanted: HashSet<&str> = survey
-            .children(at)
-            .filter(|c| self.require[*c])
-            .filter_map(|c| survey.site(c).name())
-            .collect();
+        let wanted: HashSet<&str> =
+            survey.children(at).filter(|c| self.require[*c]).filter_map(|c| survey.site(c).name()).collect();
         let mut given = HashSet::new();
         let properties = survey.site(at).value.get("properties").map(Value::member_values);
         let named = properties.into_iter().flatten().filter(|(name, _)| {
@@ -271,7 +278,8 @@ fn requirable(schema: Value<'_>) -> Result<(), &'static str> {
         return Err("required left as it is: it is no list of names");
     }
     let mut names: HashSet<&str> = properties.members().map(|(n, _)| n).collect();
-    let given: HashSet<&str> = required.map(Value::items).into_iter().flatten().filter_map(Value::as_str).collect();
+    let given: HashSet<&str> =
+        required.map(Value::items).into_iter().flatten().filter_map(Value::as_str).collect();
     if names.is_subset(&given) {
         return Err("");
     }
@@ -282,7 +290,8 @@ fn requirable(schema: Value<'_>) -> Result<(), &'static str> {
     if schema.get("const").is_some() || schema.get("enum").is_some() {
         return Err("required left as it is: it allows certain objects only");
     }
-    let ruled = ["propertyNames", "patternProperties"].iter().any(|k| schema.get(k).is_some_and(|v| !v.is_empty()));
+    let ruled =
+        ["propertyNames", "patternProperties"].iter().any(|k| schema.get(k).is_some_and(|v| !v.is_empty()));
     if ruled || schema.get("propertyNames").and_then(Value::as_bool) == Some(false) {
         return Err("required left as it is: rules for names may forbid a declared one");
     }
@@ -353,9 +362,11 @@ fn insert(object: Value<'_>, added: &[Added<'_>]) -> Edit {
     let cut = |from: usize, to: usize| raw.get(from - start..to - start).unwrap_or_default();
     // Whitespace before each member, around its colon, and before the closing brace.
     let (lead, colon, close) = match (first, last) {
-        (Some((name, value)), Some((_, last))) => {
-            (cut(start + 1, name.offset()), cut(end(name), value.offset()), cut(end(last), start + raw.len() - 1))
-        }
+        (Some((name, value)), Some((_, last))) => (
+            cut(start + 1, name.offset()),
+            cut(end(name), value.offset()),
+            cut(end(last), start + raw.len() - 1),
+        ),
         _ => ("", ":", ""),
     };
     let comma = match (first, second) {

@@ -111,6 +111,10 @@ pub(super) struct Survey<'d> {
     pub sites: Vec<Site<'d>>,
     by_node: HashMap<NodeId, u32>,
     anchors: HashMap<&'d str, u32>,
+    /// Sites by the site they stand in, keyword and name: most references go this way.
+    named: HashMap<(u32, &'static str, &'d str), u32>,
+    /// Where the reference of each site leads.
+    targets: Vec<Target>,
     /// A subschema has an `$id` of its own, so local references need not be what they seem.
     pub rebased: bool,
     /// `$schema` names a draft before 2019-09.
@@ -140,6 +144,8 @@ impl<'d> Survey<'d> {
             sites: vec![site],
             by_node: HashMap::new(),
             anchors: HashMap::new(),
+            named: HashMap::new(),
+            targets: Vec::new(),
             rebased: false,
             old,
         };
@@ -148,6 +154,7 @@ impl<'d> Survey<'d> {
             survey.enter(next);
             next += 1;
         }
+        survey.targets = (0..survey.sites.len()).map(|at| survey.find_target(at)).collect();
         survey
     }
 
@@ -175,6 +182,9 @@ impl<'d> Survey<'d> {
             };
             let mut add = |value: Value<'d>, step| {
                 if matches!(value.kind(), Kind::Object | Kind::Bool) {
+                    if let Step::Named(name) = step {
+                        self.named.insert((at as u32, keyword, name), self.sites.len() as u32);
+                    }
                     self.sites.push(Site {
                         value,
                         role: *role,
@@ -227,14 +237,33 @@ impl<'d> Survey<'d> {
         let fragment = reference.strip_prefix('#')?;
         let fragment = percent_decoded(fragment)?;
         if fragment.is_empty() || fragment.starts_with('/') {
+            if let Some(at) = self.by_name(&fragment) {
+                return Some(at);
+            }
             let target = self.sites[ROOT].value.pointer(&fragment)?;
             return self.by_node.get(&target.id()).map(|at| *at as usize);
         }
         self.anchors.get(fragment.as_str()).map(|at| *at as usize)
     }
 
+    /// The site of a pointer all of whose steps go by keyword and name.
+    fn by_name(&self, pointer: &str) -> Option<usize> {
+        let mut here = ROOT as u32;
+        let mut tokens = pointer.strip_prefix('/')?.split('/');
+        while let Some(keyword) = tokens.next() {
+            let name = tokens.next().filter(|name| !name.contains('~'))?;
+            let (keyword, ..) = APPLICATORS.iter().find(|(k, ..)| *k == keyword)?;
+            here = *self.named.get(&(here, keyword, name))?;
+        }
+        Some(here as usize)
+    }
+
     /// Where the `$ref` or `$dynamicRef` of a site leads.
     pub(super) fn target(&self, at: usize) -> Target {
+        self.targets.get(at).copied().unwrap_or(Target::None)
+    }
+
+    fn find_target(&self, at: usize) -> Target {
         let value = self.sites[at].value;
         let reference = ["$ref", "$dynamicRef", "$recursiveRef"].iter().find_map(|k| value.get(k));
         match reference {

@@ -132,8 +132,13 @@ impl<'d> Proof<'_, 'd> {
     }
 
     fn object(&self, at: usize, schema: Value<'d>) -> bool {
-        let mut names: HashSet<&str> =
-            schema.get("required").map(Value::items).into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut names: HashSet<&str> = schema
+            .get("required")
+            .map(Value::items)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let mut members = std::collections::HashMap::new();
         let mut extra = None;
         for child in self.survey.children(at) {
@@ -158,7 +163,8 @@ impl<'d> Proof<'_, 'd> {
         if names.is_empty() {
             return true;
         }
-        if schema.get("propertyNames").is_some() || schema.get("patternProperties").is_some_and(|p| !p.is_empty())
+        if schema.get("propertyNames").is_some()
+            || schema.get("patternProperties").is_some_and(|p| !p.is_empty())
         {
             return false;
         }
@@ -211,7 +217,9 @@ fn types<'d>(schema: Value<'d>) -> Vec<&'d str> {
 fn types_apart(a: Value<'_>, b: Value<'_>) -> bool {
     let (a, b) = (types(a), types(b));
     let numeric = |n: &str| matches!(n, "number" | "integer");
-    !a.is_empty() && !b.is_empty() && a.iter().all(|x| b.iter().all(|y| x != y && !(numeric(x) && numeric(y))))
+    !a.is_empty()
+        && !b.is_empty()
+        && a.iter().all(|x| b.iter().all(|y| x != y && !(numeric(x) && numeric(y))))
 }
 
 /// Whether both allow only certain strings and share none.
@@ -233,7 +241,10 @@ fn strings<'d>(schema: Value<'d>) -> Option<Vec<&'d str>> {
 fn choice_fits(schema: Value<'_>, choice: Value<'_>) -> bool {
     let simple = schema.members().all(|(keyword, _)| {
         is_note(keyword)
-            || matches!(keyword, "const" | "enum" | "type" | "minLength" | "maxLength" | "minimum" | "maximum")
+            || matches!(
+                keyword,
+                "const" | "enum" | "type" | "minLength" | "maxLength" | "minimum" | "maximum"
+            )
     });
     let kind = match choice.kind() {
         Kind::Null => "null",
