@@ -9,10 +9,11 @@ use std::collections::HashSet;
 
 use super::Look;
 use super::compose::is_note;
+use super::rules::Told;
 use super::walk::{ROOT, Role, Target, has_type};
 use crate::json::{Kind, Value};
 
-pub(super) fn no_object_root(tools: &[Value<'_>], index: usize, found: &mut Vec<(String, String)>) {
+pub(super) fn no_object_root(tools: &[Value<'_>], index: usize, found: &mut Told) {
     let Some(tool) = tools.get(index) else { return };
     match tool.get("inputSchema") {
         None => found.push((String::new(), "the tool has no inputSchema".to_owned())),
@@ -24,7 +25,7 @@ pub(super) fn no_object_root(tools: &[Value<'_>], index: usize, found: &mut Vec<
 }
 
 /// MCP server/tools: 1 to 128 of these characters; hosts refuse the request for others.
-pub(super) fn tool_name(tools: &[Value<'_>], index: usize, found: &mut Vec<(String, String)>) {
+pub(super) fn tool_name(tools: &[Value<'_>], index: usize, found: &mut Told) {
     let name = tools.get(index).and_then(|t| t.get("name")).and_then(Value::as_str).unwrap_or_default();
     let good = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
     if !good || !(1..=128).contains(&name.len()) {
@@ -32,7 +33,7 @@ pub(super) fn tool_name(tools: &[Value<'_>], index: usize, found: &mut Vec<(Stri
     }
 }
 
-pub(super) fn tool_twice(tools: &[Value<'_>], index: usize, found: &mut Vec<(String, String)>) {
+pub(super) fn tool_twice(tools: &[Value<'_>], index: usize, found: &mut Told) {
     let name = |tool: &Value<'_>| tool.get("name").and_then(|n| n.as_str()).map(short);
     // The whole catalog is looked at once, for its first tool.
     if index > 0 {
@@ -50,7 +51,7 @@ pub(super) fn tool_twice(tools: &[Value<'_>], index: usize, found: &mut Vec<(Str
     }
 }
 
-pub(super) fn tool_undescribed(tools: &[Value<'_>], index: usize, found: &mut Vec<(String, String)>) {
+pub(super) fn tool_undescribed(tools: &[Value<'_>], index: usize, found: &mut Told) {
     let text = tools.get(index).and_then(|t| t.get("description")).and_then(Value::as_str);
     if text.is_none_or(|t| t.trim().is_empty()) {
         found.push((String::new(), "the tool has no description".to_owned()));
@@ -71,7 +72,7 @@ fn is_about_pattern(pointer: &str) -> bool {
 }
 
 #[cfg(feature = "schema")]
-pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Vec<(String, String)>) {
+pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Told) {
     let known = |at| lost_reference(look, at).is_some() || foreign_dialect(look, at).is_some();
     // What other rules say better is not said twice.
     if (0..look.survey.sites.len()).any(known) {
@@ -83,14 +84,14 @@ pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Vec<(String, String)>) {
 }
 
 #[cfg(feature = "schema")]
-pub(super) fn wild_pattern(look: &Look<'_>, found: &mut Vec<(String, String)>) {
+pub(super) fn wild_pattern(look: &Look<'_>, found: &mut Told) {
     if let Some(error) = compile(look).filter(|e| is_about_pattern(&e.pointer)) {
         found.push((error.pointer, error.message));
     }
 }
 
 #[cfg(not(feature = "schema"))]
-pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Vec<(String, String)>) {
+pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Told) {
     let root = look.survey.site(ROOT).value;
     if !matches!(root.kind(), Kind::Object | Kind::Bool) {
         found.push((String::new(), "a schema is an object or a boolean".to_owned()));
@@ -98,7 +99,7 @@ pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Vec<(String, String)>) {
 }
 
 #[cfg(not(feature = "schema"))]
-pub(super) fn wild_pattern(_: &Look<'_>, _: &mut Vec<(String, String)>) {}
+pub(super) fn wild_pattern(_: &Look<'_>, _: &mut Told) {}
 
 pub(super) fn lost_reference(look: &Look<'_>, at: usize) -> Option<String> {
     let schema = look.survey.site(at).value;
@@ -114,7 +115,7 @@ pub(super) fn lost_reference(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 /// Schemas that are applied to a value because they are applied to it already.
-pub(super) fn endless_reference(look: &Look<'_>, found: &mut Vec<(String, String)>) {
+pub(super) fn endless_reference(look: &Look<'_>, found: &mut Told) {
     let count = look.survey.sites.len();
     let next = |at: usize| {
         let mut beside: Vec<usize> = look

@@ -17,8 +17,8 @@
 //! # How it works
 //!
 //! `walk.rs` lists the subschemas, `compose.rs` finds those that share their object with others,
-//! `rules.rs` and `host.rs` judge them, `tighten.rs` plans the autofix, `simplify.rs` writes the
-//! forms for the hosts of `profile.rs`.
+//! `rules.rs` and `host.rs` judge them, `tighten.rs` plans the autofix, `simplify.rs` and `part.rs` write
+//! the forms for the hosts of `profile.rs`.
 //!
 //! # Invariants
 //! - Rule ids, once given, keep their meaning.
@@ -27,6 +27,7 @@
 mod compose;
 mod defect;
 mod host;
+mod part;
 mod pattern;
 mod profile;
 mod rules;

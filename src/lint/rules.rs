@@ -32,13 +32,16 @@ pub struct Rule {
     pub(super) check: Check,
 }
 
+/// Where, within what was looked at, and what is there.
+pub(super) type Told = Vec<(String, String)>;
+
 pub(super) enum Check {
     /// Looks at one subschema.
     Site(fn(&Look<'_>, usize) -> Option<String>),
     /// Looks at a schema: the pointers within it and what is there.
-    Schema(fn(&Look<'_>, &mut Vec<(String, String)>)),
+    Schema(fn(&Look<'_>, &mut Told)),
     /// Looks at a tool: its catalog and its place there.
-    Tool(fn(&[Value<'_>], usize, &mut Vec<(String, String)>)),
+    Tool(fn(&[Value<'_>], usize, &mut Told)),
 }
 
 /// Every rule that is not about one host.
