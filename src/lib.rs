@@ -43,6 +43,8 @@ mod era;
 mod error;
 pub mod json;
 mod limits;
+#[cfg(feature = "lint")]
+pub mod lint;
 mod model;
 mod pool;
 pub mod record;

@@ -17,6 +17,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("limits", &["error", "json"]),
     ("transport", &["error", "limits"]),
     ("pool", &[]),
+    ("schema", &["json", "record"]),
+    ("lint", &["json", "model", "schema"]),
+    ("bin", &[]),
     ("server", &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "transport"]),
 ];

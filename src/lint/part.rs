@@ -1,0 +1,367 @@
+//! The keywords of one simplified schema: what is kept, rewritten or dropped.
+//!
+//! It turns a view of a schema into the members of its copy; the order of work and the bounds are
+//! in `simplify.rs`.
+//!
+//! Invariant: whatever demanded something and is dropped is reported.
+
+use std::borrow::Cow;
+
+use super::compose::is_note;
+use super::defect::short;
+use super::profile::References;
+use super::simplify::{Copy, Task};
+use super::view::View;
+use super::walk::{ROOT, has_type};
+use crate::json::{Kind, Value};
+
+/// Members of an object in the making.
+pub(super) type Parts<'d> = Vec<(Cow<'d, str>, Vec<Task<'d>>)>;
+
+pub(super) fn raw<'d>(value: Value<'d>) -> Vec<Task<'d>> {
+    vec![Task::Text(Cow::Borrowed(value.raw()))]
+}
+
+pub(super) fn word<'d>(text: &'static str) -> Vec<Task<'d>> {
+    vec![Task::Text(Cow::Borrowed(text))]
+}
+
+/// Notes that no model needs.
+const DROPPED_NOTES: &[&str] =
+    &["$schema", "$comment", "$vocabulary", "examples", "deprecated", "readOnly", "writeOnly"];
+
+impl<'d> Copy<'_, 'd> {
+    pub(super) fn parts(
+        &mut self,
+        at: usize,
+        here: usize,
+        chain: usize,
+        view: &View<'d>,
+        own: &[(&'d str, Value<'d>)],
+        null: bool,
+    ) -> Parts<'d> {
+        let mut parts: Parts<'d> = Vec::new();
+        let site = *self.look.survey.site(at);
+        let root = here == ROOT && !self.wrapped;
+        if root && view.get("type").is_none_or(|t| t.kind() != Kind::String) {
+            parts.push(("type".into(), word("\"object\"")));
+        } else if !root && self.profile.needs_type && view.declares && view.get("type").is_none() {
+            // Whoever declares members means an object.
+            parts.push(("type".into(), word("\"object\"")));
+        }
+        let reference_alone = self.profile.references == References::Alone && view.get("$ref").is_some();
+        for (keyword, inner) in own {
+            if !self.profile.refuses(keyword) && !self.is_redundant(keyword, *inner, root, site.name()) {
+                parts.push((Cow::Borrowed(keyword), raw(*inner)));
+            }
+        }
+        let mut described = false;
+        for (keyword, inner, from) in view.keywords.iter().copied() {
+            // Members stand where the first keyword about objects stood.
+            if !described && matches!(keyword, "additionalProperties" | "$defs" | "definitions") {
+                described = true;
+                self.members(here, chain, view, &mut parts);
+            }
+            let overridden = own.iter().any(|(k, _)| *k == keyword);
+            if overridden
+                || DROPPED_NOTES.contains(&keyword)
+                || self.is_redundant(keyword, inner, root, site.name())
+            {
+                continue;
+            }
+            if reference_alone
+                && keyword != "$ref"
+                && !(root && matches!(keyword, "$defs" | "definitions" | "type"))
+            {
+                if !is_note(keyword) {
+                    self.lose(at, format!("{keyword} stood beside a reference and was dropped"));
+                }
+                continue;
+            }
+            self.keyword(at, from, chain, view, (keyword, inner), null, &mut parts);
+        }
+        if !described {
+            self.members(here, chain, view, &mut parts);
+        }
+        let array = view.get("type").is_some_and(|t| t.as_str() == Some("array"));
+        if self.profile.needs_items && array && view.get("items").is_none() {
+            let tuple = view.keywords.iter().find(|(k, ..)| *k == "prefixItems");
+            let tuple = tuple.filter(|_| self.profile.refuses("prefixItems"));
+            let elements: Vec<usize> = tuple.map_or(Vec::new(), |(keyword, _, from)| {
+                let survey = &self.look.survey;
+                survey.children(*from).filter(|c| survey.site(*c).keyword == *keyword).collect()
+            });
+            let items =
+                if elements.is_empty() { word("{}") } else { self.alternatives(&elements, chain, false) };
+            parts.push(("items".into(), items));
+        }
+        let asked = self.look.marks.asked[at];
+        if self.profile.closed && !asked && (view.declares || types_of(view).contains(&"object")) {
+            parts.push(("additionalProperties".into(), word("false")));
+        }
+        parts
+    }
+
+    /// Whether a title or a description says what is said already.
+    fn is_redundant(&self, keyword: &str, inner: Value<'_>, root: bool, name: Option<&str>) -> bool {
+        let Some(text) = inner.as_str() else { return false };
+        match keyword {
+            "title" if root => self.titles.iter().flatten().any(|t| same_words(t, text)),
+            "title" => name.is_some_and(|name| same_words(name, text)),
+            "description" if root => self.description.is_some_and(|d| d.contains(text.trim())),
+            _ => false,
+        }
+    }
+
+    /// `properties` and `required`.
+    fn members(&mut self, here: usize, chain: usize, view: &View<'d>, parts: &mut Parts<'d>) {
+        let object = types_of(view).contains(&"object") || here == ROOT && !self.wrapped;
+        let mut kept: Vec<Value<'d>> = Vec::new();
+        let mut optional: Vec<bool> = Vec::new();
+        let mut inner: Parts<'d> = Vec::new();
+        for (name, sites) in &view.properties {
+            let forbidden = sites.iter().any(|s| self.look.survey.site(*s).value.as_bool() == Some(false));
+            if forbidden && !self.profile.boolean_schemas {
+                self.lose(here, format!("property {} is forbidden and was dropped", short(name.raw())));
+                continue;
+            }
+            let required = view.required.iter().any(|n| n.as_str() == name.as_str());
+            let null = self.profile.all_required && !required;
+            kept.push(*name);
+            optional.push(null);
+            inner.push((Cow::Borrowed(""), self.alternatives(sites, chain, null)));
+        }
+        let empty = object && self.profile.needs_properties;
+        if view.declares || empty {
+            let mut tasks = vec![Task::Text(Cow::Borrowed("{"))];
+            for (i, ((_, value), name)) in inner.into_iter().zip(&kept).enumerate() {
+                let comma = if i == 0 { "" } else { "," };
+                tasks.push(Task::Text(Cow::Owned(format!("{comma}{}:", name.raw()))));
+                tasks.extend(value);
+            }
+            tasks.push(Task::Text(Cow::Borrowed("}")));
+            parts.push(("properties".into(), tasks));
+        }
+        let list: Vec<&str> = if self.profile.all_required {
+            kept.iter().map(|n| n.raw()).collect()
+        } else {
+            let dropped = |n: &Value<'d>| {
+                view.properties.iter().any(|(p, _)| p.as_str() == n.as_str())
+                    && !kept.iter().any(|k| k.as_str() == n.as_str())
+            };
+            view.required.iter().filter(|n| !dropped(n)).map(|n| n.raw()).collect()
+        };
+        let strict = self.profile.all_required && (view.declares || empty);
+        if !list.is_empty() || strict {
+            parts.push(("required".into(), vec![Task::Text(Cow::Owned(format!("[{}]", list.join(","))))]));
+        }
+    }
+
+    /// One member, as several schemas may describe it.
+    fn alternatives(&self, sites: &[usize], chain: usize, null: bool) -> Vec<Task<'d>> {
+        let survey = &self.look.survey;
+        let mut distinct: Vec<usize> = Vec::new();
+        for site in sites {
+            if !distinct.iter().any(|d| survey.site(*d).value.raw() == survey.site(*site).value.raw()) {
+                distinct.push(*site);
+            }
+        }
+        if let [at] = distinct.as_slice() {
+            return vec![Task::Schema { at: *at, chain, null }];
+        }
+        // What tells alternatives apart is a constant in each: together, an enum.
+        let constants: Option<Vec<&str>> = distinct
+            .iter()
+            .map(|at| {
+                survey.site(*at).value.get("const").filter(|c| c.kind() == Kind::String).map(Value::raw)
+            })
+            .collect();
+        if let Some(constants) = constants {
+            let null = if null { ",null" } else { "" };
+            let kind = if null.is_empty() { "\"string\"" } else { "[\"string\",\"null\"]" };
+            let text = format!("{{\"type\":{kind},\"enum\":[{}{null}]}}", constants.join(","));
+            return vec![Task::Text(Cow::Owned(text))];
+        }
+        let mut tasks = vec![Task::Text(Cow::Borrowed("{\"anyOf\":["))];
+        for (i, at) in distinct.iter().enumerate() {
+            if i > 0 {
+                tasks.push(Task::Text(Cow::Borrowed(",")));
+            }
+            tasks.push(Task::Schema { at: *at, chain, null: false });
+        }
+        tasks.push(Task::Text(Cow::Borrowed(if null { ",{\"type\":\"null\"}]}" } else { "]}" })));
+        tasks
+    }
+
+    #[allow(clippy::too_many_arguments)] // OK because they are the state of one loop.
+    fn keyword(
+        &mut self,
+        at: usize,
+        from: usize,
+        chain: usize,
+        view: &View<'d>,
+        (keyword, inner): (&'d str, Value<'d>),
+        null: bool,
+        parts: &mut Parts<'d>,
+    ) {
+        let profile = self.profile;
+        let inlined = profile.references == References::Inline;
+        match keyword {
+            "$defs" | "definitions" | "$ref" | "$dynamicRef" | "$anchor" | "$dynamicAnchor" if inlined => {
+                return;
+            }
+            "$ref" if self.wrapped => {
+                let moved = inner.as_str().and_then(|r| r.strip_prefix('#')).map(|rest| match rest {
+                    "" => "\"#/properties/value\"".to_owned(),
+                    _ if rest.starts_with('/') => inner.raw().replacen('#', "#/properties/value", 1),
+                    _ => inner.raw().to_owned(),
+                });
+                let text = moved.map_or(Cow::Borrowed(inner.raw()), Cow::Owned);
+                parts.push((Cow::Borrowed(keyword), vec![Task::Text(text)]));
+                return;
+            }
+            "type" if profile.single_type && inner.kind() == Kind::Array => {
+                return self.one_type(at, view, inner, parts);
+            }
+            "type" if null => {
+                let text = format!("[{},\"null\"]", inner.raw());
+                parts.push((Cow::Borrowed(keyword), vec![Task::Text(Cow::Owned(text))]));
+                return;
+            }
+            "enum" if profile.string_enum && inner.items().any(|i| i.kind() != Kind::String) => {
+                return self.lose(at, "the enum has members that are no strings and was dropped".to_owned());
+            }
+            "enum" if null => {
+                let mut choices: Vec<&str> = inner.items().map(Value::raw).collect();
+                choices.push("null");
+                let text = format!("[{}]", choices.join(","));
+                parts.push((Cow::Borrowed(keyword), vec![Task::Text(Cow::Owned(text))]));
+                return;
+            }
+            "const" if profile.refuses("const") && !(profile.string_enum && inner.kind() != Kind::String) => {
+                parts.push(("enum".into(), vec![Task::Text(Cow::Owned(format!("[{}]", inner.raw())))]));
+                return;
+            }
+            "anyOf" | "oneOf" if profile.needs_type && self.untyped(from, keyword) => {
+                return self.lose(at, format!("{keyword} was dropped: its branches have no types"));
+            }
+            "oneOf" if profile.refuses("oneOf") && view.get("anyOf").is_none() => {
+                self.lose(at, "oneOf became anyOf".to_owned());
+                parts.push(("anyOf".into(), self.value_of(from, keyword, inner, chain)));
+                return;
+            }
+            "additionalProperties" if profile.closed => {
+                if inner.kind() == Kind::Object {
+                    self.lose(at, "a map cannot be told: additionalProperties became false".to_owned());
+                }
+                return;
+            }
+            _ => {}
+        }
+        if profile.refuses(keyword) {
+            if !is_note(keyword) {
+                self.lose(at, format!("{keyword} was dropped"));
+            }
+            return;
+        }
+        let value = self.value_of(from, keyword, inner, chain);
+        parts.push((Cow::Borrowed(keyword), value));
+    }
+
+    /// Whether no branch under a keyword says a type, so that it only adds demands.
+    fn untyped(&self, from: usize, keyword: &str) -> bool {
+        let survey = &self.look.survey;
+        let mut branches = survey.children(from).filter(|c| survey.site(*c).keyword == keyword);
+        branches.all(|c| {
+            let value = survey.site(c).value;
+            let says = ["type", "properties", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
+            says.iter().all(|k| value.get(k).is_none())
+        })
+    }
+
+    /// A list of types for a host that knows one type and `nullable`.
+    fn one_type(&mut self, at: usize, view: &View<'d>, types: Value<'d>, parts: &mut Parts<'d>) {
+        let named: Vec<Value<'d>> = types.items().filter(|t| t.as_str() != Some("null")).collect();
+        let Some(first) = named.first() else { return parts.push(("type".into(), word("\"null\""))) };
+        if named.len() == 1 || view.get("anyOf").is_some() {
+            if named.len() > 1 {
+                self.lose(at, "of several types only the first was kept".to_owned());
+            }
+            parts.push(("type".into(), raw(*first)));
+        } else {
+            let each: Vec<String> = named.iter().map(|t| format!("{{\"type\":{}}}", t.raw())).collect();
+            parts.push(("anyOf".into(), vec![Task::Text(Cow::Owned(format!("[{}]", each.join(","))))]));
+        }
+        if named.len() < types.len() {
+            parts.push(("nullable".into(), word("true")));
+        }
+    }
+
+    /// The value of a keyword: schemas within it are simplified, anything else is spliced.
+    fn value_of(&self, from: usize, keyword: &str, inner: Value<'d>, chain: usize) -> Vec<Task<'d>> {
+        let survey = &self.look.survey;
+        let sites: Vec<usize> =
+            survey.children(from).filter(|c| survey.site(*c).keyword == keyword).collect();
+        let schema = |at: usize| Task::Schema { at, chain, null: false };
+        if sites.is_empty() {
+            return raw(inner);
+        }
+        if sites.len() == 1 && sites.first().is_some_and(|s| survey.site(*s).value.id() == inner.id()) {
+            return sites.into_iter().map(schema).collect();
+        }
+        let (open, close) = if inner.kind() == Kind::Array { ("[", "]") } else { ("{", "}") };
+        let mut tasks = vec![Task::Text(Cow::Borrowed(open))];
+        let names: Vec<Value<'d>> = inner.member_values().map(|(n, _)| n).collect();
+        let values: Vec<Value<'d>> = match inner.kind() {
+            Kind::Array => inner.items().collect(),
+            _ => inner.member_values().map(|(_, v)| v).collect(),
+        };
+        for (i, value) in values.into_iter().enumerate() {
+            if i > 0 {
+                tasks.push(Task::Text(Cow::Borrowed(",")));
+            }
+            if let Some(name) = names.get(i) {
+                tasks.push(Task::Text(Cow::Owned(format!("{}:", name.raw()))));
+            }
+            match sites.iter().find(|s| survey.site(**s).value.id() == value.id()) {
+                Some(at) => tasks.push(schema(*at)),
+                None => tasks.push(Task::Text(Cow::Borrowed(value.raw()))),
+            }
+        }
+        tasks.push(Task::Text(Cow::Borrowed(close)));
+        tasks
+    }
+}
+
+pub(super) fn object<'d>(tasks: &mut Vec<Task<'d>>, parts: Parts<'d>) {
+    tasks.push(Task::Text(Cow::Borrowed("{")));
+    for (i, (key, value)) in parts.into_iter().enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        let mut text = crate::json::Writer::new();
+        text.string(&key);
+        tasks.push(Task::Text(Cow::Owned(format!("{comma}{}:", text.as_str()))));
+        tasks.extend(value);
+    }
+    tasks.push(Task::Text(Cow::Borrowed("}")));
+}
+
+pub(super) fn types_of<'d>(view: &View<'d>) -> Vec<&'d str> {
+    match view.get("type") {
+        Some(t) => t.as_str().into_iter().chain(t.items().filter_map(Value::as_str)).collect(),
+        None => Vec::new(),
+    }
+}
+
+pub(super) fn allows_null(view: &View<'_>) -> bool {
+    let branch =
+        |keyword| view.get(keyword).is_some_and(|list: Value<'_>| list.items().any(|b| has_type(b, "null")));
+    types_of(view).contains(&"null") || branch("anyOf") || branch("oneOf")
+}
+
+/// Whether two texts differ in nothing but case, spaces and signs.
+fn same_words(a: &str, b: &str) -> bool {
+    let plain = |text: &str| -> String {
+        text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    plain(a) == plain(b)
+}

@@ -1,0 +1,337 @@
+//! Simplified copies of input schemas for hosts that refuse more than they should.
+//!
+//! A copy is for the model to read; calls are still checked against the original. What the host
+//! refuses is rewritten where a rewriting says the same or nearly so, and dropped otherwise; each
+//! thing dropped that demanded something is reported. Words that only repeat the tool's own are
+//! dropped without a report. Kept values are spliced from the original text.
+//!
+//! # Invariants
+//! - An explicit stack, no recursion; references are inlined at most [`CHAIN`] deep.
+//! - A copy is at most [`BYTES`] long; a schema whose copy would be longer is an error.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::compose::{Form, is_note};
+use super::host::{ROOT_COMBINATORS, leads_back};
+use super::part::{Parts, allows_null, object, raw, word};
+use super::profile::{Profile, References};
+use super::tighten::{Edit, apply};
+use super::view::View;
+use super::walk::{ROOT, Role, Target, has_type, is_object};
+use super::{Finding, Look, Optional, Severity, Snapshot};
+use crate::json::{Kind, Value};
+
+/// References within references that are inlined.
+const CHAIN: usize = 16;
+
+/// Bytes of one copy. 1 MiB: ten times what the most patient host takes.
+const BYTES: usize = 1 << 20;
+
+/// A simplified text and what was lost.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Simplified {
+    /// The text.
+    pub text: String,
+    /// One note for each demand the copy no longer makes, or makes otherwise.
+    pub losses: Vec<Finding>,
+}
+
+/// Why there is no simplified copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SimplifyError {
+    /// The tool's name.
+    pub tool: String,
+}
+
+impl fmt::Display for SimplifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the simplified input schema of {:?} would exceed {BYTES} bytes", self.tool)
+    }
+}
+
+impl std::error::Error for SimplifyError {}
+
+/// Simplifies the input schemas of a catalog for a host; everything else stays as it is.
+///
+/// # Errors
+/// A copy would be too long, because references multiply.
+pub fn simplify(snapshot: &Snapshot, profile: &'static Profile) -> Result<Simplified, SimplifyError> {
+    let mut edits = Vec::new();
+    let mut losses = Vec::new();
+    for tool in snapshot.tools() {
+        let Some(schema) = tool.get("inputSchema") else { continue };
+        let mut simple = simplify_schema(schema, Some(tool), profile)?;
+        if simple.text != schema.raw() {
+            edits.push(Edit::replace(schema, &simple.text));
+        }
+        losses.append(&mut simple.losses);
+    }
+    Ok(Simplified { text: apply(snapshot.text(), edits), losses })
+}
+
+/// Simplifies one input schema; `tool` is the description it stands in.
+///
+/// # Errors
+/// The copy would be too long, because references multiply.
+pub fn simplify_schema(
+    schema: Value<'_>,
+    tool: Option<Value<'_>>,
+    profile: &'static Profile,
+) -> Result<Simplified, SimplifyError> {
+    let look = Look::new(schema, "inputSchema", Optional::Keep);
+    let text = |name| tool.and_then(|t| t.get(name)).and_then(Value::as_str);
+    let name = text("name").unwrap_or_default();
+    let mut copy = Copy {
+        look: &look,
+        profile,
+        titles: [text("title"), text("name")],
+        description: text("description"),
+        wrapped: false,
+        chains: Vec::new(),
+        out: String::new(),
+        work: Vec::new(),
+        losses: Vec::new(),
+        tool: name,
+    };
+    copy.run();
+    if copy.out.len() > BYTES {
+        return Err(SimplifyError { tool: name.to_owned() });
+    }
+    Ok(Simplified { text: copy.out, losses: copy.losses })
+}
+
+/// What is still to be written.
+pub(super) enum Task<'d> {
+    Text(Cow<'d, str>),
+    /// A subschema, the chain of references that led to it, and whether null is to be allowed.
+    Schema {
+        at: usize,
+        chain: usize,
+        null: bool,
+    },
+}
+
+pub(super) struct Copy<'l, 'd> {
+    pub(super) look: &'l Look<'d>,
+    pub(super) profile: &'static Profile,
+    pub(super) titles: [Option<&'d str>; 2],
+    pub(super) description: Option<&'d str>,
+    /// The root became a property of an object.
+    pub(super) wrapped: bool,
+    /// References being inlined: the target, and the place of the one before plus one.
+    chains: Vec<(usize, usize)>,
+    out: String,
+    work: Vec<Task<'d>>,
+    losses: Vec<Finding>,
+    tool: &'d str,
+}
+
+const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
+
+impl<'d> Copy<'_, 'd> {
+    fn run(&mut self) {
+        let root = self.look.survey.site(ROOT).value;
+        let other = root.kind() != Kind::Object || root.get("type").is_some() && !has_type(root, "object");
+        let schema = Task::Schema { at: ROOT, chain: 0, null: false };
+        if other {
+            self.wrapped = true;
+            self.lose(ROOT, "the root is no object, so it became the property \"value\" of one".to_owned());
+            let open = "{\"type\":\"object\",\"properties\":{\"value\":";
+            let end = "},\"required\":[\"value\"],\"additionalProperties\":false}";
+            let end = if self.profile.refuses("additionalProperties") {
+                "},\"required\":[\"value\"]}"
+            } else {
+                end
+            };
+            self.work.push(Task::Text(Cow::Borrowed(end)));
+            self.work.push(schema);
+            self.work.push(Task::Text(Cow::Borrowed(open)));
+        } else {
+            self.work.push(schema);
+        }
+        while let Some(task) = self.work.pop() {
+            if self.out.len() > BYTES || self.work.len() > BYTES {
+                self.out.push_str(&" ".repeat(BYTES));
+                return;
+            }
+            match task {
+                Task::Text(text) => self.out.push_str(&text),
+                Task::Schema { at, chain, null } => self.schema(at, chain, null),
+            }
+        }
+    }
+
+    /// Reports what the copy no longer says.
+    pub(super) fn lose(&mut self, at: usize, message: String) {
+        self.losses.push(Finding {
+            rule: "HOST-100",
+            severity: Severity::Note,
+            tool: self.tool.to_owned(),
+            pointer: self.look.pointer(at),
+            message,
+            hint: "",
+            fixable: false,
+            profile: Some(self.profile.id),
+        });
+    }
+
+    fn in_chain(&self, target: usize, mut chain: usize) -> (bool, usize) {
+        let mut length = 0;
+        let mut found = false;
+        while let Some((site, before)) = chain.checked_sub(1).and_then(|c| self.chains.get(c)) {
+            found |= *site == target;
+            chain = *before;
+            length += 1;
+        }
+        (found, length)
+    }
+
+    fn schema(&mut self, at: usize, mut chain: usize, null: bool) {
+        let survey = &self.look.survey;
+        let mut here = at;
+        let mut own: Vec<(&'d str, Value<'d>)> = Vec::new();
+        if self.profile.references == References::Inline {
+            while survey.target(here) != Target::None {
+                let value = survey.site(here).value;
+                // A reference beside other demands is folded with them, not followed.
+                if !self.look.survey.old
+                    && value.members().any(|(k, _)| !is_note(k) && !REFERENCES.contains(&k))
+                {
+                    let (again, length) = self.in_chain(here, chain);
+                    if again || length >= CHAIN {
+                        self.lose(at, "the schema contains itself; only its type was kept".to_owned());
+                        return self.stub(here, &own);
+                    }
+                    self.chains.push((here, chain));
+                    chain = self.chains.len();
+                    break;
+                }
+                for (keyword, inner) in value.members() {
+                    if matches!(keyword, "description" | "title" | "default")
+                        && !own.iter().any(|(k, _)| *k == keyword)
+                    {
+                        own.push((keyword, inner));
+                    }
+                }
+                let Target::Site(target) = survey.target(here) else {
+                    self.lose(at, "the reference leads elsewhere and was dropped".to_owned());
+                    break;
+                };
+                let (again, length) = self.in_chain(target, chain);
+                if again || length >= CHAIN {
+                    self.lose(at, "the reference leads back to itself; only its type was kept".to_owned());
+                    return self.stub(target, &own);
+                }
+                self.chains.push((target, chain));
+                chain = self.chains.len();
+                here = target;
+            }
+        }
+        if self.profile.references == References::Finite && leads_back(self.look, here) {
+            self.lose(at, "the reference leads back to itself; only its type was kept".to_owned());
+            let Target::Site(target) = self.look.survey.target(here) else { return };
+            return self.stub(target, &own);
+        }
+        let value = self.look.survey.site(here).value;
+        match value.as_bool() {
+            Some(_) if self.profile.boolean_schemas || self.look.survey.site(here).role == Role::Extra => {
+                return self.out.push_str(value.raw());
+            }
+            Some(verdict) => {
+                if !verdict {
+                    self.lose(at, "false, which forbids every value, was dropped".to_owned());
+                }
+                return self.out.push_str("{}");
+            }
+            None => {}
+        }
+        let view = self.view(here);
+        let nullable = null && !allows_null(&view);
+        let listed = nullable
+            && view.get("type").is_some_and(|t| t.kind() == Kind::String)
+            && view.get("const").is_none();
+        let parts = self.parts(at, here, chain, &view, &own, listed);
+        let mut tasks = Vec::new();
+        if nullable && !listed {
+            tasks.push(Task::Text(Cow::Borrowed("{\"anyOf\":[")));
+        }
+        object(&mut tasks, parts);
+        if nullable && !listed {
+            tasks.push(Task::Text(Cow::Borrowed(",{\"type\":\"null\"}]}")));
+        }
+        self.work.extend(tasks.into_iter().rev());
+    }
+
+    /// What is left of a schema that contains itself.
+    fn stub(&mut self, target: usize, own: &[(&'d str, Value<'d>)]) {
+        let value = self.look.survey.site(target).value;
+        let mut parts: Parts<'d> = Vec::new();
+        let kind = value.get("type").and_then(Value::as_str);
+        let kind = kind.unwrap_or(if is_object(value) { "object" } else { "" });
+        match kind {
+            "object" => {
+                parts.push(("type".into(), word("\"object\"")));
+                if self.profile.needs_properties {
+                    parts.push(("properties".into(), word("{}")));
+                }
+                if self.profile.closed {
+                    parts.push(("additionalProperties".into(), word("false")));
+                }
+            }
+            "array" => {
+                parts.push(("type".into(), word("\"array\"")));
+                parts.push(("items".into(), word("{}")));
+            }
+            _ => parts.extend(value.get("type").map(|t| ("type".into(), raw(t)))),
+        }
+        for (keyword, inner) in own.iter().filter(|(k, _)| *k == "description") {
+            parts.push((Cow::Borrowed(keyword), raw(*inner)));
+        }
+        let mut tasks = Vec::new();
+        object(&mut tasks, parts);
+        self.work.extend(tasks.into_iter().rev());
+    }
+
+    /// The schema's keywords, folded where the host wants no combinators.
+    fn view(&mut self, here: usize) -> View<'d> {
+        let survey = &self.look.survey;
+        let value = survey.site(here).value;
+        let mut without: Vec<&'static str> = Vec::new();
+        if here == ROOT && !self.wrapped && self.profile.plain_root {
+            without.extend(ROOT_COMBINATORS.iter().filter(|k| value.get(k).is_some()));
+        }
+        if self.profile.refuses("allOf") && value.get("allOf").is_some() && !without.contains(&"allOf") {
+            without.push("allOf");
+        }
+        if self.profile.references == References::Inline && survey.target(here) != Target::None {
+            without.extend(REFERENCES.iter().filter(|k| value.get(k).is_some()));
+        }
+        // Where objects must be closed, what declares members of one must be one schema.
+        if self.profile.closed && self.look.marks.forms[here] == Form::Composed && is_object(value) {
+            let beside = ["allOf", "$ref"].into_iter().filter(|k| value.get(k).is_some());
+            without.extend(beside.filter(|k| !without.contains(k)).collect::<Vec<_>>());
+        }
+        if without.is_empty() {
+            return View::plain(survey, here);
+        }
+        // What is folded in must not bring back what the root has to do without.
+        if here == ROOT && !self.wrapped && self.profile.plain_root {
+            without.extend(ROOT_COMBINATORS);
+        }
+        match View::folded(survey, here, &without) {
+            Some(view) => {
+                self.lose(here, format!("folded into one schema: {}", view.folded.join(", ")));
+                view
+            }
+            None => {
+                self.lose(here, format!("too much to fold: {}", without.join(", ")));
+                let mut view = View::plain(survey, here);
+                view.keywords.retain(|(k, ..)| !without.contains(k));
+                view
+            }
+        }
+    }
+}

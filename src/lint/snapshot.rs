@@ -1,0 +1,167 @@
+//! The catalogs that can be checked: texts of several shapes, and descriptors of this library.
+//!
+//! A snapshot is the result of `tools/list`, a whole JSON-RPC answer with one, or the bare array
+//! of tools. Anything else is refused rather than taken for a catalog without tools.
+//!
+//! Invariant: every tool of a snapshot is an object with a name.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::json::{Doc, Kind, ParseError, ParseLimits, Value, Writer};
+use crate::model::catalog::Tool;
+
+/// A catalog of tools as JSON.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    doc: Doc,
+    /// Where the array of tools is.
+    path: &'static str,
+}
+
+/// Why a text is no catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// It is not JSON.
+    Json(ParseError),
+    /// It is JSON of another shape; what it is instead.
+    Shape(String),
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotError::Json(e) => write!(f, "{e}"),
+            SnapshotError::Shape(what) => write!(
+                f,
+                "{what}; expected the result of tools/list ({{\"tools\": […]}}), a JSON-RPC answer with one, or an array of tools"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {}
+
+/// Bytes of a catalog. 64 MiB: a thousand times a large one.
+const BYTES: usize = 64 << 20;
+
+impl Snapshot {
+    /// Reads a catalog.
+    ///
+    /// # Errors
+    /// The text is not JSON, or holds no list of tools.
+    pub fn parse(text: impl AsRef<[u8]>) -> Result<Snapshot, SnapshotError> {
+        let mut doc = Doc::default();
+        let limits = ParseLimits { bytes: BYTES, nodes: 1 << 24, ..ParseLimits::default() };
+        doc.parse_again(text.as_ref(), &limits).map_err(SnapshotError::Json)?;
+        let path = find(doc.root())?;
+        let snapshot = Snapshot { doc, path };
+        for (i, tool) in snapshot.tools().enumerate() {
+            if tool.get("name").and_then(Value::as_str).is_none() {
+                return Err(SnapshotError::Shape(format!(
+                    "{}/{i} is no tool: it has no name",
+                    snapshot.path
+                )));
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// The tools, in the order of the text.
+    pub fn tools(&self) -> impl Iterator<Item = Value<'_>> {
+        self.doc.root().pointer(self.path).map(Value::items).into_iter().flatten()
+    }
+
+    /// The text it was read from.
+    pub fn text(&self) -> &str {
+        self.doc.text()
+    }
+
+    /// Whether the text says that more tools follow on another page.
+    pub fn is_partial(&self) -> bool {
+        let cursor = |path| self.doc.root().pointer(path).is_some_and(|c| !c.is_null());
+        cursor("/nextCursor") || cursor("/result/nextCursor")
+    }
+}
+
+fn find(root: Value<'_>) -> Result<&'static str, SnapshotError> {
+    let shape = |what: &str| Err(SnapshotError::Shape(what.to_owned()));
+    match root.kind() {
+        Kind::Array => Ok(""),
+        Kind::Object => {
+            for path in ["/tools", "/result/tools"] {
+                match root.pointer(path).map(Value::kind) {
+                    Some(Kind::Array) => return Ok(path),
+                    Some(_) => return shape("the member tools is no array"),
+                    None => {}
+                }
+            }
+            if root.get("error").is_some() {
+                return shape("it is the answer of a server that failed");
+            }
+            shape("it is an object without tools")
+        }
+        _ => shape("it is neither an object nor an array"),
+    }
+}
+
+/// What can be checked.
+pub trait Tools {
+    /// The catalog as JSON.
+    fn snapshot(&self) -> Cow<'_, Snapshot>;
+}
+
+impl Tools for Snapshot {
+    fn snapshot(&self) -> Cow<'_, Snapshot> {
+        Cow::Borrowed(self)
+    }
+}
+
+impl Tools for [Tool] {
+    fn snapshot(&self) -> Cow<'_, Snapshot> {
+        let mut w = Writer::new();
+        w.begin_array();
+        for tool in self {
+            w.begin_object().key("name").string(&tool.name);
+            for (name, text) in [("title", &tool.title), ("description", &tool.description)] {
+                if let Some(text) = text {
+                    w.key(name).string(text);
+                }
+            }
+            w.key("inputSchema");
+            match &tool.input_schema {
+                Some(schema) => w.json(schema),
+                // What a server sends for a tool that takes no arguments.
+                None => w.raw("{\"type\":\"object\"}"),
+            };
+            if let Some(schema) = &tool.output_schema {
+                w.key("outputSchema").json(schema);
+            }
+            w.end_object();
+        }
+        w.end_array();
+        let mut doc = Doc::default();
+        let parsed = doc.parse_again(w.as_bytes(), &ParseLimits::UNBOUNDED);
+        debug_assert!(parsed.is_ok(), "descriptors are JSON");
+        Cow::Owned(Snapshot { doc, path: "" })
+    }
+}
+
+impl<const N: usize> Tools for [Tool; N] {
+    fn snapshot(&self) -> Cow<'_, Snapshot> {
+        self.as_slice().snapshot()
+    }
+}
+
+impl Tools for Vec<Tool> {
+    fn snapshot(&self) -> Cow<'_, Snapshot> {
+        self.as_slice().snapshot()
+    }
+}
+
+impl Tools for Tool {
+    fn snapshot(&self) -> Cow<'_, Snapshot> {
+        Cow::Owned(std::slice::from_ref(self).snapshot().into_owned())
+    }
+}

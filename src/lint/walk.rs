@@ -1,0 +1,359 @@
+//! One walk over a schema: every subschema once, with its place, its role and what it refers to.
+//!
+//! It finds subschemas by the keywords of draft 2020-12 and the spellings of draft-07, resolves
+//! references within the schema, and gives pointers. It judges nothing. Values under `const`,
+//! `enum`, `default` and `examples` are data and not walked.
+//!
+//! # Invariants
+//! - Nothing recurses; sites stand in breadth-first order, so the children of one are neighbours.
+//! - There are at most as many sites as values in the document.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use crate::json::{Kind, NodeId, Value};
+
+/// How a subschema is applied, seen from the schema it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The schema itself.
+    Root,
+    /// A value of `properties`.
+    Member,
+    /// A value of `patternProperties`.
+    PatternMember,
+    /// Members that nothing else names: `additionalProperties`, `unevaluatedProperties`.
+    Extra,
+    /// Elements: `items`, `prefixItems`, `additionalItems`, `unevaluatedItems`.
+    Item,
+    /// Applied to the same value: `allOf`, `anyOf`, `oneOf`, `then`, `else`, `dependentSchemas`.
+    Branch,
+    /// Asks rather than demands: `if`, `not`, `contains`, `propertyNames`.
+    Condition,
+    /// Kept for references: `$defs`, `definitions`; also `contentSchema`.
+    Definition,
+}
+
+/// The last part of a pointer.
+#[derive(Clone, Copy, Debug)]
+enum Step<'d> {
+    Root,
+    /// `/keyword`
+    Keyword,
+    /// `/keyword/name`
+    Named(&'d str),
+    /// `/keyword/3`
+    Index(u32),
+}
+
+/// One subschema.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site<'d> {
+    pub value: Value<'d>,
+    pub role: Role,
+    /// The keyword it stands under, `""` for the root.
+    pub keyword: &'static str,
+    parent: u32,
+    step: Step<'d>,
+    first_child: u32,
+    children: u32,
+}
+
+impl<'d> Site<'d> {
+    /// The name of a member of `properties`, `patternProperties` and the like.
+    pub(super) fn name(&self) -> Option<&'d str> {
+        match self.step {
+            Step::Named(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// What stands under a keyword.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    One,
+    /// A schema, or an array of them as in draft-07's `items`.
+    OneOrMany,
+    Many,
+    Map,
+    /// As `Map`, but arrays of names are no schemas (`dependencies`).
+    MapOfObjects,
+}
+
+const APPLICATORS: &[(&str, Role, Shape)] = &[
+    ("properties", Role::Member, Shape::Map),
+    ("patternProperties", Role::PatternMember, Shape::Map),
+    ("additionalProperties", Role::Extra, Shape::One),
+    ("unevaluatedProperties", Role::Extra, Shape::One),
+    ("items", Role::Item, Shape::OneOrMany),
+    ("prefixItems", Role::Item, Shape::Many),
+    ("additionalItems", Role::Item, Shape::One),
+    ("unevaluatedItems", Role::Item, Shape::One),
+    ("allOf", Role::Branch, Shape::Many),
+    ("anyOf", Role::Branch, Shape::Many),
+    ("oneOf", Role::Branch, Shape::Many),
+    ("then", Role::Branch, Shape::One),
+    ("else", Role::Branch, Shape::One),
+    ("dependentSchemas", Role::Branch, Shape::Map),
+    ("dependencies", Role::Branch, Shape::MapOfObjects),
+    ("if", Role::Condition, Shape::One),
+    ("not", Role::Condition, Shape::One),
+    ("contains", Role::Condition, Shape::One),
+    ("propertyNames", Role::Condition, Shape::One),
+    ("$defs", Role::Definition, Shape::Map),
+    ("definitions", Role::Definition, Shape::Map),
+    ("contentSchema", Role::Definition, Shape::One),
+];
+
+/// Every subschema of one schema.
+pub(super) struct Survey<'d> {
+    pub sites: Vec<Site<'d>>,
+    by_node: HashMap<NodeId, u32>,
+    anchors: HashMap<&'d str, u32>,
+    /// Sites by the site they stand in, keyword and name: most references go this way.
+    named: HashMap<(u32, &'static str, &'d str), u32>,
+    /// Where the reference of each site leads.
+    targets: Vec<Target>,
+    /// A subschema has an `$id` of its own, so local references need not be what they seem.
+    pub rebased: bool,
+    /// `$schema` names a draft before 2019-09.
+    pub old: bool,
+}
+
+/// The site of the schema itself.
+pub(super) const ROOT: usize = 0;
+
+impl<'d> Survey<'d> {
+    /// Walks a schema.
+    pub(super) fn new(root: Value<'d>) -> Survey<'d> {
+        let site = Site {
+            value: root,
+            role: Role::Root,
+            keyword: "",
+            parent: 0,
+            step: Step::Root,
+            first_child: 0,
+            children: 0,
+        };
+        let old = root
+            .get("$schema")
+            .and_then(Value::as_str)
+            .is_some_and(|s| ["draft-03", "draft-04", "draft-06", "draft-07"].iter().any(|d| s.contains(d)));
+        let mut survey = Survey {
+            sites: vec![site],
+            by_node: HashMap::new(),
+            anchors: HashMap::new(),
+            named: HashMap::new(),
+            targets: Vec::new(),
+            rebased: false,
+            old,
+        };
+        let mut next = 0;
+        while next < survey.sites.len() {
+            survey.enter(next);
+            next += 1;
+        }
+        survey.targets = (0..survey.sites.len()).map(|at| survey.find_target(at)).collect();
+        survey
+    }
+
+    fn enter(&mut self, at: usize) {
+        let value = self.sites[at].value;
+        self.by_node.insert(value.id(), at as u32);
+        let first = self.sites.len();
+        for (keyword, inner) in value.members() {
+            match keyword {
+                "$anchor" | "$dynamicAnchor" => {
+                    if let Some(name) = inner.as_str() {
+                        self.anchors.insert(name, at as u32);
+                    }
+                }
+                "$id" if at != ROOT => match inner.as_str().map(|id| id.strip_prefix('#')) {
+                    Some(Some(name)) => {
+                        self.anchors.insert(name, at as u32);
+                    }
+                    _ => self.rebased = true,
+                },
+                _ => {}
+            }
+            let Some((keyword, role, shape)) = APPLICATORS.iter().find(|(name, ..)| *name == keyword) else {
+                continue;
+            };
+            let mut add = |value: Value<'d>, step| {
+                if matches!(value.kind(), Kind::Object | Kind::Bool) {
+                    if let Step::Named(name) = step {
+                        self.named.insert((at as u32, keyword, name), self.sites.len() as u32);
+                    }
+                    self.sites.push(Site {
+                        value,
+                        role: *role,
+                        keyword,
+                        parent: at as u32,
+                        step,
+                        first_child: 0,
+                        children: 0,
+                    });
+                }
+            };
+            match (shape, inner.kind()) {
+                (Shape::Map | Shape::MapOfObjects, Kind::Object) => {
+                    for (name, value) in inner.members() {
+                        add(value, Step::Named(name));
+                    }
+                }
+                (Shape::Many | Shape::OneOrMany, Kind::Array) => {
+                    for (i, value) in inner.items().enumerate() {
+                        add(value, Step::Index(i as u32));
+                    }
+                }
+                (Shape::One | Shape::OneOrMany, _) => add(inner, Step::Keyword),
+                _ => {}
+            }
+        }
+        let count = self.sites.len() - first;
+        let site = &mut self.sites[at];
+        site.first_child = first as u32;
+        site.children = count as u32;
+    }
+
+    pub(super) fn site(&self, at: usize) -> &Site<'d> {
+        &self.sites[at]
+    }
+
+    /// The sites directly within one.
+    pub(super) fn children(&self, at: usize) -> std::ops::Range<usize> {
+        let site = &self.sites[at];
+        site.first_child as usize..(site.first_child + site.children) as usize
+    }
+
+    /// The site one stands in; the root is its own.
+    pub(super) fn parent(&self, at: usize) -> usize {
+        self.sites[at].parent as usize
+    }
+
+    /// Where a `$ref` of this schema leads. `None`: outside, or nowhere.
+    pub(super) fn resolve(&self, reference: &str) -> Option<usize> {
+        let fragment = reference.strip_prefix('#')?;
+        let fragment = percent_decoded(fragment)?;
+        if fragment.is_empty() || fragment.starts_with('/') {
+            if let Some(at) = self.by_name(&fragment) {
+                return Some(at);
+            }
+            let target = self.sites[ROOT].value.pointer(&fragment)?;
+            return self.by_node.get(&target.id()).map(|at| *at as usize);
+        }
+        self.anchors.get(fragment.as_str()).map(|at| *at as usize)
+    }
+
+    /// The site of a pointer all of whose steps go by keyword and name.
+    fn by_name(&self, pointer: &str) -> Option<usize> {
+        let mut here = ROOT as u32;
+        let mut tokens = pointer.strip_prefix('/')?.split('/');
+        while let Some(keyword) = tokens.next() {
+            let name = tokens.next().filter(|name| !name.contains('~'))?;
+            let (keyword, ..) = APPLICATORS.iter().find(|(k, ..)| *k == keyword)?;
+            here = *self.named.get(&(here, keyword, name))?;
+        }
+        Some(here as usize)
+    }
+
+    /// Where the `$ref` or `$dynamicRef` of a site leads.
+    pub(super) fn target(&self, at: usize) -> Target {
+        self.targets.get(at).copied().unwrap_or(Target::None)
+    }
+
+    fn find_target(&self, at: usize) -> Target {
+        let value = self.sites[at].value;
+        let reference = ["$ref", "$dynamicRef", "$recursiveRef"].iter().find_map(|k| value.get(k));
+        match reference {
+            None => Target::None,
+            Some(reference) => match reference.as_str().and_then(|r| self.resolve(r)) {
+                Some(target) if !self.rebased => Target::Site(target),
+                _ => Target::Unknown,
+            },
+        }
+    }
+
+    /// The pointer of a site within its schema.
+    pub(super) fn pointer(&self, at: usize) -> String {
+        let mut chain = Vec::new();
+        let mut here = at;
+        while here != ROOT {
+            chain.push(here);
+            here = self.parent(here);
+        }
+        let mut pointer = String::new();
+        for at in chain.into_iter().rev() {
+            let site = &self.sites[at];
+            push_token(&mut pointer, site.keyword);
+            match site.step {
+                Step::Named(name) => push_token(&mut pointer, name),
+                Step::Index(i) => {
+                    // OK to drop: writing to a String cannot fail.
+                    let _ = write!(pointer, "/{i}");
+                }
+                Step::Keyword | Step::Root => {}
+            }
+        }
+        pointer
+    }
+}
+
+/// What a reference leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// There is no reference.
+    None,
+    Site(usize),
+    /// Elsewhere, or nowhere.
+    Unknown,
+}
+
+/// Appends `/token`, escaped as RFC 6901 asks.
+pub(super) fn push_token(pointer: &mut String, token: &str) {
+    pointer.push('/');
+    for c in token.chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            other => pointer.push(other),
+        }
+    }
+}
+
+/// A URI fragment without its escapes (RFC 3986 §2.1).
+fn percent_decoded(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return Some(text.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&b, behind)) = rest.split_first() {
+        rest = behind;
+        if b == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = rest.get(2..)?;
+        } else {
+            bytes.push(b);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Whether a schema says, directly, that values of this type are meant.
+pub(super) fn has_type(schema: Value<'_>, name: &str) -> bool {
+    match schema.get("type") {
+        Some(t) => t.as_str() == Some(name) || t.items().any(|t| t.as_str() == Some(name)),
+        None => false,
+    }
+}
+
+/// Whether a schema describes objects: by its type, or by properties without a type.
+pub(super) fn is_object(schema: Value<'_>) -> bool {
+    match schema.get("type") {
+        Some(_) => has_type(schema, "object"),
+        None => schema.get("properties").is_some() || schema.get("patternProperties").is_some(),
+    }
+}

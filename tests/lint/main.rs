@@ -1,0 +1,18 @@
+//! The lint as its users see it: rules, autofix, hosts, and random catalogs.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod fix;
+mod host;
+#[cfg(feature = "schema")]
+mod random;
+mod rules;
+mod typed;
+
+use tinymcp::lint::Snapshot;
+
+/// A catalog of one tool with this input schema.
+fn tool(schema: &str) -> Snapshot {
+    let text = format!(r#"[{{"name":"t","description":"d","inputSchema":{schema}}}]"#);
+    Snapshot::parse(text).unwrap()
+}

@@ -1,0 +1,283 @@
+//! Which rules find what, and what they leave alone.
+
+use tinymcp::lint::{self, Choice, Profile, RULES, Severity, Snapshot};
+
+use crate::tool;
+
+/// Rule and pointer of each finding of the rules chosen.
+fn found(schema: &str, rules: &str) -> Vec<String> {
+    let choice = Choice::new().rules(rules).unwrap();
+    let report = lint::check_with(&tool(schema), &choice);
+    report.findings.iter().map(|f| format!("{} {}", f.rule, f.pointer)).collect()
+}
+
+/// A closed root with this property required.
+fn property(schema: &str) -> String {
+    format!(
+        r#"{{"type":"object","properties":{{"x":{schema}}},"required":["x"],"additionalProperties":false}}"#
+    )
+}
+
+const FOUR: &str = "SCH-001,SCH-002,SCH-003,SCH-004";
+
+#[test]
+fn properties_without_type_are_critical_unless_something_else_says_it() {
+    for schema in [
+        "{}",
+        r#"{"description":"anything"}"#,
+        r#"{"minLength":1}"#,
+        r#"{"not":{"type":"null"}}"#,
+        r#"{"anyOf":[{"type":"string","maxLength":1},{}]}"#,
+        r#"{"properties":{},"additionalProperties":false}"#,
+        r#"{"allOf":[{"minimum":1}]}"#,
+    ] {
+        assert_eq!(found(&property(schema), "SCH-003"), ["SCH-003 /inputSchema/properties/x"], "{schema}");
+    }
+    for schema in [
+        "true",
+        "false",
+        r#"{"const":1}"#,
+        r#"{"enum":[1,"a"]}"#,
+        r##"{"$ref":"#/$defs/a"}"##,
+        r##"{"$ref":"#"}"##,
+        r#"{"$ref":"https://example.com/x"}"#,
+        r#"{"anyOf":[{"type":"boolean"},{"type":"null"}]}"#,
+        r#"{"oneOf":[{"const":1},{"type":"null"},true]}"#,
+        r#"{"allOf":[{"type":"boolean"},{"not":{"const":true}}]}"#,
+        r#"{"allOf":[{"description":"d"},{"anyOf":[{"type":"boolean"},{"type":"null"}]}]}"#,
+        r#"{"type":["boolean","null"]}"#,
+    ] {
+        assert_eq!(found(&property(schema), "SCH-003"), [""; 0], "{schema}");
+    }
+}
+
+#[test]
+fn strings_and_arrays_need_a_largest_size() {
+    for schema in [
+        r#"{"type":"string"}"#,
+        r#"{"type":["string","null"]}"#,
+        r#"{"type":"array","items":{"type":"boolean"}}"#,
+        r#"{"type":"array","prefixItems":[{"type":"boolean"}]}"#,
+        r#"{"type":"string","format":"uri"}"#,
+        r#"{"type":"string","format":"invented"}"#,
+        r#"{"type":"string","pattern":"^a+$"}"#,
+        r#"{"type":"string","contentEncoding":"base64"}"#,
+    ] {
+        assert_eq!(found(&property(schema), "SCH-004"), ["SCH-004 /inputSchema/properties/x"], "{schema}");
+    }
+    for schema in [
+        r#"{"type":"string","maxLength":9}"#,
+        r#"{"type":"string","enum":["a"]}"#,
+        r#"{"type":"string","const":"a"}"#,
+        r#"{"type":"string","format":"date-time"}"#,
+        r#"{"type":"string","pattern":"^[a-f]{1,8}$"}"#,
+        r#"{"type":"string","allOf":[{"maxLength":3}]}"#,
+        r#"{"anyOf":[{"type":"string"},{"type":"null"}],"maxLength":3}"#,
+        r#"{"type":"array","items":{"type":"boolean"},"maxItems":2}"#,
+        r#"{"type":"array","prefixItems":[{"type":"boolean"}],"items":false}"#,
+        r#"{"type":"boolean","not":{"type":"string"}}"#,
+    ] {
+        assert_eq!(found(&property(schema), "SCH-004"), [""; 0], "{schema}");
+    }
+}
+
+#[test]
+fn every_nested_schema_is_looked_at() {
+    let open = r#"{"type":"object","properties":{"s":{"type":"string"}}}"#;
+    for (schema, at) in [
+        (property(open), "/properties/x"),
+        (property(&format!(r#"{{"type":"array","maxItems":1,"items":{open}}}"#)), "/properties/x/items"),
+        (property(&format!(r#"{{"anyOf":[{open},{{"type":"null"}}]}}"#)), "/properties/x/anyOf/0"),
+        (
+            property(&format!(r#"{{"type":"object","additionalProperties":{open}}}"#)),
+            "/properties/x/additionalProperties",
+        ),
+        (
+            property(r##"{"$ref":"#/$defs/a~1b"}"##)
+                .replace("\"required\"", &format!("\"$defs\":{{\"a/b\":{open}}},\"required\"")),
+            "/$defs/a~1b",
+        ),
+    ] {
+        let expected = [
+            format!("SCH-001 /inputSchema{at}"),
+            format!("SCH-002 /inputSchema{at}"),
+            format!("SCH-004 /inputSchema{at}/properties/s"),
+        ];
+        assert_eq!(found(&schema, FOUR), expected, "{schema}");
+    }
+    let text = format!(
+        r#"{{"tools":[{{"name":"t","inputSchema":{},"outputSchema":{open}}}]}}"#,
+        property(r#"{"const":1}"#)
+    );
+    let report = lint::check(&Snapshot::parse(text).unwrap());
+    assert!(
+        report.findings.iter().any(|f| f.pointer == "/outputSchema/properties/s"),
+        "{:?}",
+        report.findings
+    );
+}
+
+#[test]
+fn required_and_closing_may_stand_beside_in_a_combinator() {
+    for schema in [
+        r#"{"type":"object","properties":{"a":{"const":1}},"anyOf":[{"required":["a"]}],"unevaluatedProperties":false}"#,
+        r#"{"type":"object","allOf":[{"properties":{"a":{"const":1}},"required":["a"]}],"unevaluatedProperties":false}"#,
+        r##"{"type":"object","properties":{"k":{"enum":["a"]}},"required":["k"],"unevaluatedProperties":false,
+            "if":{"properties":{"k":{"const":"a"}}},"then":{"properties":{"k":{"minLength":1}}}}"##,
+        r#"{"type":"object","properties":{},"additionalProperties":false}"#,
+        r#"{"type":"object","properties":{"a":{"const":1}},"required":[],"additionalProperties":{"type":"null"}}"#,
+        r##"{"type":"object","allOf":[{"$ref":"#/$defs/a"},{"properties":{"y":{"const":1}}}],"unevaluatedProperties":false,
+            "$defs":{"a":{"type":"object","properties":{"x":{"const":1}},"required":["x"]}}}"##,
+    ] {
+        assert_eq!(found(schema, FOUR), [""; 0], "{schema}");
+    }
+    for schema in [
+        r#"{"type":"object","additionalProperties":true}"#,
+        r#"{"type":"object","additionalProperties":{}}"#,
+        r#"{"type":"object","allOf":[{"properties":{"a":{"const":1}},"required":["a"]},{"properties":{}}]}"#,
+        r#"{"type":["object","null"]}"#,
+    ] {
+        assert_eq!(found(schema, FOUR), ["SCH-002 /inputSchema"], "{schema}");
+    }
+}
+
+#[test]
+fn breakage_is_found_by_default_and_style_only_when_chosen() {
+    let default = |schema: &str| -> Vec<&'static str> {
+        let report = lint::check(&tool(schema));
+        report.findings.iter().filter(|f| f.severity == Severity::Critical).map(|f| f.rule).collect()
+    };
+    for (schema, rule) in [
+        (r#"{"type":"string","maxLength":1}"#, "SCH-011"),
+        (&*property(r##"{"$ref":"#/$defs/none"}"##), "SCH-012"),
+        (&*property(r##"{"$ref":"https://example.com/x"}"##), "SCH-012"),
+        (&*property(r##"{"$ref":"#/properties/x"}"##), "SCH-013"),
+        (&*property(r##"{"anyOf":[{"$ref":"#/properties/x"},{"type":"null"}]}"##), "SCH-013"),
+        (r#"{"$schema":"https://example.com/mine","type":"object","additionalProperties":false}"#, "SCH-015"),
+        (&*property(r#"{"enum":[]}"#), "SCH-021"),
+        (&*property(r#"{"type":"integer","minimum":3,"maximum":2}"#), "SCH-021"),
+        (r#"{"type":"object","required":["y"],"additionalProperties":false}"#, "SCH-021"),
+    ] {
+        assert!(default(schema).contains(&rule), "{schema}: {:?}", default(schema));
+    }
+    for (schema, rule) in [
+        (property(r#"{"type":"integer","minimum":1}"#), "SCH-005"),
+        (property(r#"{"type":"object","additionalProperties":{"type":"null"}}"#), "SCH-006"),
+        (
+            r#"{"type":"object","allOf":[{"properties":{"a":{}}}],"additionalProperties":false}"#.to_owned(),
+            "SCH-007",
+        ),
+        (r#"{"type":"object","properties":{},"required":["a"]}"#.to_owned(), "SCH-022"),
+        (property(r#"{"enum":[1,1]}"#), "SCH-023"),
+        (property(r#"{"type":"string","maxLenght":3}"#), "SCH-024"),
+        (property(r#"{"type":"object","definitions":{}}"#), "SCH-025"),
+        (property(r#"{"type":"null"}"#), "SCH-026"),
+    ] {
+        let on = |choice: &Choice| {
+            lint::check_with(&tool(&schema), choice).findings.iter().any(|f| f.rule == rule)
+        };
+        assert!(!on(&Choice::new()), "{rule}");
+        assert!(on(&Choice::new().rules(rule).unwrap()), "{rule}");
+        assert!(on(&Choice::new().rules("all").unwrap()), "{rule}");
+    }
+}
+
+#[test]
+#[cfg(feature = "pattern")]
+fn the_compiler_has_its_say() {
+    for (schema, rule, pointer) in [
+        (property(r#"{"type":"strin"}"#), "SCH-010", "/inputSchema/properties/x/type"),
+        (property(r#"{"type":"string","pattern":"(a)\\1"}"#), "SCH-014", "/inputSchema/properties/x/pattern"),
+    ] {
+        assert!(found(&schema, rule).contains(&format!("{rule} {pointer}")), "{:?}", found(&schema, rule));
+    }
+}
+
+#[test]
+fn names_of_tools_are_checked() {
+    let text = r#"[{"name":"a","inputSchema":{"type":"object"}},{"name":"a b"},{"name":"a","inputSchema":{"type":"object"}}]"#;
+    let report = lint::check_with(
+        &Snapshot::parse(text).unwrap(),
+        &Choice::new().rules("TOOL-001,TOOL-002,TOOL-003,SCH-011").unwrap(),
+    );
+    let found: Vec<String> = report.findings.iter().map(|f| format!("{} {}", f.rule, f.tool)).collect();
+    assert_eq!(
+        found,
+        ["TOOL-002 a", "TOOL-003 a", "SCH-011 a b", "TOOL-001 a b", "TOOL-003 a b", "TOOL-003 a"]
+    );
+}
+
+#[test]
+fn ids_are_unique_and_known_by_name() {
+    let mut ids: Vec<&str> = RULES.iter().map(|r| r.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), RULES.len());
+    assert!(Choice::new().rules("SCH-001,NOPE").is_err());
+    assert!(Profile::find("openai-strict").is_some() && Profile::find("").is_none());
+}
+
+#[test]
+fn catalogs_have_three_shapes_and_nothing_else_is_one() {
+    let tool = r#"{"name":"t","inputSchema":{"type":"object"}}"#;
+    for text in [
+        format!("[{tool}]"),
+        format!(r#"{{"tools":[{tool}],"nextCursor":null}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tool}]}}}}"#),
+    ] {
+        let snapshot = Snapshot::parse(&text).unwrap();
+        assert_eq!((snapshot.tools().count(), snapshot.is_partial()), (1, false), "{text}");
+    }
+    for text in [
+        "",
+        "{",
+        "{}",
+        "null",
+        "3",
+        r#"{"tools":{}}"#,
+        r#"{"tools":[3]}"#,
+        r#"[{"title":"x"}]"#,
+        r#"{"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#,
+        r#"[{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}]"#,
+    ] {
+        assert!(Snapshot::parse(text).is_err(), "{text}");
+    }
+    assert!(Snapshot::parse(r#"{"tools":[],"nextCursor":"x"}"#).unwrap().is_partial());
+}
+
+#[test]
+fn hostile_schemas_end_soon() {
+    let deep = |open: &str, close: &str| format!("{}{{}}{}", open.repeat(40), close.repeat(40));
+    let chain: Vec<String> = (0..3000)
+        .map(|i| {
+            format!(
+                r##""d{i}":{{"allOf":[{{"$ref":"#/$defs/d{}"}},{{"$ref":"#/$defs/d{}"}}]}}"##,
+                i + 1,
+                i + 1
+            )
+        })
+        .collect();
+    let doubling = format!(
+        r#"{{"type":"object","$defs":{{{},"d3000":{{}}}},"allOf":[{{"$ref":"{}"}}]}}"#,
+        chain.join(","),
+        "#/$defs/d0"
+    );
+    let wide: Vec<String> = (0..20_000).map(|i| format!(r##""p{i}":{{"$ref":"#"}}"##)).collect();
+    let wide = format!(r#"{{"type":"object","properties":{{{}}}}}"#, wide.join(","));
+    for schema in [
+        deep(r#"{"not":"#, "}"),
+        deep(r#"{"anyOf":["#, "]}"),
+        deep(r#"{"properties":{"a":"#, "}}"),
+        doubling,
+        wide,
+    ] {
+        let start = std::time::Instant::now();
+        let snapshot = tool(&schema);
+        let choice = Choice::new().rules(FOUR).unwrap();
+        lint::check_with(&snapshot, &choice);
+        lint::tighten(&snapshot, lint::Optional::Require);
+        let _ = lint::simplify(&snapshot, Profile::find("minimal").unwrap());
+        assert!(start.elapsed().as_secs() < 20, "{} bytes: {:?}", schema.len(), start.elapsed());
+    }
+}
