@@ -47,6 +47,8 @@ mod model;
 mod pool;
 pub mod record;
 mod rpc;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod server;
 mod transport;
 

@@ -65,6 +65,8 @@ use crate::json::{Json, ToJson, Value, Writer};
 
 pub use rule::Rule;
 pub use violation::Violation;
+#[cfg(feature = "schema")]
+pub(crate) use violation::{Counted, Got, Short, nearest};
 
 /// What the macros' output is made of; not for use by hand.
 #[doc(hidden)]

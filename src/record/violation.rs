@@ -187,7 +187,7 @@ impl fmt::Display for Members {
 const MOST_QUOTED: usize = 40;
 
 /// A text of the peer's, the start of it when it is long.
-struct Short<'a>(&'a str);
+pub(crate) struct Short<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -199,7 +199,7 @@ impl fmt::Display for Short<'_> {
 }
 
 /// What came: scalars quoted, containers counted.
-struct Got<'d>(Value<'d>);
+pub(crate) struct Got<'d>(pub(crate) Value<'d>);
 
 impl fmt::Display for Got<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -215,7 +215,7 @@ impl fmt::Display for Got<'_> {
 }
 
 /// "1 item", "2 items".
-pub(super) struct Counted(pub(super) usize, pub(super) &'static str);
+pub(crate) struct Counted(pub(crate) usize, pub(crate) &'static str);
 
 impl fmt::Display for Counted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -229,7 +229,7 @@ const MOST_COMPARED: usize = 48;
 
 /// The name that differs least from `wanted`, when it differs little: case, `_` and `-` do not
 /// count, and about every third character may be wrong.
-fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let wanted = Folded::new(wanted)?;
     let mut best = None;
     for name in names {

@@ -1,0 +1,186 @@
+//! Canonical forms: byte strings that two JSON values share exactly when they are equal.
+//!
+//! Equality is JSON Schema's: numbers by value (`1` is `1.0`), objects whatever the order of their
+//! members. What compares many values makes the forms once and sorts them, so nothing is ever
+//! compared pairwise.
+//!
+//! Invariants: a list of open containers replaces recursion; a form is not longer than a small
+//! multiple of the value's text. Of members of one name the last counts.
+
+use std::cmp::Ordering;
+
+use crate::json::{Kind, Value};
+
+use super::number::Decimal;
+
+/// A container whose rest is still to be written.
+enum Open<'d> {
+    Items(crate::json::Items<'d>),
+    Members(std::vec::IntoIter<(&'d str, Value<'d>)>),
+}
+
+/// Appends the form of `value`.
+pub(super) fn append(value: Value<'_>, out: &mut Vec<u8>) {
+    let mut open = Vec::new();
+    let mut next = Some(value);
+    loop {
+        if let Some(value) = next.take() {
+            match value.kind() {
+                Kind::Null => out.push(b'n'),
+                Kind::Bool => out.push(if value.as_bool() == Some(true) { b't' } else { b'f' }),
+                Kind::Number => Decimal::new(value.as_number().unwrap_or_default()).canonical(out),
+                Kind::String => append_text(value.as_str().unwrap_or_default(), out),
+                Kind::Array => {
+                    out.push(b'[');
+                    open.push(Open::Items(value.items()));
+                }
+                Kind::Object => {
+                    out.push(b'{');
+                    open.push(Open::Members(sorted(value).into_iter()));
+                }
+            }
+        }
+        match open.last_mut() {
+            None => return,
+            Some(Open::Items(items)) => next = items.next(),
+            Some(Open::Members(members)) => {
+                next = members.next().map(|(name, value)| {
+                    append_text(name, out);
+                    value
+                });
+            }
+        }
+        if next.is_none() {
+            out.push(b';');
+            open.pop();
+        }
+    }
+}
+
+fn append_text(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend((text.len() as u32).to_le_bytes());
+    out.extend(text.as_bytes());
+}
+
+fn sorted(object: Value<'_>) -> Vec<(&str, Value<'_>)> {
+    let mut members: Vec<_> = object.members().collect();
+    members.sort_by(|a, b| compare_names(a.0, b.0));
+    members.reverse();
+    members.dedup_by(|a, b| a.0 == b.0);
+    members
+}
+
+/// The order of names in tables: cheaper than that of their bytes.
+#[inline]
+pub(super) fn compare_names(a: &str, b: &str) -> Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
+
+/// How many values are compared with each other directly; more are sorted.
+const FEW: usize = 8;
+
+/// The positions of two equal elements, if there are any.
+pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
+    let len = array.len();
+    if len <= FEW && array.items().all(is_plain) {
+        // Of these, equal ones have the same text.
+        for (i, a) in array.items().enumerate() {
+            let same = |b: &Value<'_>| a.kind() == b.kind() && plain(a) == plain(*b);
+            if let Some(j) = array.items().take(i).position(|b| same(&b)) {
+                return Some((j, i));
+            }
+        }
+        return None;
+    }
+    let mut forms = Vec::with_capacity(array.raw().len() + len);
+    let mut places = Vec::with_capacity(len);
+    for (i, value) in array.items().enumerate() {
+        let start = forms.len();
+        append(value, &mut forms);
+        places.push((start, forms.len(), i));
+    }
+    let form = |place: &(usize, usize, usize)| forms.get(place.0..place.1).unwrap_or_default();
+    places.sort_unstable_by(|a, b| form(a).cmp(form(b)).then(a.2.cmp(&b.2)));
+    let twice = places.windows(2).filter(|w| form(&w[0]) == form(&w[1])).min_by_key(|w| w[1].2);
+    twice.map(|w| (w[0].2, w[1].2))
+}
+
+/// Whether the value is no container and no number that can be written in several ways.
+fn is_plain(value: Value<'_>) -> bool {
+    match value.kind() {
+        Kind::Array | Kind::Object => false,
+        Kind::Number => value.raw() != "-0" && value.raw().bytes().all(|b| matches!(b, b'0'..=b'9' | b'-')),
+        _ => true,
+    }
+}
+
+fn plain(value: Value<'_>) -> &str {
+    value.as_str().unwrap_or_else(|| value.raw())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::json::Doc;
+
+    fn form(text: &str) -> Vec<u8> {
+        let doc = Doc::parse(text).unwrap();
+        let mut out = Vec::new();
+        append(doc.root(), &mut out);
+        out
+    }
+
+    #[test]
+    fn equal_values_share_a_form_and_others_do_not() {
+        let groups: [&[&str]; 12] = [
+            &["1", "1.0", "10e-1"],
+            &["-0", "0", "0.0e9"],
+            &["\"1\"", "\"\\u0031\""],
+            &["[]"],
+            &["{}"],
+            &["[1,[2]]", "[ 1.0, [20e-1] ]"],
+            &["[[1],2]"],
+            &["{\"a\":1,\"b\":[null]}", "{\"b\":[null],\"a\":1.0}"],
+            &["{\"a\":[null],\"b\":1}"],
+            &["{\"a\":2}", "{\"a\":1,\"a\":2}"],
+            &["true"],
+            &["\"true\""],
+        ];
+        for (i, group) in groups.iter().enumerate() {
+            for a in *group {
+                for (j, other) in groups.iter().enumerate() {
+                    for b in *other {
+                        assert_eq!(form(a) == form(b), i == j, "{a} {b}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_repetition_is_found_in_short_and_long_arrays() {
+        for (text, expected) in [
+            ("[]", None),
+            ("[1,1.0]", Some((0, 1))),
+            ("[1,true]", None),
+            ("[\"a\",\"b\",\"a\",\"b\"]", Some((0, 2))),
+            ("[null,\"null\",null]", Some((0, 2))),
+            ("[{\"a\":1,\"b\":2},{\"b\":2,\"a\":1}]", Some((0, 1))),
+            ("[1,2,3,4,5,6,7,8,9,10,11,12,13,4,5]", Some((3, 13))),
+        ] {
+            assert_eq!(twins(Doc::parse(text).unwrap().root()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn deep_values_need_no_stack() {
+        let text = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
+        let mut doc = Doc::default();
+        doc.parse_again(text.as_bytes(), &crate::json::ParseLimits::UNBOUNDED).unwrap();
+        let mut out = Vec::new();
+        append(doc.root(), &mut out);
+        assert_eq!(out.len(), 400_000);
+    }
+}

@@ -1,0 +1,382 @@
+//! The second pass over a schema: from subschemas to the tables of a program.
+//!
+//! Each subschema that can be reached becomes a node, once for every dynamic scope it can be
+//! reached in; its keywords become operations, cheap ones first. [`link`] then removes what is no
+//! node after all and refuses cycles. Shapes were checked by the survey and are not checked again.
+//!
+//! Invariants: a list of nodes still to fill replaces recursion; the number of nodes is capped.
+
+mod keywords;
+mod link;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::json::{Doc, Kind, NodeId, Value};
+
+use super::keyword::{KEYWORDS, Keyword, Rules};
+use super::program::{Child, Node, Object, Op, Program, Property, Reference, Span, TRACKS, types};
+use super::resolve::Library;
+use super::survey::{Fault, Place, pointer_to};
+use super::{Formats, Options, SchemaError, SchemaLimits, canon, program};
+
+/// The schema itself.
+const ROOT: Place = Place { document: 0, node: NodeId::ROOT };
+
+/// Compiles a schema.
+pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaError> {
+    let library = Library::load(schema, options).map_err(|(fault, docs)| located(fault, &docs))?;
+    let docs = library.docs.clone();
+    let mut compiler = Compiler { library, options, t: Tables::default(), done: HashMap::new(), open: Vec::new() };
+    compiler.run(&docs).map_err(|fault| located(fault, &docs))
+}
+
+fn located(fault: Fault, docs: &[Arc<Doc>]) -> SchemaError {
+    let Some(doc) = docs.get(fault.at.document as usize) else {
+        return SchemaError::new("", fault.message);
+    };
+    let pointer = pointer_to(doc.root(), doc.at(fault.at.node).offset());
+    if fault.at.document == 0 {
+        return SchemaError::new(pointer, fault.message);
+    }
+    let id = doc.root().get("$id").and_then(Value::as_str).unwrap_or_default();
+    SchemaError::new(format!("{id}#{pointer}"), fault.message)
+}
+
+/// The program's tables while they grow.
+#[derive(Default)]
+struct Tables {
+    nodes: Vec<Node>,
+    /// Where each node came from.
+    places: Vec<Place>,
+    ops: Vec<Op>,
+    children: Vec<Child>,
+    properties: Vec<Property>,
+    objects: Vec<Object>,
+    arrays: Vec<program::Array>,
+    contains: Vec<program::Contains>,
+    bounds: Vec<program::Bounds>,
+    dependents: Vec<program::Dependent>,
+    enums: Vec<program::Enum>,
+    words: Vec<Span>,
+    references: Vec<Reference>,
+    patterns: Vec<super::pattern::Pattern>,
+    pattern_texts: Vec<Span>,
+    pool: String,
+}
+
+/// Appends entries to a table and gives the run they form.
+fn extend<T>(table: &mut Vec<T>, entries: impl IntoIterator<Item = T>) -> Span {
+    let start = table.len() as u32;
+    table.extend(entries);
+    Span { start, len: table.len() as u32 - start }
+}
+
+impl Tables {
+    fn keep(&mut self, text: &str) -> Span {
+        let start = self.pool.len() as u32;
+        self.pool.push_str(text);
+        Span { start, len: text.len() as u32 }
+    }
+}
+
+struct Compiler<'o> {
+    library: Library<'o>,
+    options: &'o Options,
+    t: Tables,
+    /// Nodes by place and dynamic scope.
+    done: HashMap<(Place, u32), u32>,
+    /// Nodes to be filled, with the scope their subschema is in.
+    open: Vec<(u32, u32)>,
+}
+
+/// The keywords of one subschema by their number, and where it is.
+struct Subschema<'d> {
+    found: [Option<Value<'d>>; KEYWORDS],
+    rules: Rules,
+    place: Place,
+    scope: u32,
+}
+
+impl<'d> Subschema<'d> {
+    fn get(&self, keyword: Keyword) -> Option<Value<'d>> {
+        self.found.get(keyword as usize).copied().flatten()
+    }
+
+    fn text(&self, keyword: Keyword) -> Option<&'d str> {
+        self.get(keyword)?.as_str()
+    }
+
+    fn at(&self, value: Value<'_>) -> Place {
+        Place { document: self.place.document, node: value.id() }
+    }
+}
+
+impl Compiler<'_> {
+    fn run(&mut self, docs: &[Arc<Doc>]) -> Result<Program, Fault> {
+        let root = self.place(ROOT, docs, 0)?;
+        while let Some((index, scope)) = self.open.pop() {
+            self.fill(index, scope, docs)?;
+        }
+        let base = self.library.survey.base(0).to_owned();
+        let base = self.t.keep(&base);
+        link::link(&mut self.t, root, base, &self.options.limits)
+    }
+
+    fn limits(&self) -> &SchemaLimits {
+        &self.options.limits
+    }
+
+    /// The child for a subschema next to or within the one at hand.
+    fn child(&mut self, schema: &Subschema<'_>, value: Value<'_>) -> Result<Child, Fault> {
+        match value.as_bool() {
+            Some(true) => Ok(Child::ANY),
+            Some(false) => Ok(Child::NONE),
+            None => self.node(schema.at(value), schema.scope),
+        }
+    }
+
+    /// The child for the subschema at a place of any document.
+    fn place(&mut self, place: Place, docs: &[Arc<Doc>], scope: u32) -> Result<Child, Fault> {
+        let doc = docs.get(place.document as usize);
+        match doc.and_then(|doc| doc.at(place.node).as_bool()) {
+            Some(true) => Ok(Child::ANY),
+            Some(false) => Ok(Child::NONE),
+            None => self.node(place, scope),
+        }
+    }
+
+    fn node(&mut self, place: Place, scope: u32) -> Result<Child, Fault> {
+        let resource = self.library.survey.places.get(&place).copied().unwrap_or(0);
+        let scope = self.library.enter(scope, resource);
+        let next = self.t.nodes.len() as u32;
+        let index = *self.done.entry((place, scope)).or_insert(next);
+        if index == next {
+            if self.t.nodes.len() >= self.limits().nodes {
+                let message = format!("more than {} subschemas", self.limits().nodes);
+                return Err(Fault { at: place, message });
+            }
+            self.t.nodes.push(Node { ops: 0, count: 0, types: types::ALL, flags: 0 });
+            self.t.places.push(place);
+            self.open.push((index, scope));
+        }
+        Ok(Child::node(index))
+    }
+
+    fn fill(&mut self, index: u32, scope: u32, docs: &[Arc<Doc>]) -> Result<(), Fault> {
+        let Some(place) = self.t.places.get(index as usize).copied() else { return Ok(()) };
+        let Some(doc) = docs.get(place.document as usize) else { return Ok(()) };
+        let resource = self.library.survey.places.get(&place).copied().unwrap_or(0);
+        let rules = self.library.survey.rules(resource);
+        let mut schema = Subschema { found: [None; KEYWORDS], rules, place, scope };
+        for (name, value) in doc.at(place.node).members() {
+            let keyword = Keyword::find(name, rules);
+            if let Some(slot) = keyword.and_then(|k| schema.found.get_mut(k as usize)) {
+                *slot = Some(value);
+            }
+        }
+        if rules.ref_stands_alone() && schema.get(Keyword::Ref).is_some() {
+            let reference = schema.get(Keyword::Ref);
+            schema.found = [None; KEYWORDS];
+            schema.found[Keyword::Ref as usize] = reference;
+        }
+        let mut ops = Vec::new();
+        self.asserted(&schema, &mut ops)?;
+        self.applied(&schema, docs, &mut ops)?;
+        let tracks = ops.iter().any(|op| matches!(op, Op::UnevaluatedItems(_) | Op::UnevaluatedProperties(_)));
+        let run = extend(&mut self.t.ops, ops);
+        if let Some(node) = self.t.nodes.get_mut(index as usize) {
+            node.ops = run.start;
+            node.count = run.len as u16;
+            node.types = allowed_types(schema.get(Keyword::Type));
+            node.flags = if tracks { TRACKS } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// Keywords that hold other subschemas.
+    fn applied(&mut self, schema: &Subschema<'_>, docs: &[Arc<Doc>], ops: &mut Vec<Op>) -> Result<(), Fault> {
+        self.object(schema, ops)?;
+        self.array(schema, ops)?;
+        if let Some(names) = schema.get(Keyword::PropertyNames) {
+            let child = self.child(schema, names)?;
+            if child != Child::ANY {
+                ops.push(Op::Names(child));
+            }
+        }
+        self.dependents(schema, ops)?;
+        for keyword in [Keyword::Ref, Keyword::DynamicRef, Keyword::RecursiveRef] {
+            self.reference(schema, keyword, docs, ops)?;
+        }
+        for keyword in [Keyword::AllOf, Keyword::AnyOf, Keyword::OneOf] {
+            let Some(branches) = schema.get(keyword) else { continue };
+            let mut children = Vec::with_capacity(branches.len());
+            for branch in branches.items() {
+                children.push(self.child(schema, branch)?);
+            }
+            let run = extend(&mut self.t.children, children);
+            ops.push(match keyword {
+                Keyword::AllOf => Op::AllOf(run),
+                Keyword::AnyOf => Op::AnyOf(run),
+                _ => Op::OneOf(run),
+            });
+        }
+        if let Some(not) = schema.get(Keyword::Not) {
+            let child = self.child(schema, not)?;
+            ops.push(Op::Not(child));
+        }
+        if let Some(condition) = schema.get(Keyword::If) {
+            let mut children = [self.child(schema, condition)?, Child::ANY, Child::ANY];
+            for (slot, keyword) in [(1, Keyword::Then), (2, Keyword::Else)] {
+                if let Some(branch) = schema.get(keyword) {
+                    children[slot] = self.child(schema, branch)?;
+                }
+            }
+            let run = extend(&mut self.t.children, children);
+            ops.push(Op::If(run));
+        }
+        // These look at what all others have evaluated.
+        if let Some(rest) = schema.get(Keyword::UnevaluatedItems) {
+            let child = self.child(schema, rest)?;
+            ops.push(Op::UnevaluatedItems(child));
+        }
+        if let Some(rest) = schema.get(Keyword::UnevaluatedProperties) {
+            let child = self.child(schema, rest)?;
+            ops.push(Op::UnevaluatedProperties(child));
+        }
+        Ok(())
+    }
+
+    fn reference(
+        &mut self,
+        schema: &Subschema<'_>,
+        keyword: Keyword,
+        docs: &[Arc<Doc>],
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Fault> {
+        if schema.get(keyword).is_none() {
+            return Ok(());
+        }
+        let Some(target) = self.library.targets.get(&(schema.place, keyword)) else {
+            let message = "a reference that was not resolved".to_owned();
+            return Err(Fault { at: schema.place, message });
+        };
+        let dynamic = target.dynamic.as_ref().and_then(|name| self.library.bound(schema.scope, name));
+        let place = dynamic.unwrap_or(target.place);
+        let child = self.place(place, docs, schema.scope)?;
+        let canonical = self.canonical(place, docs);
+        let target = self.t.keep(&canonical);
+        let index = self.t.references.len() as u32;
+        let keyword = match keyword {
+            Keyword::Ref => "$ref",
+            Keyword::DynamicRef => "$dynamicRef",
+            _ => "$recursiveRef",
+        };
+        self.t.references.push(Reference { keyword, target });
+        ops.push(Op::Ref(child, index));
+        Ok(())
+    }
+
+    /// The URI of a place: its resource's, and the pointer from there.
+    fn canonical(&self, place: Place, docs: &[Arc<Doc>]) -> String {
+        let survey = &self.library.survey;
+        let resource = survey.places.get(&place).copied().unwrap_or(0);
+        let root = survey.resources.get(resource as usize).map_or(place, |r| r.root);
+        let pointer = match docs.get(place.document as usize) {
+            Some(doc) => pointer_to(doc.at(root.node), doc.at(place.node).offset()),
+            None => String::new(),
+        };
+        format!("{}#{pointer}", survey.base(resource))
+    }
+
+    fn object(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
+        let declared = schema.get(Keyword::Properties);
+        let required = schema.get(Keyword::Required).filter(|r| !r.is_empty());
+        let patterned = schema.get(Keyword::PatternProperties).filter(|p| !p.is_empty());
+        let additional = schema.get(Keyword::AdditionalProperties);
+        if declared.is_none() && required.is_none() && patterned.is_none() && additional.is_none() {
+            return Ok(());
+        }
+        let mut properties = Vec::with_capacity(declared.map_or(0, Value::len));
+        for (name, value) in declared.into_iter().flat_map(Value::members) {
+            let child = Some(self.child(schema, value)?);
+            properties.push((name, Property { name: self.t.keep(name), child, required: program::OPTIONAL }));
+        }
+        self.require(required, &mut properties);
+        let mut patterns = Vec::new();
+        let first_pattern = self.t.patterns.len() as u32;
+        for (source, value) in patterned.into_iter().flat_map(Value::members) {
+            self.pattern(source, schema.at(value))?;
+            patterns.push(self.child(schema, value)?);
+        }
+        let object = Object {
+            properties: extend(&mut self.t.properties, properties.into_iter().map(|(_, p)| p)),
+            patterned: extend(&mut self.t.children, patterns),
+            first_pattern,
+            required: required.map_or(0, Value::len) as u32,
+            additional: match additional {
+                Some(value) => self.child(schema, value)?,
+                None => Child::ANY,
+            },
+            has_additional: additional.is_some(),
+        };
+        ops.push(Op::Object(self.t.objects.len() as u32));
+        self.t.objects.push(object);
+        Ok(())
+    }
+
+    /// Gives the required names their places, adding those that are not declared.
+    fn require(&mut self, required: Option<Value<'_>>, properties: &mut Vec<(&str, Property)>) {
+        let names = required.into_iter().flat_map(Value::items).filter_map(Value::as_str);
+        let declared: HashMap<&str, usize> = match required {
+            Some(r) if r.len() > program::SCANNED => {
+                properties.iter().enumerate().map(|(i, (name, _))| (*name, i)).collect()
+            }
+            _ => HashMap::new(),
+        };
+        let mut added = Vec::new();
+        for (place, name) in names.enumerate() {
+            let known = if declared.is_empty() {
+                properties.iter().position(|(n, _)| *n == name)
+            } else {
+                declared.get(name).copied()
+            };
+            match known.and_then(|at| properties.get_mut(at)) {
+                Some((_, property)) => property.required = place as u32,
+                None => {
+                    let name = self.t.keep(name);
+                    added.push(("", Property { name, child: None, required: place as u32 }));
+                }
+            }
+        }
+        properties.extend(added);
+        if properties.len() > program::SCANNED {
+            let pool = &self.t.pool;
+            properties.sort_by(|a, b| canon::compare_names(a.1.name.text(pool), b.1.name.text(pool)));
+        }
+    }
+
+    /// Compiles a pattern; its index is the table's length before.
+    fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Fault> {
+        let index = self.t.patterns.len() as u32;
+        let pattern = super::pattern::Pattern::compile(source, self.limits())
+            .map_err(|e| Fault { at, message: format!("the pattern {source:?}: {e}") })?;
+        self.t.patterns.push(pattern);
+        let text = self.t.keep(source);
+        self.t.pattern_texts.push(text);
+        Ok(index)
+    }
+
+    fn asserts_formats(&self, schema: &Subschema<'_>) -> bool {
+        self.options.formats == Formats::Assert || schema.rules.format_assertion
+    }
+}
+
+fn allowed_types(value: Option<Value<'_>>) -> u8 {
+    let bits = |v: Value<'_>| v.as_str().and_then(program::type_named).unwrap_or(0);
+    match value {
+        None => types::ALL,
+        Some(list) if list.kind() == Kind::Array => list.items().fold(0, |mask, v| mask | bits(v)),
+        Some(name) => bits(name),
+    }
+}

@@ -1,0 +1,230 @@
+//! Operations for the keywords that look at one value, and for the run-of-the-mill containers.
+//!
+//! Each method takes a few keywords of one subschema and pushes at most a few operations. What
+//! can never fail is left out.
+//!
+//! Invariant: the survey has checked every shape, so a value that does not fit is skipped, not
+//! reported.
+
+use std::cmp::Ordering;
+
+use super::super::format::Format;
+use super::super::keyword::Keyword;
+use super::super::number::{Decimal, MOST_DIVISOR_DIGITS};
+use super::super::program::{Array, Bounds, Contains, Dependent, Enum, Op, SCANNED, Span};
+use super::super::survey::Fault;
+use super::super::{Dialect, canon};
+use super::{Compiler, Subschema, extend};
+use crate::json::{Kind, Value};
+
+impl Compiler<'_> {
+    /// Keywords that hold no subschemas.
+    pub(super) fn asserted(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
+        let range = |least: Keyword, most: Keyword| {
+            let min = schema.get(least).map_or(0, count);
+            let max = schema.get(most).map_or(u32::MAX, count);
+            (min > 0 || max < u32::MAX).then_some((min, max))
+        };
+        if let Some((min, max)) = range(Keyword::MinLength, Keyword::MaxLength) {
+            ops.push(Op::Length { min, max });
+        }
+        if let Some((min, max)) = range(Keyword::MinItems, Keyword::MaxItems) {
+            ops.push(Op::Items { min, max });
+        }
+        if let Some((min, max)) = range(Keyword::MinProperties, Keyword::MaxProperties) {
+            ops.push(Op::Members { min, max });
+        }
+        self.bounds(schema, ops);
+        if let Some(divisor) = schema.get(Keyword::MultipleOf) {
+            let text = divisor.as_number().unwrap_or_default();
+            if Decimal::new("1").is_multiple_of(Decimal::new(text)).is_none() {
+                let message = format!("a divisor of more than {MOST_DIVISOR_DIGITS} digits");
+                return Err(Fault { at: schema.at(divisor), message });
+            }
+            ops.push(Op::Multiple(self.t.keep(text)));
+        }
+        if let Some(value) = schema.get(Keyword::Const) {
+            self.members_of(std::iter::once(value), value.raw(), "const", ops);
+        }
+        if let Some(list) = schema.get(Keyword::Enum) {
+            self.members_of(list.items(), list.raw(), "enum", ops);
+        }
+        if self.asserts_formats(schema) {
+            if let Some(format) = schema.text(Keyword::Format).and_then(|f| Format::named(f, schema.rules.dialect)) {
+                ops.push(Op::Format(format));
+            }
+        }
+        if let Some(value) = schema.get(Keyword::Pattern) {
+            let source = value.as_str().unwrap_or_default();
+            let index = self.pattern(source, schema.at(value))?;
+            ops.push(Op::Pattern(index));
+        }
+        Ok(())
+    }
+
+    fn bounds(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) {
+        let keywords =
+            [Keyword::Minimum, Keyword::ExclusiveMinimum, Keyword::Maximum, Keyword::ExclusiveMaximum];
+        let found = keywords.map(|k| schema.get(k).and_then(Value::as_number));
+        if found.iter().all(Option::is_none) {
+            return;
+        }
+        let mut bounds = Bounds { low: i64::MIN, high: i64::MAX, texts: [Span::default(); 4] };
+        for (i, text) in found.into_iter().enumerate() {
+            let Some(text) = text else { continue };
+            if let Some(slot) = bounds.texts.get_mut(i) {
+                *slot = self.t.keep(text);
+            }
+            let (exclusive, is_low) = (i % 2 == 1, i < 2);
+            // None: no integer of 64 bits is on the allowed side.
+            match nearest_integer(Decimal::new(text), exclusive, is_low) {
+                Some(n) if is_low => bounds.low = bounds.low.max(n),
+                Some(n) => bounds.high = bounds.high.min(n),
+                None => (bounds.low, bounds.high) = (i64::MAX, i64::MIN),
+            }
+        }
+        ops.push(Op::Bounds(self.t.bounds.len() as u32));
+        self.t.bounds.push(bounds);
+    }
+
+    /// An enum or const: one of some values.
+    fn members_of<'d>(
+        &mut self,
+        values: impl Iterator<Item = Value<'d>>,
+        text: &str,
+        keyword: &'static str,
+        ops: &mut Vec<Op>,
+    ) {
+        let (mut null, mut booleans) = (false, [false; 2]);
+        let (mut words, mut numbers, mut forms) = (Vec::new(), Vec::new(), Vec::new());
+        for value in values {
+            match value.kind() {
+                Kind::Null => null = true,
+                Kind::Bool => booleans[usize::from(value.as_bool() == Some(true))] = true,
+                Kind::String => words.push(value.as_str().unwrap_or_default()),
+                Kind::Number => numbers.push(value.raw()),
+                Kind::Array | Kind::Object => {
+                    let mut form = Vec::new();
+                    canon::append(value, &mut form);
+                    forms.push(form.into_boxed_slice());
+                }
+            }
+        }
+        let strings_only = !null && booleans == [false; 2] && numbers.is_empty() && forms.is_empty();
+        if words.len() > SCANNED {
+            words.sort_unstable_by(|a, b| canon::compare_names(a, b));
+        }
+        numbers.sort_unstable_by(|a, b| Decimal::new(a).compare(Decimal::new(b)));
+        numbers.dedup_by(|a, b| Decimal::new(a).compare(Decimal::new(b)) == Ordering::Equal);
+        forms.sort_unstable();
+        let words: Vec<Span> = words.into_iter().map(|w| self.t.keep(w)).collect();
+        let words = extend(&mut self.t.words, words);
+        if strings_only && keyword == "enum" && words.len > 0 {
+            ops.push(Op::Words(words));
+            return;
+        }
+        let numbers: Vec<Span> = numbers.into_iter().map(|n| self.t.keep(n)).collect();
+        let numbers = extend(&mut self.t.words, numbers);
+        let text = self.t.keep(text);
+        ops.push(Op::Enum(self.t.enums.len() as u32));
+        let forms = forms.into_boxed_slice();
+        self.t.enums.push(Enum { words, null, booleans, numbers, forms, text, keyword });
+    }
+
+    pub(super) fn array(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
+        let items = schema.get(Keyword::Items);
+        let list = items.filter(|v| v.kind() == Kind::Array);
+        let prefix = schema.get(Keyword::PrefixItems).or(list);
+        let (rest, rest_keyword) = match list {
+            Some(_) => (schema.get(Keyword::AdditionalItems), "additionalItems"),
+            None => (items, "items"),
+        };
+        if let (Some(_), Some(list)) = (schema.get(Keyword::PrefixItems), list) {
+            let message = "an array of schemas in `items` beside `prefixItems`".to_owned();
+            return Err(Fault { at: schema.at(list), message });
+        }
+        if prefix.is_some() || rest.is_some() {
+            let mut children = Vec::new();
+            for value in prefix.into_iter().flat_map(Value::items) {
+                children.push(self.child(schema, value)?);
+            }
+            let rest = match rest {
+                Some(value) => Some(self.child(schema, value)?),
+                None => None,
+            };
+            let prefix_keyword = if list.is_some() { "items" } else { "prefixItems" };
+            let prefix = extend(&mut self.t.children, children);
+            ops.push(Op::Array(self.t.arrays.len() as u32));
+            self.t.arrays.push(Array { prefix, rest, rest_keyword, prefix_keyword });
+        }
+        if schema.get(Keyword::UniqueItems).and_then(Value::as_bool) == Some(true) {
+            ops.push(Op::Unique);
+        }
+        if let Some(value) = schema.get(Keyword::Contains) {
+            let min = schema.get(Keyword::MinContains).map(count);
+            let contains = Contains {
+                child: self.child(schema, value)?,
+                min: min.unwrap_or(1),
+                max: schema.get(Keyword::MaxContains).map_or(u32::MAX, count),
+                evaluates: schema.rules.dialect == Dialect::Draft202012,
+                has_min: min.is_some(),
+            };
+            ops.push(Op::Contains(self.t.contains.len() as u32));
+            self.t.contains.push(contains);
+        }
+        Ok(())
+    }
+
+    pub(super) fn dependents(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
+        let mut dependents = Vec::new();
+        for (keyword, text) in [
+            (Keyword::DependentRequired, "dependentRequired"),
+            (Keyword::DependentSchemas, "dependentSchemas"),
+            (Keyword::Dependencies, "dependencies"),
+        ] {
+            for (name, value) in schema.get(keyword).into_iter().flat_map(Value::members) {
+                let name = self.t.keep(name);
+                let mut required = Vec::new();
+                let mut child = None;
+                if value.kind() == Kind::Array {
+                    required.extend(value.items().filter_map(Value::as_str).map(|n| self.t.keep(n)));
+                } else {
+                    child = Some(self.child(schema, value)?);
+                }
+                let required = extend(&mut self.t.words, required);
+                dependents.push(Dependent { name, keyword: text, required, schema: child });
+            }
+        }
+        if !dependents.is_empty() {
+            ops.push(Op::Dependents(extend(&mut self.t.dependents, dependents)));
+        }
+        Ok(())
+    }
+}
+
+/// A count; what is beyond the table's width is as good as none.
+fn count(value: Value<'_>) -> u32 {
+    let n = Decimal::new(value.as_number().unwrap_or_default()).to_i64();
+    n.map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX))
+}
+
+/// The integer closest to a bound on its allowed side, saturating away from it.
+fn nearest_integer(bound: Decimal<'_>, exclusive: bool, is_low: bool) -> Option<i64> {
+    if let Some(n) = bound.to_i64() {
+        return match (exclusive, is_low) {
+            (false, _) => Some(n),
+            (true, true) => n.checked_add(1),
+            (true, false) => n.checked_sub(1),
+        };
+    }
+    let floor = bound.floor();
+    match (floor, is_low) {
+        (Ok(n), true) => n.checked_add(1),
+        (Ok(n), false) => Some(n),
+        // Beyond 64 bits: everything or nothing is allowed.
+        (Err(Ordering::Less), true) => Some(i64::MIN),
+        (Err(_), true) => None,
+        (Err(Ordering::Less), false) => None,
+        (Err(_), false) => Some(i64::MAX),
+    }
+}

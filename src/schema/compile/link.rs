@@ -1,0 +1,187 @@
+//! The last pass over a program: what is no node is removed, what is shared is marked, cycles are
+//! refused.
+//!
+//! It sees nodes and operations only, not the schema.
+//!
+//! Invariants: no recursion; after it, every chain of subschemas that apply to one and the same
+//! value ends, within the depth the limits allow.
+
+use super::super::SchemaLimits;
+use super::super::program::{Child, FORWARDS, Node, Op, Program, SHARED, Span, types};
+use super::super::survey::Fault;
+use super::Tables;
+
+pub(super) fn link(t: &mut Tables, root: Child, base: Span, limits: &SchemaLimits) -> Result<Program, Fault> {
+    let mut root = root;
+    let moved = move_nodes(t);
+    each_child(t, |child| follow(child, &moved));
+    follow(&mut root, &moved);
+    mark_shared(t, root);
+    check_depth(t, limits)?;
+    Ok(Program {
+        root: Some(root),
+        base,
+        nodes: std::mem::take(&mut t.nodes).into(),
+        ops: std::mem::take(&mut t.ops).into(),
+        children: std::mem::take(&mut t.children).into(),
+        properties: std::mem::take(&mut t.properties).into(),
+        objects: std::mem::take(&mut t.objects).into(),
+        arrays: std::mem::take(&mut t.arrays).into(),
+        contains: std::mem::take(&mut t.contains).into(),
+        bounds: std::mem::take(&mut t.bounds).into(),
+        dependents: std::mem::take(&mut t.dependents).into(),
+        enums: std::mem::take(&mut t.enums).into(),
+        words: std::mem::take(&mut t.words).into(),
+        references: std::mem::take(&mut t.references).into(),
+        patterns: std::mem::take(&mut t.patterns).into(),
+        pattern_texts: std::mem::take(&mut t.pattern_texts).into(),
+        pool: std::mem::take(&mut t.pool).into(),
+    })
+}
+
+/// Drops the nodes that have no operations; says what became of each.
+fn move_nodes(t: &mut Tables) -> Vec<Child> {
+    let mut kept = 0;
+    let mut moved = Vec::with_capacity(t.nodes.len());
+    for i in 0..t.nodes.len() {
+        let (Some(node), Some(place)) = (t.nodes.get(i).copied(), t.places.get(i).copied()) else { continue };
+        if node.count == 0 {
+            moved.push(Child::types(node.types));
+            continue;
+        }
+        moved.push(Child::node(kept));
+        let to = kept as usize;
+        if let (Some(slot), Some(at)) = (t.nodes.get_mut(to), t.places.get_mut(to)) {
+            *slot = node;
+            *at = place;
+        }
+        kept += 1;
+    }
+    t.nodes.truncate(kept as usize);
+    t.places.truncate(kept as usize);
+    moved
+}
+
+fn follow(child: &mut Child, moved: &[Child]) {
+    if child.as_types().is_none() {
+        if let Some(to) = moved.get(child.index() as usize) {
+            *child = *to;
+        }
+    }
+}
+
+fn each_child(t: &mut Tables, mut visit: impl FnMut(&mut Child)) {
+    t.children.iter_mut().for_each(&mut visit);
+    t.properties.iter_mut().filter_map(|p| p.child.as_mut()).for_each(&mut visit);
+    t.objects.iter_mut().map(|o| &mut o.additional).for_each(&mut visit);
+    t.arrays.iter_mut().filter_map(|a| a.rest.as_mut()).for_each(&mut visit);
+    t.contains.iter_mut().map(|c| &mut c.child).for_each(&mut visit);
+    t.dependents.iter_mut().filter_map(|d| d.schema.as_mut()).for_each(&mut visit);
+    for op in &mut t.ops {
+        match op {
+            Op::Names(child)
+            | Op::Ref(child, _)
+            | Op::Not(child)
+            | Op::UnevaluatedItems(child)
+            | Op::UnevaluatedProperties(child) => visit(child),
+            _ => {}
+        }
+    }
+}
+
+fn mark_shared(t: &mut Tables, root: Child) {
+    let mut uses = vec![0u8; t.nodes.len()];
+    let mut count = |child: &mut Child| {
+        if let (None, Some(n)) = (child.as_types(), uses.get_mut(child.index() as usize)) {
+            *n = n.saturating_add(1);
+        }
+    };
+    count(&mut root.clone());
+    each_child(t, count);
+    for (node, uses) in t.nodes.iter_mut().zip(uses) {
+        if uses > 1 {
+            node.flags |= SHARED;
+        }
+        let run = Span { start: node.ops, len: u32::from(node.count) };
+        if node.types == types::ALL && matches!(run.of(&t.ops), [Op::Ref(..)]) {
+            node.flags |= FORWARDS;
+        }
+    }
+}
+
+/// The subschemas that a node applies to its own value.
+fn in_place(t: &Tables, node: Node, found: &mut Vec<u32>) {
+    let run = Span { start: node.ops, len: u32::from(node.count) };
+    let mut add = |child: Child| {
+        if child.as_types().is_none() {
+            found.push(child.index());
+        }
+    };
+    for op in run.of(&t.ops) {
+        match op {
+            Op::Ref(child, _) | Op::Not(child) => add(*child),
+            Op::AllOf(run) | Op::AnyOf(run) | Op::OneOf(run) | Op::If(run) => {
+                run.of(&t.children).iter().copied().for_each(&mut add);
+            }
+            Op::Dependents(run) => run.of(&t.dependents).iter().filter_map(|d| d.schema).for_each(&mut add),
+            _ => {}
+        }
+    }
+}
+
+/// Not looked at yet; being looked at; otherwise how many nodes are on one value from here on.
+const NEW: u32 = u32::MAX;
+const BUSY: u32 = u32::MAX - 1;
+
+fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Fault> {
+    let mut depths = vec![NEW; t.nodes.len()];
+    // The path from the start: each node's subschemas still to be visited, and the depth so far.
+    let mut path: Vec<(usize, Vec<u32>, u32)> = Vec::new();
+    for start in 0..t.nodes.len() {
+        let mut next = Some(start);
+        loop {
+            if let Some(at) = next.take() {
+                match (depths.get_mut(at), t.nodes.get(at), t.places.get(at)) {
+                    (Some(depth), Some(node), _) if *depth == NEW => {
+                        *depth = BUSY;
+                        let mut inner = Vec::new();
+                        in_place(t, *node, &mut inner);
+                        path.push((at, inner, 0));
+                    }
+                    (Some(depth), _, Some(place)) if *depth == BUSY => {
+                        let message = "a cycle of references that never goes down into the value".to_owned();
+                        return Err(Fault { at: *place, message });
+                    }
+                    (Some(depth), _, _) => {
+                        if let Some(top) = path.last_mut() {
+                            top.2 = top.2.max(*depth);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            let Some((at, inner, depth)) = path.last_mut() else { break };
+            if let Some(child) = inner.pop() {
+                next = Some(child as usize);
+                continue;
+            }
+            // The walk passes references on without going deeper.
+            let forwards = t.nodes.get(*at).is_some_and(|n| n.flags & FORWARDS != 0);
+            let (at, depth) = (*at, *depth + u32::from(!forwards));
+            path.pop();
+            if depth > limits.depth {
+                let message = format!("more than {} subschemas within each other on one value", limits.depth);
+                // OK because nodes and places have the same length.
+                let place = t.places.get(at).or(t.places.first()).copied();
+                return Err(Fault { at: place.unwrap_or(super::ROOT), message });
+            }
+            if let Some(slot) = depths.get_mut(at) {
+                *slot = depth;
+            }
+            if let Some(top) = path.last_mut() {
+                top.2 = top.2.max(depth);
+            }
+        }
+    }
+    Ok(())
+}

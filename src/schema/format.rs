@@ -1,0 +1,139 @@
+//! The formats known here, and which strings have them.
+//!
+//! Syntax only, by the specifications that the standard names (draft 2020-12 validation,
+//! section 7.3). Each check reads its string once. `idn-hostname` beyond ASCII is left to
+//! [`host`], which says what it leaves out.
+//!
+//! Invariants: no check allocates but `regex`'s and that of labels beyond ASCII; none recurses.
+
+mod host;
+mod mail;
+mod time;
+mod uri;
+
+use super::Dialect;
+
+/// A format that can be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Date,
+    DateTime,
+    Duration,
+    Email,
+    Hostname,
+    IdnEmail,
+    IdnHostname,
+    Ipv4,
+    Ipv6,
+    Iri,
+    IriReference,
+    JsonPointer,
+    Regex,
+    RelativeJsonPointer,
+    Time,
+    Uri,
+    UriReference,
+    UriTemplate,
+    Uuid,
+}
+
+impl Format {
+    /// The format of this name; `None` for those that accept everything.
+    pub(super) fn named(name: &str, dialect: Dialect) -> Option<Format> {
+        Some(match name {
+            "date" => Format::Date,
+            "date-time" => Format::DateTime,
+            "duration" if dialect != Dialect::Draft07 => Format::Duration,
+            "email" => Format::Email,
+            "hostname" => Format::Hostname,
+            "idn-email" => Format::IdnEmail,
+            "idn-hostname" => Format::IdnHostname,
+            "ipv4" => Format::Ipv4,
+            "ipv6" => Format::Ipv6,
+            "iri" => Format::Iri,
+            "iri-reference" => Format::IriReference,
+            "json-pointer" => Format::JsonPointer,
+            "regex" => Format::Regex,
+            "relative-json-pointer" => Format::RelativeJsonPointer,
+            "time" => Format::Time,
+            "uri" => Format::Uri,
+            "uri-reference" => Format::UriReference,
+            "uri-template" => Format::UriTemplate,
+            "uuid" if dialect != Dialect::Draft07 => Format::Uuid,
+            _ => return None,
+        })
+    }
+
+    /// Whether a string has the format.
+    pub(super) fn accepts(self, text: &str) -> bool {
+        match self {
+            Format::Date => time::is_date(text),
+            Format::DateTime => time::is_date_time(text),
+            Format::Duration => time::is_duration(text),
+            Format::Email => mail::is_email(text, false),
+            Format::Hostname => text.is_ascii() && host::is_hostname(text),
+            Format::IdnEmail => mail::is_email(text, true),
+            Format::IdnHostname => host::is_hostname(text),
+            Format::Ipv4 => host::is_ipv4(text),
+            Format::Ipv6 => host::is_ipv6(text),
+            Format::Iri => uri::is_uri(text, true),
+            Format::IriReference => uri::is_reference(text, true),
+            Format::JsonPointer => is_pointer(text),
+            Format::Regex => super::pattern::is_pattern(text),
+            Format::RelativeJsonPointer => is_relative_pointer(text),
+            Format::Time => time::is_time(text),
+            Format::Uri => uri::is_uri(text, false),
+            Format::UriReference => uri::is_reference(text, false),
+            Format::UriTemplate => uri::is_template(text),
+            Format::Uuid => is_uuid(text),
+        }
+    }
+
+    /// What a message says was expected.
+    pub(super) fn expectation(self) -> &'static str {
+        match self {
+            Format::Date => "a date like \"2026-01-31\"",
+            Format::DateTime => "a date and time like \"2026-01-31T12:00:00Z\"",
+            Format::Duration => "a duration like \"P1DT12H\"",
+            Format::Email => "an e-mail address",
+            Format::Hostname => "a host name",
+            Format::IdnEmail => "an internationalised e-mail address",
+            Format::IdnHostname => "an internationalised host name",
+            Format::Ipv4 => "an IPv4 address",
+            Format::Ipv6 => "an IPv6 address",
+            Format::Iri => "an IRI with its scheme",
+            Format::IriReference => "an IRI reference",
+            Format::JsonPointer => "a JSON Pointer like \"/a/0\"",
+            Format::Regex => "a regular expression",
+            Format::RelativeJsonPointer => "a relative JSON Pointer like \"1/a\"",
+            Format::Time => "a time with offset like \"12:00:00Z\"",
+            Format::Uri => "a URI with its scheme",
+            Format::UriReference => "a URI reference",
+            Format::UriTemplate => "a URI template",
+            Format::Uuid => "a UUID",
+        }
+    }
+}
+
+/// RFC 6901 §3.
+fn is_pointer(text: &str) -> bool {
+    (text.is_empty() || text.starts_with('/'))
+        && text.split('~').skip(1).all(|escaped| escaped.starts_with(['0', '1']))
+}
+
+/// draft-handrews-relative-json-pointer-01 §3.
+fn is_relative_pointer(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (up, rest) = text.split_at(digits);
+    let plain = up == "0" || !up.is_empty() && !up.starts_with('0');
+    plain && (rest == "#" || is_pointer(rest))
+}
+
+/// RFC 9562 §4: the text form, whatever version and variant.
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(i, b)| match i {
+            8 | 13 | 18 | 23 => b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        })
+}

@@ -1,0 +1,45 @@
+//! E-mail addresses: RFC 5321 §4.1.2, and RFC 6531 for characters beyond ASCII.
+//!
+//! Invariant: what is accepted has exactly one `@` outside a quoted local part.
+
+use super::host;
+
+/// Whether a text is a mailbox; `wide` allows characters beyond ASCII.
+pub(super) fn is_email(text: &str, wide: bool) -> bool {
+    let Some((local, domain)) = text.rsplit_once('@') else { return false };
+    (is_dotted(local, wide) || is_quoted(local, wide)) && is_domain(domain, wide)
+}
+
+/// dot-atom: words of ordinary characters with dots between.
+fn is_dotted(local: &str, wide: bool) -> bool {
+    let is_word = |c: char| {
+        c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c) || wide && !c.is_ascii() && !c.is_control()
+    };
+    local.split('.').all(|word| !word.is_empty() && word.chars().all(is_word))
+}
+
+/// A text in quotes, in which a backslash takes the next character as it is.
+fn is_quoted(local: &str, wide: bool) -> bool {
+    let inside = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let Some(inside) = inside else { return false };
+    let mut chars = inside.chars();
+    while let Some(c) = chars.next() {
+        let c = if c == '\\' { chars.next() } else { Some(c).filter(|c| *c != '"') };
+        match c {
+            Some(' '..='~') => {}
+            Some(c) if wide && !c.is_ascii() => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn is_domain(domain: &str, wide: bool) -> bool {
+    match domain.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => match address.strip_prefix("IPv6:") {
+            Some(address) => host::is_ipv6(address),
+            None => host::is_ipv4(address),
+        },
+        None => (wide || domain.is_ascii()) && host::is_hostname(domain),
+    }
+}

@@ -1,0 +1,183 @@
+//! URIs and IRIs (RFC 3986, RFC 3987) and URI templates (RFC 6570).
+//!
+//! Invariant: a percent sign is accepted only before two hexadecimal digits.
+
+use super::host;
+
+/// A URI or, when `wide`, an IRI: a reference with a scheme.
+pub(super) fn is_uri(text: &str, wide: bool) -> bool {
+    let Some((scheme, rest)) = text.split_once(':') else { return false };
+    is_scheme(scheme) && is_tail(rest, wide)
+}
+
+/// A URI reference: with or without a scheme.
+pub(super) fn is_reference(text: &str, wide: bool) -> bool {
+    if is_uri(text, wide) {
+        return true;
+    }
+    // Without a scheme there is no colon in the first segment.
+    let first = text.split(['/', '?', '#']).next().unwrap_or_default();
+    !first.contains(':') && is_tail(text, wide)
+}
+
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+}
+
+/// What follows the scheme.
+fn is_tail(text: &str, wide: bool) -> bool {
+    let (text, fragment) = cut(text, '#');
+    let (text, query) = cut(text, '?');
+    let path = match text.strip_prefix("//") {
+        None => text,
+        Some(rest) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            if !is_authority(authority, wide) {
+                return false;
+            }
+            path
+        }
+    };
+    is_made_of(path, ":@/", wide, false)
+        && query.is_none_or(|q| is_made_of(q, ":@/?", wide, true))
+        && fragment.is_none_or(|f| is_made_of(f, ":@/?", wide, false))
+}
+
+fn cut(text: &str, mark: char) -> (&str, Option<&str>) {
+    match text.split_once(mark) {
+        Some((before, behind)) => (before, Some(behind)),
+        None => (text, None),
+    }
+}
+
+fn is_authority(text: &str, wide: bool) -> bool {
+    let (user, place) = match text.rsplit_once('@') {
+        Some((user, place)) => (user, place),
+        None => ("", text),
+    };
+    let (name, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let Some((literal, behind)) = rest.split_once(']') else { return false };
+            if !is_literal(literal) {
+                return false;
+            }
+            match behind.strip_prefix(':') {
+                Some(port) => ("", port),
+                None if behind.is_empty() => ("", ""),
+                None => return false,
+            }
+        }
+        None => place.split_once(':').unwrap_or((place, "")),
+    };
+    is_made_of(user, ":", wide, false)
+        && is_made_of(name, "", wide, false)
+        && port.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// What may stand in brackets: an IPv6 address or something of the future.
+fn is_literal(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix(['v', 'V']) else { return host::is_ipv6(text) };
+    let Some((version, address)) = rest.split_once('.') else { return false };
+    !version.is_empty()
+        && version.bytes().all(|b| b.is_ascii_hexdigit())
+        && !address.is_empty()
+        && !address.contains('%')
+        && is_made_of(address, ":", false, false)
+}
+
+/// Unreserved characters, sub-delimiters, percent escapes and `more`.
+fn is_made_of(text: &str, more: &str, wide: bool, private: bool) -> bool {
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let good = match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' => true,
+            '%' => [chars.next(), chars.next()].iter().flatten().filter(|c| c.is_ascii_hexdigit()).count() == 2,
+            c if c.is_ascii() => "-._~!$&'()*+,;=".contains(c) || more.contains(c),
+            c => wide && (is_wide(c) || private && is_private(c)),
+        };
+        if !good {
+            return false;
+        }
+    }
+    true
+}
+
+/// ucschar of RFC 3987 §2.2.
+fn is_wide(c: char) -> bool {
+    let c = c as u32;
+    matches!(c, 0xa0..=0xd7ff | 0xf900..=0xfdcf | 0xfdf0..=0xffef)
+        || (0x10000..=0xefffd).contains(&c) && c & 0xfffe != 0xfffe && !(0xe0000..0xe1000).contains(&c)
+}
+
+/// iprivate of RFC 3987 §2.2, which queries may hold.
+fn is_private(c: char) -> bool {
+    matches!(c as u32, 0xe000..=0xf8ff | 0xf0000..=0xffffd | 0x10_0000..=0x10_fffd)
+}
+
+/// RFC 6570 §2.
+pub(super) fn is_template(text: &str) -> bool {
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        let (literal, behind) = rest.split_at(at);
+        let Some((expression, next)) = behind.strip_prefix('{').and_then(|b| b.split_once('}')) else {
+            return false;
+        };
+        if !is_template_literal(literal) || !is_expression(expression) {
+            return false;
+        }
+        rest = next;
+    }
+    is_template_literal(rest)
+}
+
+fn is_template_literal(text: &str) -> bool {
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let good = match c {
+            '%' => [chars.next(), chars.next()].iter().flatten().filter(|c| c.is_ascii_hexdigit()).count() == 2,
+            '\0'..=' ' | '"' | '\'' | '<' | '>' | '\\' | '^' | '`' | '|' | '\u{7f}' => false,
+            c if c.is_ascii() => true,
+            c => is_wide(c) || is_private(c),
+        };
+        if !good {
+            return false;
+        }
+    }
+    true
+}
+
+fn is_expression(text: &str) -> bool {
+    let text = text.strip_prefix(['+', '#', '.', '/', ';', '?', '&', '=', ',', '!', '@', '|']).unwrap_or(text);
+    text.split(',').all(|variable| {
+        let name = match variable.strip_suffix('*') {
+            Some(name) => name,
+            None => match variable.split_once(':') {
+                // A prefix length below 10,000 without a leading zero.
+                Some((name, length)) => {
+                    let digits = length.bytes().all(|b| b.is_ascii_digit());
+                    if !digits || !(1..=4).contains(&length.len()) || length.starts_with('0') {
+                        return false;
+                    }
+                    name
+                }
+                None => variable,
+            },
+        };
+        name.split('.').all(|part| !part.is_empty() && is_name_part(part))
+    })
+}
+
+fn is_name_part(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        let good = match b {
+            b'%' => [bytes.next(), bytes.next()].iter().flatten().filter(|b| b.is_ascii_hexdigit()).count() == 2,
+            _ => b.is_ascii_alphanumeric() || b == b'_',
+        };
+        if !good {
+            return false;
+        }
+    }
+    true
+}

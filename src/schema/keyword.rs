@@ -1,0 +1,233 @@
+//! The keywords of JSON Schema: their names, the shapes of their values, their vocabularies and
+//! dialects.
+//!
+//! A table and the look-ups in it; what the keywords mean is in the compiler and the walk.
+//!
+//! Invariant: a keyword that is not in the table, or not in the dialect at hand, is an annotation.
+
+use super::Dialect;
+
+/// What a keyword's value must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Anything.
+    Any,
+    /// A string.
+    Text,
+    /// `true` or `false`.
+    Bool,
+    /// An integer from 0 on, however it is written.
+    Count,
+    /// A number.
+    Number,
+    /// A number above 0.
+    Positive,
+    /// A type's name, or an array of different ones.
+    Types,
+    /// An array of anything.
+    Array,
+    /// An array of different strings.
+    Names,
+    /// An object of arrays of different strings.
+    NamesMap,
+    /// A schema.
+    Schema,
+    /// An array with at least one schema.
+    Schemas,
+    /// An object of schemas.
+    SchemaMap,
+    /// A schema or, in the old spelling, an array of them.
+    Items,
+    /// An object of schemas and arrays of different strings.
+    Dependencies,
+    /// The name of a place: a letter or `_`, then letters, digits, `-`, `_`, `.`.
+    Anchor,
+    /// An object of booleans.
+    Vocabulary,
+}
+
+/// The vocabularies of draft 2020-12, as bits.
+pub(super) mod vocabulary {
+    pub(in crate::schema) const CORE: u8 = 1;
+    pub(in crate::schema) const APPLICATOR: u8 = 2;
+    pub(in crate::schema) const UNEVALUATED: u8 = 4;
+    pub(in crate::schema) const VALIDATION: u8 = 8;
+    pub(in crate::schema) const FORMAT: u8 = 16;
+    pub(in crate::schema) const CONTENT: u8 = 32;
+    pub(in crate::schema) const META: u8 = 64;
+    pub(in crate::schema) const ALL: u8 = 127;
+}
+use vocabulary::{APPLICATOR, CONTENT, CORE, FORMAT, META, UNEVALUATED, VALIDATION};
+
+/// Dialects a keyword belongs to, as bits.
+const D7: u8 = 1;
+const D19: u8 = 2;
+const D20: u8 = 4;
+const NEW: u8 = D19 | D20;
+const ALL: u8 = D7 | D19 | D20;
+
+macro_rules! keywords {
+    ($($name:ident $text:literal $shape:ident $vocabulary:ident $dialects:ident,)*) => {
+        /// A keyword of any dialect.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(super) enum Keyword { $($name),* }
+
+        /// How many there are.
+        pub(super) const KEYWORDS: usize = [$($text),*].len();
+
+        const TABLE: [(Shape, u8, u8); KEYWORDS] = [$((Shape::$shape, $vocabulary, $dialects)),*];
+
+        impl Keyword {
+            /// The keyword of this name in any dialect.
+            fn named(name: &str) -> Option<Keyword> {
+                Some(match name {
+                    $($text => Keyword::$name,)*
+                    _ => return None,
+                })
+            }
+
+            #[cfg(test)]
+            pub(super) const NAMES: [&'static str; KEYWORDS] = [$($text),*];
+        }
+    };
+}
+
+keywords! {
+    Id "$id" Text CORE ALL,
+    SchemaUri "$schema" Text CORE ALL,
+    Ref "$ref" Text CORE ALL,
+    Anchor "$anchor" Anchor CORE NEW,
+    DynamicRef "$dynamicRef" Text CORE D20,
+    DynamicAnchor "$dynamicAnchor" Anchor CORE D20,
+    RecursiveRef "$recursiveRef" Text CORE D19,
+    RecursiveAnchor "$recursiveAnchor" Bool CORE D19,
+    Vocabulary "$vocabulary" Vocabulary CORE NEW,
+    Comment "$comment" Text CORE ALL,
+    Defs "$defs" SchemaMap CORE ALL,
+    Definitions "definitions" SchemaMap CORE ALL,
+    PrefixItems "prefixItems" Schemas APPLICATOR D20,
+    Items "items" Items APPLICATOR ALL,
+    AdditionalItems "additionalItems" Schema APPLICATOR ALL,
+    Contains "contains" Schema APPLICATOR ALL,
+    Properties "properties" SchemaMap APPLICATOR ALL,
+    PatternProperties "patternProperties" SchemaMap APPLICATOR ALL,
+    AdditionalProperties "additionalProperties" Schema APPLICATOR ALL,
+    PropertyNames "propertyNames" Schema APPLICATOR ALL,
+    DependentSchemas "dependentSchemas" SchemaMap APPLICATOR NEW,
+    Dependencies "dependencies" Dependencies APPLICATOR ALL,
+    If "if" Schema APPLICATOR ALL,
+    Then "then" Schema APPLICATOR ALL,
+    Else "else" Schema APPLICATOR ALL,
+    AllOf "allOf" Schemas APPLICATOR ALL,
+    AnyOf "anyOf" Schemas APPLICATOR ALL,
+    OneOf "oneOf" Schemas APPLICATOR ALL,
+    Not "not" Schema APPLICATOR ALL,
+    UnevaluatedItems "unevaluatedItems" Schema UNEVALUATED NEW,
+    UnevaluatedProperties "unevaluatedProperties" Schema UNEVALUATED NEW,
+    Type "type" Types VALIDATION ALL,
+    Const "const" Any VALIDATION ALL,
+    Enum "enum" Array VALIDATION ALL,
+    MultipleOf "multipleOf" Positive VALIDATION ALL,
+    Maximum "maximum" Number VALIDATION ALL,
+    ExclusiveMaximum "exclusiveMaximum" Number VALIDATION ALL,
+    Minimum "minimum" Number VALIDATION ALL,
+    ExclusiveMinimum "exclusiveMinimum" Number VALIDATION ALL,
+    MaxLength "maxLength" Count VALIDATION ALL,
+    MinLength "minLength" Count VALIDATION ALL,
+    Pattern "pattern" Text VALIDATION ALL,
+    MaxItems "maxItems" Count VALIDATION ALL,
+    MinItems "minItems" Count VALIDATION ALL,
+    UniqueItems "uniqueItems" Bool VALIDATION ALL,
+    MaxContains "maxContains" Count VALIDATION NEW,
+    MinContains "minContains" Count VALIDATION NEW,
+    MaxProperties "maxProperties" Count VALIDATION ALL,
+    MinProperties "minProperties" Count VALIDATION ALL,
+    Required "required" Names VALIDATION ALL,
+    DependentRequired "dependentRequired" NamesMap VALIDATION NEW,
+    Format "format" Text FORMAT ALL,
+    ContentEncoding "contentEncoding" Text CONTENT ALL,
+    ContentMediaType "contentMediaType" Text CONTENT ALL,
+    ContentSchema "contentSchema" Schema CONTENT NEW,
+    Title "title" Text META ALL,
+    Description "description" Text META ALL,
+    Deprecated "deprecated" Bool META NEW,
+    ReadOnly "readOnly" Bool META ALL,
+    WriteOnly "writeOnly" Bool META ALL,
+    Examples "examples" Array META ALL,
+}
+
+impl Keyword {
+    /// The keyword of this name, when it means something in these rules.
+    pub(super) fn find(name: &str, rules: Rules) -> Option<Keyword> {
+        let keyword = Keyword::named(name)?;
+        let (_, vocabulary, dialects) = keyword.row();
+        (vocabulary & rules.vocabularies != 0 && dialects & rules.bit() != 0).then_some(keyword)
+    }
+
+    pub(super) fn shape(self) -> Shape {
+        self.row().0
+    }
+
+    fn row(self) -> (Shape, u8, u8) {
+        // OK because the table has a row for every variant: out of range only if that broke.
+        TABLE.get(self as usize).copied().unwrap_or((Shape::Any, 0, 0))
+    }
+}
+
+/// What one schema resource is read by: its dialect and the vocabularies in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rules {
+    pub(super) dialect: Dialect,
+    pub(super) vocabularies: u8,
+    /// Whether the metaschema itself decided about formats.
+    pub(super) format_assertion: bool,
+}
+
+impl Rules {
+    pub(super) fn of(dialect: Dialect) -> Rules {
+        Rules { dialect, vocabularies: vocabulary::ALL, format_assertion: false }
+    }
+
+    fn bit(self) -> u8 {
+        match self.dialect {
+            Dialect::Draft07 => D7,
+            Dialect::Draft201909 => D19,
+            Dialect::Draft202012 => D20,
+        }
+    }
+
+    /// Whether keywords beside `$ref` mean nothing.
+    pub(super) fn ref_stands_alone(self) -> bool {
+        self.dialect == Dialect::Draft07
+    }
+
+    /// The dialect a `$schema` names, without looking at any document.
+    pub(super) fn named(uri: &str) -> Option<Rules> {
+        let uri = uri.strip_suffix('#').unwrap_or(uri);
+        let (_, place) = uri.split_once("://json-schema.org/")?;
+        Some(Rules::of(match place {
+            "draft-07/schema" => Dialect::Draft07,
+            "draft/2019-09/schema" => Dialect::Draft201909,
+            "draft/2020-12/schema" => Dialect::Draft202012,
+            _ => return None,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_keyword_is_found_by_its_name() {
+        for name in Keyword::NAMES {
+            let found = [Dialect::Draft07, Dialect::Draft201909, Dialect::Draft202012]
+                .into_iter()
+                .filter(|d| Keyword::find(name, Rules::of(*d)).is_some())
+                .count();
+            assert!(found > 0, "{name}");
+        }
+        assert_eq!(Keyword::find("prefixItems", Rules::of(Dialect::Draft07)), None);
+        assert_eq!(Keyword::find("propertees", Rules::of(Dialect::Draft202012)), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! What a schema may cost when it is compiled and when it is used.
+//!
+//! One page of numbers with their reasons; nothing is enforced here. The compiler refuses a schema
+//! that passes one of the first group, a validation that passes one of the second ends as a
+//! violation of the keyword `limit`.
+//!
+//! Invariant: whatever schema and value come, the memory and time of this module follow from
+//! these numbers and from the sizes of schema and value.
+
+/// Caps on schemas and on validations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemaLimits {
+    /// Bytes of one schema's text. 4 MiB: as large as a message. `TINYMCP_SCHEMA_BYTES`.
+    pub bytes: usize,
+    /// Subschemas of one schema, those of referenced documents included. 100,000: about 50 bytes
+    /// each when compiled. `TINYMCP_SCHEMA_NODES`.
+    pub nodes: usize,
+    /// Nesting of a schema's text. 128: as deep as a message. `TINYMCP_SCHEMA_NESTING`.
+    pub nesting: u32,
+    /// Bytes that one compiled pattern may take. 256 KiB: a thousand times a usual one.
+    /// `TINYMCP_SCHEMA_PATTERN_BYTES`.
+    pub pattern_bytes: usize,
+    /// Subschemas within subschemas at once while a value is checked. 256: twice the nesting of a
+    /// message; each level takes less than [`SchemaLimits::LEVEL_BYTES`] of stack in a release
+    /// build. `TINYMCP_SCHEMA_DEPTH`.
+    pub depth: u32,
+    /// Steps one validation may take beside [`SchemaLimits::steps_per_byte`]; a step is a
+    /// subschema applied, a value compared, or eight bytes looked at by a pattern. 1,000,000: some
+    /// ten milliseconds. `TINYMCP_SCHEMA_STEPS`.
+    pub steps: u64,
+    /// Steps allowed for each byte of the value's text. 8. `TINYMCP_SCHEMA_STEPS_PER_BYTE`.
+    pub steps_per_byte: u64,
+    /// Verdicts kept within one validation for subschemas that are reached on many paths.
+    /// 100,000: 32 bytes each. `TINYMCP_SCHEMA_VERDICTS`.
+    pub verdicts: usize,
+}
+
+impl SchemaLimits {
+    /// Stack that one level of [`SchemaLimits::depth`] takes at most in a release build.
+    pub const LEVEL_BYTES: usize = 512;
+
+    /// The same limits, with a depth that takes at most half of a stack of this many bytes.
+    #[must_use]
+    pub fn fitting(mut self, stack_bytes: usize) -> SchemaLimits {
+        let levels = stack_bytes / 2 / SchemaLimits::LEVEL_BYTES;
+        self.depth = self.depth.min(u32::try_from(levels).unwrap_or(u32::MAX));
+        self
+    }
+}
+
+impl Default for SchemaLimits {
+    fn default() -> SchemaLimits {
+        SchemaLimits {
+            bytes: 4 << 20,
+            nodes: 100_000,
+            nesting: 128,
+            pattern_bytes: 256 << 10,
+            depth: 256,
+            steps: 1_000_000,
+            steps_per_byte: 8,
+            verdicts: 100_000,
+        }
+    }
+}

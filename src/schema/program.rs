@@ -1,0 +1,317 @@
+//! The compiled form of a schema: flat tables that refer to each other by index.
+//!
+//! A node is a set of allowed types and a run of operations. A subschema that says nothing but
+//! types is no node at all: its types stand in the word that would hold the node's index
+//! ([`Child`]). Texts lie in one pool. Nothing here computes; [`compile`](super::compile) fills it
+//! in, [`walk`](super::walk) runs it.
+//!
+//! Invariants: indices point into the tables of the same program; every cycle of nodes passes
+//! through an operation that goes down into the value.
+
+use crate::json::{Kind, Value};
+
+use super::format::Format;
+use super::number;
+use super::pattern::Pattern;
+
+/// The types of JSON values, as bits. `number` is `INTEGER | FRACTION`.
+pub(super) mod types {
+    pub(in crate::schema) const NULL: u8 = 1;
+    pub(in crate::schema) const BOOL: u8 = 2;
+    pub(in crate::schema) const INTEGER: u8 = 4;
+    pub(in crate::schema) const FRACTION: u8 = 8;
+    pub(in crate::schema) const NUMBER: u8 = 12;
+    pub(in crate::schema) const STRING: u8 = 16;
+    pub(in crate::schema) const ARRAY: u8 = 32;
+    pub(in crate::schema) const OBJECT: u8 = 64;
+    pub(in crate::schema) const ALL: u8 = 127;
+}
+
+/// The bits of a type's name.
+pub(super) fn type_named(name: &str) -> Option<u8> {
+    Some(match name {
+        "null" => types::NULL,
+        "boolean" => types::BOOL,
+        "integer" => types::INTEGER,
+        "number" => types::NUMBER,
+        "string" => types::STRING,
+        "array" => types::ARRAY,
+        "object" => types::OBJECT,
+        _ => return None,
+    })
+}
+
+/// Whether a value is of one of these types.
+#[inline]
+pub(super) fn is_of(value: Value<'_>, mask: u8) -> bool {
+    let bit = match value.kind() {
+        Kind::Null => types::NULL,
+        Kind::Bool => types::BOOL,
+        Kind::String => types::STRING,
+        Kind::Array => types::ARRAY,
+        Kind::Object => types::OBJECT,
+        Kind::Number => {
+            let wanted = mask & types::NUMBER;
+            if wanted == 0 || wanted == types::NUMBER {
+                wanted
+            } else if value.as_number().is_some_and(number::is_integer) {
+                types::INTEGER
+            } else {
+                types::FRACTION
+            }
+        }
+    };
+    mask & bit != 0
+}
+
+/// A subschema in use: a node, or types alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Child(u32);
+
+const TYPES_ONLY: u32 = 1 << 31;
+
+impl Child {
+    /// `true`.
+    pub(super) const ANY: Child = Child(TYPES_ONLY | types::ALL as u32);
+    /// `false`.
+    pub(super) const NONE: Child = Child(TYPES_ONLY);
+
+    pub(super) fn node(index: u32) -> Child {
+        Child(index)
+    }
+
+    pub(super) fn types(mask: u8) -> Child {
+        Child(TYPES_ONLY | u32::from(mask))
+    }
+
+    /// The types, when there is nothing else to check.
+    #[inline]
+    pub(super) fn as_types(self) -> Option<u8> {
+        (self.0 & TYPES_ONLY != 0).then_some(self.0 as u8)
+    }
+
+    /// The node; meaningless when [`Child::as_types`] has an answer.
+    #[inline]
+    pub(super) fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// A run of entries of some table.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+impl Span {
+    #[inline]
+    pub(super) fn of<T>(self, table: &[T]) -> &[T] {
+        let start = self.start as usize;
+        table.get(start..start + self.len as usize).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn text(self, pool: &str) -> &str {
+        let start = self.start as usize;
+        pool.get(start..start + self.len as usize).unwrap_or_default()
+    }
+}
+
+/// Types and operations of one subschema.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) ops: u32,
+    pub(super) count: u16,
+    pub(super) types: u8,
+    pub(super) flags: u8,
+}
+
+/// Reached on more than one path, so its verdicts are worth keeping.
+pub(super) const SHARED: u8 = 1;
+/// Has `unevaluatedItems` or `unevaluatedProperties`.
+pub(super) const TRACKS: u8 = 2;
+/// Is a reference and nothing else.
+pub(super) const FORWARDS: u8 = 4;
+
+/// One check. Those on strings, numbers, arrays and objects let every other type pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    /// minLength, maxLength; the latter is `u32::MAX` when absent.
+    Length { min: u32, max: u32 },
+    /// minItems, maxItems.
+    Items { min: u32, max: u32 },
+    /// minProperties, maxProperties.
+    Members { min: u32, max: u32 },
+    /// An index into the bounds.
+    Bounds(u32),
+    /// The text of the divisor.
+    Multiple(Span),
+    /// An index into the patterns.
+    Pattern(u32),
+    Format(Format),
+    /// A run of the words: an enum of strings, sorted when long.
+    Words(Span),
+    /// An index into the enums.
+    Enum(u32),
+    /// uniqueItems
+    Unique,
+    /// An index into the objects.
+    Object(u32),
+    /// An index into the arrays.
+    Array(u32),
+    /// An index into the contains.
+    Contains(u32),
+    /// propertyNames
+    Names(Child),
+    /// A run of the dependents.
+    Dependents(Span),
+    /// $ref, $dynamicRef: the target and an index into the references.
+    Ref(Child, u32),
+    /// Runs of the children.
+    AllOf(Span),
+    AnyOf(Span),
+    OneOf(Span),
+    Not(Child),
+    /// A run of three children: if, then, else.
+    If(Span),
+    UnevaluatedItems(Child),
+    UnevaluatedProperties(Child),
+}
+
+/// minimum, exclusiveMinimum, maximum, exclusiveMaximum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// The integers between the bounds, where they are of 64 bits.
+    pub(super) low: i64,
+    pub(super) high: i64,
+    /// The bounds as they are written; empty when absent. In the order of [`BOUND_KEYWORDS`].
+    pub(super) texts: [Span; 4],
+}
+
+pub(super) const BOUND_KEYWORDS: [&str; 4] = ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"];
+
+/// properties, required, additionalProperties, patternProperties.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Object {
+    /// A run of the properties; sorted by name when there are more than [`SCANNED`].
+    pub(super) properties: Span,
+    /// A run of the children, each belonging to the pattern of the same position from
+    /// `first_pattern` on.
+    pub(super) patterned: Span,
+    pub(super) first_pattern: u32,
+    /// How many properties have a place among the required ones.
+    pub(super) required: u32,
+    /// What neither `properties` nor `patternProperties` named.
+    pub(super) additional: Child,
+    /// Whether `additionalProperties` is there at all, which matters to `unevaluatedProperties`.
+    pub(super) has_additional: bool,
+}
+
+/// Longer tables are sorted and searched by halves.
+pub(super) const SCANNED: usize = 12;
+
+/// A name of an object's table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Property {
+    pub(super) name: Span,
+    /// `None` for a name that is required but not declared.
+    pub(super) child: Option<Child>,
+    /// Its place among the required names; [`OPTIONAL`] when it is not one.
+    pub(super) required: u32,
+}
+
+pub(super) const OPTIONAL: u32 = u32::MAX;
+
+/// prefixItems and items.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Array {
+    /// A run of the children.
+    pub(super) prefix: Span,
+    pub(super) rest: Option<Child>,
+    /// The keyword that `rest` came from.
+    pub(super) rest_keyword: &'static str,
+    pub(super) prefix_keyword: &'static str,
+}
+
+/// contains, minContains, maxContains.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contains {
+    pub(super) child: Child,
+    pub(super) min: u32,
+    pub(super) max: u32,
+    /// Whether what it matches counts as evaluated.
+    pub(super) evaluates: bool,
+    pub(super) has_min: bool,
+}
+
+/// A name whose presence asks for something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dependent {
+    pub(super) name: Span,
+    pub(super) keyword: &'static str,
+    /// A run of the words.
+    pub(super) required: Span,
+    pub(super) schema: Option<Child>,
+}
+
+/// An enum or a const with anything but strings in it.
+#[derive(Debug)]
+pub(super) struct Enum {
+    /// A run of the words: the strings, sorted when long.
+    pub(super) words: Span,
+    pub(super) null: bool,
+    /// `false`, `true`.
+    pub(super) booleans: [bool; 2],
+    /// A run of the words: the numbers, sorted by value.
+    pub(super) numbers: Span,
+    /// Arrays and objects in canonical form, sorted.
+    pub(super) forms: Box<[Box<[u8]>]>,
+    /// The members as they were written.
+    pub(super) text: Span,
+    pub(super) keyword: &'static str,
+}
+
+/// Where a reference leads, for output.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reference {
+    pub(super) keyword: &'static str,
+    /// The target's canonical URI.
+    pub(super) target: Span,
+}
+
+/// A schema, compiled.
+#[derive(Default)]
+pub(super) struct Program {
+    pub(super) root: Option<Child>,
+    /// The schema's base URI, for output.
+    pub(super) base: Span,
+    pub(super) nodes: Box<[Node]>,
+    pub(super) ops: Box<[Op]>,
+    pub(super) children: Box<[Child]>,
+    pub(super) properties: Box<[Property]>,
+    pub(super) objects: Box<[Object]>,
+    pub(super) arrays: Box<[Array]>,
+    pub(super) contains: Box<[Contains]>,
+    pub(super) bounds: Box<[Bounds]>,
+    pub(super) dependents: Box<[Dependent]>,
+    pub(super) enums: Box<[Enum]>,
+    pub(super) words: Box<[Span]>,
+    pub(super) references: Box<[Reference]>,
+    pub(super) patterns: Box<[Pattern]>,
+    pub(super) pattern_texts: Box<[Span]>,
+    pub(super) pool: Box<str>,
+}
+
+impl Program {
+    #[inline]
+    pub(super) fn text(&self, span: Span) -> &str {
+        span.text(&self.pool)
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Node>() == 8);
+    assert!(size_of::<Op>() == 12);
+    assert!(size_of::<Property>() == 20);
+};

@@ -1,0 +1,262 @@
+//! Where references lead: documents, `$id`, anchors, pointers, and the dynamic scope.
+//!
+//! Loading surveys the schema, then every document a reference names, until all references have a
+//! target. Documents come from the caller's list or are the metaschemas known here; nothing is
+//! ever fetched. The dynamic scope is a state the compiler carries along, so a validation knows
+//! nothing of it.
+//!
+//! Invariants: a queue of references replaces recursion; each document is surveyed once.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::json::{Doc, ParseLimits, Value};
+
+use super::keyword::{Keyword, Rules, vocabulary};
+use super::survey::{Fault, Place, RECURSIVE, Survey};
+use super::{Dialect, Options, SchemaLimits, metaschema, uri};
+
+/// Where one reference leads.
+pub(super) struct Target {
+    pub(super) place: Place,
+    /// The anchor to be looked for in the dynamic scope first.
+    pub(super) dynamic: Option<String>,
+}
+
+/// Documents and everything known about them.
+pub(super) struct Library<'o> {
+    pub(super) docs: Vec<Arc<Doc>>,
+    pub(super) survey: Survey,
+    pub(super) targets: HashMap<(Place, Keyword), Target>,
+    options: &'o Options,
+    has_all_documents: bool,
+    /// Names that dynamic references look for.
+    dynamic_names: HashSet<String>,
+    scopes: Vec<Vec<(String, Place)>>,
+    scope_ids: HashMap<Vec<(String, Place)>, u32>,
+    entered: HashMap<(u32, u32), u32>,
+}
+
+impl<'o> Library<'o> {
+    /// Surveys the schema and all it refers to.
+    pub(super) fn load(schema: Doc, options: &'o Options) -> Result<Library<'o>, (Fault, Vec<Arc<Doc>>)> {
+        let mut library = Library {
+            docs: Vec::new(),
+            survey: Survey::default(),
+            targets: HashMap::new(),
+            options,
+            has_all_documents: false,
+            dynamic_names: HashSet::new(),
+            scopes: vec![Vec::new()],
+            scope_ids: HashMap::from([(Vec::new(), 0)]),
+            entered: HashMap::new(),
+        };
+        match library.load_all(schema) {
+            Ok(()) => Ok(library),
+            Err(fault) => Err((fault, library.docs)),
+        }
+    }
+
+    fn load_all(&mut self, schema: Doc) -> Result<(), Fault> {
+        self.add("", Arc::new(schema), Rules::of(self.options.dialect))?;
+        while let Some(at) = self.survey.references.pop() {
+            let doc = self.doc(at.document);
+            let schema = doc.at(at.node);
+            let resource = self.survey.places.get(&at).copied().unwrap_or(0);
+            let rules = self.survey.rules(resource);
+            for (name, value) in schema.members() {
+                let Some(keyword) = Keyword::find(name, rules) else { continue };
+                if matches!(keyword, Keyword::Ref | Keyword::DynamicRef | Keyword::RecursiveRef) {
+                    let text = value.as_str().unwrap_or_default();
+                    let target = self.resolve(keyword, text, resource).map_err(|message| Fault {
+                        at: Place { document: at.document, node: value.id() },
+                        message: format!("{text:?} {message}"),
+                    })?;
+                    if let Some(name) = &target.dynamic {
+                        self.dynamic_names.insert(name.clone());
+                    }
+                    self.targets.insert((at, keyword), target);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn doc(&self, document: u32) -> Arc<Doc> {
+        // OK because documents are never removed; an empty one costs nothing.
+        self.docs.get(document as usize).cloned().unwrap_or_default()
+    }
+
+    fn add(&mut self, base: &str, doc: Arc<Doc>, rules: Rules) -> Result<(), Fault> {
+        let document = self.docs.len() as u32;
+        self.docs.push(Arc::clone(&doc));
+        let options = self.options;
+        let rules_for = |uri: &str| rules_named(uri, options);
+        let (base, _) = uri::split_fragment(base);
+        self.survey.visit(document, doc.root(), Err((base, rules)), &rules_for, &options.limits)
+    }
+
+    /// The resource with this absolute URI; loads the document or metaschema it is in.
+    fn resource(&mut self, uri: &str) -> Result<u32, String> {
+        if let Some(found) = self.survey.by_uri.get(uri) {
+            return Ok(*found);
+        }
+        let options = self.options;
+        let rules = Rules::of(options.dialect);
+        if let Some((_, doc)) = options.documents.iter().find(|(known, _)| known == uri) {
+            self.add(uri, Arc::clone(doc), rules).map_err(|fault| fault.message)?;
+        } else if !std::mem::replace(&mut self.has_all_documents, true) {
+            for (known, doc) in &options.documents {
+                if !self.survey.by_uri.contains_key(known) {
+                    // OK to drop: a fault here is in a document that nobody has named.
+                    let _ = self.add(known, Arc::clone(doc), rules);
+                }
+            }
+        }
+        if let Some(found) = self.survey.by_uri.get(uri) {
+            return Ok(*found);
+        }
+        let unknown = || "names a document that was not handed in; nothing is fetched".to_owned();
+        let text = metaschema::text(uri).ok_or_else(unknown)?;
+        // OK because the texts are constants that the tests parse.
+        let doc = Doc::parse(text).unwrap_or_default();
+        let dialect = if uri.contains("draft-07") { Dialect::Draft07 } else { Dialect::Draft202012 };
+        self.add(uri, Arc::new(doc), Rules::of(dialect)).map_err(|fault| fault.message)?;
+        self.survey.by_uri.get(uri).copied().ok_or_else(unknown)
+    }
+
+    fn resolve(&mut self, keyword: Keyword, reference: &str, from: u32) -> Result<Target, String> {
+        let (uri, fragment) = uri::split_fragment(reference);
+        let absolute = uri::join(self.survey.base(from), uri);
+        let resource = self.resource(&absolute)?;
+        // OK because `resource` hands out ids of the list.
+        let root = self.survey.resources.get(resource as usize).map(|r| r.root).ok_or("is unknown")?;
+        let fragment = match fragment {
+            None | Some("") => "",
+            Some(fragment) => fragment,
+        };
+        if fragment.is_empty() || fragment.starts_with('/') {
+            let place = if fragment.is_empty() { root } else { self.follow(fragment, root, resource)? };
+            let recursive = keyword == Keyword::RecursiveRef && self.is_dynamic(resource, RECURSIVE, place);
+            return Ok(Target { place, dynamic: recursive.then(|| RECURSIVE.to_owned()) });
+        }
+        let key = (resource, fragment.to_owned());
+        let place = *self.survey.anchors.get(&key).ok_or("names an anchor that is not there")?;
+        let dynamic = keyword == Keyword::DynamicRef && self.is_dynamic(resource, fragment, place);
+        Ok(Target { place, dynamic: dynamic.then_some(key.1) })
+    }
+
+    fn is_dynamic(&self, resource: u32, name: &str, place: Place) -> bool {
+        let resource = self.survey.resources.get(resource as usize);
+        resource.is_some_and(|r| r.dynamic.iter().any(|(n, p)| n == name && *p == place))
+    }
+
+    /// The place a JSON Pointer in a fragment names.
+    fn follow(&mut self, fragment: &str, root: Place, mut resource: u32) -> Result<Place, String> {
+        let doc = self.doc(root.document);
+        let pointer = uri::percent_decoded(fragment).ok_or("has a broken percent escape")?;
+        let mut at: Value<'_> = doc.at(root.node);
+        let mut rest = pointer.as_str();
+        while let Some(behind) = rest.strip_prefix('/') {
+            let end = behind.find('/').map_or(rest.len(), |slash| slash + 1);
+            let (token, next) = rest.split_at(end);
+            at = at.pointer(token).ok_or("points at nothing")?;
+            rest = next;
+            let place = Place { document: root.document, node: at.id() };
+            if let Some(found) = self.survey.places.get(&place) {
+                resource = *found;
+            }
+        }
+        let place = Place { document: root.document, node: at.id() };
+        if !self.survey.places.contains_key(&place) {
+            // Under an unknown keyword, which only a reference makes a schema.
+            let options = self.options;
+            let rules_for = |uri: &str| rules_named(uri, options);
+            let seen = self.survey.visit(root.document, at, Ok(resource), &rules_for, &options.limits);
+            seen.map_err(|fault| format!("points at something that is no schema: {}", fault.message))?;
+        }
+        Ok(place)
+    }
+
+    /// The dynamic scope after a resource was entered in the scope `scope`.
+    pub(super) fn enter(&mut self, scope: u32, resource: u32) -> u32 {
+        if self.dynamic_names.is_empty() {
+            return 0;
+        }
+        if let Some(known) = self.entered.get(&(scope, resource)) {
+            return *known;
+        }
+        let mut bindings = self.scopes.get(scope as usize).cloned().unwrap_or_default();
+        let declared = self.survey.resources.get(resource as usize).map_or(&[][..], |r| &r.dynamic);
+        for (name, place) in declared {
+            // The outermost declaration wins, so what is bound stays bound.
+            if self.dynamic_names.contains(name) && !bindings.iter().any(|(bound, _)| bound == name) {
+                bindings.push((name.clone(), *place));
+            }
+        }
+        bindings.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let next = self.scopes.len() as u32;
+        let id = *self.scope_ids.entry(bindings.clone()).or_insert(next);
+        if id == next {
+            self.scopes.push(bindings);
+        }
+        self.entered.insert((scope, resource), id);
+        id
+    }
+
+    /// What a dynamic anchor means in a scope.
+    pub(super) fn bound(&self, scope: u32, name: &str) -> Option<Place> {
+        let bindings = self.scopes.get(scope as usize)?;
+        bindings.iter().find(|(bound, _)| bound == name).map(|(_, place)| *place)
+    }
+}
+
+/// The rules a `$schema` names: a dialect known here, or one that a document handed in describes
+/// with `$vocabulary`.
+fn rules_named(named: &str, options: &Options) -> Result<Rules, String> {
+    if let Some(rules) = Rules::named(named) {
+        return Ok(rules);
+    }
+    let unsupported = || {
+        format!("unsupported dialect {named:?}: expected https://json-schema.org/draft/2020-12/schema or draft-07")
+    };
+    let (uri, _) = uri::split_fragment(named);
+    let document = options.documents.iter().find(|(known, doc)| {
+        known == uri || doc.root().get("$id").and_then(Value::as_str) == Some(uri)
+    });
+    let metaschema = document.ok_or_else(unsupported)?.1.root();
+    let parent = metaschema.get("$schema").and_then(Value::as_str).and_then(Rules::named);
+    let mut rules = parent.ok_or_else(unsupported)?;
+    let Some(vocabularies) = metaschema.get("$vocabulary") else { return Ok(rules) };
+    rules.vocabularies = vocabulary::CORE;
+    for (uri, required) in vocabularies.members() {
+        let name = uri.rsplit("/vocab/").next().unwrap_or_default();
+        rules.vocabularies |= match name {
+            "core" => vocabulary::CORE,
+            "applicator" => vocabulary::APPLICATOR,
+            "unevaluated" => vocabulary::UNEVALUATED,
+            "validation" => vocabulary::VALIDATION,
+            "format-annotation" | "format" => vocabulary::FORMAT,
+            "format-assertion" => {
+                rules.format_assertion = true;
+                vocabulary::FORMAT
+            }
+            "content" => vocabulary::CONTENT,
+            "meta-data" => vocabulary::META,
+            _ if required.as_bool() == Some(true) => {
+                return Err(format!("the dialect {named:?} requires the unknown vocabulary {uri:?}"));
+            }
+            _ => 0,
+        };
+    }
+    if rules.dialect == Dialect::Draft201909 {
+        // There the unevaluated keywords belong to the applicators.
+        rules.vocabularies |= vocabulary::UNEVALUATED;
+    }
+    Ok(rules)
+}
+
+/// How a schema's own text is parsed.
+pub(super) fn parse_limits(limits: &SchemaLimits) -> ParseLimits {
+    ParseLimits { bytes: limits.bytes, depth: limits.nesting, nodes: u32::MAX, unique_names: true }
+}

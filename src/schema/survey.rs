@@ -1,0 +1,358 @@
+//! The first pass over a schema document: is it a schema at all, and which places have names.
+//!
+//! Every subschema is visited once. Each keyword's value is held against its shape, as the
+//! metaschema would; resources (`$id`), anchors and dynamic anchors are noted for
+//! [`resolve`](super::resolve). It compiles nothing and follows no reference.
+//!
+//! Invariants: a list of places still to visit replaces recursion; the number of places is capped.
+
+use std::collections::HashMap;
+
+use crate::json::{Kind, NodeId, Value};
+
+use super::keyword::{Keyword, Rules, Shape};
+use super::{SchemaLimits, uri};
+
+/// A value of one of the documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) document: u32,
+    pub(super) node: NodeId,
+}
+
+/// Something that has an absolute name: a document or a subschema with `$id`.
+pub(super) struct Resource {
+    pub(super) base: String,
+    pub(super) root: Place,
+    pub(super) rules: Rules,
+    /// The dynamic anchors in it.
+    pub(super) dynamic: Vec<(String, Place)>,
+}
+
+/// The name under which `$recursiveAnchor` is kept among dynamic anchors; no anchor can be empty.
+pub(super) const RECURSIVE: &str = "";
+
+/// What is wrong with a schema, and in which document where.
+pub(super) struct Fault {
+    pub(super) at: Place,
+    pub(super) message: String,
+}
+
+/// What was found in the documents so far.
+#[derive(Default)]
+pub(super) struct Survey {
+    pub(super) resources: Vec<Resource>,
+    /// Resources by absolute URI.
+    pub(super) by_uri: HashMap<String, u32>,
+    /// Every subschema's resource.
+    pub(super) places: HashMap<Place, u32>,
+    pub(super) anchors: HashMap<(u32, String), Place>,
+    /// References, to be resolved when everything is known.
+    pub(super) references: Vec<Place>,
+    /// Whether any dynamic or recursive reference was seen.
+    pub(super) has_dynamic: bool,
+}
+
+/// What decides how a resource is read: the rules its `$schema` names.
+pub(super) type RulesFor<'a> = dyn Fn(&str) -> Result<Rules, String> + 'a;
+
+impl Survey {
+    /// Visits the subschemas from `value` on. `around` is the resource the value lies in; without
+    /// one, the value is a document of its own with this base.
+    pub(super) fn visit(
+        &mut self,
+        document: u32,
+        value: Value<'_>,
+        around: Result<u32, (&str, Rules)>,
+        rules_for: &RulesFor<'_>,
+        limits: &SchemaLimits,
+    ) -> Result<(), Fault> {
+        let start = Place { document, node: value.id() };
+        let first = match around {
+            Ok(resource) => resource,
+            Err((base, rules)) => {
+                let mut rules = rules;
+                if let Some(named) = value.get("$schema").and_then(Value::as_str) {
+                    rules = rules_for(named).map_err(|message| Fault { at: start, message })?;
+                }
+                self.resource(base.to_owned(), start, rules)
+            }
+        };
+        let mut open = vec![(value, first)];
+        while let Some((value, resource)) = open.pop() {
+            let at = Place { document, node: value.id() };
+            if self.places.len() >= limits.nodes {
+                return Err(Fault { at, message: format!("more than {} subschemas", limits.nodes) });
+            }
+            let mut visit = Visit { survey: self, document, resource, open: &mut open };
+            match value.kind() {
+                Kind::Bool => {
+                    self.places.insert(at, resource);
+                }
+                Kind::Object => visit.object(value, at, rules_for)?,
+                _ => return Err(Fault { at, message: "expected a schema: an object, true or false".into() }),
+            }
+        }
+        Ok(())
+    }
+
+    fn resource(&mut self, base: String, root: Place, rules: Rules) -> u32 {
+        let id = self.resources.len() as u32;
+        self.by_uri.entry(base.clone()).or_insert(id);
+        self.resources.push(Resource { base, root, rules, dynamic: Vec::new() });
+        id
+    }
+
+    pub(super) fn rules(&self, resource: u32) -> Rules {
+        let found = self.resources.get(resource as usize).map(|r| r.rules);
+        // OK because resources are never removed: every id was handed out by `resource`.
+        found.unwrap_or(Rules::of(super::Dialect::Draft202012))
+    }
+
+    pub(super) fn base(&self, resource: u32) -> &str {
+        self.resources.get(resource as usize).map_or("", |r| &r.base)
+    }
+}
+
+/// One subschema being looked at.
+struct Visit<'s, 'd> {
+    survey: &'s mut Survey,
+    document: u32,
+    resource: u32,
+    open: &'s mut Vec<(Value<'d>, u32)>,
+}
+
+impl<'d> Visit<'_, 'd> {
+    fn object(&mut self, schema: Value<'d>, at: Place, rules_for: &RulesFor<'_>) -> Result<(), Fault> {
+        let mut rules = self.survey.rules(self.resource);
+        let alone = rules.ref_stands_alone() && schema.get("$ref").is_some();
+        if let Some(id) = schema.get("$id").filter(|_| !alone) {
+            let Some(text) = id.as_str() else { return self.fault(id, "expected a string") };
+            let (uri, fragment) = uri::split_fragment(text);
+            if !uri.is_empty() {
+                if let Some(named) = schema.get("$schema").and_then(Value::as_str) {
+                    rules = rules_for(named).map_err(|message| Fault { at, message })?;
+                }
+                let base = uri::join(self.survey.base(self.resource), uri);
+                self.begin(base, at, rules);
+            }
+            match fragment {
+                None | Some("") => {}
+                Some(name) if rules.ref_stands_alone() => self.anchor(name, at),
+                Some(_) => return self.fault(id, "expected a URI without fragment"),
+            }
+        }
+        self.survey.places.insert(at, self.resource);
+        let start = self.open.len();
+        for (name, value) in schema.members() {
+            let Some(keyword) = Keyword::find(name, rules) else { continue };
+            // What stands beside `$ref` in draft-07 means nothing, but may hold what others refer to.
+            if alone && !matches!(keyword, Keyword::Ref | Keyword::Definitions | Keyword::Defs) {
+                continue;
+            }
+            self.check(keyword.shape(), value)?;
+            match keyword {
+                Keyword::Anchor => self.anchor(value.as_str().unwrap_or_default(), at),
+                Keyword::DynamicAnchor => {
+                    let name = value.as_str().unwrap_or_default();
+                    self.anchor(name, at);
+                    self.dynamic(name, at);
+                }
+                Keyword::RecursiveAnchor if value.as_bool() == Some(true) => self.dynamic(RECURSIVE, at),
+                Keyword::Ref => self.survey.references.push(at),
+                Keyword::DynamicRef | Keyword::RecursiveRef => {
+                    self.survey.references.push(at);
+                    self.survey.has_dynamic = true;
+                }
+                _ => {}
+            }
+        }
+        // The list is taken from its end, so this keeps the order of the text.
+        if let Some(added) = self.open.get_mut(start..) {
+            added.reverse();
+        }
+        Ok(())
+    }
+
+    /// A subschema with an absolute name of its own starts here.
+    fn begin(&mut self, base: String, at: Place, rules: Rules) {
+        let survey = &mut *self.survey;
+        match survey.resources.get_mut(self.resource as usize) {
+            // The root of a document has both the name it came under and the one it gives itself.
+            Some(document) if document.root == at => {
+                survey.by_uri.entry(base.clone()).or_insert(self.resource);
+                document.base = base;
+                document.rules = rules;
+            }
+            _ => self.resource = survey.resource(base, at, rules),
+        }
+    }
+
+    fn anchor(&mut self, name: &str, at: Place) {
+        self.survey.anchors.entry((self.resource, name.to_owned())).or_insert(at);
+    }
+
+    fn dynamic(&mut self, name: &str, at: Place) {
+        if let Some(resource) = self.survey.resources.get_mut(self.resource as usize) {
+            resource.dynamic.push((name.to_owned(), at));
+        }
+    }
+
+    fn fault<T>(&self, value: Value<'_>, message: impl Into<String>) -> Result<T, Fault> {
+        let at = Place { document: self.document, node: value.id() };
+        Err(Fault { at, message: message.into() })
+    }
+
+    /// Holds a keyword's value against its shape; schemas in it are visited later.
+    fn check(&mut self, shape: Shape, value: Value<'d>) -> Result<(), Fault> {
+        let expected = match shape {
+            Shape::Any => return Ok(()),
+            Shape::Text if value.kind() == Kind::String => return Ok(()),
+            Shape::Bool if value.kind() == Kind::Bool => return Ok(()),
+            Shape::Number if value.kind() == Kind::Number => return Ok(()),
+            Shape::Array if value.kind() == Kind::Array => return Ok(()),
+            Shape::Text => "a string",
+            Shape::Bool => "true or false",
+            Shape::Number => "a number",
+            Shape::Array => "an array",
+            Shape::Count | Shape::Positive => return self.check_number(shape, value),
+            Shape::Types => return self.check_types(value),
+            Shape::Names => return self.check_names(value),
+            Shape::Anchor => match value.as_str() {
+                Some(name) if is_anchor(name) => return Ok(()),
+                _ => "a letter or `_`, then letters, digits, `-`, `_` and `.`",
+            },
+            Shape::Schema => {
+                self.open.push((value, self.resource));
+                return Ok(());
+            }
+            Shape::Items if value.kind() != Kind::Array => {
+                self.open.push((value, self.resource));
+                return Ok(());
+            }
+            Shape::Schemas | Shape::Items => {
+                if value.kind() == Kind::Array && (shape == Shape::Items || !value.is_empty()) {
+                    let resource = self.resource;
+                    self.open.extend(value.items().map(|item| (item, resource)));
+                    return Ok(());
+                }
+                "an array with at least one schema"
+            }
+            Shape::SchemaMap | Shape::Dependencies | Shape::NamesMap | Shape::Vocabulary => {
+                if value.kind() == Kind::Object {
+                    for (_, inner) in value.members() {
+                        let array = inner.kind() == Kind::Array;
+                        match shape {
+                            Shape::SchemaMap => self.open.push((inner, self.resource)),
+                            Shape::Dependencies if !array => self.open.push((inner, self.resource)),
+                            Shape::Vocabulary => self.check(Shape::Bool, inner)?,
+                            _ => self.check_names(inner)?,
+                        }
+                    }
+                    return Ok(());
+                }
+                "an object"
+            }
+        };
+        self.fault(value, format!("expected {expected}"))
+    }
+
+    fn check_number(&self, shape: Shape, value: Value<'_>) -> Result<(), Fault> {
+        let number = value.as_number().map(super::number::Decimal::new);
+        match (shape, number) {
+            (Shape::Count, Some(n)) if n.is_whole() && !n.is_negative() => Ok(()),
+            (Shape::Count, _) => self.fault(value, "expected an integer from 0 on"),
+            (_, Some(n)) if !n.is_negative() && !n.is_zero() => Ok(()),
+            _ => self.fault(value, "expected a number above 0"),
+        }
+    }
+
+    fn check_types(&self, value: Value<'_>) -> Result<(), Fault> {
+        if value.kind() == Kind::Array {
+            let mut seen = 0;
+            for item in value.items() {
+                let bit = super::program::type_named(item.as_str().unwrap_or_default()).unwrap_or(0);
+                if bit == 0 {
+                    return self.check_types(item);
+                }
+                // `number` holds the bit of `integer` as well, so names are compared by position.
+                let position = 1 << bit.trailing_zeros() << u32::from(bit.count_ones() > 1) * 8;
+                if seen & position != 0 {
+                    return self.fault(item, "a type that is named twice");
+                }
+                seen |= position;
+            }
+            return match seen {
+                0 => self.fault(value, "expected at least one type"),
+                _ => Ok(()),
+            };
+        }
+        match value.as_str() {
+            Some(name) if super::program::type_named(name).is_some() => Ok(()),
+            _ => self.fault(
+                value,
+                "expected one of \"null\", \"boolean\", \"integer\", \"number\", \"string\", \"array\", \"object\"",
+            ),
+        }
+    }
+
+    fn check_names(&self, value: Value<'_>) -> Result<(), Fault> {
+        if value.kind() != Kind::Array {
+            return self.fault(value, "expected an array of strings");
+        }
+        for item in value.items() {
+            if item.kind() != Kind::String {
+                return self.fault(item, "expected a string");
+            }
+        }
+        let mut names: Vec<_> = value.items().map(|v| (v.as_str().unwrap_or_default(), v.id())).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(pair) => {
+                let at = Place { document: self.document, node: pair[1].1 };
+                Err(Fault { at, message: "a name that is listed twice".into() })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_anchor(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+/// The JSON Pointer, from `root`, of the value that is, or lies around, the one at this offset.
+pub(super) fn pointer_to(root: Value<'_>, target: usize) -> String {
+    let mut pointer = String::new();
+    let mut at = root;
+    while at.offset() != target {
+        let items = at.items().enumerate().map(|(i, value)| (i, None, value));
+        let members = at.members().enumerate().map(|(i, (name, value))| (i, Some(name), value));
+        // The last child that starts no later is the only one that can hold the target.
+        let child = items.chain(members).take_while(|(_, _, v)| v.offset() <= target).last();
+        match child {
+            Some((i, name, value)) if target < value.offset() + value.raw().len() => {
+                match name {
+                    Some(name) => push_token(&mut pointer, name),
+                    None => push_token(&mut pointer, &i.to_string()),
+                }
+                at = value;
+            }
+            _ => break,
+        }
+    }
+    pointer
+}
+
+/// Appends one token to a JSON Pointer (RFC 6901 §3).
+pub(super) fn push_token(pointer: &mut String, token: &str) {
+    pointer.push('/');
+    for c in token.chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            other => pointer.push(other),
+        }
+    }
+}

@@ -1,0 +1,645 @@
+//! Running a program over a value.
+//!
+//! A [`Run`] is one validation: it walks value and program together, from a node's types to its
+//! operations. Nothing is noted down while the value fits; what fails is explained where it is
+//! found, and its path is computed afterwards from its place in the text. Objects are in
+//! `walk/object.rs`, arrays in `walk/array.rs`.
+//!
+//! # Invariants
+//! - Every node costs a step and a level while it runs; without steps or levels left the whole
+//!   validation fails, whatever the schema says.
+//! - `quiet` is set within combinators: nothing is explained there.
+//! - Once more steps were taken than the value's size explains, verdicts of shared nodes are kept.
+
+mod array;
+mod object;
+mod seen;
+
+use std::collections::HashMap;
+
+use crate::json::{Kind, NodeId, Value};
+use crate::record::Violation;
+
+use super::SchemaLimits;
+use super::explain::{self, Why};
+use super::number::Decimal;
+use super::program::{Bounds, Child, Enum, FORWARDS, Node, Op, Program, SCANNED, SHARED, Span, TRACKS, is_of};
+use super::{canon, survey};
+
+use seen::Seen;
+
+/// Steps after which verdicts are kept, beside one for each byte of the value.
+const KEEP_AFTER: u64 = 2048;
+
+/// Steps spent on looking into one alternative for a message.
+const REASON_STEPS: u64 = 20_000;
+
+/// One validation.
+pub(super) struct Run<'p, 'd> {
+    pub(super) program: &'p Program,
+    limits: &'p SchemaLimits,
+    root: Value<'d>,
+    steps: u64,
+    /// Verdicts are kept when fewer steps than this are left.
+    keep_below: u64,
+    depth: u32,
+    over: bool,
+    nested: bool,
+    quiet: bool,
+    /// How many failures are wanted; the walk ends with the last of them.
+    most: usize,
+    /// Whether failures note the way through the schema.
+    trails: bool,
+    found: Vec<Found>,
+    verdicts: Option<Box<Verdicts>>,
+}
+
+/// A failure that was found.
+pub(super) struct Found {
+    pub(super) violation: Violation,
+    /// From the failing keyword outwards.
+    pub(super) trail: Vec<Token>,
+    /// The depth up to which the trail is complete.
+    level: u32,
+}
+
+/// One step of the way through a schema.
+#[derive(Clone)]
+pub(super) enum Token {
+    Keyword(&'static str),
+    Name(String),
+    Index(usize),
+    /// An index into the program's references.
+    Reference(u32),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Fits,
+    Fails,
+    /// Fails, and that was explained already.
+    Explained,
+}
+
+/// Verdicts by node, value and whether evaluated members were asked for.
+type Verdicts = HashMap<(u32, NodeId, bool), (Verdict, Option<Box<Seen>>)>;
+
+impl<'p, 'd> Run<'p, 'd> {
+    pub(super) fn new(program: &'p Program, limits: &'p SchemaLimits, root: Value<'d>) -> Run<'p, 'd> {
+        let bytes = root.raw().len() as u64;
+        let steps = limits.steps.saturating_add(limits.steps_per_byte.saturating_mul(bytes));
+        Run {
+            program,
+            limits,
+            root,
+            steps,
+            keep_below: steps.saturating_sub(KEEP_AFTER + bytes),
+            depth: 0,
+            over: false,
+            nested: false,
+            quiet: true,
+            most: 0,
+            trails: false,
+            found: Vec::new(),
+            verdicts: None,
+        }
+    }
+
+    /// Whether the value fits.
+    pub(super) fn verdict(mut self) -> bool {
+        self.start()
+    }
+
+    /// The first failure.
+    pub(super) fn first(mut self) -> Result<(), Box<Violation>> {
+        (self.quiet, self.most) = (false, 1);
+        if self.start() {
+            return Ok(());
+        }
+        match self.found.pop() {
+            Some(found) if !self.over => Err(Box::new(found.violation)),
+            _ => Err(Box::new(self.limit_violation())),
+        }
+    }
+
+    /// The failures, at most so many.
+    pub(super) fn all(mut self, most: usize) -> Vec<Violation> {
+        self.collect(most, false).into_iter().map(|found| found.violation).collect()
+    }
+
+    /// The failures with their trails.
+    pub(super) fn trails(&mut self, most: usize) -> Vec<Found> {
+        self.collect(most, true)
+    }
+
+    fn collect(&mut self, most: usize, trails: bool) -> Vec<Found> {
+        (self.quiet, self.most, self.trails) = (false, most.max(1), trails);
+        let fits = self.start();
+        let mut found = std::mem::take(&mut self.found);
+        if !fits && (self.over || found.is_empty()) {
+            found.truncate(most.max(1) - 1);
+            let violation = self.limit_violation();
+            found.push(Found { violation, trail: Vec::new(), level: 0 });
+        }
+        found
+    }
+
+    fn start(&mut self) -> bool {
+        let root = self.root;
+        let fits = match self.program.root {
+            Some(child) => self.child(child, root, None),
+            None => false,
+        };
+        fits && !self.over
+    }
+
+    fn limit_violation(&self) -> Violation {
+        let message = if self.steps == 0 {
+            "the value takes too many steps to check against this schema"
+        } else {
+            "the value is nested too deeply to be checked against this schema"
+        };
+        Violation { path: String::new(), keyword: "limit", message: message.to_owned() }
+    }
+
+    /// Takes steps beside those of the nodes.
+    #[inline]
+    fn charge(&mut self, steps: usize) {
+        self.steps = self.steps.saturating_sub(steps as u64);
+    }
+
+    /// Whether a failure ends the walk here.
+    #[inline]
+    fn halts(&self) -> bool {
+        self.quiet || self.found.len() >= self.most || self.over
+    }
+
+    /// Notes a failure of the value at hand; `false`, so that callers can pass it on.
+    #[cold]
+    #[inline(never)]
+    fn fail(&mut self, value: Value<'d>, why: Why<'_, 'd>) -> bool {
+        if !self.quiet && !self.over && self.found.len() < self.most {
+            self.note(value, why, self.depth);
+        }
+        false
+    }
+
+    fn note(&mut self, value: Value<'d>, why: Why<'_, 'd>, level: u32) {
+        let mut trail = Vec::new();
+        let keyword = why.keyword(value);
+        if self.trails && keyword != explain::FALSE {
+            trail.push(Token::Keyword(keyword));
+        }
+        let message = explain::message(self, value, &why);
+        let path = survey::pointer_to(self.root, value.offset());
+        self.found.push(Found { violation: Violation { path, keyword, message }, trail, level });
+    }
+
+    /// Adds a step to the trails of what has failed further in.
+    #[cold]
+    fn outwards(&mut self, keyword: &'static str, inner: Option<Token>) {
+        if !self.trails || self.quiet {
+            return;
+        }
+        self.add_steps(&[inner, Some(Token::Keyword(keyword))]);
+    }
+
+    fn add_steps(&mut self, steps: &[Option<Token>]) {
+        let depth = self.depth;
+        for found in self.found.iter_mut().rev().take_while(|f| f.level > depth) {
+            found.level = depth;
+            found.trail.extend(steps.iter().flatten().cloned());
+        }
+    }
+
+    /// Checks a value against a subschema.
+    #[inline]
+    pub(super) fn child(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        match child.as_types() {
+            Some(mask) => is_of(value, mask) || self.wrong_type(value, mask),
+            None => self.node(child.index(), value, seen),
+        }
+    }
+
+    #[cold]
+    fn wrong_type(&mut self, value: Value<'d>, mask: u8) -> bool {
+        if !self.quiet && !self.over && self.found.len() < self.most {
+            self.note(value, Why::Type(mask), self.depth + 1);
+        }
+        false
+    }
+
+    fn node(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        // OK because the program is consistent; a hole in it fails closed.
+        let Some(node) = self.program.nodes.get(index as usize).copied() else { return false };
+        if node.flags != 0 { self.flagged(index, value, seen) } else { self.apply(node, value, seen) }
+    }
+
+    /// A node that forwards, is shared or tracks what was evaluated.
+    #[inline(never)]
+    fn flagged(&mut self, start: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        let mut index = start;
+        let mut hops = 0;
+        let node = loop {
+            let Some(node) = self.program.nodes.get(index as usize).copied() else { return false };
+            if node.flags & FORWARDS == 0 {
+                break node;
+            }
+            let Some(Op::Ref(child, _)) = self.program.ops.get(node.ops as usize) else { return false };
+            self.charge(1);
+            hops += 1;
+            if let Some(mask) = child.as_types() {
+                let fits = is_of(value, mask) || self.wrong_type(value, mask);
+                return fits || self.forwarded(start, hops);
+            }
+            index = child.index();
+        };
+        let fits = if node.flags & SHARED != 0 && self.steps < self.keep_below {
+            self.kept(index, node, value, seen)
+        } else {
+            self.tracked(node, value, seen)
+        };
+        fits || self.forwarded(start, hops)
+    }
+
+    /// Adds the references passed on the way to a node that failed; `false`.
+    #[cold]
+    fn forwarded(&mut self, start: u32, hops: u32) -> bool {
+        if !self.trails || self.quiet {
+            return false;
+        }
+        let mut passed = Vec::new();
+        let mut index = start;
+        for _ in 0..hops {
+            let node = self.program.nodes.get(index as usize);
+            let op = node.and_then(|n| self.program.ops.get(n.ops as usize));
+            if let Some(Op::Ref(child, reference)) = op {
+                passed.push(*reference);
+                index = child.index();
+            }
+        }
+        let depth = self.depth;
+        for found in self.found.iter_mut().rev().take_while(|f| f.level > depth) {
+            found.trail.extend(passed.iter().rev().map(|r| Token::Reference(*r)));
+        }
+        false
+    }
+
+    /// Runs a node, with a list of its own for evaluated members when it asks for them.
+    fn tracked(&mut self, node: Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        if node.flags & TRACKS == 0 || !matches!(value.kind(), Kind::Array | Kind::Object) {
+            return self.apply(node, value, seen);
+        }
+        self.apply_apart(node, value, seen)
+    }
+
+    #[inline(never)]
+    fn apply_apart(&mut self, node: Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        let mut own = Seen::default();
+        let fits = self.apply(node, value, Some(&mut own));
+        if let (true, Some(seen)) = (fits, seen) {
+            seen.merge(&own);
+        }
+        fits
+    }
+
+    /// Runs a shared node, unless its verdict on this value is known.
+    #[inline(never)]
+    fn kept(&mut self, index: u32, node: Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        let key = (index, value.id(), seen.is_some());
+        if let Some((verdict, known)) = self.verdicts.as_ref().and_then(|v| v.get(&key)) {
+            match verdict {
+                Verdict::Fits => {
+                    if let (Some(seen), Some(known)) = (seen, known) {
+                        seen.merge(known);
+                    }
+                    return true;
+                }
+                Verdict::Fails if !self.quiet => {}
+                Verdict::Fails | Verdict::Explained => return false,
+            }
+        }
+        let mut own = seen.is_some().then(Seen::default);
+        let fits = self.apply(node, value, own.as_mut());
+        if let (true, Some(seen), Some(own)) = (fits, seen, &own) {
+            seen.merge(own);
+            self.charge(own.words());
+        }
+        if self.over {
+            return false;
+        }
+        let verdict = match (fits, self.quiet) {
+            (true, _) => Verdict::Fits,
+            (false, true) => Verdict::Fails,
+            (false, false) => Verdict::Explained,
+        };
+        let verdicts = self.verdicts.get_or_insert_default();
+        if verdicts.len() < self.limits.verdicts {
+            verdicts.insert(key, (verdict, own.map(Box::new)));
+        }
+        fits
+    }
+
+    /// Runs a node's types and operations.
+    fn apply(&mut self, node: Node, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        if self.steps == 0 || self.depth >= self.limits.depth {
+            self.over = true;
+            return false;
+        }
+        self.steps -= 1;
+        if !is_of(value, node.types) {
+            return self.wrong_type(value, node.types);
+        }
+        self.depth += 1;
+        let mut fits = true;
+        let run = Span { start: node.ops, len: u32::from(node.count) };
+        let program = self.program;
+        for op in run.of(&program.ops) {
+            if !self.op(*op, value, seen.as_deref_mut()) {
+                fits = false;
+                if self.halts() {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        fits
+    }
+
+    #[inline]
+    fn op(&mut self, op: Op, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        match op {
+            Op::Length { min, max } => match value.as_str() {
+                Some(text) => has_length(text, min, max) || self.fail(value, Why::Length { min, max }),
+                None => true,
+            },
+            Op::Words(run) => match value.as_str() {
+                Some(text) => self.has_word(run, text) || self.fail(value, Why::Words(run)),
+                None => self.fail(value, Why::Words(run)),
+            },
+            Op::Bounds(index) => match value.as_number() {
+                Some(text) => self.bounds(index, text, value),
+                None => true,
+            },
+            Op::Items { min, max } => {
+                let len = value.len();
+                value.kind() != Kind::Array
+                    || (len >= min as usize && len <= max as usize)
+                    || self.fail(value, Why::Items { min, max })
+            }
+            Op::Members { min, max } => {
+                let len = value.len();
+                value.kind() != Kind::Object
+                    || (len >= min as usize && len <= max as usize)
+                    || self.fail(value, Why::Members { min, max })
+            }
+            Op::Object(index) => value.kind() != Kind::Object || self.object(index, value, seen),
+            Op::Array(index) => value.kind() != Kind::Array || self.array(index, value, seen),
+            Op::Pattern(index) => match value.as_str() {
+                Some(text) => self.matches(index, text) || self.fail(value, Why::Pattern(index)),
+                None => true,
+            },
+            Op::Format(format) => match value.as_str() {
+                Some(text) => {
+                    self.charge(text.len() / 8);
+                    format.accepts(text) || self.fail(value, Why::Format(format))
+                }
+                None => true,
+            },
+            Op::Enum(index) => self.member(index, value),
+            Op::Multiple(divisor) => match value.as_number() {
+                Some(text) => {
+                    self.is_multiple(text, divisor) || self.fail(value, Why::Multiple(divisor))
+                }
+                None => true,
+            },
+            Op::Unique => self.unique(value),
+            Op::Contains(index) => value.kind() != Kind::Array || self.contains(index, value, seen),
+            Op::Names(child) => value.kind() != Kind::Object || self.names(child, value),
+            Op::Dependents(run) => value.kind() != Kind::Object || self.dependents(run, value, seen),
+            Op::Ref(child, reference) => self.reference(child, reference, value, seen),
+            Op::AllOf(run) => self.all_of(run, value, seen),
+            Op::AnyOf(run) => self.any_of(run, value, seen),
+            Op::OneOf(run) => self.one_of(run, value, seen),
+            Op::Not(child) => !self.quietly(child, value, None) || self.fail(value, Why::Not),
+            Op::If(run) => self.conditional(run, value, seen),
+            Op::UnevaluatedItems(child) => self.unevaluated_items(child, value, seen),
+            Op::UnevaluatedProperties(child) => self.unevaluated_properties(child, value, seen),
+        }
+    }
+
+    /// Checks without explaining.
+    fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        let before = std::mem::replace(&mut self.quiet, true);
+        let fits = self.child(child, value, seen);
+        self.quiet = before;
+        fits
+    }
+
+    fn reference(&mut self, child: Child, reference: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        let fits = self.child(child, value, seen);
+        if !fits && self.trails && !self.quiet {
+            self.add_steps(&[Some(Token::Reference(reference))]);
+        }
+        fits
+    }
+
+    fn all_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let mut fits = true;
+        let program = self.program;
+        for (i, child) in run.of(&program.children).iter().enumerate() {
+            if !self.child(*child, value, seen.as_deref_mut()) {
+                self.outwards("allOf", Some(Token::Index(i)));
+                fits = false;
+                if self.halts() {
+                    break;
+                }
+            }
+        }
+        fits
+    }
+
+    fn any_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let mut fits = false;
+        let program = self.program;
+        for child in run.of(&program.children) {
+            fits |= match &mut seen {
+                None => self.quietly(*child, value, None),
+                // Every branch that fits adds what it has evaluated.
+                Some(seen) => self.branch(*child, value, seen),
+            };
+            if fits && seen.is_none() {
+                return true;
+            }
+        }
+        fits || self.fail(value, Why::AnyOf(run))
+    }
+
+    fn one_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let mut first = None;
+        let program = self.program;
+        for (i, child) in run.of(&program.children).iter().enumerate() {
+            let fits = match &mut seen {
+                None => self.quietly(*child, value, None),
+                Some(seen) => self.branch(*child, value, seen),
+            };
+            match (fits, first) {
+                (true, Some(first)) => return self.fail(value, Why::Several(first, i)),
+                (true, None) => first = Some(i),
+                (false, _) => {}
+            }
+        }
+        first.is_some() || self.fail(value, Why::OneOf(run))
+    }
+
+    /// Checks a branch quietly; what it evaluates counts when it fits.
+    fn branch(&mut self, child: Child, value: Value<'d>, seen: &mut Seen) -> bool {
+        let mut own = Seen::default();
+        let fits = self.quietly(child, value, Some(&mut own));
+        if fits {
+            seen.merge(&own);
+            self.charge(own.words());
+        }
+        fits
+    }
+
+    fn conditional(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let program = self.program;
+        let [condition, then, otherwise] = run.of(&program.children) else { return false };
+        let holds = match &mut seen {
+            None => self.quietly(*condition, value, None),
+            Some(seen) => self.branch(*condition, value, seen),
+        };
+        let (child, keyword) = if holds { (*then, "then") } else { (*otherwise, "else") };
+        let fits = self.child(child, value, seen);
+        if !fits {
+            self.outwards(keyword, None);
+        }
+        fits
+    }
+
+    fn matches(&mut self, index: u32, text: &str) -> bool {
+        self.charge(1 + text.len() / 8);
+        if self.steps == 0 {
+            self.over = true;
+            return false;
+        }
+        self.program.patterns.get(index as usize).is_some_and(|p| p.is_match(text))
+    }
+
+    fn bounds(&mut self, index: u32, text: &'d str, value: Value<'d>) -> bool {
+        let Some(bounds) = self.program.bounds.get(index as usize) else { return false };
+        if let Ok(n) = text.parse::<i64>() {
+            return bounds.low <= n && n <= bounds.high || self.out_of_bounds(bounds, value);
+        }
+        self.charge(text.len() / 8);
+        self.broken_bound(bounds, text).is_none() || self.out_of_bounds(bounds, value)
+    }
+
+    #[cold]
+    fn out_of_bounds(&mut self, bounds: &'p Bounds, value: Value<'d>) -> bool {
+        match self.broken_bound(bounds, value.raw()) {
+            Some(which) => self.fail(value, Why::Bound(bounds, which)),
+            None => false,
+        }
+    }
+
+    /// The first of the four bounds that a number breaks.
+    fn broken_bound(&self, bounds: &Bounds, text: &str) -> Option<usize> {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+        let number = Decimal::new(text);
+        (0..4).find(|which| {
+            let bound = bounds.texts.get(*which).map_or("", |span| self.program.text(*span));
+            let order = || number.compare(Decimal::new(bound));
+            !bound.is_empty()
+                && match which {
+                    0 => order() == Less,
+                    1 => matches!(order(), Less | Equal),
+                    2 => order() == Greater,
+                    _ => matches!(order(), Greater | Equal),
+                }
+        })
+    }
+
+    fn is_multiple(&mut self, text: &str, divisor: Span) -> bool {
+        let divisor = self.program.text(divisor);
+        if let (Ok(n), Ok(by)) = (text.parse::<i64>(), divisor.parse::<i64>()) {
+            return n.checked_rem(by) == Some(0);
+        }
+        self.charge(text.len());
+        Decimal::new(text).is_multiple_of(Decimal::new(divisor)) == Some(true)
+    }
+
+    fn has_word(&self, run: Span, text: &str) -> bool {
+        let pool = &self.program.pool;
+        let words = run.of(&self.program.words);
+        if words.len() <= SCANNED {
+            return words.iter().any(|w| w.len as usize == text.len() && w.text(pool) == text);
+        }
+        words.binary_search_by(|w| canon::compare_names(w.text(pool), text)).is_ok()
+    }
+
+    fn member(&mut self, index: u32, value: Value<'d>) -> bool {
+        let Some(list) = self.program.enums.get(index as usize) else { return false };
+        self.is_member(list, value) || self.fail(value, Why::Enum(list))
+    }
+
+    fn is_member(&mut self, list: &Enum, value: Value<'d>) -> bool {
+        match value.kind() {
+            Kind::Null => list.null,
+            Kind::Bool => list.booleans[usize::from(value.as_bool() == Some(true))],
+            Kind::String => self.has_word(list.words, value.as_str().unwrap_or_default()),
+            Kind::Number => {
+                self.charge(value.raw().len() / 8);
+                let number = Decimal::new(value.raw());
+                let pool = &self.program.pool;
+                let numbers = list.numbers.of(&self.program.words);
+                numbers.binary_search_by(|n| Decimal::new(n.text(pool)).compare(number)).is_ok()
+            }
+            Kind::Array | Kind::Object => {
+                if list.forms.is_empty() {
+                    return false;
+                }
+                self.charge(value.raw().len() / 8);
+                let mut form = Vec::new();
+                canon::append(value, &mut form);
+                list.forms.binary_search_by(|known| (**known).cmp(&form)).is_ok()
+            }
+        }
+    }
+
+    /// Why a value does not fit a subschema, for messages about the value around it.
+    pub(super) fn reason(&self, child: Child, value: Value<'d>) -> Option<Violation> {
+        let mut inner = Run::new(self.program, self.limits, self.root);
+        (inner.quiet, inner.most, inner.nested) = (false, 1, true);
+        (inner.depth, inner.steps) = (self.depth, self.steps.min(REASON_STEPS));
+        inner.child(child, value, None);
+        inner.found.pop().map(|found| found.violation)
+    }
+
+    /// Whether this run serves a message of another one.
+    pub(super) fn is_nested(&self) -> bool {
+        self.nested
+    }
+
+    /// The path of a value within the one being checked.
+    pub(super) fn path(&self, value: Value<'d>) -> String {
+        survey::pointer_to(self.root, value.offset())
+    }
+}
+
+/// Whether a text has so many characters; counts no further than it must.
+#[inline]
+fn has_length(text: &str, min: u32, max: u32) -> bool {
+    let (bytes, min, max) = (text.len(), min as usize, max as usize);
+    // A character takes one to four bytes.
+    let enough = min == 0 || bytes.div_ceil(4) >= min;
+    if enough && bytes <= max {
+        return true;
+    }
+    if bytes < min || bytes.div_ceil(4) > max {
+        return false;
+    }
+    let count = text.chars().count();
+    count >= min && count <= max
+}

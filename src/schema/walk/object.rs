@@ -1,0 +1,232 @@
+//! The walk through an object's members.
+//!
+//! One pass over the members serves `properties`, `required`, `patternProperties` and
+//! `additionalProperties` together.
+//!
+//! Invariant: a member is looked up in time logarithmic in the number of declared names.
+
+use crate::json::Value;
+
+use super::super::canon;
+use super::super::explain::Why;
+use super::super::program::{Child, OPTIONAL, Object, Property, SCANNED, Span};
+use super::{Run, Token};
+use super::seen::Seen;
+
+/// How many dependents are looked up one by one; for more the names are sorted first.
+const FEW_DEPENDENTS: usize = 8;
+
+impl<'p, 'd> Run<'p, 'd> {
+    pub(super) fn object(&mut self, index: u32, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let program = self.program;
+        let Some(object) = program.objects.get(index as usize) else { return false };
+        if value.len() < object.required as usize && self.quiet {
+            return false;
+        }
+        let properties = object.properties.of(&program.properties);
+        let mut found = Required::new(object.required);
+        let mut expected = 0;
+        let mut fits = true;
+        for (position, (name, member)) in value.members().enumerate() {
+            let mut evaluated = object.has_additional;
+            let mut declared = false;
+            if let Some(at) = self.find(properties, name, expected) {
+                expected = at + 1;
+                if let Some(property) = properties.get(at) {
+                    found.set(property.required);
+                    if let Some(child) = property.child {
+                        declared = true;
+                        evaluated = true;
+                        if !self.child(child, member, None) {
+                            self.outwards("properties", Some(Token::Name(name.to_owned())));
+                            fits = false;
+                        }
+                    }
+                }
+            }
+            if object.patterned.len > 0 {
+                let matched = self.patterned(object, name, member, &mut fits);
+                declared |= matched;
+                evaluated |= matched;
+            }
+            if !declared && object.additional != Child::ANY {
+                if object.additional == Child::NONE {
+                    fits = self.fail(value, Why::Unknown(object, name));
+                } else if !self.child(object.additional, member, None) {
+                    self.outwards("additionalProperties", None);
+                    fits = false;
+                }
+            }
+            if !fits && self.halts() {
+                return false;
+            }
+            if evaluated {
+                if let Some(seen) = &mut seen {
+                    seen.set(position);
+                }
+            }
+        }
+        if !found.is_complete() {
+            return self.fail(value, Why::Missing(object));
+        }
+        fits
+    }
+
+    /// Where a name is in an object's table. `expected` is where it is when members come in the
+    /// table's order.
+    #[inline]
+    fn find(&self, properties: &[Property], name: &str, expected: usize) -> Option<usize> {
+        let pool = self.program.pool.as_bytes();
+        let is = |property: &Property| {
+            let start = property.name.start as usize;
+            property.name.len as usize == name.len()
+                && pool.get(start..start + name.len()) == Some(name.as_bytes())
+        };
+        if properties.get(expected).is_some_and(is) {
+            return Some(expected);
+        }
+        if properties.len() <= SCANNED {
+            return properties.iter().position(is);
+        }
+        let pool = &self.program.pool;
+        properties.binary_search_by(|p| canon::compare_names(p.name.text(pool), name)).ok()
+    }
+
+    /// Checks a member against the schemas of all patterns that its name matches; whether there
+    /// was one.
+    #[inline(never)]
+    fn patterned(&mut self, object: &Object, name: &'d str, member: Value<'d>, fits: &mut bool) -> bool {
+        let program = self.program;
+        let mut matched = false;
+        for (index, child) in (object.first_pattern..).zip(object.patterned.of(&program.children)) {
+            if !self.matches(index, name) {
+                continue;
+            }
+            matched = true;
+            if !self.child(*child, member, None) {
+                let source = program.pattern_texts.get(index as usize).map_or("", |span| program.text(*span));
+                self.outwards("patternProperties", Some(Token::Name(source.to_owned())));
+                *fits = false;
+                if self.halts() {
+                    break;
+                }
+            }
+        }
+        matched
+    }
+
+    pub(super) fn names(&mut self, child: Child, value: Value<'d>) -> bool {
+        let mut fits = true;
+        for (name, _) in value.member_values() {
+            if !self.quietly(child, name, None) {
+                fits = self.fail(value, Why::Name(child, name));
+                if self.halts() {
+                    break;
+                }
+            }
+        }
+        fits
+    }
+
+    pub(super) fn dependents(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let program = self.program;
+        let dependents = run.of(&program.dependents);
+        let mut sorted = Vec::new();
+        let words: usize = dependents.iter().map(|d| d.required.len as usize + 1).sum();
+        if words > FEW_DEPENDENTS && value.len() > FEW_DEPENDENTS {
+            self.charge(value.len());
+            sorted.extend(value.members().map(|(name, _)| name));
+            sorted.sort_unstable();
+        }
+        self.charge(words);
+        let has = |name: &str| match sorted.is_empty() {
+            true => value.members().any(|(n, _)| n == name),
+            false => sorted.binary_search(&name).is_ok(),
+        };
+        let mut fits = true;
+        for dependent in dependents {
+            let name = program.text(dependent.name);
+            if !has(name) {
+                continue;
+            }
+            for wanted in dependent.required.of(&program.words) {
+                if !has(program.text(*wanted)) {
+                    fits = self.fail(value, Why::Dependent(dependent, *wanted));
+                }
+            }
+            if let Some(child) = dependent.schema {
+                if !self.child(child, value, seen.as_deref_mut()) {
+                    self.outwards(dependent.keyword, Some(Token::Name(name.to_owned())));
+                    fits = false;
+                }
+            }
+            if !fits && self.halts() {
+                break;
+            }
+        }
+        fits
+    }
+
+    pub(super) fn unevaluated_properties(
+        &mut self,
+        child: Child,
+        value: Value<'d>,
+        seen: Option<&mut Seen>,
+    ) -> bool {
+        let Some(seen) = seen else { return true };
+        let mut fits = true;
+        for (position, (name, member)) in value.members().enumerate() {
+            if seen.has(position) {
+                continue;
+            }
+            if child == Child::NONE {
+                fits = self.fail(value, Why::Unevaluated(name));
+            } else if !self.child(child, member, None) {
+                self.outwards("unevaluatedProperties", None);
+                fits = false;
+            }
+            if !fits && self.halts() {
+                return false;
+            }
+        }
+        if value.kind() == crate::json::Kind::Object {
+            seen.set_all();
+        }
+        fits
+    }
+}
+
+/// Which of the required names were there.
+struct Required {
+    wanted: u32,
+    first: u64,
+    more: Vec<u64>,
+}
+
+impl Required {
+    #[inline]
+    fn new(wanted: u32) -> Required {
+        let words = (wanted as usize).saturating_sub(1) / 64;
+        Required { wanted, first: 0, more: if words == 0 { Vec::new() } else { vec![0; words] } }
+    }
+
+    #[inline]
+    fn set(&mut self, place: u32) {
+        if place < 64 {
+            self.first |= 1 << place;
+        } else if place != OPTIONAL {
+            if let Some(word) = self.more.get_mut(place as usize / 64 - 1) {
+                *word |= 1 << (place % 64);
+            }
+        }
+    }
+
+    #[inline]
+    fn is_complete(&self) -> bool {
+        if self.more.is_empty() {
+            return self.first.count_ones() == self.wanted;
+        }
+        let more: u32 = self.more.iter().map(|word| word.count_ones()).sum();
+        self.first.count_ones() + more == self.wanted
+    }
+}
