@@ -257,9 +257,13 @@ impl Compiler<'_> {
         if schema.get(keyword).is_none() {
             return Ok(());
         }
-        let Some(target) = self.library.targets.get(&(schema.place, keyword)) else {
-            let message = "a reference that was not resolved".to_owned();
-            return Err(Fault { at: schema.place, message });
+        let target = match self.library.targets.get(&(schema.place, keyword)) {
+            Some(Ok(target)) => target,
+            Some(Err(fault)) => return Err(fault.clone()),
+            None => {
+                let message = "a reference that was not resolved".to_owned();
+                return Err(Fault { at: schema.place, message });
+            }
         };
         let dynamic = target.dynamic.as_ref().and_then(|name| self.library.bound(schema.scope, name));
         let place = dynamic.unwrap_or(target.place);

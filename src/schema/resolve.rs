@@ -27,7 +27,8 @@ pub(super) struct Target {
 pub(super) struct Library<'o> {
     pub(super) docs: Vec<Arc<Doc>>,
     pub(super) survey: Survey,
-    pub(super) targets: HashMap<(Place, Keyword), Target>,
+    /// What references lead to, or why they lead nowhere.
+    pub(super) targets: HashMap<(Place, Keyword), Result<Target, Fault>>,
     options: &'o Options,
     has_all_documents: bool,
     /// Names that dynamic references look for.
@@ -71,9 +72,14 @@ impl<'o> Library<'o> {
                     let target = self.resolve(keyword, text, resource).map_err(|message| Fault {
                         at: Place { document: at.document, node: value.id() },
                         message: format!("{text:?} {message}"),
-                    })?;
-                    if let Some(name) = &target.dynamic {
-                        self.dynamic_names.insert(name.clone());
+                    });
+                    match &target {
+                        Ok(Target { dynamic: Some(name), .. }) => {
+                            self.dynamic_names.insert(name.clone());
+                        }
+                        // In other documents only what is reached matters.
+                        Err(fault) if at.document == 0 => return Err(fault.clone()),
+                        _ => {}
                     }
                     self.targets.insert((at, keyword), target);
                 }
@@ -103,7 +109,11 @@ impl<'o> Library<'o> {
         }
         let options = self.options;
         let rules = Rules::of(options.dialect);
-        if let Some((_, doc)) = options.documents.iter().find(|(known, _)| known == uri) {
+        if let Some(text) = metaschema::text(uri) {
+            // OK because the texts are constants that the tests parse.
+            let doc = Doc::parse(text).unwrap_or_default();
+            self.add(uri, Arc::new(doc), rules).map_err(|fault| fault.message)?;
+        } else if let Some((_, doc)) = options.documents.iter().find(|(known, _)| known == uri) {
             self.add(uri, Arc::clone(doc), rules).map_err(|fault| fault.message)?;
         } else if !std::mem::replace(&mut self.has_all_documents, true) {
             for (known, doc) in &options.documents {
@@ -113,16 +123,8 @@ impl<'o> Library<'o> {
                 }
             }
         }
-        if let Some(found) = self.survey.by_uri.get(uri) {
-            return Ok(*found);
-        }
-        let unknown = || "names a document that was not handed in; nothing is fetched".to_owned();
-        let text = metaschema::text(uri).ok_or_else(unknown)?;
-        // OK because the texts are constants that the tests parse.
-        let doc = Doc::parse(text).unwrap_or_default();
-        let dialect = if uri.contains("draft-07") { Dialect::Draft07 } else { Dialect::Draft202012 };
-        self.add(uri, Arc::new(doc), Rules::of(dialect)).map_err(|fault| fault.message)?;
-        self.survey.by_uri.get(uri).copied().ok_or_else(unknown)
+        let unknown = "names a document that was not handed in; nothing is fetched";
+        self.survey.by_uri.get(uri).copied().ok_or_else(|| unknown.to_owned())
     }
 
     fn resolve(&mut self, keyword: Keyword, reference: &str, from: u32) -> Result<Target, String> {

@@ -33,6 +33,7 @@ pub(super) struct Resource {
 pub(super) const RECURSIVE: &str = "";
 
 /// What is wrong with a schema, and in which document where.
+#[derive(Clone)]
 pub(super) struct Fault {
     pub(super) at: Place,
     pub(super) message: String,
