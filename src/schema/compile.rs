@@ -27,7 +27,8 @@ const ROOT: Place = Place { document: 0, node: NodeId::ROOT };
 pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaError> {
     let library = Library::load(schema, options).map_err(|(fault, docs)| located(fault, &docs))?;
     let docs = library.docs.clone();
-    let mut compiler = Compiler { library, options, t: Tables::default(), done: HashMap::new(), open: Vec::new() };
+    let mut compiler =
+        Compiler { library, options, t: Tables::default(), done: HashMap::new(), open: Vec::new() };
     compiler.run(&docs).map_err(|fault| located(fault, &docs))
 }
 
@@ -183,7 +184,8 @@ impl Compiler<'_> {
         let mut ops = Vec::new();
         self.asserted(&schema, &mut ops)?;
         self.applied(&schema, docs, &mut ops)?;
-        let tracks = ops.iter().any(|op| matches!(op, Op::UnevaluatedItems(_) | Op::UnevaluatedProperties(_)));
+        let tracks =
+            ops.iter().any(|op| matches!(op, Op::UnevaluatedItems(_) | Op::UnevaluatedProperties(_)));
         let run = extend(&mut self.t.ops, ops);
         if let Some(node) = self.t.nodes.get_mut(index as usize) {
             node.ops = run.start;
@@ -267,8 +269,14 @@ impl Compiler<'_> {
         };
         let dynamic = target.dynamic.as_ref().and_then(|name| self.library.bound(schema.scope, name));
         let place = dynamic.unwrap_or(target.place);
+        let canonical = match &target.pointer {
+            Some(pointer) if place == target.place => {
+                let resource = self.library.survey.places.get(&place).copied().unwrap_or(0);
+                format!("{}#{pointer}", self.library.survey.base(resource))
+            }
+            _ => self.canonical(place, docs),
+        };
         let child = self.place(place, docs, schema.scope)?;
-        let canonical = self.canonical(place, docs);
         let target = self.t.keep(&canonical);
         let index = self.t.references.len() as u32;
         let keyword = match keyword {

@@ -6,6 +6,7 @@
 //! Invariants: everything here is cold; a message stays short whatever schema and value hold;
 //! alternatives are looked into one level deep, so no message takes long to find.
 
+use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use crate::json::Value;
@@ -13,8 +14,8 @@ use crate::record::{Counted, Got, Short, nearest};
 
 use super::format::Format;
 use super::program::{
-    BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Op, Program, Property, Span, is_of,
-    types,
+    BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Op, Program, Property, Span,
+    is_of, types,
 };
 use super::walk::Run;
 
@@ -98,7 +99,12 @@ pub(super) fn message<'d>(run: &Run<'_, 'd>, value: Value<'d>, why: &Why<'_, 'd>
     out
 }
 
-fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why: &Why<'_, 'd>) -> fmt::Result {
+fn write_message<'d>(
+    out: &mut String,
+    run: &Run<'_, 'd>,
+    value: Value<'d>,
+    why: &Why<'_, 'd>,
+) -> fmt::Result {
     let p = run.program;
     let got = Got(value);
     match why {
@@ -167,7 +173,10 @@ fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why:
         }
         Why::AnyOf(children) | Why::OneOf(children) => alternatives(out, run, value, *children),
         Why::Several(i, j) => {
-            write!(out, "expected a value that fits exactly one alternative, but it fits those at {i} and {j}")
+            write!(
+                out,
+                "expected a value that fits exactly one alternative, but it fits those at {i} and {j}"
+            )
         }
         Why::Not => write!(out, "expected a value that does not fit the schema under `not`, got {got}"),
         Why::Unevaluated(name) => write!(out, "unknown member `{}`", Short(name)),
@@ -202,7 +211,8 @@ fn words(out: &mut String, p: &Program, run: Span, value: Value<'_>) -> fmt::Res
 fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) -> fmt::Result {
     let required = object.properties.of(&p.properties).iter();
     let required = required.filter(|property| property.required != super::program::OPTIONAL);
-    let absent = required.map(|property| p.text(property.name)).filter(|name| value.get(name).is_none());
+    let there: HashSet<&str> = value.members().map(|(name, _)| name).collect();
+    let absent = required.map(|property| p.text(property.name)).filter(|name| !there.contains(name));
     let absent: Vec<_> = absent.take(MOST_LISTED + 1).collect();
     out.push_str("missing ");
     list(out, absent.into_iter(), '`')
@@ -317,10 +327,10 @@ struct Limits(u32, u32, bool, &'static str);
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Limits(min, max, too_few, unit) = *self;
-        if min == max {
+        if min == max && min > 0 {
             return write!(f, "exactly {}", Counted(min as usize, unit));
         }
-        if min > 0 && max < u32::MAX {
+        if min > 0 && max < u32::MAX && min <= max {
             return write!(f, "{min} to {}", Counted(max as usize, unit));
         }
         let (phrase, n) = if too_few { ("at least", min) } else { ("at most", max) };

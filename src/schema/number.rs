@@ -34,7 +34,9 @@ impl<'a> Decimal<'a> {
         };
         let mark = bytes.iter().position(|b| matches!(b, b'e' | b'E'));
         let (digits, power) = match mark {
-            Some(at) => (bytes.get(..at).unwrap_or_default(), exponent(bytes.get(at + 1..).unwrap_or_default())),
+            Some(at) => {
+                (bytes.get(..at).unwrap_or_default(), exponent(bytes.get(at + 1..).unwrap_or_default()))
+            }
             None => (bytes, 0),
         };
         let point = digits.iter().position(|b| *b == b'.').unwrap_or(digits.len());
@@ -114,7 +116,8 @@ impl<'a> Decimal<'a> {
         let mut n = 0i64;
         for digit in self.digits().take(whole).map(i64::from) {
             let next = n.checked_mul(10);
-            let next = next.and_then(|n| if self.negative { n.checked_sub(digit) } else { n.checked_add(digit) });
+            let next =
+                next.and_then(|n| if self.negative { n.checked_sub(digit) } else { n.checked_add(digit) });
             n = next.ok_or(beyond)?;
         }
         // A fraction follows, or this would have been an integer.

@@ -138,11 +138,20 @@ pub(super) const FORWARDS: u8 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
     /// minLength, maxLength; the latter is `u32::MAX` when absent.
-    Length { min: u32, max: u32 },
+    Length {
+        min: u32,
+        max: u32,
+    },
     /// minItems, maxItems.
-    Items { min: u32, max: u32 },
+    Items {
+        min: u32,
+        max: u32,
+    },
     /// minProperties, maxProperties.
-    Members { min: u32, max: u32 },
+    Members {
+        min: u32,
+        max: u32,
+    },
     /// An index into the bounds.
     Bounds(u32),
     /// The text of the divisor.

@@ -10,15 +10,20 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::json::{Doc, ParseLimits, Value};
+use crate::json::{Doc, Kind, NodeId, ParseLimits, Value};
 
 use super::keyword::{Keyword, Rules, vocabulary};
 use super::survey::{Fault, Place, RECURSIVE, Survey};
 use super::{Dialect, Options, SchemaLimits, metaschema, uri};
 
+/// Objects with more members get an index when pointers go through them.
+const FEW_MEMBERS: usize = 32;
+
 /// Where one reference leads.
 pub(super) struct Target {
     pub(super) place: Place,
+    /// The pointer from the target's resource, when the reference was one.
+    pub(super) pointer: Option<String>,
     /// The anchor to be looked for in the dynamic scope first.
     pub(super) dynamic: Option<String>,
 }
@@ -31,6 +36,8 @@ pub(super) struct Library<'o> {
     pub(super) targets: HashMap<(Place, Keyword), Result<Target, Fault>>,
     options: &'o Options,
     has_all_documents: bool,
+    /// The members of large objects that pointers went through.
+    members: HashMap<Place, HashMap<String, NodeId>>,
     /// Names that dynamic references look for.
     dynamic_names: HashSet<String>,
     scopes: Vec<Vec<(String, Place)>>,
@@ -47,6 +54,7 @@ impl<'o> Library<'o> {
             targets: HashMap::new(),
             options,
             has_all_documents: false,
+            members: HashMap::new(),
             dynamic_names: HashSet::new(),
             scopes: vec![Vec::new()],
             scope_ids: HashMap::from([(Vec::new(), 0)]),
@@ -140,12 +148,15 @@ impl<'o> Library<'o> {
         if fragment.is_empty() || fragment.starts_with('/') {
             let place = if fragment.is_empty() { root } else { self.follow(fragment, root, resource)? };
             let recursive = keyword == Keyword::RecursiveRef && self.is_dynamic(resource, RECURSIVE, place);
-            return Ok(Target { place, dynamic: recursive.then(|| RECURSIVE.to_owned()) });
+            // Across another resource's root the pointer would not be the canonical one.
+            let direct = self.survey.places.get(&place) == Some(&resource);
+            let pointer = direct.then(|| fragment.to_owned());
+            return Ok(Target { place, pointer, dynamic: recursive.then(|| RECURSIVE.to_owned()) });
         }
         let key = (resource, fragment.to_owned());
         let place = *self.survey.anchors.get(&key).ok_or("names an anchor that is not there")?;
         let dynamic = keyword == Keyword::DynamicRef && self.is_dynamic(resource, fragment, place);
-        Ok(Target { place, dynamic: dynamic.then_some(key.1) })
+        Ok(Target { place, pointer: None, dynamic: dynamic.then_some(key.1) })
     }
 
     fn is_dynamic(&self, resource: u32, name: &str, place: Place) -> bool {
@@ -156,13 +167,14 @@ impl<'o> Library<'o> {
     /// The place a JSON Pointer in a fragment names.
     fn follow(&mut self, fragment: &str, root: Place, mut resource: u32) -> Result<Place, String> {
         let doc = self.doc(root.document);
+        let doc = &*doc;
         let pointer = uri::percent_decoded(fragment).ok_or("has a broken percent escape")?;
         let mut at: Value<'_> = doc.at(root.node);
         let mut rest = pointer.as_str();
         while let Some(behind) = rest.strip_prefix('/') {
             let end = behind.find('/').map_or(rest.len(), |slash| slash + 1);
             let (token, next) = rest.split_at(end);
-            at = at.pointer(token).ok_or("points at nothing")?;
+            at = self.step(doc, root.document, at, token).ok_or("points at nothing")?;
             rest = next;
             let place = Place { document: root.document, node: at.id() };
             if let Some(found) = self.survey.places.get(&place) {
@@ -178,6 +190,21 @@ impl<'o> Library<'o> {
             seen.map_err(|fault| format!("points at something that is no schema: {}", fault.message))?;
         }
         Ok(place)
+    }
+
+    /// The value a pointer's token leads to; members of large objects are found by an index.
+    fn step<'d>(&mut self, doc: &'d Doc, document: u32, at: Value<'d>, token: &str) -> Option<Value<'d>> {
+        if at.len() <= FEW_MEMBERS || at.kind() != Kind::Object {
+            return at.pointer(token);
+        }
+        let place = Place { document, node: at.id() };
+        let index = self
+            .members
+            .entry(place)
+            .or_insert_with(|| at.members().map(|(name, value)| (name.to_owned(), value.id())).collect());
+        let name = token.strip_prefix('/')?.replace("~1", "/").replace("~0", "~");
+        let node = *index.get(&name)?;
+        Some(doc.at(node))
     }
 
     /// The dynamic scope after a resource was entered in the scope `scope`.
@@ -220,12 +247,15 @@ fn rules_named(named: &str, options: &Options) -> Result<Rules, String> {
         return Ok(rules);
     }
     let unsupported = || {
-        format!("unsupported dialect {named:?}: expected https://json-schema.org/draft/2020-12/schema or draft-07")
+        format!(
+            "unsupported dialect {named:?}: expected https://json-schema.org/draft/2020-12/schema or draft-07"
+        )
     };
     let (uri, _) = uri::split_fragment(named);
-    let document = options.documents.iter().find(|(known, doc)| {
-        known == uri || doc.root().get("$id").and_then(Value::as_str) == Some(uri)
-    });
+    let document = options
+        .documents
+        .iter()
+        .find(|(known, doc)| known == uri || doc.root().get("$id").and_then(Value::as_str) == Some(uri));
     let metaschema = document.ok_or_else(unsupported)?.1.root();
     let parent = metaschema.get("$schema").and_then(Value::as_str).and_then(Rules::named);
     let mut rules = parent.ok_or_else(unsupported)?;

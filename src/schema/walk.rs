@@ -23,7 +23,9 @@ use crate::record::Violation;
 use super::SchemaLimits;
 use super::explain::{self, Why};
 use super::number::Decimal;
-use super::program::{Bounds, Child, Enum, FORWARDS, Node, Op, Program, SCANNED, SHARED, Span, TRACKS, is_of};
+use super::program::{
+    Bounds, Child, Enum, FORWARDS, Node, Op, Program, SCANNED, SHARED, Span, TRACKS, is_of,
+};
 use super::{canon, survey};
 
 use seen::Seen;
@@ -408,9 +410,7 @@ impl<'p, 'd> Run<'p, 'd> {
             },
             Op::Enum(index) => self.member(index, value),
             Op::Multiple(divisor) => match value.as_number() {
-                Some(text) => {
-                    self.is_multiple(text, divisor) || self.fail(value, Why::Multiple(divisor))
-                }
+                Some(text) => self.is_multiple(text, divisor) || self.fail(value, Why::Multiple(divisor)),
                 None => true,
             },
             Op::Unique => self.unique(value),

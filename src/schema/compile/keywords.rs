@@ -50,7 +50,9 @@ impl Compiler<'_> {
             self.members_of(list.items(), list.raw(), "enum", ops);
         }
         if self.asserts_formats(schema) {
-            if let Some(format) = schema.text(Keyword::Format).and_then(|f| Format::named(f, schema.rules.dialect)) {
+            if let Some(format) =
+                schema.text(Keyword::Format).and_then(|f| Format::named(f, schema.rules.dialect))
+            {
                 ops.push(Op::Format(format));
             }
         }

@@ -13,7 +13,9 @@ pub(super) fn is_email(text: &str, wide: bool) -> bool {
 /// dot-atom: words of ordinary characters with dots between.
 fn is_dotted(local: &str, wide: bool) -> bool {
     let is_word = |c: char| {
-        c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c) || wide && !c.is_ascii() && !c.is_control()
+        c.is_ascii_alphanumeric()
+            || "!#$%&'*+-/=?^_`{|}~".contains(c)
+            || wide && !c.is_ascii() && !c.is_control()
     };
     local.split('.').all(|word| !word.is_empty() && word.chars().all(is_word))
 }

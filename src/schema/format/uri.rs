@@ -92,7 +92,9 @@ fn is_made_of(text: &str, more: &str, wide: bool, private: bool) -> bool {
     while let Some(c) = chars.next() {
         let good = match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' => true,
-            '%' => [chars.next(), chars.next()].iter().flatten().filter(|c| c.is_ascii_hexdigit()).count() == 2,
+            '%' => {
+                [chars.next(), chars.next()].iter().flatten().filter(|c| c.is_ascii_hexdigit()).count() == 2
+            }
             c if c.is_ascii() => "-._~!$&'()*+,;=".contains(c) || more.contains(c),
             c => wide && (is_wide(c) || private && is_private(c)),
         };
@@ -135,7 +137,9 @@ fn is_template_literal(text: &str) -> bool {
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         let good = match c {
-            '%' => [chars.next(), chars.next()].iter().flatten().filter(|c| c.is_ascii_hexdigit()).count() == 2,
+            '%' => {
+                [chars.next(), chars.next()].iter().flatten().filter(|c| c.is_ascii_hexdigit()).count() == 2
+            }
             '\0'..=' ' | '"' | '\'' | '<' | '>' | '\\' | '^' | '`' | '|' | '\u{7f}' => false,
             c if c.is_ascii() => true,
             c => is_wide(c) || is_private(c),
@@ -148,7 +152,8 @@ fn is_template_literal(text: &str) -> bool {
 }
 
 fn is_expression(text: &str) -> bool {
-    let text = text.strip_prefix(['+', '#', '.', '/', ';', '?', '&', '=', ',', '!', '@', '|']).unwrap_or(text);
+    let text =
+        text.strip_prefix(['+', '#', '.', '/', ';', '?', '&', '=', ',', '!', '@', '|']).unwrap_or(text);
     text.split(',').all(|variable| {
         let name = match variable.strip_suffix('*') {
             Some(name) => name,
@@ -172,7 +177,9 @@ fn is_name_part(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(b) = bytes.next() {
         let good = match b {
-            b'%' => [bytes.next(), bytes.next()].iter().flatten().filter(|b| b.is_ascii_hexdigit()).count() == 2,
+            b'%' => {
+                [bytes.next(), bytes.next()].iter().flatten().filter(|b| b.is_ascii_hexdigit()).count() == 2
+            }
             _ => b.is_ascii_alphanumeric() || b == b'_',
         };
         if !good {

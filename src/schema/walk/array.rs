@@ -80,7 +80,12 @@ impl<'d> Run<'_, 'd> {
         }
     }
 
-    pub(super) fn unevaluated_items(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    pub(super) fn unevaluated_items(
+        &mut self,
+        child: Child,
+        value: Value<'d>,
+        seen: Option<&mut Seen>,
+    ) -> bool {
         let Some(seen) = seen.filter(|_| value.kind() == Kind::Array) else { return true };
         let mut fits = true;
         for (position, item) in value.items().enumerate() {

@@ -10,8 +10,8 @@ use crate::json::Value;
 use super::super::canon;
 use super::super::explain::Why;
 use super::super::program::{Child, OPTIONAL, Object, Property, SCANNED, Span};
-use super::{Run, Token};
 use super::seen::Seen;
+use super::{Run, Token};
 
 /// How many dependents are looked up one by one; for more the names are sorted first.
 const FEW_DEPENDENTS: usize = 8;

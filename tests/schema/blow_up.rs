@@ -1,0 +1,304 @@
+//! Schemas and values made to cost more than they seem to.
+//!
+//! Each case is answered, rightly or with the keyword `limit`, and within a time that is a
+//! hundred times what it takes on a small board in a release build: what these cases cost without
+//! their defences is minutes and more. With TINYMCP_SCHEMA_STRICT set the bound is 100 ms.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use tinymcp::json::ParseLimits;
+use tinymcp::schema::{Schema, SchemaLimits};
+
+use super::doc;
+
+fn bound() -> Duration {
+    let strict = std::env::var_os("TINYMCP_SCHEMA_STRICT").is_some();
+    Duration::from_millis(if strict { 100 } else { 10_000 })
+}
+
+fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let answer = run();
+    let took = start.elapsed();
+    println!("{what}: {took:?}");
+    assert!(took < bound(), "{what} took {took:?}");
+    answer
+}
+
+/// The keyword of the first failure; nothing when the value fits.
+fn answer(what: &str, schema: &str, value: &str) -> Option<&'static str> {
+    let schema = timed(&format!("{what}, compile"), || Schema::parse(schema)).expect(what);
+    let value = doc(value);
+    let valid = timed(&format!("{what}, is_valid"), || schema.is_valid(value.root()));
+    let first = timed(&format!("{what}, check"), || schema.check(value.root()));
+    let all = timed(&format!("{what}, check_all"), || schema.check_all(value.root(), 100));
+    assert_eq!(valid, first.is_ok(), "{what}");
+    assert_eq!(valid, all.is_empty(), "{what}");
+    first.err().map(|violation| violation.keyword)
+}
+
+fn refusal(what: &str, schema: &str) -> String {
+    let refused = timed(&format!("{what}, compile"), || Schema::parse(schema));
+    refused.err().unwrap_or_else(|| panic!("{what} was accepted")).to_string()
+}
+
+fn array(len: usize, item: impl Fn(usize) -> String) -> String {
+    let items: Vec<_> = (0..len).map(item).collect();
+    format!("[{}]", items.join(","))
+}
+
+#[test]
+fn unique_items_of_many_are_not_compared_pairwise() {
+    let schema = r#"{"uniqueItems": true}"#;
+    let kinds: [(&str, fn(usize) -> String); 4] = [
+        ("integers", |i| i.to_string()),
+        ("strings", |i| format!("\"item {i}\"")),
+        ("objects", |i| format!("{{\"b\":[{i}],\"a\":{i}.0}}")),
+        ("long common starts", |i| format!("\"{}{i}\"", "x".repeat(100))),
+    ];
+    for (what, item) in kinds {
+        assert_eq!(answer(what, schema, &array(40_000, item)), None);
+        let twice = array(40_000, |i| item(if i == 39_999 { 7 } else { i }));
+        assert_eq!(answer(what, schema, &twice), Some("uniqueItems"));
+    }
+}
+
+#[test]
+fn long_enums_are_searched_not_scanned() {
+    let words = array(10_000, |i| format!("\"word {i}\""));
+    let schema = format!("{{\"items\": {{\"enum\": {words}}}}}");
+    assert_eq!(answer("enum of strings", &schema, &words), None);
+    assert_eq!(answer("enum of strings", &schema, "[\"word 10000\"]"), Some("enum"));
+    let mixed = array(10_000, |i| if i % 2 == 0 { format!("{i}.50") } else { format!("[{i}]") });
+    let schema = format!("{{\"items\": {{\"enum\": {mixed}}}}}");
+    assert_eq!(answer("enum of numbers and arrays", &schema, &mixed), None);
+    assert_eq!(answer("enum of numbers and arrays", &schema, "[[2]]"), Some("enum"));
+}
+
+#[test]
+fn recursion_through_alternatives_is_linear_in_the_value() {
+    let branch = r##"{"type":"object","properties":{"c":{"$ref":"#"}},"required":["c"]}"##;
+    for combinator in ["anyOf", "oneOf"] {
+        let schema = format!("{{\"{combinator}\":[{branch},{branch},{{\"type\":\"null\"}}]}}");
+        for depth in [12, 16, 20, 24, 60, 110] {
+            let value = format!("{}1{}", "{\"c\":".repeat(depth), "}".repeat(depth));
+            let what = format!("{combinator} to depth {depth}");
+            assert_eq!(answer(&what, &schema, &value), Some(combinator));
+        }
+        let value = format!("{}null{}", "{\"c\":".repeat(110), "}".repeat(110));
+        let expected = (combinator == "oneOf").then_some("oneOf");
+        assert_eq!(answer(&format!("{combinator} that fits"), &schema, &value), expected);
+    }
+}
+
+#[test]
+fn recursion_through_alternatives_that_are_tracked_is_linear_too() {
+    let branch = r##"{"type":"object","properties":{"c":{"$ref":"#"}},"required":["c"]}"##;
+    let schema =
+        format!("{{\"anyOf\":[{branch},{branch},{{\"type\":\"null\"}}],\"unevaluatedProperties\":false}}");
+    let value = format!("{}null{}", "{\"c\":".repeat(110), "}".repeat(110));
+    assert_eq!(answer("tracked anyOf", &schema, &value), None);
+    let value = format!("{}1{}", "{\"c\":".repeat(110), "}".repeat(110));
+    assert_eq!(answer("tracked anyOf", &schema, &value), Some("anyOf"));
+}
+
+/// `d0` applies `d1` twice, that `d2` twice, and so on.
+fn doubling(combinator: &str, levels: usize, last: &str) -> String {
+    let mut schema = "{\"$ref\":\"#/$defs/d0\",\"$defs\":{".to_owned();
+    for i in 0..levels {
+        let next = format!("{{\"$ref\":\"#/$defs/d{}\"}}", i + 1);
+        write!(schema, "\"d{i}\":{{\"{combinator}\":[{next},{next}]}},").unwrap();
+    }
+    write!(schema, "\"d{levels}\":{last}}}}}").unwrap();
+    schema
+}
+
+#[test]
+fn doubling_definitions_cost_their_size_not_their_power() {
+    for levels in [24, 30, 200] {
+        for (combinator, value, expected) in [
+            ("allOf", "1", None),
+            ("allOf", "\"x\"", Some("type")),
+            ("anyOf", "1", None),
+            ("anyOf", "\"x\"", Some("anyOf")),
+            ("oneOf", "1", Some("oneOf")),
+            ("oneOf", "\"x\"", Some("oneOf")),
+        ] {
+            let schema = doubling(combinator, levels, r#"{"type":"integer","minimum":0}"#);
+            assert_eq!(answer(&format!("{combinator} doubling {levels} times"), &schema, value), expected);
+        }
+    }
+    let inner = doubling("anyOf", 30, r#"{"properties":{"a":{"minimum":0}}}"#);
+    let tracked = format!("{{\"unevaluatedProperties\":false,{}", inner.strip_prefix('{').unwrap());
+    assert_eq!(answer("tracked doubling", &tracked, r#"{"a":1}"#), None);
+    assert_eq!(answer("tracked doubling", &tracked, r#"{"b":1}"#), Some("unevaluatedProperties"));
+}
+
+#[test]
+fn chains_of_definitions_are_followed_or_refused() {
+    let chain = |levels: usize, wrap: fn(String) -> String| {
+        let mut schema = "{\"$ref\":\"#/$defs/d0\",\"$defs\":{".to_owned();
+        for i in 0..levels {
+            let next = wrap(format!("{{\"$ref\":\"#/$defs/d{}\"}}", i + 1));
+            write!(schema, "\"d{i}\":{next},").unwrap();
+        }
+        write!(schema, "\"d{levels}\":{{\"type\":\"integer\"}}}}}}").unwrap();
+        schema
+    };
+    let plain = chain(5_000, |next| next);
+    assert_eq!(answer("a chain of 5,000 references", &plain, "1"), None);
+    assert_eq!(answer("a chain of 5,000 references", &plain, "\"x\""), Some("type"));
+    let wrapped = chain(5_000, |next| format!("{{\"allOf\":[{next}]}}"));
+    assert!(refusal("a chain of 5,000 allOf", &wrapped).contains("within each other"));
+    let dependent = chain(5_000, |next| format!("{{\"dependentSchemas\":{{\"a\":{next}}}}}"));
+    assert!(refusal("a chain of 5,000 dependentSchemas", &dependent).contains("within each other"));
+    let short = chain(60, |next| format!("{{\"dependentSchemas\":{{\"a\":{next},\"b\":{next}}}}}"));
+    assert_eq!(answer("dependentSchemas doubling 60 times", &short, r#"{"a":1,"b":2}"#), Some("type"));
+}
+
+#[test]
+fn cycles_that_stay_on_one_value_are_refused() {
+    for schema in [
+        r##"{"$ref":"#"}"##,
+        r##"{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}"##,
+        r##"{"not":{"$ref":"#"}}"##,
+        r##"{"if":true,"then":{"$ref":"#"}}"##,
+        r##"{"dependentSchemas":{"a":{"$ref":"#"}}}"##,
+        r##"{"$ref":"#/$defs/a","$defs":{"a":{"allOf":[{"$ref":"#/$defs/b"}]},"b":{"$ref":"#/$defs/a"}}}"##,
+    ] {
+        assert!(refusal(schema, schema).contains("cycle"), "{schema}");
+    }
+}
+
+#[test]
+fn wide_objects_are_looked_up_by_name() {
+    let names = |n: usize, inner: &str| {
+        let members: Vec<_> = (0..n).map(|i| format!("\"name {i}\":{inner}")).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let schema = format!(
+        "{{\"properties\":{},\"required\":{},\"additionalProperties\":false}}",
+        names(64_000, r#"{"type":"integer"}"#),
+        array(64_000, |i| format!("\"name {i}\""))
+    );
+    assert_eq!(answer("64,000 properties", &schema, &names(64_000, "1")), None);
+    assert_eq!(answer("64,000 properties", &schema, &names(63_999, "1")), Some("required"));
+    assert_eq!(answer("64,000 properties", &schema, &names(64_000, "true")), Some("type"));
+    let dependent = format!(
+        "{{\"dependentRequired\":{{{}}}}}",
+        (0..20_000).map(|i| format!("\"name {i}\":[\"name {}\"]", i + 1)).collect::<Vec<_>>().join(",")
+    );
+    assert_eq!(answer("20,000 dependents", &dependent, &names(20_001, "1")), None);
+    assert_eq!(answer("20,000 dependents", &dependent, &names(20_000, "1")), Some("dependentRequired"));
+    let value = names(64_000, "1");
+    let constant = format!("{{\"const\":{value}}}");
+    assert_eq!(answer("const of 64,000 members", &constant, &value), None);
+}
+
+#[test]
+fn deep_values_end_at_the_limit_and_not_at_the_end_of_the_stack() {
+    let deep = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+    let recursive = r##"{"type":"array","items":{"$ref":"#"}}"##;
+    assert_eq!(answer("depth 128", recursive, &deep(128)), None);
+    assert_eq!(answer("depth 100,000", recursive, &deep(100_000)), Some("limit"));
+    assert_eq!(answer("not of depth 100,000", &format!("{{\"not\":{recursive}}}"), "1"), None);
+    let denied =
+        r##"{"not":{"$ref":"#/$defs/a"},"$defs":{"a":{"type":"array","items":{"$ref":"#/$defs/a"}}}}"##;
+    assert_eq!(answer("not of depth 100,000", denied, &deep(100_000)), Some("limit"));
+    assert_eq!(answer("untouched depth 100,000", r#"{"type":"array"}"#, &deep(100_000)), None);
+    assert_eq!(
+        answer("unique depth 100,000", r#"{"uniqueItems":true}"#, &format!("[1,{}]", deep(100_000))),
+        None
+    );
+    let open = format!("{}1", "{\"a\":".repeat(200));
+    assert!(Schema::parse(&format!("{open}{}", "}".repeat(200))).is_err());
+    let nested = format!("{}true{}", "{\"not\":".repeat(120), "}".repeat(120));
+    assert_eq!(answer("120 times not", &nested, "1"), None);
+}
+
+#[test]
+fn long_texts_are_measured_no_further_than_needed() {
+    let long = format!("\"{}\"", "é".repeat(2_500_000));
+    assert_eq!(answer("5 MB under maxLength", r#"{"maxLength":10}"#, &long), Some("maxLength"));
+    assert_eq!(answer("5 MB under minLength", r#"{"minLength":10}"#, &long), None);
+    assert_eq!(answer("5 MB under const", r#"{"const":"x"}"#, &long), Some("const"));
+    let digits = "7".repeat(100_000);
+    assert_eq!(answer("100,000 digits", r#"{"multipleOf":7}"#, &digits), None);
+    assert_eq!(answer("100,000 digits", r#"{"maximum":7}"#, &digits), Some("maximum"));
+    assert_eq!(answer("a huge exponent", r#"{"multipleOf":0.3}"#, "1e1000000000"), Some("multipleOf"));
+    let violation = Schema::parse(r#"{"type":"object"}"#).unwrap().check(doc(&long).root()).unwrap_err();
+    assert!(violation.message.len() < 500);
+}
+
+#[test]
+fn many_branches_that_track_are_linear() {
+    let branches = array(2_000, |i| format!("{{\"properties\":{{\"p{i}\":true}}}}"));
+    let schema = format!("{{\"allOf\":{branches},\"unevaluatedProperties\":false}}");
+    let members: Vec<_> = (0..2_000).map(|i| format!("\"p{i}\":{i}")).collect();
+    let value = format!("{{{}}}", members.join(","));
+    let verdict = answer("2,000 branches on 2,000 members", &schema, &value);
+    // Four million look-ups are more than the steps allow, which is an answer as well.
+    assert!(matches!(verdict, None | Some("limit")), "{verdict:?}");
+    let mut nested = r#"{"properties":{"x":true}}"#.to_owned();
+    for i in 0..12 {
+        nested = format!(
+            "{{\"anyOf\":[{{\"properties\":{{\"p{i}\":true}}}},{nested}],\"unevaluatedProperties\":false}}"
+        );
+    }
+    answer("12 times anyOf that tracks", &nested, r#"{"p11":1}"#);
+}
+
+#[test]
+fn steps_run_out_closed_also_under_not() {
+    let mut limits = SchemaLimits::default();
+    (limits.steps, limits.steps_per_byte) = (100, 0);
+    let value = doc(&array(1_000, |i| i.to_string()));
+    for schema in [
+        r#"{"items":{"minimum":0}}"#,
+        r#"{"not":{"items":{"minimum":5000}}}"#,
+        r#"{"not":{"not":{"items":{"minimum":0}}}}"#,
+    ] {
+        let schema = Schema::options().limits(limits.clone()).parse(schema).unwrap();
+        let violation = schema.check(value.root()).err();
+        let keyword = violation.map(|v| v.keyword);
+        assert!(matches!(keyword, Some("limit")) || schema.is_valid(value.root()), "{keyword:?}");
+    }
+    let schema = Schema::options().limits(limits.clone()).parse(r#"{"items":{"minimum":0}}"#).unwrap();
+    assert_eq!(schema.check(value.root()).unwrap_err().keyword, "limit");
+    let denied = r#"{"not":{"items":{"minimum":0}}}"#;
+    let schema = Schema::options().limits(limits).parse(denied).unwrap();
+    assert_eq!(schema.check(value.root()).unwrap_err().keyword, "limit");
+}
+
+#[test]
+fn schemas_beyond_the_limits_are_refused() {
+    let mut limits = SchemaLimits::default();
+    limits.nodes = 10;
+    let wide = array(20, |_| "{\"minimum\":1}".to_owned());
+    let refused = Schema::options().limits(limits).parse(&format!("{{\"allOf\":{wide}}}")).unwrap_err();
+    assert!(refused.message.contains("subschemas"), "{refused}");
+    let mut limits = SchemaLimits::default();
+    limits.bytes = 100;
+    assert!(
+        Schema::options().limits(limits).parse(&format!("{{\"title\":\"{}\"}}", "x".repeat(100))).is_err()
+    );
+}
+
+#[test]
+fn a_validation_fits_the_stack_its_depth_is_said_to_need() {
+    // Debug frames are several times those of a release build.
+    let stack = if cfg!(debug_assertions) { 1 << 20 } else { 128 << 10 };
+    let limits = SchemaLimits::default().fitting(128 << 10);
+    assert_eq!(limits.depth, 128);
+    let nested = format!("{}{}", "[{\"a\":".repeat(64), "1".to_owned() + &"}]".repeat(64));
+    let mut value = tinymcp::json::Doc::default();
+    value.parse_again(nested.as_bytes(), &ParseLimits::UNBOUNDED).unwrap();
+    let schema = Schema::options().limits(limits).parse(
+        r##"{"anyOf":[{"prefixItems":[{"additionalProperties":{"$ref":"#"},"unevaluatedProperties":false}],"type":"array"},{"type":"integer"}]}"##,
+    );
+    let schema = schema.unwrap();
+    let checked = std::thread::Builder::new().stack_size(stack).spawn(move || schema.check(value.root()));
+    // Whatever the answer: the thread is still there to give it.
+    let _ = checked.unwrap().join().unwrap();
+}
