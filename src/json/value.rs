@@ -61,6 +61,7 @@ impl<'d> Value<'d> {
     }
 
     /// What kind of value this is.
+    #[inline]
     pub fn kind(self) -> Kind {
         self.node().kind()
     }
@@ -80,6 +81,7 @@ impl<'d> Value<'d> {
     }
 
     /// The string with its escapes resolved, when it is one.
+    #[inline]
     pub fn as_str(self) -> Option<&'d str> {
         let node = self.node();
         match node.tag() {
@@ -106,11 +108,13 @@ impl<'d> Value<'d> {
     }
 
     /// The number as it is written.
+    #[inline]
     pub fn as_number(self) -> Option<&'d str> {
         (self.node().tag() == NUMBER).then(|| self.raw())
     }
 
     /// How many elements or members; 0 for anything that is neither array nor object.
+    #[inline]
     pub fn len(self) -> usize {
         let node = self.node();
         if node.is_container() { node.count() as usize } else { 0 }

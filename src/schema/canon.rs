@@ -77,6 +77,21 @@ pub(super) fn compare_names(a: &str, b: &str) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
+/// Whether two texts are equal; names and words are mostly short, and a call costs more than they.
+#[inline]
+pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    match a.len() {
+        8..=16 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),
+        4..=7 => a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk(),
+        2..=3 => a.first_chunk::<2>() == b.first_chunk() && a.last() == b.last(),
+        0..=1 => a.first() == b.first(),
+        _ => a == b,
+    }
+}
+
 /// How many values are compared with each other directly; more are sorted.
 const FEW: usize = 8;
 

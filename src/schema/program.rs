@@ -44,6 +44,9 @@ pub(super) fn type_named(name: &str) -> Option<u8> {
 /// Whether a value is of one of these types.
 #[inline]
 pub(super) fn is_of(value: Value<'_>, mask: u8) -> bool {
+    if mask == types::ALL {
+        return true;
+    }
     let bit = match value.kind() {
         Kind::Null => types::NULL,
         Kind::Bool => types::BOOL,
@@ -112,6 +115,12 @@ impl Span {
     }
 
     #[inline]
+    pub(super) fn bytes(self, pool: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        pool.get(start..start + self.len as usize).unwrap_or_default()
+    }
+
+    #[inline]
     pub(super) fn text(self, pool: &str) -> &str {
         let start = self.start as usize;
         pool.get(start..start + self.len as usize).unwrap_or_default()
@@ -133,6 +142,9 @@ pub(super) const SHARED: u8 = 1;
 pub(super) const TRACKS: u8 = 2;
 /// Is a reference and nothing else.
 pub(super) const FORWARDS: u8 = 4;
+
+/// Holds no subschemas: its operations look at the value alone.
+pub(super) const LEAF: u8 = 8;
 
 /// One check. Those on strings, numbers, arrays and objects let every other type pass.
 #[derive(Clone, Copy, Debug)]

@@ -24,7 +24,7 @@ use super::SchemaLimits;
 use super::explain::{self, Why};
 use super::number::Decimal;
 use super::program::{
-    Bounds, Child, Enum, FORWARDS, Node, Op, Program, SCANNED, SHARED, Span, TRACKS, is_of,
+    Bounds, Child, Enum, FORWARDS, LEAF, Node, Op, Program, SCANNED, SHARED, Span, TRACKS, is_of,
 };
 use super::{canon, survey};
 
@@ -73,6 +73,13 @@ pub(super) enum Token {
     Index(usize),
     /// An index into the program's references.
     Reference(u32),
+}
+
+/// What follows a keyword on the way inwards.
+enum Inner<'a> {
+    Nothing,
+    Name(&'a str),
+    Index(usize),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -199,10 +206,16 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Adds a step to the trails of what has failed further in.
     #[cold]
-    fn outwards(&mut self, keyword: &'static str, inner: Option<Token>) {
+    #[inline(never)]
+    fn outwards(&mut self, keyword: &'static str, inner: Inner<'_>) {
         if !self.trails || self.quiet {
             return;
         }
+        let inner = match inner {
+            Inner::Nothing => None,
+            Inner::Name(name) => Some(Token::Name(name.to_owned())),
+            Inner::Index(index) => Some(Token::Index(index)),
+        };
         self.add_steps(&[inner, Some(Token::Keyword(keyword))]);
     }
 
@@ -234,7 +247,38 @@ impl<'p, 'd> Run<'p, 'd> {
     fn node(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         // OK because the program is consistent; a hole in it fails closed.
         let Some(node) = self.program.nodes.get(index as usize).copied() else { return false };
-        if node.flags != 0 { self.flagged(index, value, seen) } else { self.apply(node, value, seen) }
+        match node.flags {
+            LEAF => self.leaf(node, value),
+            0 => self.apply(node, value, seen),
+            _ => self.flagged(index, value, seen),
+        }
+    }
+
+    /// A node whose operations look at the value alone: no level, no list of evaluated members.
+    #[inline(never)]
+    fn leaf(&mut self, node: Node, value: Value<'d>) -> bool {
+        if self.steps == 0 {
+            self.over = true;
+            return false;
+        }
+        self.steps -= 1;
+        if !is_of(value, node.types) {
+            return self.wrong_type(value, node.types);
+        }
+        let run = Span { start: node.ops, len: u32::from(node.count) };
+        let program = self.program;
+        self.depth += 1;
+        let mut fits = true;
+        for op in run.of(&program.ops) {
+            if !self.leaf_op(*op, value) {
+                fits = false;
+                if self.halts() {
+                    break;
+                }
+            }
+        }
+        self.depth -= 1;
+        fits
     }
 
     /// A node that forwards, is shared or tracks what was evaluated.
@@ -371,32 +415,56 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline]
     fn op(&mut self, op: Op, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         match op {
+            Op::Object(index) => value.kind() != Kind::Object || self.object(index, value, seen),
+            Op::Array(index) => value.kind() != Kind::Array || self.array(index, value, seen),
+            Op::Ref(child, reference) => self.reference(child, reference, value, seen),
+            Op::AllOf(run) => self.all_of(run, value, seen),
+            Op::AnyOf(run) => self.any_of(run, value, seen),
+            Op::OneOf(run) => self.one_of(run, value, seen),
+            Op::Not(child) => !self.quietly(child, value, None) || self.fail(value, Why::Not),
+            Op::If(run) => self.conditional(run, value, seen),
+            Op::Contains(index) => value.kind() != Kind::Array || self.contains(index, value, seen),
+            Op::Names(child) => value.kind() != Kind::Object || self.names(child, value),
+            Op::Dependents(run) => value.kind() != Kind::Object || self.dependents(run, value, seen),
+            Op::UnevaluatedItems(child) => self.unevaluated_items(child, value, seen),
+            Op::UnevaluatedProperties(child) => self.unevaluated_properties(child, value, seen),
+            _ => self.leaf_op(op, value),
+        }
+    }
+
+    #[inline]
+    fn leaf_op(&mut self, op: Op, value: Value<'d>) -> bool {
+        match op {
             Op::Length { min, max } => match value.as_str() {
                 Some(text) => has_length(text, min, max) || self.fail(value, Why::Length { min, max }),
                 None => true,
             },
             Op::Words(run) => match value.as_str() {
-                Some(text) => self.has_word(run, text) || self.fail(value, Why::Words(run)),
-                None => self.fail(value, Why::Words(run)),
+                Some(text) if self.has_word(run, text) => true,
+                _ => self.fail(value, Why::Words(run)),
             },
             Op::Bounds(index) => match value.as_number() {
                 Some(text) => self.bounds(index, text, value),
                 None => true,
             },
+            _ => self.rare_op(op, value),
+        }
+    }
+
+    #[inline(never)]
+    fn rare_op(&mut self, op: Op, value: Value<'d>) -> bool {
+        let len = value.len();
+        match op {
             Op::Items { min, max } => {
-                let len = value.len();
                 value.kind() != Kind::Array
                     || (len >= min as usize && len <= max as usize)
                     || self.fail(value, Why::Items { min, max })
             }
             Op::Members { min, max } => {
-                let len = value.len();
                 value.kind() != Kind::Object
                     || (len >= min as usize && len <= max as usize)
                     || self.fail(value, Why::Members { min, max })
             }
-            Op::Object(index) => value.kind() != Kind::Object || self.object(index, value, seen),
-            Op::Array(index) => value.kind() != Kind::Array || self.array(index, value, seen),
             Op::Pattern(index) => match value.as_str() {
                 Some(text) => self.matches(index, text) || self.fail(value, Why::Pattern(index)),
                 None => true,
@@ -414,17 +482,8 @@ impl<'p, 'd> Run<'p, 'd> {
                 None => true,
             },
             Op::Unique => self.unique(value),
-            Op::Contains(index) => value.kind() != Kind::Array || self.contains(index, value, seen),
-            Op::Names(child) => value.kind() != Kind::Object || self.names(child, value),
-            Op::Dependents(run) => value.kind() != Kind::Object || self.dependents(run, value, seen),
-            Op::Ref(child, reference) => self.reference(child, reference, value, seen),
-            Op::AllOf(run) => self.all_of(run, value, seen),
-            Op::AnyOf(run) => self.any_of(run, value, seen),
-            Op::OneOf(run) => self.one_of(run, value, seen),
-            Op::Not(child) => !self.quietly(child, value, None) || self.fail(value, Why::Not),
-            Op::If(run) => self.conditional(run, value, seen),
-            Op::UnevaluatedItems(child) => self.unevaluated_items(child, value, seen),
-            Op::UnevaluatedProperties(child) => self.unevaluated_properties(child, value, seen),
+            // Operations with subschemas do not come here; one that did fails closed.
+            _ => false,
         }
     }
 
@@ -436,6 +495,7 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
+    #[inline(never)]
     fn reference(&mut self, child: Child, reference: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let fits = self.child(child, value, seen);
         if !fits && self.trails && !self.quiet {
@@ -444,12 +504,13 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
+    #[inline(never)]
     fn all_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let mut fits = true;
         let program = self.program;
         for (i, child) in run.of(&program.children).iter().enumerate() {
             if !self.child(*child, value, seen.as_deref_mut()) {
-                self.outwards("allOf", Some(Token::Index(i)));
+                self.outwards("allOf", Inner::Index(i));
                 fits = false;
                 if self.halts() {
                     break;
@@ -459,6 +520,7 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
+    #[inline(never)]
     fn any_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let mut fits = false;
         let program = self.program;
@@ -475,6 +537,7 @@ impl<'p, 'd> Run<'p, 'd> {
         fits || self.fail(value, Why::AnyOf(run))
     }
 
+    #[inline(never)]
     fn one_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let mut first = None;
         let program = self.program;
@@ -503,6 +566,7 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
+    #[inline(never)]
     fn conditional(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let program = self.program;
         let [condition, then, otherwise] = run.of(&program.children) else { return false };
@@ -513,7 +577,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let (child, keyword) = if holds { (*then, "then") } else { (*otherwise, "else") };
         let fits = self.child(child, value, seen);
         if !fits {
-            self.outwards(keyword, None);
+            self.outwards(keyword, Inner::Nothing);
         }
         fits
     }
@@ -574,7 +638,8 @@ impl<'p, 'd> Run<'p, 'd> {
         let pool = &self.program.pool;
         let words = run.of(&self.program.words);
         if words.len() <= SCANNED {
-            return words.iter().any(|w| w.len as usize == text.len() && w.text(pool) == text);
+            let (pool, text) = (pool.as_bytes(), text.as_bytes());
+            return words.iter().any(|w| w.len as usize == text.len() && canon::same(w.bytes(pool), text));
         }
         words.binary_search_by(|w| canon::compare_names(w.text(pool), text)).is_ok()
     }

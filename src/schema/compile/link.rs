@@ -7,7 +7,7 @@
 //! value ends, within the depth the limits allow.
 
 use super::super::SchemaLimits;
-use super::super::program::{Child, FORWARDS, Node, Op, Program, SHARED, Span, types};
+use super::super::program::{Child, FORWARDS, LEAF, Node, Op, Program, SHARED, Span, types};
 use super::super::survey::Fault;
 use super::Tables;
 
@@ -106,7 +106,28 @@ fn mark_shared(t: &mut Tables, root: Child) {
         if node.types == types::ALL && matches!(run.of(&t.ops), [Op::Ref(..)]) {
             node.flags |= FORWARDS;
         }
+        if run.of(&t.ops).iter().all(is_leaf) {
+            // Cheaper to run again than to remember.
+            node.flags = LEAF;
+        }
     }
+}
+
+/// Whether an operation looks at the value alone.
+fn is_leaf(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Length { .. }
+            | Op::Items { .. }
+            | Op::Members { .. }
+            | Op::Bounds(_)
+            | Op::Multiple(_)
+            | Op::Pattern(_)
+            | Op::Format(_)
+            | Op::Words(_)
+            | Op::Enum(_)
+            | Op::Unique
+    )
 }
 
 /// The subschemas that a node applies to its own value.

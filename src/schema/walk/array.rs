@@ -10,9 +10,10 @@ use super::super::canon;
 use super::super::explain::Why;
 use super::super::program::Child;
 use super::seen::Seen;
-use super::{Run, Token};
+use super::{Inner, Run};
 
 impl<'d> Run<'_, 'd> {
+    #[inline(never)]
     pub(super) fn array(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let program = self.program;
         let Some(array) = program.arrays.get(index as usize) else { return false };
@@ -20,7 +21,7 @@ impl<'d> Run<'_, 'd> {
         let mut fits = true;
         for (i, (child, item)) in prefix.iter().zip(value.items()).enumerate() {
             if !self.child(*child, item, None) {
-                self.outwards(array.prefix_keyword, Some(Token::Index(i)));
+                self.outwards(array.prefix_keyword, Inner::Index(i));
                 fits = false;
                 if self.halts() {
                     return false;
@@ -30,7 +31,7 @@ impl<'d> Run<'_, 'd> {
         if let Some(rest) = array.rest {
             for item in value.items().skip(prefix.len()) {
                 if !self.child(rest, item, None) {
-                    self.outwards(array.rest_keyword, None);
+                    self.outwards(array.rest_keyword, Inner::Nothing);
                     fits = false;
                     if self.halts() {
                         return false;
@@ -47,6 +48,7 @@ impl<'d> Run<'_, 'd> {
         fits
     }
 
+    #[inline(never)]
     pub(super) fn contains(&mut self, index: u32, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let Some(contains) = self.program.contains.get(index as usize) else { return false };
         let mut count = 0u32;
@@ -80,6 +82,7 @@ impl<'d> Run<'_, 'd> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn unevaluated_items(
         &mut self,
         child: Child,
@@ -95,7 +98,7 @@ impl<'d> Run<'_, 'd> {
             if child == Child::NONE {
                 fits = self.fail(value, Why::UnevaluatedItem(position));
             } else if !self.child(child, item, None) {
-                self.outwards("unevaluatedItems", None);
+                self.outwards("unevaluatedItems", Inner::Nothing);
                 fits = false;
             }
             if !fits && self.halts() {

@@ -11,12 +11,13 @@ use super::super::canon;
 use super::super::explain::Why;
 use super::super::program::{Child, OPTIONAL, Object, Property, SCANNED, Span};
 use super::seen::Seen;
-use super::{Run, Token};
+use super::{Inner, Run};
 
 /// How many dependents are looked up one by one; for more the names are sorted first.
 const FEW_DEPENDENTS: usize = 8;
 
 impl<'p, 'd> Run<'p, 'd> {
+    #[inline(never)]
     pub(super) fn object(&mut self, index: u32, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let program = self.program;
         let Some(object) = program.objects.get(index as usize) else { return false };
@@ -38,7 +39,7 @@ impl<'p, 'd> Run<'p, 'd> {
                         declared = true;
                         evaluated = true;
                         if !self.child(child, member, None) {
-                            self.outwards("properties", Some(Token::Name(name.to_owned())));
+                            self.outwards("properties", Inner::Name(name));
                             fits = false;
                         }
                     }
@@ -53,7 +54,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 if object.additional == Child::NONE {
                     fits = self.fail(value, Why::Unknown(object, name));
                 } else if !self.child(object.additional, member, None) {
-                    self.outwards("additionalProperties", None);
+                    self.outwards("additionalProperties", Inner::Nothing);
                     fits = false;
                 }
             }
@@ -78,9 +79,8 @@ impl<'p, 'd> Run<'p, 'd> {
     fn find(&self, properties: &[Property], name: &str, expected: usize) -> Option<usize> {
         let pool = self.program.pool.as_bytes();
         let is = |property: &Property| {
-            let start = property.name.start as usize;
             property.name.len as usize == name.len()
-                && pool.get(start..start + name.len()) == Some(name.as_bytes())
+                && canon::same(property.name.bytes(pool), name.as_bytes())
         };
         if properties.get(expected).is_some_and(is) {
             return Some(expected);
@@ -105,7 +105,7 @@ impl<'p, 'd> Run<'p, 'd> {
             matched = true;
             if !self.child(*child, member, None) {
                 let source = program.pattern_texts.get(index as usize).map_or("", |span| program.text(*span));
-                self.outwards("patternProperties", Some(Token::Name(source.to_owned())));
+                self.outwards("patternProperties", Inner::Name(source));
                 *fits = false;
                 if self.halts() {
                     break;
@@ -115,6 +115,7 @@ impl<'p, 'd> Run<'p, 'd> {
         matched
     }
 
+    #[inline(never)]
     pub(super) fn names(&mut self, child: Child, value: Value<'d>) -> bool {
         let mut fits = true;
         for (name, _) in value.member_values() {
@@ -128,6 +129,7 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
+    #[inline(never)]
     pub(super) fn dependents(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let program = self.program;
         let dependents = run.of(&program.dependents);
@@ -156,7 +158,7 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             if let Some(child) = dependent.schema {
                 if !self.child(child, value, seen.as_deref_mut()) {
-                    self.outwards(dependent.keyword, Some(Token::Name(name.to_owned())));
+                    self.outwards(dependent.keyword, Inner::Name(name));
                     fits = false;
                 }
             }
@@ -167,6 +169,7 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
+    #[inline(never)]
     pub(super) fn unevaluated_properties(
         &mut self,
         child: Child,
@@ -182,7 +185,7 @@ impl<'p, 'd> Run<'p, 'd> {
             if child == Child::NONE {
                 fits = self.fail(value, Why::Unevaluated(name));
             } else if !self.child(child, member, None) {
-                self.outwards("unevaluatedProperties", None);
+                self.outwards("unevaluatedProperties", Inner::Nothing);
                 fits = false;
             }
             if !fits && self.halts() {
@@ -206,8 +209,8 @@ struct Required {
 impl Required {
     #[inline]
     fn new(wanted: u32) -> Required {
-        let words = (wanted as usize).saturating_sub(1) / 64;
-        Required { wanted, first: 0, more: if words == 0 { Vec::new() } else { vec![0; words] } }
+        let more = if wanted <= 64 { Vec::new() } else { vec![0; (wanted as usize - 1) / 64] };
+        Required { wanted, first: 0, more }
     }
 
     #[inline]
