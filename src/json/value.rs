@@ -20,7 +20,7 @@ impl NodeId {
     /// The value the whole document holds.
     pub const ROOT: NodeId = NodeId(0);
 
-    pub(super) fn index(self) -> u32 {
+    pub(crate) fn index(self) -> u32 {
         self.0
     }
 }

@@ -17,7 +17,7 @@ use crate::json::{Doc, Kind, NodeId, Value};
 use super::keyword::{KEYWORDS, Keyword, Rules};
 use super::program::{Child, Node, Object, Op, Program, Property, Reference, Span, TRACKS, types};
 use super::resolve::Library;
-use super::survey::{Fault, Place, pointer_to};
+use super::survey::{Fault, Place, Places, pointer_to};
 use super::{Formats, Options, SchemaError, SchemaLimits, canon, program};
 
 /// The schema itself.
@@ -27,8 +27,14 @@ const ROOT: Place = Place { document: 0, node: NodeId::ROOT };
 pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaError> {
     let library = Library::load(schema, options).map_err(|(fault, docs)| located(fault, &docs))?;
     let docs = library.docs.clone();
-    let mut compiler =
-        Compiler { library, options, t: Tables::default(), done: HashMap::new(), open: Vec::new() };
+    let mut compiler = Compiler {
+        library,
+        options,
+        t: Tables::default(),
+        plain: Places::default(),
+        scoped: HashMap::new(),
+        open: Vec::new(),
+    };
     compiler.run(&docs).map_err(|fault| located(fault, &docs))
 }
 
@@ -85,8 +91,10 @@ struct Compiler<'o> {
     library: Library<'o>,
     options: &'o Options,
     t: Tables,
-    /// Nodes by place and dynamic scope.
-    done: HashMap<(Place, u32), u32>,
+    /// Nodes by place in the outermost dynamic scope, which mostly is the only one.
+    plain: Places,
+    /// Nodes by place and any other scope.
+    scoped: HashMap<(Place, u32), u32>,
     /// Nodes to be filled, with the scope their subschema is in.
     open: Vec<(u32, u32)>,
 }
@@ -148,11 +156,17 @@ impl Compiler<'_> {
     }
 
     fn node(&mut self, place: Place, scope: u32) -> Result<Child, Fault> {
-        let resource = self.library.survey.places.get(&place).copied().unwrap_or(0);
+        let resource = self.library.survey.places.get(place).unwrap_or(0);
         let scope = self.library.enter(scope, resource);
-        let next = self.t.nodes.len() as u32;
-        let index = *self.done.entry((place, scope)).or_insert(next);
-        if index == next {
+        let known =
+            if scope == 0 { self.plain.get(place) } else { self.scoped.get(&(place, scope)).copied() };
+        let index = known.unwrap_or(self.t.nodes.len() as u32);
+        if known.is_none() {
+            if scope == 0 {
+                self.plain.insert(place, index);
+            } else {
+                self.scoped.insert((place, scope), index);
+            }
             if self.t.nodes.len() >= self.limits().nodes {
                 let message = format!("more than {} subschemas", self.limits().nodes);
                 return Err(Fault { at: place, message });
@@ -167,7 +181,7 @@ impl Compiler<'_> {
     fn fill(&mut self, index: u32, scope: u32, docs: &[Arc<Doc>]) -> Result<(), Fault> {
         let Some(place) = self.t.places.get(index as usize).copied() else { return Ok(()) };
         let Some(doc) = docs.get(place.document as usize) else { return Ok(()) };
-        let resource = self.library.survey.places.get(&place).copied().unwrap_or(0);
+        let resource = self.library.survey.places.get(place).unwrap_or(0);
         let rules = self.library.survey.rules(resource);
         let mut schema = Subschema { found: [None; KEYWORDS], rules, place, scope };
         for (name, value) in doc.at(place.node).members() {
@@ -271,7 +285,7 @@ impl Compiler<'_> {
         let place = dynamic.unwrap_or(target.place);
         let canonical = match &target.pointer {
             Some(pointer) if place == target.place => {
-                let resource = self.library.survey.places.get(&place).copied().unwrap_or(0);
+                let resource = self.library.survey.places.get(place).unwrap_or(0);
                 format!("{}#{pointer}", self.library.survey.base(resource))
             }
             _ => self.canonical(place, docs),
@@ -292,7 +306,7 @@ impl Compiler<'_> {
     /// The URI of a place: its resource's, and the pointer from there.
     fn canonical(&self, place: Place, docs: &[Arc<Doc>]) -> String {
         let survey = &self.library.survey;
-        let resource = survey.places.get(&place).copied().unwrap_or(0);
+        let resource = survey.places.get(place).unwrap_or(0);
         let root = survey.resources.get(resource as usize).map_or(place, |r| r.root);
         let pointer = match docs.get(place.document as usize) {
             Some(doc) => pointer_to(doc.at(root.node), doc.at(place.node).offset()),

@@ -260,8 +260,13 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
     let mut nearest = None;
     for (i, child) in possible.take(MOST_TRIED) {
         let Some(reason) = run.reason(*child, value) else { continue };
-        // What fails further in has come further; a value of some other kind has not come far.
-        let far = (reason.path.len(), u8::from(!matches!(reason.keyword, "const" | "enum" | "type")));
+        // What fails further in has come further; another tag or kind has not come far.
+        let rank = match reason.keyword {
+            "const" | "enum" => 0,
+            "type" => 1,
+            _ => 2,
+        };
+        let far = (reason.path.matches('/').count(), rank);
         if nearest.as_ref().is_none_or(|(best, _, _)| far > *best) {
             nearest = Some((far, i, reason));
         }

@@ -71,7 +71,7 @@ impl<'o> Library<'o> {
         while let Some(at) = self.survey.references.pop() {
             let doc = self.doc(at.document);
             let schema = doc.at(at.node);
-            let resource = self.survey.places.get(&at).copied().unwrap_or(0);
+            let resource = self.survey.places.get(at).unwrap_or(0);
             let rules = self.survey.rules(resource);
             for (name, value) in schema.members() {
                 let Some(keyword) = Keyword::find(name, rules) else { continue };
@@ -149,7 +149,7 @@ impl<'o> Library<'o> {
             let place = if fragment.is_empty() { root } else { self.follow(fragment, root, resource)? };
             let recursive = keyword == Keyword::RecursiveRef && self.is_dynamic(resource, RECURSIVE, place);
             // Across another resource's root the pointer would not be the canonical one.
-            let direct = self.survey.places.get(&place) == Some(&resource);
+            let direct = self.survey.places.get(place) == Some(resource);
             let pointer = direct.then(|| fragment.to_owned());
             return Ok(Target { place, pointer, dynamic: recursive.then(|| RECURSIVE.to_owned()) });
         }
@@ -177,12 +177,12 @@ impl<'o> Library<'o> {
             at = self.step(doc, root.document, at, token).ok_or("points at nothing")?;
             rest = next;
             let place = Place { document: root.document, node: at.id() };
-            if let Some(found) = self.survey.places.get(&place) {
-                resource = *found;
+            if let Some(found) = self.survey.places.get(place) {
+                resource = found;
             }
         }
         let place = Place { document: root.document, node: at.id() };
-        if !self.survey.places.contains_key(&place) {
+        if self.survey.places.get(place).is_none() {
             // Under an unknown keyword, which only a reference makes a schema.
             let options = self.options;
             let rules_for = |uri: &str| rules_named(uri, options);

@@ -20,6 +20,35 @@ pub(super) struct Place {
     pub(super) node: NodeId,
 }
 
+/// A number for some places, looked up by position.
+#[derive(Default)]
+pub(super) struct Places {
+    documents: Vec<Vec<u32>>,
+    count: usize,
+}
+
+impl Places {
+    pub(super) fn get(&self, place: Place) -> Option<u32> {
+        let numbers = self.documents.get(place.document as usize)?;
+        numbers.get(place.node.index() as usize).copied().filter(|n| *n != u32::MAX)
+    }
+
+    pub(super) fn insert(&mut self, place: Place, number: u32) {
+        let (document, node) = (place.document as usize, place.node.index() as usize);
+        if self.documents.len() <= document {
+            self.documents.resize_with(document + 1, Vec::new);
+        }
+        let Some(numbers) = self.documents.get_mut(document) else { return };
+        if numbers.len() <= node {
+            numbers.resize(node + 1, u32::MAX);
+        }
+        if let Some(slot) = numbers.get_mut(node) {
+            self.count += usize::from(*slot == u32::MAX);
+            *slot = number;
+        }
+    }
+}
+
 /// Something that has an absolute name: a document or a subschema with `$id`.
 pub(super) struct Resource {
     pub(super) base: String,
@@ -46,7 +75,7 @@ pub(super) struct Survey {
     /// Resources by absolute URI.
     pub(super) by_uri: HashMap<String, u32>,
     /// Every subschema's resource.
-    pub(super) places: HashMap<Place, u32>,
+    pub(super) places: Places,
     pub(super) anchors: HashMap<(u32, String), Place>,
     /// References, to be resolved when everything is known.
     pub(super) references: Vec<Place>,
@@ -82,7 +111,7 @@ impl Survey {
         let mut open = vec![(value, first)];
         while let Some((value, resource)) = open.pop() {
             let at = Place { document, node: value.id() };
-            if self.places.len() >= limits.nodes {
+            if self.places.count >= limits.nodes {
                 return Err(Fault { at, message: format!("more than {} subschemas", limits.nodes) });
             }
             let mut visit = Visit { survey: self, document, resource, open: &mut open };
