@@ -385,7 +385,7 @@ impl Compiler<'_> {
     /// Compiles a pattern; its index is the table's length before.
     fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Fault> {
         let index = self.t.patterns.len() as u32;
-        let pattern = super::pattern::Pattern::compile(source, self.limits())
+        let pattern = super::pattern::Pattern::compile(source)
             .map_err(|e| Fault { at, message: format!("the pattern {source:?}: {e}") })?;
         self.t.patterns.push(pattern);
         let text = self.t.keep(source);

@@ -18,15 +18,12 @@ pub struct SchemaLimits {
     pub nodes: usize,
     /// Nesting of a schema's text. 128: as deep as a message. `TINYMCP_SCHEMA_NESTING`.
     pub nesting: u32,
-    /// Bytes that one compiled pattern may take. 256 KiB: a thousand times a usual one.
-    /// `TINYMCP_SCHEMA_PATTERN_BYTES`.
-    pub pattern_bytes: usize,
     /// Subschemas within subschemas at once while a value is checked. 256: twice the nesting of a
     /// message; each level takes less than [`SchemaLimits::LEVEL_BYTES`] of stack in a release
     /// build. `TINYMCP_SCHEMA_DEPTH`.
     pub depth: u32,
     /// Steps one validation may take beside [`SchemaLimits::steps_per_byte`]; a step is a
-    /// subschema applied, a value compared, or eight bytes looked at by a pattern. 1,000,000: some
+    /// subschema applied, a value compared, or about eight bytes looked at. 1,000,000: some
     /// ten milliseconds. `TINYMCP_SCHEMA_STEPS`.
     pub steps: u64,
     /// Steps allowed for each byte of the value's text. 8. `TINYMCP_SCHEMA_STEPS_PER_BYTE`.
@@ -55,7 +52,6 @@ impl Default for SchemaLimits {
             bytes: 4 << 20,
             nodes: 100_000,
             nesting: 128,
-            pattern_bytes: 256 << 10,
             depth: 256,
             steps: 1_000_000,
             steps_per_byte: 8,

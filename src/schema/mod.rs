@@ -42,6 +42,10 @@ mod limit;
 mod metaschema;
 mod number;
 mod output;
+#[cfg(feature = "pattern")]
+mod pattern;
+#[cfg(not(feature = "pattern"))]
+#[path = "without_pattern.rs"]
 mod pattern;
 mod program;
 mod resolve;

@@ -583,12 +583,14 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     fn matches(&mut self, index: u32, text: &str) -> bool {
-        self.charge(1 + text.len() / 8);
+        // OK because the program is consistent; a hole in it fails closed.
+        let Some(pattern) = self.program.patterns.get(index as usize) else { return false };
+        self.charge(pattern.steps(text.len()));
         if self.steps == 0 {
             self.over = true;
             return false;
         }
-        self.program.patterns.get(index as usize).is_some_and(|p| p.is_match(text))
+        pattern.is_match(text)
     }
 
     fn bounds(&mut self, index: u32, text: &'d str, value: Value<'d>) -> bool {
