@@ -26,6 +26,8 @@ mod page;
 mod post;
 mod reading;
 mod registry;
+#[cfg(feature = "schema")]
+mod schema;
 mod seal;
 mod serve;
 mod tool;
