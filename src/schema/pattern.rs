@@ -1,16 +1,29 @@
-//! Stub: patterns passed to the engine as they are.
-pub(crate) struct Pattern(regex_automata::meta::Regex);
+//! Stands in for the engine of patterns until it joins this tree: none can be compiled.
+//!
+//! It stands in for the module `pattern`, so that a schema with a pattern is refused when it is
+//! compiled and no pattern is ever silently dropped.
+//!
+//! Invariant: there is no value of [`Pattern`].
+
+/// A compiled pattern, of which there is none.
+pub(crate) enum Pattern {}
+
 impl Pattern {
-    pub(crate) fn compile(source: &str) -> Result<Pattern, String> {
-        regex_automata::meta::Regex::new(source).map(Pattern).map_err(|e| e.to_string())
+    /// Refuses the pattern.
+    pub(crate) fn compile(_: &str) -> Result<Pattern, &'static str> {
+        Err("the engine of patterns has not joined this tree")
     }
-    pub(crate) fn is_match(&self, text: &str) -> bool {
-        self.0.is_match(text)
+
+    pub(crate) fn is_match(&self, _: &str) -> bool {
+        match *self {}
     }
-    pub(crate) fn steps(&self, bytes: usize) -> usize {
-        1 + bytes / 8
+
+    pub(crate) fn steps(&self, _: usize) -> usize {
+        match *self {}
     }
 }
-pub(crate) fn is_pattern(source: &str) -> bool {
-    Pattern::compile(source).is_ok()
+
+/// Whether a text is a pattern, which cannot be told here: it is taken for one.
+pub(crate) fn is_pattern(_: &str) -> bool {
+    true
 }
