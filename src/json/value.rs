@@ -90,6 +90,35 @@ impl<'d> Value<'d> {
         }
     }
 
+    /// The bytes of the string with its escapes resolved; none for anything else. Cheaper than
+    /// [`Value::as_str`], which looks for the ends of characters.
+    #[cfg(feature = "schema")]
+    #[inline]
+    pub(crate) fn string_bytes(self) -> &'d [u8] {
+        let node = self.node();
+        let found = match node.tag() {
+            STRING => self.doc.text.as_bytes().get(node.start as usize + 1..node.end as usize - 1),
+            DECODED => {
+                let start = node.link as usize;
+                self.doc.decoded.as_bytes().get(start..start + node.count() as usize)
+            }
+            _ => None,
+        };
+        found.unwrap_or_default()
+    }
+
+    /// The bytes of the number as it is written; none for anything else.
+    #[cfg(feature = "schema")]
+    #[inline]
+    pub(crate) fn number_bytes(self) -> &'d [u8] {
+        let node = self.node();
+        let found = match node.tag() {
+            NUMBER => self.doc.text.as_bytes().get(node.start as usize..node.end as usize),
+            _ => None,
+        };
+        found.unwrap_or_default()
+    }
+
     /// The integer, exactly, when the number is written without fraction and exponent and fits.
     pub fn as_i64(self) -> Option<i64> {
         self.as_number()?.parse().ok()

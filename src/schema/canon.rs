@@ -65,7 +65,7 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
 
 fn sorted(object: Value<'_>) -> Vec<(&str, Value<'_>)> {
     let mut members: Vec<_> = object.members().collect();
-    members.sort_by(|a, b| compare_names(a.0, b.0));
+    members.sort_by(|a, b| compare_names(a.0.as_bytes(), b.0.as_bytes()));
     members.reverse();
     members.dedup_by(|a, b| a.0 == b.0);
     members
@@ -73,7 +73,7 @@ fn sorted(object: Value<'_>) -> Vec<(&str, Value<'_>)> {
 
 /// The order of names in tables: cheaper than that of their bytes.
 #[inline]
-pub(super) fn compare_names(a: &str, b: &str) -> Ordering {
+pub(super) fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 

@@ -377,8 +377,8 @@ impl Compiler<'_> {
         }
         properties.extend(added);
         if properties.len() > program::SCANNED {
-            let pool = &self.t.pool;
-            properties.sort_by(|a, b| canon::compare_names(a.1.name.text(pool), b.1.name.text(pool)));
+            let pool = self.t.pool.as_bytes();
+            properties.sort_by(|a, b| canon::compare_names(a.1.name.bytes(pool), b.1.name.bytes(pool)));
         }
     }
 

@@ -27,7 +27,11 @@ const MOST_EXPONENT: i64 = 1 << 60;
 impl<'a> Decimal<'a> {
     /// Reads the text of a JSON number.
     pub(super) fn new(text: &'a str) -> Decimal<'a> {
-        let bytes = text.as_bytes();
+        Decimal::of(text.as_bytes())
+    }
+
+    /// The same from the text's bytes.
+    pub(super) fn of(bytes: &'a [u8]) -> Decimal<'a> {
         let (negative, bytes) = match bytes.split_first() {
             Some((b'-', rest)) => (true, rest),
             _ => (false, bytes),
@@ -206,11 +210,30 @@ fn exponent(text: &[u8]) -> i64 {
 
 /// Whether a number's text is an integer's; `1.0` and `1e2` are.
 #[inline]
-pub(super) fn is_integer(text: &str) -> bool {
-    if text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'-')) {
-        return true;
+pub(super) fn is_integer(text: &[u8]) -> bool {
+    // A fraction or an exponent is written with something that is neither digit nor sign.
+    text.iter().all(|b| *b <= b'9' && *b != b'.') || Decimal::of(text).is_whole()
+}
+
+/// The integer, when it is written as one and has at most 18 digits.
+#[inline]
+pub(super) fn short_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.len() > 18 {
+        return None;
     }
-    Decimal::new(text).is_whole()
+    let mut n = 0i64;
+    for b in digits {
+        let digit = b.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        n = n * 10 + i64::from(digit);
+    }
+    Some(if negative { -n } else { n })
 }
 
 #[cfg(test)]
@@ -293,7 +316,7 @@ mod tests {
             ("1e400", true, None),
             ("0.0e-7", true, Some(0)),
         ] {
-            assert_eq!(is_integer(text), whole, "{text}");
+            assert_eq!(is_integer(text.as_bytes()), whole, "{text}");
             assert_eq!(Decimal::new(text).to_i64(), as_i64, "{text}");
         }
     }

@@ -47,24 +47,24 @@ pub(super) fn is_of(value: Value<'_>, mask: u8) -> bool {
     if mask == types::ALL {
         return true;
     }
-    let bit = match value.kind() {
+    let kind = value.kind();
+    if kind == Kind::Number {
+        return mask & types::NUMBER == types::NUMBER || is_of_numbers(value, mask);
+    }
+    let bit = match kind {
         Kind::Null => types::NULL,
         Kind::Bool => types::BOOL,
-        Kind::String => types::STRING,
+        Kind::Number | Kind::String => types::STRING,
         Kind::Array => types::ARRAY,
         Kind::Object => types::OBJECT,
-        Kind::Number => {
-            let wanted = mask & types::NUMBER;
-            if wanted == 0 || wanted == types::NUMBER {
-                wanted
-            } else if value.as_number().is_some_and(number::is_integer) {
-                types::INTEGER
-            } else {
-                types::FRACTION
-            }
-        }
     };
     mask & bit != 0
+}
+
+/// Whether a number is one of the kinds asked for, where that is not both.
+fn is_of_numbers(value: Value<'_>, mask: u8) -> bool {
+    let wanted = mask & types::NUMBER;
+    wanted != 0 && (wanted == types::INTEGER) == number::is_integer(value.number_bytes())
 }
 
 /// A subschema in use: a node, or types alone.

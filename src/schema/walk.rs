@@ -22,7 +22,7 @@ use crate::record::Violation;
 
 use super::SchemaLimits;
 use super::explain::{self, Why};
-use super::number::Decimal;
+use super::number::{self, Decimal};
 use super::program::{
     Bounds, Child, Enum, FORWARDS, LEAF, Node, Op, Program, SCANNED, SHARED, Span, TRACKS, is_of,
 };
@@ -228,7 +228,7 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     /// Checks a value against a subschema.
-    #[inline]
+    #[inline(always)]
     pub(super) fn child(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         match child.as_types() {
             Some(mask) => is_of(value, mask) || self.wrong_type(value, mask),
@@ -237,6 +237,7 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     #[cold]
+    #[inline(never)]
     fn wrong_type(&mut self, value: Value<'d>, mask: u8) -> bool {
         if !self.quiet && !self.over && self.found.len() < self.most {
             self.note(value, Why::Type(mask), self.depth + 1);
@@ -244,6 +245,7 @@ impl<'p, 'd> Run<'p, 'd> {
         false
     }
 
+    #[inline(never)]
     fn node(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         // OK because the program is consistent; a hole in it fails closed.
         let Some(node) = self.program.nodes.get(index as usize).copied() else { return false };
@@ -428,27 +430,31 @@ impl<'p, 'd> Run<'p, 'd> {
             Op::Dependents(run) => value.kind() != Kind::Object || self.dependents(run, value, seen),
             Op::UnevaluatedItems(child) => self.unevaluated_items(child, value, seen),
             Op::UnevaluatedProperties(child) => self.unevaluated_properties(child, value, seen),
-            _ => self.leaf_op(op, value),
+            _ => self.other_op(op, value),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn leaf_op(&mut self, op: Op, value: Value<'d>) -> bool {
         match op {
-            Op::Length { min, max } => match value.as_str() {
-                Some(text) => has_length(text, min, max) || self.fail(value, Why::Length { min, max }),
-                None => true,
-            },
-            Op::Words(run) => match value.as_str() {
-                Some(text) if self.has_word(run, text) => true,
-                _ => self.fail(value, Why::Words(run)),
-            },
-            Op::Bounds(index) => match value.as_number() {
-                Some(text) => self.bounds(index, text, value),
-                None => true,
-            },
+            Op::Length { min, max } => {
+                value.kind() != Kind::String
+                    || has_length(value, min, max)
+                    || self.fail(value, Why::Length { min, max })
+            }
+            Op::Words(run) => {
+                value.kind() == Kind::String && self.has_word(run, value.string_bytes())
+                    || self.fail(value, Why::Words(run))
+            }
+            Op::Bounds(index) => value.kind() != Kind::Number || self.bounds(index, value),
             _ => self.rare_op(op, value),
         }
+    }
+
+    /// The same where there are subschemas as well.
+    #[inline(never)]
+    fn other_op(&mut self, op: Op, value: Value<'d>) -> bool {
+        self.leaf_op(op, value)
     }
 
     #[inline(never)]
@@ -593,20 +599,22 @@ impl<'p, 'd> Run<'p, 'd> {
         pattern.is_match(text)
     }
 
-    fn bounds(&mut self, index: u32, text: &'d str, value: Value<'d>) -> bool {
+    #[inline]
+    fn bounds(&mut self, index: u32, value: Value<'d>) -> bool {
         let Some(bounds) = self.program.bounds.get(index as usize) else { return false };
-        if let Ok(n) = text.parse::<i64>() {
-            return bounds.low <= n && n <= bounds.high || self.out_of_bounds(bounds, value);
+        match number::short_integer(value.number_bytes()) {
+            Some(n) if bounds.low <= n && n <= bounds.high => true,
+            _ => self.exact_bounds(bounds, value),
         }
-        self.charge(text.len() / 8);
-        self.broken_bound(bounds, text).is_none() || self.out_of_bounds(bounds, value)
     }
 
-    #[cold]
-    fn out_of_bounds(&mut self, bounds: &'p Bounds, value: Value<'d>) -> bool {
-        match self.broken_bound(bounds, value.raw()) {
+    #[inline(never)]
+    fn exact_bounds(&mut self, bounds: &'p Bounds, value: Value<'d>) -> bool {
+        let text = value.raw();
+        self.charge(text.len() / 8);
+        match self.broken_bound(bounds, text) {
             Some(which) => self.fail(value, Why::Bound(bounds, which)),
-            None => false,
+            None => true,
         }
     }
 
@@ -636,14 +644,13 @@ impl<'p, 'd> Run<'p, 'd> {
         Decimal::new(text).is_multiple_of(Decimal::new(divisor)) == Some(true)
     }
 
-    fn has_word(&self, run: Span, text: &str) -> bool {
-        let pool = &self.program.pool;
+    fn has_word(&self, run: Span, text: &[u8]) -> bool {
+        let pool = self.program.pool.as_bytes();
         let words = run.of(&self.program.words);
         if words.len() <= SCANNED {
-            let (pool, text) = (pool.as_bytes(), text.as_bytes());
             return words.iter().any(|w| w.len as usize == text.len() && canon::same(w.bytes(pool), text));
         }
-        words.binary_search_by(|w| canon::compare_names(w.text(pool), text)).is_ok()
+        words.binary_search_by(|w| canon::compare_names(w.bytes(pool), text)).is_ok()
     }
 
     fn member(&mut self, index: u32, value: Value<'d>) -> bool {
@@ -655,7 +662,7 @@ impl<'p, 'd> Run<'p, 'd> {
         match value.kind() {
             Kind::Null => list.null,
             Kind::Bool => list.booleans[usize::from(value.as_bool() == Some(true))],
-            Kind::String => self.has_word(list.words, value.as_str().unwrap_or_default()),
+            Kind::String => self.has_word(list.words, value.string_bytes()),
             Kind::Number => {
                 self.charge(value.raw().len() / 8);
                 let number = Decimal::new(value.raw());
@@ -695,18 +702,17 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 }
 
-/// Whether a text has so many characters; counts no further than it must.
+/// Whether a string has so many characters; counts no further than it must.
 #[inline]
-fn has_length(text: &str, min: u32, max: u32) -> bool {
-    let (bytes, min, max) = (text.len(), min as usize, max as usize);
+fn has_length(value: Value<'_>, min: u32, max: u32) -> bool {
+    let (bytes, min, max) = (value.string_bytes().len(), min as usize, max as usize);
     // A character takes one to four bytes.
-    let enough = min == 0 || bytes.div_ceil(4) >= min;
-    if enough && bytes <= max {
+    if bytes <= max && bytes.div_ceil(4) >= min {
         return true;
     }
     if bytes < min || bytes.div_ceil(4) > max {
         return false;
     }
-    let count = text.chars().count();
+    let count = value.as_str().unwrap_or_default().chars().count();
     count >= min && count <= max
 }

@@ -114,7 +114,7 @@ impl Compiler<'_> {
         }
         let strings_only = !null && booleans == [false; 2] && numbers.is_empty() && forms.is_empty();
         if words.len() > SCANNED {
-            words.sort_unstable_by(|a, b| canon::compare_names(a, b));
+            words.sort_unstable_by(|a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
         }
         numbers.sort_unstable_by(|a, b| Decimal::new(a).compare(Decimal::new(b)));
         numbers.dedup_by(|a, b| Decimal::new(a).compare(Decimal::new(b)) == Ordering::Equal);

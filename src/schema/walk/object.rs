@@ -25,34 +25,38 @@ impl<'p, 'd> Run<'p, 'd> {
             return false;
         }
         let properties = object.properties.of(&program.properties);
-        let mut found = Required::new(object.required);
+        // A bit for each of the first 64 required names.
+        let mut found = 0u64;
         let mut expected = 0;
         let mut fits = true;
-        for (position, (name, member)) in value.members().enumerate() {
+        for (position, (name, member)) in value.member_values().enumerate() {
             let mut evaluated = object.has_additional;
             let mut declared = false;
             if let Some(at) = self.find(properties, name, expected) {
                 expected = at + 1;
                 if let Some(property) = properties.get(at) {
-                    found.set(property.required);
+                    if property.required < 64 {
+                        found |= 1 << property.required;
+                    }
                     if let Some(child) = property.child {
                         declared = true;
                         evaluated = true;
                         if !self.child(child, member, None) {
-                            self.outwards("properties", Inner::Name(name));
+                            self.outwards("properties", Inner::Name(name.as_str().unwrap_or_default()));
                             fits = false;
                         }
                     }
                 }
             }
             if object.patterned.len > 0 {
+                let name = name.as_str().unwrap_or_default();
                 let matched = self.patterned(object, name, member, &mut fits);
                 declared |= matched;
                 evaluated |= matched;
             }
             if !declared && object.additional != Child::ANY {
                 if object.additional == Child::NONE {
-                    fits = self.fail(value, Why::Unknown(object, name));
+                    fits = self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()));
                 } else if !self.child(object.additional, member, None) {
                     self.outwards("additionalProperties", Inner::Nothing);
                     fits = false;
@@ -67,29 +71,43 @@ impl<'p, 'd> Run<'p, 'd> {
                 }
             }
         }
-        if !found.is_complete() {
+        let wanted = u64::MAX.checked_shr(64 - object.required.min(64)).unwrap_or(0);
+        if found != wanted || object.required > 64 && !self.has_required(properties, value) {
             return self.fail(value, Why::Missing(object));
         }
         fits
     }
 
+    /// Whether all required names are there, for tables that require more than 64.
+    #[inline(never)]
+    fn has_required(&mut self, properties: &[Property], value: Value<'d>) -> bool {
+        self.charge(value.len());
+        let mut there: Vec<_> = value.member_values().map(|(name, _)| name.string_bytes()).collect();
+        there.sort_unstable_by(|a, b| canon::compare_names(a, b));
+        let pool = self.program.pool.as_bytes();
+        let mut required = properties.iter().filter(|p| p.required != OPTIONAL);
+        required
+            .all(|p| there.binary_search_by(|name| canon::compare_names(name, p.name.bytes(pool))).is_ok())
+    }
+
     /// Where a name is in an object's table. `expected` is where it is when members come in the
     /// table's order.
     #[inline]
-    fn find(&self, properties: &[Property], name: &str, expected: usize) -> Option<usize> {
+    fn find(&self, properties: &[Property], name: Value<'_>, expected: usize) -> Option<usize> {
         let pool = self.program.pool.as_bytes();
+        let name = name.string_bytes();
         let is = |property: &Property| {
-            property.name.len as usize == name.len()
-                && canon::same(property.name.bytes(pool), name.as_bytes())
+            property.name.len as usize == name.len() && canon::same(property.name.bytes(pool), name)
         };
+        if properties.len() <= SCANNED {
+            let (before, from) = properties.split_at_checked(expected).unwrap_or((properties, &[]));
+            let found = from.iter().position(is).map(|at| at + expected);
+            return found.or_else(|| before.iter().position(is));
+        }
         if properties.get(expected).is_some_and(is) {
             return Some(expected);
         }
-        if properties.len() <= SCANNED {
-            return properties.iter().position(is);
-        }
-        let pool = &self.program.pool;
-        properties.binary_search_by(|p| canon::compare_names(p.name.text(pool), name)).ok()
+        properties.binary_search_by(|p| canon::compare_names(p.name.bytes(pool), name)).ok()
     }
 
     /// Checks a member against the schemas of all patterns that its name matches; whether there
@@ -196,40 +214,5 @@ impl<'p, 'd> Run<'p, 'd> {
             seen.set_all();
         }
         fits
-    }
-}
-
-/// Which of the required names were there.
-struct Required {
-    wanted: u32,
-    first: u64,
-    more: Vec<u64>,
-}
-
-impl Required {
-    #[inline]
-    fn new(wanted: u32) -> Required {
-        let more = if wanted <= 64 { Vec::new() } else { vec![0; (wanted as usize - 1) / 64] };
-        Required { wanted, first: 0, more }
-    }
-
-    #[inline]
-    fn set(&mut self, place: u32) {
-        if place < 64 {
-            self.first |= 1 << place;
-        } else if place != OPTIONAL {
-            if let Some(word) = self.more.get_mut(place as usize / 64 - 1) {
-                *word |= 1 << (place % 64);
-            }
-        }
-    }
-
-    #[inline]
-    fn is_complete(&self) -> bool {
-        if self.more.is_empty() {
-            return self.first.count_ones() == self.wanted;
-        }
-        let more: u32 = self.more.iter().map(|word| word.count_ones()).sum();
-        self.first.count_ones() + more == self.wanted
     }
 }
