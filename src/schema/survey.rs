@@ -306,7 +306,7 @@ impl<'d> Visit<'_, 'd> {
                     return self.check_types(item);
                 }
                 // `number` holds the bit of `integer` as well, so names are compared by position.
-                let position = 1 << bit.trailing_zeros() << u32::from(bit.count_ones() > 1) * 8;
+                let position = 1 << bit.trailing_zeros() << (u32::from(bit.count_ones() > 1) * 8);
                 if seen & position != 0 {
                     return self.fault(item, "a type that is named twice");
                 }
