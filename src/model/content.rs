@@ -207,6 +207,47 @@ impl From<ResourceContents> for ReadOutput {
     }
 }
 
+/// Text at the URI that was asked for, of the media type that was registered.
+impl From<String> for ReadOutput {
+    fn from(text: String) -> ReadOutput {
+        ResourceContents::text("", text).into()
+    }
+}
+
+/// Text at the URI that was asked for, of the media type that was registered.
+impl From<&str> for ReadOutput {
+    fn from(text: &str) -> ReadOutput {
+        ResourceContents::text("", text).into()
+    }
+}
+
+/// Bytes at the URI that was asked for, of the media type that was registered.
+impl From<Vec<u8>> for ReadOutput {
+    fn from(bytes: Vec<u8>) -> ReadOutput {
+        ResourceContents::bytes("", bytes).into()
+    }
+}
+
+/// JSON at the URI that was asked for.
+impl From<Json> for ReadOutput {
+    fn from(value: Json) -> ReadOutput {
+        ResourceContents::text("", value.as_str()).mime_type("application/json").into()
+    }
+}
+
+impl ReadOutput {
+    /// Fills in what the handler left open.
+    pub(crate) fn complete(mut self, uri: &str, mime_type: Option<&str>) -> ReadOutput {
+        for contents in &mut self.contents {
+            if contents.uri.is_empty() {
+                contents.uri = uri.to_owned();
+                contents.mime_type = contents.mime_type.take().or_else(|| mime_type.map(str::to_owned));
+            }
+        }
+        self
+    }
+}
+
 impl From<Vec<ResourceContents>> for ReadOutput {
     fn from(contents: Vec<ResourceContents>) -> ReadOutput {
         ReadOutput { contents }

@@ -49,12 +49,14 @@ pub struct Context<'c> {
     pub(crate) conn: &'c Connection,
     pub(crate) answers: &'c mut Answers,
     pub(crate) asks: Vec<Ask>,
+    /// Keys that were asked for in this run, each once.
+    pub(crate) keys: Vec<String>,
     pub(crate) last_progress: f64,
 }
 
 impl Context<'_> {
     /// Whether the result is no longer wanted: the client cancelled, the deadline passed, the
-    /// client is gone or the server stops. A handler that works long looks at this now and then
+    /// client is gone, or the server stops and its grace period is over. A handler that works long looks at this now and then
     /// and returns; what it returns then is dropped.
     pub fn cancelled(&self) -> bool {
         self.stopped()
@@ -140,12 +142,19 @@ impl Context<'_> {
         self.at(self.query.params?).get("_meta")
     }
 
-    /// Asks the user to fill in a form. `key` names the question within the call.
+    /// Asks the user to fill in a form. `key` names the question within the call: two questions
+    /// have two keys (`&format!("sure-{bed}")` in a loop).
+    ///
+    /// An answer says what the client sent, not that a person saw the question; a client may send
+    /// one unasked, and the same one again.
     ///
     /// # Errors
-    /// Pass it on with `?`: the client was asked, cannot be asked, or refused. Declining is no
-    /// error but an answer.
+    /// Pass it on with `?`: the client was asked, cannot be asked, or refused; or the form cannot
+    /// be right. Declining is no error but an answer.
     pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormAnswer, Failure> {
+        if let Some(fault) = form.fault() {
+            return Err(Failure::new(format!("The form {key:?} cannot be right: {fault}")));
+        }
         let doc = self.ask(key, AskRequest::Form(form))?;
         let action = Action::read(doc.root()).map_err(Failure::new)?;
         Ok(FormAnswer::new(action, doc))
@@ -187,6 +196,11 @@ impl Context<'_> {
 
     /// The answer under this key, or the question on its way.
     fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, Failure> {
+        if self.keys.iter().any(|known| known == key) {
+            // One answer must never pass for two.
+            return Err(Failure::new(format!("The handler asks two questions under the key {key:?}")));
+        }
+        self.keys.push(key.to_owned());
         if let Some(at) = self.answers.iter().position(|(name, _)| name == key) {
             return match self.answers.get(at) {
                 Some((_, Ok(doc))) => {
@@ -208,9 +222,7 @@ impl Context<'_> {
         if !self.query.peer.capabilities.cover(needed) {
             return Err(Failure::fault(Fault::MissingCapability(needed)));
         }
-        if !self.asks.iter().any(|ask| ask.key == key) {
-            self.asks.push(Ask { key: key.to_owned(), request });
-        }
+        self.asks.push(Ask { key: key.to_owned(), request });
         Err(Failure::asked())
     }
 

@@ -9,7 +9,7 @@ use crate::model::Fault;
 /// client has yet to answer.
 ///
 /// A tool's failure in words becomes a result with `isError` that the model can read and react
-/// to; a protocol error becomes a JSON-RPC error. One word in size.
+/// to; elsewhere, and for a protocol error, it becomes a JSON-RPC error. One word in size.
 pub struct Failure(Box<Reason>);
 
 pub(crate) enum Reason {
@@ -25,6 +25,12 @@ impl Failure {
     /// In words, for the model: what could not be done, and what to try instead.
     pub fn new(text: impl Into<String>) -> Failure {
         Failure(Box::new(Reason::Text(text.into())))
+    }
+
+    /// In the words of anything that has some: `.map_err(Failure::from_display)?` for errors that
+    /// are no `std::error::Error`, such as `String`, `Box<dyn Error>` and `anyhow::Error`.
+    pub fn from_display(error: impl fmt::Display) -> Failure {
+        Failure::new(error.to_string())
     }
 
     /// A protocol error with an application's own code.
@@ -77,6 +83,17 @@ impl fmt::Debug for Failure {
 /// `std::error::Error`.)
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Failure {
-        Failure::new(error.to_string())
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let words = error.to_string();
+            // Many errors repeat their cause in their own words.
+            if !text.contains(&words) {
+                text.push_str(": ");
+                text.push_str(&words);
+            }
+            cause = error.source();
+        }
+        Failure::new(text)
     }
 }

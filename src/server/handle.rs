@@ -109,10 +109,12 @@ impl Handle {
         self.removing(&Change::Prompts, |catalog| catalog.change(|r| r.remove_prompt(name)))
     }
 
-    /// Tells those who subscribed to this resource that its contents changed. Never waits for a
-    /// client that does not read.
+    /// Tells those who subscribed to this resource that its contents changed; nobody did is no
+    /// error. Never waits for a client that does not read.
     ///
     /// # Errors
+    /// [`crate::ErrorKind::Closed`]: serving is over, which ends the loop of a thread that watches
+    /// something: `while handle.resource_updated(uri).is_ok() { … }`.
     /// [`crate::ErrorKind::Misuse`]: [`Server::resource_updates`](crate::Server::resource_updates) was not called.
     pub fn resource_updated(&self, uri: &str) -> Result<(), Error> {
         self.catalog()?.tell(&Change::Updated(uri.to_owned()))
@@ -165,8 +167,10 @@ pub(super) fn insert_resource<R: Into<ReadOutput>>(
     resource: Resource,
     read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
 ) -> Result<(), Error> {
-    let read =
-        Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| read(ctx, uri).map(Into::into));
+    let mime_type = resource.mime_type.clone();
+    let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| {
+        read(ctx, uri).map(|output| output.into().complete(uri, mime_type.as_deref()))
+    });
     catalog.change(|r| r.add_resource(resource, read))
 }
 
@@ -175,8 +179,9 @@ pub(super) fn insert_template<R: Into<ReadOutput>>(
     template: Template,
     read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
 ) -> Result<(), Error> {
+    let mime_type = template.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
-        read(ctx, uri, variables).map(Into::into)
+        read(ctx, uri, variables).map(|output| output.into().complete(uri, mime_type.as_deref()))
     });
     catalog.change(|r| r.add_template(template, read))
 }

@@ -187,6 +187,7 @@ pub(crate) fn conclude(
         conn: exchange.conn,
         answers,
         asks: Vec::new(),
+        keys: Vec::new(),
         last_progress: f64::NEG_INFINITY,
     };
     let result = pool::guard(|| run(&mut ctx, work, inline).map(|outcome| check(work, outcome)));

@@ -136,13 +136,16 @@ impl Server {
         self
     }
 
-    /// Caps and timeouts; without this they come from [`Limits::from_env`].
+    /// Caps and timeouts; without this they come from [`Limits::from_env`], with it the environment
+    /// is not asked.
     pub fn limits(&mut self, limits: Limits) -> &mut Server {
         self.limits = Some(limits);
         self
     }
 
-    /// Announces log entries, which [`Context::log`] needs.
+    /// Announces log entries, which [`Context::log`] needs. A session gets those from `info` up
+    /// until its client sets another level; without a session a request gets those that its
+    /// `_meta` asks for.
     pub fn logging(&mut self) -> &mut Server {
         self.catalog.promise(|offer| offer.logging = true);
         self
@@ -199,7 +202,10 @@ impl Server {
         self
     }
 
-    /// Runs when serving ends, before the process does; SIGTERM included.
+    /// Runs when serving ends, before the process does; SIGTERM included. Several run in the order
+    /// in which they were registered, each also when one before it panicked; handlers that did not
+    /// end in their grace period may still be running. Not run when serving cannot start, or when
+    /// a later signal ends the process at once.
     pub fn on_shutdown(&mut self, run: impl FnOnce() + Send + 'static) -> &mut Server {
         self.on_shutdown.push(Box::new(run));
         self
@@ -208,8 +214,8 @@ impl Server {
     /// Registers a tool whose handler runs on a worker.
     ///
     /// The handler takes its arguments as a [`record!`](crate::record!) type, whose schema the
-    /// tool gets unless it has one, or as [`Json`](crate::json::Json). It gives text, a record or
-    /// JSON as structured result, or a [`ToolOutput`].
+    /// tool gets unless it has one, as [`Json`](crate::json::Json), or as `()` for none. It gives
+    /// text, a record or JSON as structured result, `()`, or a [`ToolOutput`].
     ///
     /// # Errors
     /// [`crate::ErrorKind::Misuse`]: the name is taken. [`crate::ErrorKind::Invalid`]: the name or

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::era::Card;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
-use crate::pool::{Pool, PoolSize};
+use crate::pool::{self, Pool, PoolSize};
 use crate::transport::{Input, Link, own_stdio};
 
 use super::alarm::{Alarm, TICK};
@@ -272,7 +272,8 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
     while !conn.wait_for_readers(at_work.next_look()) && at_work.goes_on() {}
     conn.close(deadline.max(Instant::now() + LAST_WRITES));
     for hook in hooks {
-        hook();
+        // One that panics must not keep the others from switching their pumps off.
+        let _ = pool::guard(hook);
     }
 }
 

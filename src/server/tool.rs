@@ -60,6 +60,10 @@ impl ToolArguments for Json {
 }
 
 /// What a tool's handler can give as its result.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a tool",
+    note = "give text, `Json`, a type made by `record!`, `Structured(…)` around other types, or a `ToolOutput`"
+)]
 pub trait ToolResult: 'static {
     /// The schema of the structured result, for a tool that was given none.
     fn schema() -> Option<Json> {
@@ -94,6 +98,24 @@ impl ToolResult for Content {
     }
 }
 
+/// Nothing to say: the tool did what it was asked to.
+impl ToolResult for () {
+    fn into_output(self) -> ToolOutput {
+        ToolOutput::new()
+    }
+}
+
+/// A structured result whose type brings its schema.
+impl<T: Record + 'static> ToolResult for T {
+    fn schema() -> Option<Json> {
+        Some(record::schema::<T>())
+    }
+
+    fn into_output(self) -> ToolOutput {
+        Structured(self).into()
+    }
+}
+
 /// A structured result without a schema.
 impl ToolResult for Json {
     fn into_output(self) -> ToolOutput {
@@ -101,7 +123,7 @@ impl ToolResult for Json {
     }
 }
 
-/// A structured result whose type brings its schema.
+/// A structured result of a type that is no record: a list, a number.
 impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
     fn schema() -> Option<Json> {
         Some(record::schema::<T>())

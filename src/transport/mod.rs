@@ -80,7 +80,8 @@ pub struct Link {
 impl Link {
     /// Newline-delimited messages over any byte streams: a Unix socket, a serial line, a pipe.
     ///
-    /// `limit` is the longest accepted line in bytes.
+    /// `limits` gives the longest accepted line and how much may wait for a peer that does not
+    /// read; give the server the same.
     pub fn lines(
         read: impl io::Read + Send + 'static,
         write: impl io::Write + Send + 'static,

@@ -27,6 +27,30 @@ impl Form {
         self
     }
 
+    /// What makes this a form that nobody can fill in.
+    pub(crate) fn fault(&self) -> Option<String> {
+        for (at, field) in self.fields.iter().enumerate() {
+            let name = &field.name;
+            if self.fields.iter().take(at).any(|other| other.name == *name) {
+                return Some(format!("it has two fields {name:?}"));
+            }
+            if let FieldKind::One { options, .. } | FieldKind::Many { options } = &field.kind {
+                if options.is_empty() {
+                    return Some(format!("{name:?} has nothing to choose from"));
+                }
+            }
+            if field.least.zip(field.most).is_some_and(|(least, most)| least > most) {
+                return Some(format!("{name:?} has a lower bound above its upper one"));
+            }
+            if let Some(default) = &field.default {
+                if field.check(default.to_doc().root()).is_err() {
+                    return Some(format!("the default of {name:?} does not fit the field"));
+                }
+            }
+        }
+        None
+    }
+
     /// Whether `answer` is an elicitation result that fits this form.
     pub(crate) fn check(&self, answer: Value<'_>) -> Result<(), String> {
         if Action::read(answer)? != Action::Accept {
@@ -204,7 +228,8 @@ impl Field {
         self
     }
 
-    /// What the form starts with.
+    /// What the form starts with. It is a hint to the client: an answer without the field stays
+    /// without it.
     #[must_use]
     pub fn default(mut self, value: impl Into<Json>) -> Field {
         self.default = Some(value.into());
@@ -312,6 +337,14 @@ impl FormAnswer {
             Action::Accept => self.doc.root().get("content")?.get(field),
             Action::Decline | Action::Cancel => None,
         }
+    }
+
+    /// The values of a field with several choices.
+    pub fn texts(&self, field: &str) -> impl Iterator<Item = &str> {
+        let value = self.value(field);
+        // A revision without multiple choice answers with a single string.
+        let single = value.filter(|v| v.kind() == Kind::String);
+        single.into_iter().chain(value.into_iter().flat_map(Value::items)).filter_map(Value::as_str)
     }
 
     /// A text's or a choice's value.
