@@ -3,7 +3,8 @@
 //! A [`Run`] is one validation: it walks value and program together, from a node's types to its
 //! operations. Nothing is noted down while the value fits; what fails is explained where it is
 //! found, and its path is computed afterwards from its place in the text. Objects are in
-//! `walk/object.rs`, arrays in `walk/array.rs`.
+//! `walk/object.rs`, arrays in `walk/array.rs`, combinators in `walk/combine.rs`, the rest in
+//! `walk/leaf.rs`.
 //!
 //! # Invariants
 //! - Every node costs a step and a level while it runs; without steps or levels left the whole
@@ -12,6 +13,8 @@
 //! - Once more steps were taken than the value's size explains, verdicts of shared nodes are kept.
 
 mod array;
+mod combine;
+mod leaf;
 mod object;
 mod seen;
 
@@ -22,11 +25,8 @@ use crate::record::Violation;
 
 use super::SchemaLimits;
 use super::explain::{self, Why};
-use super::number::{self, Decimal};
-use super::program::{
-    Bounds, Child, Enum, FORWARDS, LEAF, Node, Op, Program, SCANNED, SHARED, Span, TRACKS, is_of,
-};
-use super::{canon, survey};
+use super::program::{Child, FORWARDS, LEAF, Node, Op, Program, SHARED, Span, TRACKS, is_of};
+use super::survey;
 
 use seen::Seen;
 
@@ -434,254 +434,6 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    #[inline(always)]
-    fn leaf_op(&mut self, op: Op, value: Value<'d>) -> bool {
-        match op {
-            Op::Length { min, max } => {
-                value.kind() != Kind::String
-                    || has_length(value, min, max)
-                    || self.fail(value, Why::Length { min, max })
-            }
-            Op::Words(run) => {
-                value.kind() == Kind::String && self.has_word(run, value.string_bytes())
-                    || self.fail(value, Why::Words(run))
-            }
-            Op::Bounds(index) => value.kind() != Kind::Number || self.bounds(index, value),
-            _ => self.rare_op(op, value),
-        }
-    }
-
-    /// The same where there are subschemas as well.
-    #[inline(never)]
-    fn other_op(&mut self, op: Op, value: Value<'d>) -> bool {
-        self.leaf_op(op, value)
-    }
-
-    #[inline(never)]
-    fn rare_op(&mut self, op: Op, value: Value<'d>) -> bool {
-        let len = value.len();
-        match op {
-            Op::Items { min, max } => {
-                value.kind() != Kind::Array
-                    || (len >= min as usize && len <= max as usize)
-                    || self.fail(value, Why::Items { min, max })
-            }
-            Op::Members { min, max } => {
-                value.kind() != Kind::Object
-                    || (len >= min as usize && len <= max as usize)
-                    || self.fail(value, Why::Members { min, max })
-            }
-            Op::Pattern(index) => match value.as_str() {
-                Some(text) => self.matches(index, text) || self.fail(value, Why::Pattern(index)),
-                None => true,
-            },
-            Op::Format(format) => match value.as_str() {
-                Some(text) => {
-                    self.charge(text.len() / 8);
-                    format.accepts(text) || self.fail(value, Why::Format(format))
-                }
-                None => true,
-            },
-            Op::Enum(index) => self.member(index, value),
-            Op::Multiple(divisor) => match value.as_number() {
-                Some(text) => self.is_multiple(text, divisor) || self.fail(value, Why::Multiple(divisor)),
-                None => true,
-            },
-            Op::Unique => self.unique(value),
-            // Operations with subschemas do not come here; one that did fails closed.
-            _ => false,
-        }
-    }
-
-    /// Checks without explaining.
-    fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
-        let before = std::mem::replace(&mut self.quiet, true);
-        let fits = self.child(child, value, seen);
-        self.quiet = before;
-        fits
-    }
-
-    #[inline(never)]
-    fn reference(&mut self, child: Child, reference: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
-        let fits = self.child(child, value, seen);
-        if !fits && self.trails && !self.quiet {
-            self.add_steps(&[Some(Token::Reference(reference))]);
-        }
-        fits
-    }
-
-    #[inline(never)]
-    fn all_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
-        let mut fits = true;
-        let program = self.program;
-        for (i, child) in run.of(&program.children).iter().enumerate() {
-            if !self.child(*child, value, seen.as_deref_mut()) {
-                self.outwards("allOf", Inner::Index(i));
-                fits = false;
-                if self.halts() {
-                    break;
-                }
-            }
-        }
-        fits
-    }
-
-    #[inline(never)]
-    fn any_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
-        let mut fits = false;
-        let program = self.program;
-        for child in run.of(&program.children) {
-            fits |= match &mut seen {
-                None => self.quietly(*child, value, None),
-                // Every branch that fits adds what it has evaluated.
-                Some(seen) => self.branch(*child, value, seen),
-            };
-            if fits && seen.is_none() {
-                return true;
-            }
-        }
-        fits || self.fail(value, Why::AnyOf(run))
-    }
-
-    #[inline(never)]
-    fn one_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
-        let mut first = None;
-        let program = self.program;
-        for (i, child) in run.of(&program.children).iter().enumerate() {
-            let fits = match &mut seen {
-                None => self.quietly(*child, value, None),
-                Some(seen) => self.branch(*child, value, seen),
-            };
-            match (fits, first) {
-                (true, Some(first)) => return self.fail(value, Why::Several(first, i)),
-                (true, None) => first = Some(i),
-                (false, _) => {}
-            }
-        }
-        first.is_some() || self.fail(value, Why::OneOf(run))
-    }
-
-    /// Checks a branch quietly; what it evaluates counts when it fits.
-    fn branch(&mut self, child: Child, value: Value<'d>, seen: &mut Seen) -> bool {
-        let mut own = Seen::default();
-        let fits = self.quietly(child, value, Some(&mut own));
-        if fits {
-            seen.merge(&own);
-            self.charge(own.words());
-        }
-        fits
-    }
-
-    #[inline(never)]
-    fn conditional(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
-        let program = self.program;
-        let [condition, then, otherwise] = run.of(&program.children) else { return false };
-        let holds = match &mut seen {
-            None => self.quietly(*condition, value, None),
-            Some(seen) => self.branch(*condition, value, seen),
-        };
-        let (child, keyword) = if holds { (*then, "then") } else { (*otherwise, "else") };
-        let fits = self.child(child, value, seen);
-        if !fits {
-            self.outwards(keyword, Inner::Nothing);
-        }
-        fits
-    }
-
-    fn matches(&mut self, index: u32, text: &str) -> bool {
-        // OK because the program is consistent; a hole in it fails closed.
-        let Some(pattern) = self.program.patterns.get(index as usize) else { return false };
-        self.charge(pattern.steps(text.len()));
-        if self.steps == 0 {
-            self.over = true;
-            return false;
-        }
-        pattern.is_match(text)
-    }
-
-    #[inline]
-    fn bounds(&mut self, index: u32, value: Value<'d>) -> bool {
-        let Some(bounds) = self.program.bounds.get(index as usize) else { return false };
-        match number::short_integer(value.number_bytes()) {
-            Some(n) if bounds.low <= n && n <= bounds.high => true,
-            _ => self.exact_bounds(bounds, value),
-        }
-    }
-
-    #[inline(never)]
-    fn exact_bounds(&mut self, bounds: &'p Bounds, value: Value<'d>) -> bool {
-        let text = value.raw();
-        self.charge(text.len() / 8);
-        match self.broken_bound(bounds, text) {
-            Some(which) => self.fail(value, Why::Bound(bounds, which)),
-            None => true,
-        }
-    }
-
-    /// The first of the four bounds that a number breaks.
-    fn broken_bound(&self, bounds: &Bounds, text: &str) -> Option<usize> {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        let number = Decimal::new(text);
-        (0..4).find(|which| {
-            let bound = bounds.texts.get(*which).map_or("", |span| self.program.text(*span));
-            let order = || number.compare(Decimal::new(bound));
-            !bound.is_empty()
-                && match which {
-                    0 => order() == Less,
-                    1 => matches!(order(), Less | Equal),
-                    2 => order() == Greater,
-                    _ => matches!(order(), Greater | Equal),
-                }
-        })
-    }
-
-    fn is_multiple(&mut self, text: &str, divisor: Span) -> bool {
-        let divisor = self.program.text(divisor);
-        if let (Ok(n), Ok(by)) = (text.parse::<i64>(), divisor.parse::<i64>()) {
-            return n.checked_rem(by) == Some(0);
-        }
-        self.charge(text.len());
-        Decimal::new(text).is_multiple_of(Decimal::new(divisor)) == Some(true)
-    }
-
-    fn has_word(&self, run: Span, text: &[u8]) -> bool {
-        let pool = self.program.pool.as_bytes();
-        let words = run.of(&self.program.words);
-        if words.len() <= SCANNED {
-            return words.iter().any(|w| w.len as usize == text.len() && canon::same(w.bytes(pool), text));
-        }
-        words.binary_search_by(|w| canon::compare_names(w.bytes(pool), text)).is_ok()
-    }
-
-    fn member(&mut self, index: u32, value: Value<'d>) -> bool {
-        let Some(list) = self.program.enums.get(index as usize) else { return false };
-        self.is_member(list, value) || self.fail(value, Why::Enum(list))
-    }
-
-    fn is_member(&mut self, list: &Enum, value: Value<'d>) -> bool {
-        match value.kind() {
-            Kind::Null => list.null,
-            Kind::Bool => list.booleans[usize::from(value.as_bool() == Some(true))],
-            Kind::String => self.has_word(list.words, value.string_bytes()),
-            Kind::Number => {
-                self.charge(value.raw().len() / 8);
-                let number = Decimal::new(value.raw());
-                let pool = &self.program.pool;
-                let numbers = list.numbers.of(&self.program.words);
-                numbers.binary_search_by(|n| Decimal::new(n.text(pool)).compare(number)).is_ok()
-            }
-            Kind::Array | Kind::Object => {
-                if list.forms.is_empty() {
-                    return false;
-                }
-                self.charge(value.raw().len() / 8);
-                let mut form = Vec::new();
-                canon::append(value, &mut form);
-                list.forms.binary_search_by(|known| (**known).cmp(&form)).is_ok()
-            }
-        }
-    }
-
     /// Why a value does not fit a subschema, for messages about the value around it.
     pub(super) fn reason(&self, child: Child, value: Value<'d>) -> Option<Violation> {
         let mut inner = Run::new(self.program, self.limits, self.root);
@@ -700,19 +452,4 @@ impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn path(&self, value: Value<'d>) -> String {
         survey::pointer_to(self.root, value.offset())
     }
-}
-
-/// Whether a string has so many characters; counts no further than it must.
-#[inline]
-fn has_length(value: Value<'_>, min: u32, max: u32) -> bool {
-    let (bytes, min, max) = (value.string_bytes().len(), min as usize, max as usize);
-    // A character takes one to four bytes.
-    if bytes <= max && bytes.div_ceil(4) >= min {
-        return true;
-    }
-    if bytes < min || bytes.div_ceil(4) > max {
-        return false;
-    }
-    let count = value.as_str().unwrap_or_default().chars().count();
-    count >= min && count <= max
 }

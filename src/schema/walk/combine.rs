@@ -1,0 +1,115 @@
+//! References and combinators: subschemas that apply to the same value.
+//!
+//! Branches of anyOf, oneOf, not and if are run quietly: what fails in them is no failure yet.
+//!
+//! Invariant: what a branch has evaluated counts only when the branch fits.
+
+use crate::json::Value;
+
+use super::super::explain::Why;
+use super::super::program::{Child, Span};
+use super::seen::Seen;
+use super::{Inner, Run, Token};
+
+impl<'d> Run<'_, 'd> {
+    /// Checks without explaining.
+    pub(super) fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        let before = std::mem::replace(&mut self.quiet, true);
+        let fits = self.child(child, value, seen);
+        self.quiet = before;
+        fits
+    }
+
+    #[inline(never)]
+    pub(super) fn reference(
+        &mut self,
+        child: Child,
+        reference: u32,
+        value: Value<'d>,
+        seen: Option<&mut Seen>,
+    ) -> bool {
+        let fits = self.child(child, value, seen);
+        if !fits && self.trails && !self.quiet {
+            self.add_steps(&[Some(Token::Reference(reference))]);
+        }
+        fits
+    }
+
+    #[inline(never)]
+    pub(super) fn all_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let mut fits = true;
+        let program = self.program;
+        for (i, child) in run.of(&program.children).iter().enumerate() {
+            if !self.child(*child, value, seen.as_deref_mut()) {
+                self.outwards("allOf", Inner::Index(i));
+                fits = false;
+                if self.halts() {
+                    break;
+                }
+            }
+        }
+        fits
+    }
+
+    #[inline(never)]
+    pub(super) fn any_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let mut fits = false;
+        let program = self.program;
+        for child in run.of(&program.children) {
+            fits |= match &mut seen {
+                None => self.quietly(*child, value, None),
+                // Every branch that fits adds what it has evaluated.
+                Some(seen) => self.branch(*child, value, seen),
+            };
+            if fits && seen.is_none() {
+                return true;
+            }
+        }
+        fits || self.fail(value, Why::AnyOf(run))
+    }
+
+    #[inline(never)]
+    pub(super) fn one_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let mut first = None;
+        let program = self.program;
+        for (i, child) in run.of(&program.children).iter().enumerate() {
+            let fits = match &mut seen {
+                None => self.quietly(*child, value, None),
+                Some(seen) => self.branch(*child, value, seen),
+            };
+            match (fits, first) {
+                (true, Some(first)) => return self.fail(value, Why::Several(first, i)),
+                (true, None) => first = Some(i),
+                (false, _) => {}
+            }
+        }
+        first.is_some() || self.fail(value, Why::OneOf(run))
+    }
+
+    /// Checks a branch quietly; what it evaluates counts when it fits.
+    fn branch(&mut self, child: Child, value: Value<'d>, seen: &mut Seen) -> bool {
+        let mut own = Seen::default();
+        let fits = self.quietly(child, value, Some(&mut own));
+        if fits {
+            seen.merge(&own);
+            self.charge(own.words());
+        }
+        fits
+    }
+
+    #[inline(never)]
+    pub(super) fn conditional(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        let program = self.program;
+        let [condition, then, otherwise] = run.of(&program.children) else { return false };
+        let holds = match &mut seen {
+            None => self.quietly(*condition, value, None),
+            Some(seen) => self.branch(*condition, value, seen),
+        };
+        let (child, keyword) = if holds { (*then, "then") } else { (*otherwise, "else") };
+        let fits = self.child(child, value, seen);
+        if !fits {
+            self.outwards(keyword, Inner::Nothing);
+        }
+        fits
+    }
+}
