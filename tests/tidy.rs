@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("schema", &["json", "record"]),
     ("lint", &["json", "model", "schema"]),
     ("bin", &[]),
-    ("server", &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool"]),
+    ("server", &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool", "schema"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "transport"]),
 ];
 

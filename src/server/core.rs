@@ -47,6 +47,9 @@ impl Catalog {
             version: AtomicUsize::new(0),
             promised: Mutex::default(),
             connections: Mutex::default(),
+            #[cfg(feature = "schema")]
+            compiler: Mutex::new(Some(super::schema::standard())),
+            #[cfg(not(feature = "schema"))]
             compiler: Mutex::default(),
             stop: AtomicBool::new(false),
             alarms: Mutex::default(),

@@ -11,7 +11,7 @@ use crate::model::uri_template::Variables;
 use super::context::Context;
 use super::core::Catalog;
 use super::failure::Failure;
-use super::registry::{Arguments, ToolHandler};
+use super::registry::{Arguments, Checks, ToolHandler};
 use super::tool::{self, ToolArguments, ToolResult};
 
 /// Changes what a server offers while it runs, from any thread.
@@ -200,8 +200,14 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     mut tool: Tool,
     handler: ToolHandler,
 ) -> Result<(), Error> {
+    // A type that brings its schema reads and writes what the schema says; only schemas written
+    // by hand need a check of their own.
+    let compiler = catalog.compiler();
+    let checks = Checks {
+        input: compiler.as_deref().filter(|_| tool.input_schema.is_some()),
+        output: compiler.as_deref().filter(|_| tool.output_schema.is_some()),
+    };
     tool.input_schema = tool.input_schema.or_else(A::schema);
     tool.output_schema = tool.output_schema.or_else(R::schema);
-    let compiler = catalog.compiler();
-    catalog.change(|r| r.add_tool(tool, handler, compiler.as_deref()))
+    catalog.change(|r| r.add_tool(tool, handler, checks))
 }

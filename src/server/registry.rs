@@ -41,6 +41,13 @@ pub trait SchemaCompiler: Send + Sync {
     fn compile(&self, schema: Value<'_>) -> Result<Arc<dyn SchemaCheck>, String>;
 }
 
+/// What compiles the checks of a tool's arguments and results, where they need any.
+#[derive(Clone, Copy)]
+pub(crate) struct Checks<'c> {
+    pub input: Option<&'c dyn SchemaCompiler>,
+    pub output: Option<&'c dyn SchemaCompiler>,
+}
+
 /// Runs a tool on its arguments.
 pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure> + Send + Sync;
 /// Reads a resource: its URI, and the variables of the template that matched.
@@ -274,11 +281,11 @@ impl Registry {
         &mut self,
         tool: Tool,
         handler: ToolHandler,
-        compiler: Option<&dyn SchemaCompiler>,
+        checks: Checks<'_>,
     ) -> Result<(), Error> {
         check_tool_name(&tool.name)?;
-        let input = compile(&tool.name, "input", tool.input_schema.as_ref(), compiler, true)?;
-        let output = compile(&tool.name, "output", tool.output_schema.as_ref(), compiler, false)?;
+        let input = compile(&tool.name, "input", tool.input_schema.as_ref(), checks.input, true)?;
+        let output = compile(&tool.name, "output", tool.output_schema.as_ref(), checks.output, false)?;
         self.tools.add(ToolEntry { tool, handler, input, output, pace: Pace::default() })
     }
 

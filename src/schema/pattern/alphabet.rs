@@ -96,7 +96,6 @@ impl Alphabet {
         Some((alphabet, in_terms.into_iter().skip(1).collect()))
     }
 
-
     /// The kind of a character.
     #[inline]
     pub(super) fn kind(&self, c: char) -> usize {

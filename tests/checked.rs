@@ -1,0 +1,116 @@
+//! With the feature `schema`, a server checks what its schemas say before a handler runs and before
+//! a result leaves.
+
+#![cfg(feature = "schema")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::thread;
+use std::time::Duration;
+
+use tinymcp::json::{Doc, Json};
+use tinymcp::{Server, Tool, memory};
+
+const HANG: Duration = Duration::from_secs(20);
+
+/// Calls a tool of `server` in both eras; gives the answers' text.
+fn call(server: Server, arguments: &str) -> Vec<String> {
+    let (link, mut client) = memory();
+    let serving = thread::spawn(move || server.serve(link));
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    client.send(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#);
+    client.receive(HANG).expect("a greeting");
+    let answers = ["".to_owned(), format!(",{meta}")].map(|meta| {
+        client.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{arguments}{meta}}}}}"#
+        ));
+        client.receive(HANG).expect("an answer")
+    });
+    client.finish();
+    serving.join().unwrap().unwrap();
+    answers.to_vec()
+}
+
+fn checked() -> Server {
+    let mut server = Server::new("checked", "1");
+    let schema = Json::parse(
+        r#"{"type":"object","properties":{"pin":{"type":"integer","maximum":27},"mail":{"type":"string","format":"email"}},"required":["pin"],"if":{"properties":{"pin":{"const":4}}},"then":{"required":["mail"]}}"#,
+    )
+    .unwrap();
+    server
+        .tool(Tool::new("t").input_schema(schema), |_, arguments: Json| {
+            Ok(arguments.to_doc().root().get("pin").unwrap().raw().to_owned())
+        })
+        .unwrap();
+    server
+}
+
+#[test]
+fn arguments_are_checked_before_the_handler_runs() {
+    for (arguments, expected) in [
+        (r#"{"pin":3}"#, &["\"text\":\"3\""][..]),
+        (r#"{"pin":99}"#, &["isError", "/pin", "maximum"]),
+        (r#"{"pin":"3"}"#, &["isError", "/pin", "type"]),
+        ("{}", &["isError", "pin", "required"]),
+        (r#"{"pin":4}"#, &["isError", "mail"]),
+        (r#"{"pin":4,"mail":"nobody"}"#, &["isError", "/mail", "format"]),
+        (r#"{"pin":4,"mail":"a@example.org"}"#, &["\"text\":\"4\""]),
+    ] {
+        for answer in call(checked(), arguments) {
+            for word in expected {
+                assert!(answer.contains(word), "{arguments}: no {word} in {answer}");
+            }
+        }
+    }
+}
+
+#[test]
+fn results_are_checked_before_they_leave() {
+    for (result, good) in [("[1,2]", true), ("[1,\"2\"]", false), ("{}", false)] {
+        let mut server = Server::new("checked", "1");
+        let schema = Json::parse(r#"{"type":"array","items":{"type":"integer"}}"#).unwrap();
+        let result_json = Json::parse(result).unwrap();
+        server.tool(Tool::new("t").output_schema(schema), move |_, (): ()| Ok(result_json.clone())).unwrap();
+        for answer in call(server, "{}") {
+            let doc = Doc::parse(answer.as_bytes()).unwrap();
+            let code = doc.root().pointer("/error/code").and_then(|c| c.as_i64());
+            assert_eq!(code, if good { None } else { Some(-32603) }, "{result}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn a_schema_that_is_none_is_refused_when_its_tool_is_registered() {
+    for schema in [
+        r#"{"type":"object","properties":{"a":{"type":"strnig"}}}"#,
+        r#"{"type":"object","properties":{"a":{"minimum":"1"}}}"#,
+        r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/missing"}}}"##,
+        r#"{"type":"object","$schema":"https://example.org/other-dialect"}"#,
+    ] {
+        let mut server = Server::new("checked", "1");
+        let tool = Tool::new("t").input_schema(Json::parse(schema).unwrap());
+        let refused =
+            server.tool(tool, |_, _: Json| Ok(())).err().unwrap_or_else(|| panic!("{schema} was taken"));
+        assert_eq!(refused.kind(), tinymcp::ErrorKind::Invalid, "{schema}");
+    }
+}
+
+tinymcp::record! {
+    /// A pin.
+    struct Pin {
+        pin: u8 [0..=27],
+        note: Option<String>,
+    }
+}
+
+#[test]
+fn a_typed_tool_checks_itself_and_takes_null_for_nothing() {
+    for (arguments, word) in [(r#"{"pin":1,"note":null}"#, "\"text\":\"1\""), (r#"{"pin":28}"#, "/pin")] {
+        let mut server = Server::new("checked", "1");
+        server
+            .tool(Tool::new("t"), |_, pin: Pin| Ok(format!("{}{}", pin.pin, pin.note.unwrap_or_default())))
+            .unwrap();
+        for answer in call(server, arguments) {
+            assert!(answer.contains(word), "{arguments}: {answer}");
+        }
+    }
+}
