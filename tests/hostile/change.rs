@@ -139,7 +139,11 @@ fn stopping_from_anywhere_ends_serving() {
     for local in [false, true] {
         let server = plain();
         let handle = server.handle();
-        let mut wire = if local { Wire::open_local(server) } else { Wire::open(server, Limits::default()) };
+        let mut wire = if local {
+            Wire::open_local(server, Limits::default())
+        } else {
+            Wire::open(server, Limits::default())
+        };
         handle.stop();
         if local {
             // This one reads on the thread that serves, which hears of it with the next message.
@@ -165,8 +169,11 @@ fn stopping_from_anywhere_ends_serving() {
                 let stop = std::sync::Mutex::new(stop);
                 server.tool(any("stop"), move |ctx, a: Json| stop.lock().unwrap()(ctx, a)).unwrap();
             }
-            let mut wire =
-                if local { Wire::open_local(server) } else { Wire::open(server, Limits::default()) };
+            let mut wire = if local {
+                Wire::open_local(server, Limits::default())
+            } else {
+                Wire::open(server, Limits::default())
+            };
             wire.send(request(1, "ping") + &call(2, "stop", "{}"));
             if local && !inline {
                 assert!(wire.answers([1, 2]).iter().all(is_good));
@@ -306,7 +313,11 @@ fn handlers_are_dropped_when_all_is_over() {
             .unwrap();
         server.on_shutdown(move || drop(hook));
         drop(told);
-        let mut wire = if local { Wire::open_local(server) } else { Wire::open(server, Limits::default()) };
+        let mut wire = if local {
+            Wire::open_local(server, Limits::default())
+        } else {
+            Wire::open(server, Limits::default())
+        };
         // Everything that could keep something alive: a queue, a question, a subscription, a batch.
         wire.send(call(1, "ask", "{}") + &call(2, "wait", "{}") + &call(3, "pooled", "{}"));
         wire.send(format!(

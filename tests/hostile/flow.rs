@@ -8,9 +8,10 @@ use std::time::Duration;
 use tinymcp::json::Json;
 use tinymcp::{Limits, Resource, ResourceContents, Server, memory};
 
+use super::call::gated;
 use super::process::{any, echo, never, plain};
 use super::tests;
-use super::wire::{Feed, MODERN, Peer, SOON, Sink, Wire, call, limits, request, text_of};
+use super::wire::{Feed, MODERN, Peer, SOON, Sink, Wire, call, greeting, limits, request, text_of};
 
 tests! {
     answers_leave_although_a_blank_line_follows,
@@ -21,7 +22,9 @@ tests! {
     deadlines_pass_although_the_peer_does_not_read,
     stopping_does_not_wait_for_a_peer_that_does_not_read,
     finished_answers_are_written_before_the_end,
+    answers_that_are_being_written_get_a_last_moment,
     an_answer_is_not_held_back_by_a_full_queue,
+    the_answer_that_opens_a_session_comes_first,
     a_broken_output_ends_serving,
     a_handler_learns_that_the_peer_is_gone,
     a_writer_that_panics_stops_nobody,
@@ -146,29 +149,27 @@ fn an_update_is_told_without_waiting_and_late_ones_once() {
     wire.greet("2025-11-25");
     subscribe(&wire);
     // Many more than room and backlog hold; none of them may wait.
-    for n in 0..3000 {
-        handle.resource_updated(&format!("res:{}", n % 3)).unwrap();
-    }
+    handle.resource_updated("res:0").unwrap();
+    handle.resource_updated("res:0").unwrap();
     wire.sink.wait_until_full();
+    for uri in ["res:0", "res:1", "res:2"] {
+        (0..3000).for_each(|_| handle.resource_updated(uri).unwrap());
+    }
     wire.sink.set_room(usize::MAX);
-    let mut told = 0;
-    let mut last = Vec::new();
-    while last != ["res:0", "res:1", "res:2"] || told < 3 {
+    let uri = || {
         let message = wire.receive();
         assert_eq!(message["method"], "notifications/resources/updated");
-        told += 1;
-        last.push(message["params"]["uri"].as_str().unwrap().to_owned());
-        if last.len() > 3 {
-            last.remove(0);
-        }
-        if last.len() == 3 {
-            last.sort();
-        }
-        if told > 3 && last == ["res:0", "res:1", "res:2"] && wire.sink.is_empty() {
-            break;
-        }
+        message["params"]["uri"].as_str().unwrap().to_owned()
+    };
+    // As many as were told before nothing went any more, then each once.
+    let mut told = vec![uri()];
+    while told.last().unwrap() != "res:1" {
+        told.push(uri());
     }
-    assert!(told < 100, "{told} updates were told of a backlog of 4096 bytes");
+    assert!(told.len() < 2000, "{} updates were told to a backlog of 64 KiB", told.len());
+    assert_eq!(uri(), "res:2");
+    handle.resource_updated("res:0").unwrap();
+    assert_eq!(uri(), "res:0");
 }
 
 fn a_subscription_to_a_peer_that_does_not_read_stops_nobody() {
@@ -238,29 +239,48 @@ fn stopping_does_not_wait_for_a_peer_that_does_not_read() {
 }
 
 fn finished_answers_are_written_before_the_end() {
-    let mut server = plain();
-    let handle = server.handle();
-    let (done, wait) = mpsc::channel();
-    server
-        .tool(any("signal"), move |_, _: Json| {
-            done.send(()).unwrap();
-            Ok("x".repeat(100))
-        })
-        .unwrap();
-    let limits = limits(|l| (l.grace, l.workers) = (Duration::from_secs(20), 2));
-    let mut wire = Wire::start_with(server, limits, usize::MAX, Sink::default());
-    wire.greet("2025-11-25");
-    wire.sink.set_room(0);
-    // The thread that reads is the one that writes, and all others leave their answers to it.
-    wire.send(request(100, "ping"));
-    wire.sink.wait_until_full();
-    wire.send(call(0, "signal", "{}"));
-    handle.stop();
-    wire.sink.set_room(50);
-    wire.sink.set_room(usize::MAX);
-    wire.join().unwrap();
-    assert_eq!(wire.receive()["id"], 100);
-    drop(wait);
+    for round in 0..40 {
+        let (server, gate, runs) = gated();
+        let handle = server.handle();
+        let limits = limits(|l| (l.grace, l.workers) = (Duration::from_secs(20), 2));
+        let mut wire = Wire::open(server, limits);
+        wire.send(call(1, "wait", "{}"));
+        runs.recv_timeout(SOON).unwrap();
+        // The thread that reads is the one that writes, and the worker leaves its answer to it.
+        wire.sink.set_room(0);
+        wire.send(request(2, "ping"));
+        wire.sink.wait_until_full();
+        gate.open(1);
+        if round % 2 == 0 {
+            handle.stop();
+        } else {
+            wire.finish();
+        }
+        wire.sink.set_room(50);
+        wire.sink.set_room(usize::MAX);
+        wire.join().unwrap();
+        wire.answers([1, 2]);
+    }
+}
+
+fn answers_that_are_being_written_get_a_last_moment() {
+    for _ in 0..40 {
+        let (server, gate, runs) = gated();
+        let handle = server.handle();
+        let limits = limits(|l| (l.grace, l.workers) = (Duration::ZERO, 2));
+        let mut wire = Wire::open(server, limits);
+        wire.send(call(1, "wait", "{}") + &call(2, "wait", "{}"));
+        (0..2).for_each(|_| drop(runs.recv_timeout(SOON).unwrap()));
+        // One worker writes, the other leaves its answer to it; or is told that the time is over.
+        wire.sink.set_room(0);
+        gate.open(2);
+        wire.sink.wait_until_full();
+        handle.stop();
+        wire.sink.set_room(10);
+        wire.sink.set_room(usize::MAX);
+        wire.join().unwrap();
+        wire.answers([1, 2]);
+    }
 }
 
 fn an_answer_is_not_held_back_by_a_full_queue() {
@@ -271,6 +291,16 @@ fn an_answer_is_not_held_back_by_a_full_queue() {
     // In one read: the answer to the ping is ready before the calls find no room.
     wire.send(request(0, "ping") + &(1..10).map(|id| call(id, "never", "{}")).collect::<String>());
     assert_eq!(wire.receive()["id"], 0);
+}
+
+fn the_answer_that_opens_a_session_comes_first() {
+    for round in 0..100 {
+        let wire = Wire::start(plain(), limits(|l| l.workers = 2));
+        let calls = 1 + round % 3;
+        wire.send(greeting("2025-11-25") + &(0..calls).map(|id| call(id, "echo", "{}")).collect::<String>());
+        assert_eq!(wire.receive()["id"], "open");
+        wire.answers(0..calls);
+    }
 }
 
 fn a_broken_output_ends_serving() {
@@ -306,31 +336,36 @@ fn a_handler_learns_that_the_peer_is_gone() {
 }
 
 fn a_writer_that_panics_stops_nobody() {
-    struct Panics;
+    /// Panics from the second write on.
+    struct Panics(bool);
     impl std::io::Write for Panics {
-        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-            panic!("a writer that panics")
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            assert!(!std::mem::replace(&mut self.0, true), "a writer that panics");
+            Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
     }
-    let (feed, chunks) = mpsc::channel::<Vec<u8>>();
-    let (done, wait) = mpsc::channel();
-    let limits = small(|l| (l.workers, l.backlog_bytes) = (2, 4096));
-    let link = tinymcp::Link::lines(Feed::new(chunks, usize::MAX), Panics, &limits);
-    thread::spawn(move || {
-        let mut server = plain();
-        server.limits(limits);
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| server.serve(link)));
-        done.send(ended.is_ok())
-    });
-    for id in 0..100 {
-        let text = "x".repeat(1000);
-        let _ = feed.send(call(id, "echo", &format!("{{\"t\":\"{text}\"}}")).into_bytes());
+    for workers in [1, 2] {
+        let (feed, chunks) = mpsc::channel::<Vec<u8>>();
+        let (done, wait) = mpsc::channel();
+        let limits = small(|l| l.workers = workers);
+        let link = tinymcp::Link::lines(Feed::new(chunks, usize::MAX), Panics(false), &limits);
+        thread::spawn(move || {
+            let mut server = plain();
+            server.limits(limits);
+            done.send(server.serve(link))
+        });
+        feed.send(greeting("2025-11-25").into_bytes()).unwrap();
+        for id in 0..100 {
+            let text = "x".repeat(1000);
+            let _ = feed.send(call(id, "echo", &format!("{{\"t\":\"{text}\"}}")).into_bytes());
+        }
+        // The input stays open: it is the output that tells.
+        wait.recv_timeout(SOON).expect("serving ends").unwrap();
+        drop(feed);
     }
-    drop(feed);
-    wait.recv_timeout(SOON).expect("serving ends, well or not");
 }
 
 fn closing_frees_a_sender_of_a_full_memory_link() {
@@ -340,6 +375,7 @@ fn closing_frees_a_sender_of_a_full_memory_link() {
     let handle = server.handle();
     let (done, wait) = mpsc::channel();
     let full = Arc::new(Barrier::new(2));
+    let (came_out, out) = mpsc::channel();
     server
         .tool(any("flood"), {
             let full = Arc::clone(&full);
@@ -351,6 +387,7 @@ fn closing_frees_a_sender_of_a_full_memory_link() {
                 for n in 256..=2000 {
                     ctx.progress(f64::from(n), None, None);
                 }
+                came_out.send(())?;
                 Ok("flooded")
             }
         })
@@ -365,5 +402,6 @@ fn closing_frees_a_sender_of_a_full_memory_link() {
     full.wait();
     handle.stop();
     wait.recv_timeout(SOON).expect("serving ends").unwrap();
+    out.recv_timeout(SOON).expect("the handler does not wait for room that never comes");
     drop(end);
 }

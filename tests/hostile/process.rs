@@ -40,8 +40,9 @@ pub fn plain() -> Server {
     server
 }
 
-/// Waits for ever, whatever happens.
-pub fn never(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+/// Waits for ever, whatever happens; says so first, if asked to.
+pub fn never(ctx: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+    ctx.progress(1.0, None, None);
     loop {
         thread::park();
     }

@@ -134,10 +134,9 @@ impl Wire {
     }
 
     /// Serves on the thread that reads, and opens a session.
-    pub fn open_local(mut server: Server) -> Wire {
+    pub fn open_local(mut server: Server, limits: Limits) -> Wire {
         let (feed, chunks) = mpsc::channel();
         let sink = Arc::new(Sink::default());
-        let limits = Limits::default();
         let link = Link::lines(Feed::new(chunks, usize::MAX), sink.writer(), &limits);
         server.limits(limits);
         let serve = move || server.into_local().serve(link);
