@@ -243,6 +243,7 @@ fn a_call_larger_than_the_room_goes_alone() {
     // Everything but calls goes on, until a call comes that does not fit.
     wire.quiet();
     wire.send(cancel(1));
+    wire.quiet();
     gate.open(1);
     gate.passed();
     wire.send(large(2, "wait", 60_000));
