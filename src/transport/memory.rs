@@ -14,6 +14,24 @@ use super::{Inlet, Input, Link, Outlet};
 const DEPTH: usize = 256;
 
 /// A link, and the end that speaks to it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tinymcp::{Server, Tool, memory};
+///
+/// let mut server = Server::new("greeter", "1.0.0");
+/// server.tool(Tool::new("greet"), |_, (): ()| Ok("hello"))?;
+/// let (link, mut client) = memory();
+/// let serving = std::thread::spawn(move || server.serve(link));
+/// client.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","_meta":{
+///     "io.modelcontextprotocol/protocolVersion":"2026-07-28",
+///     "io.modelcontextprotocol/clientCapabilities":{}}}}"#);
+/// let answer = client.receive(Duration::from_secs(5)).expect("an answer");
+/// assert!(answer.contains("hello"));
+/// client.finish();
+/// serving.join().expect("no panic")?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
 pub fn memory() -> (Link, MemoryEnd) {
     let (to_server, from_client) = bounded(DEPTH);
     let (to_client, from_server) = bounded(DEPTH);
