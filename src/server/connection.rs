@@ -10,7 +10,7 @@
 //! # Invariants
 //! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     listens: Mutex<Vec<Listen>>,
     /// Changes that could not be told while the client was not reading; told later, once each.
     missed: Mutex<Vec<Change>>,
+    /// Calls that are settled by their handlers and not yet answered.
+    answering: AtomicUsize,
     /// A frame is being handled, or answers to some wait to leave together.
     reading: AtomicBool,
     baton: OnceLock<Arc<Baton>>,
@@ -82,6 +84,7 @@ impl Connection {
             parked: Mutex::default(),
             listens: Mutex::default(),
             missed: Mutex::default(),
+            answering: AtomicUsize::new(0),
             reading: AtomicBool::new(false),
             post: Post::default(),
             baton: OnceLock::new(),
@@ -154,10 +157,20 @@ impl Connection {
 
     /// The same, with a say in how the answer leaves.
     pub(crate) fn finish_with(&self, job: &Job, reply: Reply<'_>, send: impl FnOnce(&[u8])) {
-        if !job.call.settle() {
-            return;
+        // Counted before it is settled: who finds it settled, or gone, can wait for its answer.
+        self.answering.fetch_add(1, Ordering::SeqCst);
+        if job.call.settle() {
+            self.calls.take(&job.call);
+            self.reply(job, reply, send);
         }
-        self.calls.take(&job.call);
+        self.answering.fetch_sub(1, Ordering::SeqCst);
+        if self.outlet.closed() || self.core.catalog.stopping() {
+            // Nobody else may notice: the thread that reads waits for input, the end for this.
+            self.core.alarm.ring();
+        }
+    }
+
+    fn reply(&self, job: &Job, reply: Reply<'_>, send: impl FnOnce(&[u8])) {
         let to = To {
             id: job.doc.at(job.query.id).raw(),
             revision: job.query.peer.revision,
@@ -168,10 +181,6 @@ impl Connection {
             w.newline();
             send(w.as_bytes());
         });
-        if self.outlet.closed() {
-            // Nobody else may notice: the thread that reads waits for input.
-            self.core.alarm.ring();
-        }
     }
 
     /// Takes back what was to be answered under this id: the client cancelled it.
@@ -417,6 +426,9 @@ impl Connection {
             self.post.send(&listen.outlet, w.into_bytes());
         }
         self.post.close(deadline);
+        while self.answering.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            self.core.alarm.pause();
+        }
         self.outlet.close(deadline);
     }
 }

@@ -260,17 +260,20 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
 /// input; then the calls that run do. Their deadlines hold meanwhile.
 fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
     let core = &conn.core;
-    let deadline = Instant::now() + core.limits.grace;
-    let at_work = AtWork { conn, since: Instant::now(), deadline, heard: core.alarm.terminated() };
+    let since = Instant::now();
+    let deadline = since + core.limits.grace;
+    let last = deadline.max(since + LAST_WRITES);
+    let at_work = AtWork { conn, since, deadline, heard: core.alarm.terminated() };
     core.catalog.stop();
     conn.input_ended();
     core.pool.close();
-    while conn.is_reading() && !served.load(Ordering::Acquire) && at_work.goes_on() {
+    let to_the_last = AtWork { deadline: last, ..at_work };
+    while conn.is_reading() && !served.load(Ordering::Acquire) && to_the_last.goes_on() {
         core.alarm.pause();
     }
     while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {}
     while !conn.wait_for_readers(at_work.next_look()) && at_work.goes_on() {}
-    conn.close(deadline.max(Instant::now() + LAST_WRITES));
+    conn.close(last.max(Instant::now() + LAST_WRITES));
     for hook in hooks {
         // One that panics must not keep the others from switching their pumps off.
         let _ = pool::guard(hook);
@@ -278,6 +281,7 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
 }
 
 /// How long the end waits for calls that run.
+#[derive(Clone, Copy)]
 struct AtWork<'c> {
     conn: &'c Connection,
     since: Instant,
