@@ -114,3 +114,25 @@ fn a_typed_tool_checks_itself_and_takes_null_for_nothing() {
         }
     }
 }
+
+#[test]
+fn answers_of_the_user_are_checked_by_format() {
+    for (mail, word) in [("a@example.org", "thanks a@example.org"), ("nobody", "/content/mail")] {
+        let mut server = Server::new("checked", "1");
+        server
+            .tool(Tool::new("t"), |ctx, (): ()| {
+                let form = tinymcp::Form::new("Where to?").field(tinymcp::Field::email("mail").required());
+                Ok(format!("thanks {}", ctx.elicit("mail", form)?.text("mail").unwrap_or_default()))
+            })
+            .unwrap();
+        let (link, mut client) = memory();
+        let serving = thread::spawn(move || server.serve(link));
+        client.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","inputResponses":{{"mail":{{"action":"accept","content":{{"mail":"{mail}"}}}}}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{"elicitation":{{}}}}}}}}}}"#
+        ));
+        let answer = client.receive(HANG).expect("an answer");
+        assert!(answer.contains(word), "{mail}: {answer}");
+        client.finish();
+        serving.join().unwrap().unwrap();
+    }
+}

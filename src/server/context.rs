@@ -205,7 +205,10 @@ impl Context<'_> {
             return match self.answers.get(at) {
                 Some((_, Ok(doc))) => {
                     let doc = Doc::parse(doc.root().raw().as_bytes())?;
-                    request.check(doc.root()).map_err(|why| {
+                    let fits = request.check(doc.root());
+                    #[cfg(feature = "schema")]
+                    let fits = fits.and_then(|()| super::schema::check_answer(&request, doc.root()));
+                    fits.map_err(|why| {
                         Failure::fault(Fault::InvalidParams(
                             format!("The answer to {key:?} does not fit: {why}").into(),
                         ))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::registry::{SchemaCheck, SchemaCompiler};
 use crate::json::Value;
+use crate::model::ask::{AskRequest, FieldKind};
 use crate::record::Violation;
 use crate::schema::{Formats, Options, Schema};
 
@@ -31,5 +32,45 @@ impl SchemaCompiler for Options {
             Ok(schema) => Ok(Arc::new(schema)),
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+/// What decoding alone cannot tell of an answer: the formats of a form's fields, and whether the
+/// model uses the tools that it was offered as their schemas say.
+///
+/// # Errors
+/// What does not fit, with a JSON Pointer into the answer.
+pub(super) fn check_answer(request: &AskRequest, answer: Value<'_>) -> Result<(), String> {
+    let options = Options::new().formats(Formats::Assert);
+    match request {
+        AskRequest::Form(form) => {
+            let content = answer.get("content");
+            for field in &form.fields {
+                let FieldKind::Text { format: Some(format) } = &field.kind else { continue };
+                let Some(value) = content.and_then(|c| c.get(&field.name)) else { continue };
+                let schema =
+                    options.parse(&format!("{{\"format\":\"{format}\"}}")).map_err(|e| e.to_string())?;
+                Schema::check(&schema, value)
+                    .map_err(|v| format!("/content/{}: {}", field.name, v.message))?;
+            }
+            Ok(())
+        }
+        AskRequest::Sample(sampling) => {
+            let content = answer.get("content");
+            let blocks = content.into_iter().chain(content.into_iter().flat_map(Value::items));
+            for block in blocks.filter(|b| b.get("type").and_then(Value::as_str) == Some("tool_use")) {
+                let name = block.get("name").and_then(Value::as_str).unwrap_or_default();
+                let Some(tool) = sampling.tools.iter().find(|t| t.name == name) else {
+                    return Err(format!("the tool {name:?} was not offered"));
+                };
+                if let (Some(schema), Some(input)) = (&tool.input_schema, block.get("input")) {
+                    let schema = options.parse(schema.as_str()).map_err(|e| e.to_string())?;
+                    Schema::check(&schema, input)
+                        .map_err(|v| format!("input of {name:?} at {:?}: {}", v.path, v.message))?;
+                }
+            }
+            Ok(())
+        }
+        AskRequest::Url { .. } | AskRequest::Roots => Ok(()),
     }
 }
