@@ -9,7 +9,7 @@ trap 'rm -rf "$copy"' EXIT
 cp -r Cargo.toml Cargo.lock README.md src "$copy"
 rm -r "$copy/src/era/legacy"
 find "$copy/src" -name '*.rs' -exec sed -i -e '/\/\/ legacy {$/,/\/\/ legacy }$/d' -e '/\/\/ legacy$/d' {} +
-# The copy has no examples to register.
-sed -i '/^\[\[example\]\]/,/^$/d' "$copy/Cargo.toml"
+# The copy has no examples and tests to register.
+sed -i -E '/^\[\[(example|test)\]\]/,/^$/d' "$copy/Cargo.toml"
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/one-era cargo check --quiet --manifest-path "$copy/Cargo.toml"
 echo "the crate compiles without src/era/legacy"

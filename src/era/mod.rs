@@ -26,8 +26,8 @@ use crate::model::ask::Ask;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::{
-    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Query, Revision,
-    Session,
+    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Peer, Query,
+    Revision, Session,
 };
 use crate::rpc::{Request, RpcError, code};
 
@@ -43,7 +43,7 @@ pub(crate) trait ServerEra: Sync {
         &self,
         request: &Request<'_>,
         params: &Params<'_>,
-        session: Option<&Session>,
+        session: Option<Peer>,
     ) -> Result<Query, Fault>;
 
     /// Whether a method can be asked although no session is open and the message names no version.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::era::{self, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
-use crate::model::{Fault, Note, Offer, Query, Revision};
+use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
 use crate::rpc::{Id, Message, Notification, Request, Response};
 use crate::transport::Outlet;
@@ -52,6 +52,10 @@ pub(crate) struct Reader<F: ?Sized> {
     doc: Doc,
     pub(super) out: Writer,
     jobs: Vec<Job>,
+    /// The connection's outlet, except while a message is being handled.
+    outlet: Option<Arc<dyn Outlet>>,
+    /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
+    pub(super) peer: Option<Peer>,
     first_waiting: Option<Instant>,
     pub(super) offer: Offer,
     /// Length of the frame before this one.
@@ -93,6 +97,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         let version = core.catalog.version();
         let registry = core.catalog.registry();
         let offer = registry.offer(core.catalog.promised());
+        let outlet = Some(Arc::clone(&conn.outlet));
         Reader {
             conn,
             core,
@@ -104,6 +109,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             doc: Doc::default(),
             out: Writer::new(),
             jobs: Vec::new(),
+            outlet,
+            peer: None,
             first_waiting: None,
             offer,
             last_size: 0,
@@ -132,7 +139,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
         }
         self.doc = doc;
-        if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS || self.overdue() {
+        if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
             self.flush();
         }
         self.here.take()
@@ -171,6 +178,9 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Hands jobs over. Answers that are ready leave first if that has to wait for handlers.
     pub(crate) fn submit(&mut self) {
+        if self.jobs.is_empty() {
+            return;
+        }
         let pool = self.core.pool.clone();
         if self.jobs.len() > 1 {
             self.send();
@@ -225,11 +235,6 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         }
     }
 
-    /// Whether answers have been waiting behind inline handlers for too long.
-    fn overdue(&self) -> bool {
-        self.first_waiting.is_some_and(|since| since.elapsed() > BATCH_TIME)
-    }
-
     /// Handles a parsed document; gives it, or another one, back for the next frame.
     fn document(&mut self, doc: Doc) -> Doc {
         if doc.root().kind() == Kind::Array {
@@ -244,8 +249,11 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
             return doc;
         }
-        let outlet = Arc::clone(&self.conn.outlet);
-        self.message(doc, &outlet)
+        // Lent, not cloned: counting references costs as much as reading a short message.
+        let Some(outlet) = self.outlet.take() else { return doc };
+        let doc = self.message(doc, &outlet);
+        self.outlet = Some(outlet);
+        doc
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
@@ -292,10 +300,10 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     fn request(&mut self, doc: &Doc, request: &Request<'_>, outlet: &Arc<dyn Outlet>) -> Step {
         let params = Params::read(request.params);
         let (era, query) = {
-            let session = self.conn.session();
-            match self.core.eras.of_request(request, &params, session.is_some()) {
-                Ok(era) => (era, era.request(request, &params, session.as_ref())),
+            match self.core.eras.of_request(request, &params, self.peer.is_some()) {
+                Ok(era) => (era, era.request(request, &params, self.peer)),
                 Err(fault) => {
+                    let session = self.conn.session();
                     era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
                     self.out.newline();
                     return Step::Done;
@@ -336,14 +344,28 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             },
             _ => None,
         };
+        let mut deadline = None;
         if inline.is_some() {
-            // Calls that came before need not wait for this one.
+            // Calls that came before need not wait for this one, nor answers for long.
             self.submit();
+            let now = Instant::now();
+            if now - *self.first_waiting.get_or_insert(now) > BATCH_TIME {
+                self.send();
+                self.first_waiting = Some(now);
+            }
+            let time = self.core.limits.handler_deadline;
+            deadline = (!time.is_zero()).then(|| now + time);
         }
         if let Some(handler) = inline.and_then(|place| self.inline.get_mut(place)) {
-            self.first_waiting.get_or_insert_with(Instant::now);
-            let exchange =
-                Exchange { conn: &self.conn, outlet: &**outlet, era, doc: &doc, query: &query, call: None };
+            let exchange = Exchange {
+                conn: &self.conn,
+                outlet: &**outlet,
+                era,
+                doc: &doc,
+                query: &query,
+                call: None,
+                deadline,
+            };
             let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler.as_dyn()));
             let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
             match &conclusion {
@@ -415,7 +437,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     fn note(&mut self, doc: &Doc, notification: &Notification<'_>) {
-        let open = self.conn.session().is_some();
+        let open = self.peer.is_some();
         let params = Params::read(notification.params);
         let Some(era) = self.core.eras.of_notification(&params, open) else { return };
         match era.note(notification.method, &params) {
@@ -450,8 +472,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             None => self.jobs.push(job),
             Some(handler) => {
                 let mut answers = std::mem::take(&mut job.answers);
-                let conclusion =
-                    job::conclude(&job.exchange(), &job.work, &mut answers, Some(handler.as_dyn()));
+                let exchange = Exchange { deadline: self.core.deadline(), ..job.exchange() };
+                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler.as_dyn()));
                 job.answers = answers;
                 job.settle(conclusion);
             }

@@ -120,6 +120,7 @@ impl Job {
             doc: &self.doc,
             query: &self.query,
             call: Some(&self.call),
+            deadline: None,
         }
     }
 
@@ -161,6 +162,8 @@ pub(crate) struct Exchange<'c> {
     pub doc: &'c Doc,
     pub query: &'c Query,
     pub call: Option<&'c Call>,
+    /// Where nobody watches the call: when its handler sees it as cancelled.
+    pub deadline: Option<Instant>,
 }
 
 /// Runs the handler: checks what it is given and what it gives, and survives its panics.
@@ -177,12 +180,7 @@ pub(crate) fn conclude(
         era: exchange.era,
         outlet: exchange.outlet,
         call: exchange.call,
-        deadline: match inline {
-            Some(_) if !core.limits.handler_deadline.is_zero() => {
-                Some(Instant::now() + core.limits.handler_deadline)
-            }
-            _ => None,
-        },
+        deadline: exchange.deadline,
         logging: core.logging,
         conn: exchange.conn,
         answers,

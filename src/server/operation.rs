@@ -91,13 +91,18 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 return self.page(era, query, List::Prompts, cursor.map(text), request, |r| &r.prompts);
             }
             Operation::Open => {
-                *self.conn.session() = era.open(params, query);
+                let session = era.open(params, query);
+                self.peer = session.as_ref().map(|s| s.peer);
+                *self.conn.session() = session;
                 Reply::Greeting { offer, cache: self.core.list_cache }
             }
             Operation::Describe => Reply::Greeting { offer, cache: self.core.list_cache },
             Operation::Ping => Reply::Empty,
             Operation::SetLevel(level) => {
                 gate(offer.logging)?;
+                if let Some(peer) = &mut self.peer {
+                    peer.log_level = Some(level);
+                }
                 if let Some(session) = self.conn.session().as_mut() {
                     session.peer.log_level = Some(level);
                 }

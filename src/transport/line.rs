@@ -13,6 +13,7 @@
 //! - The outlet's lock is never held across a write.
 
 use std::io::{ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -195,6 +196,8 @@ impl<R: Read + Send> Inlet for LineReader<R> {
 /// Whole lines from many threads into one byte stream.
 pub(crate) struct LineOutlet {
     state: Mutex<State>,
+    /// `State::closed` for those who only look: the reading thread does before every frame.
+    gone: AtomicBool,
     drained: Condvar,
     /// Taken by the one thread that writes; the state is free for the others meanwhile.
     stream: Mutex<Box<dyn Write + Send>>,
@@ -218,6 +221,7 @@ impl LineOutlet {
     pub(crate) fn new(stream: impl Write + Send + 'static, limit: usize) -> LineOutlet {
         LineOutlet {
             state: Mutex::default(),
+            gone: AtomicBool::new(false),
             drained: Condvar::new(),
             stream: Mutex::new(Box::new(stream)),
             limit,
@@ -251,6 +255,7 @@ impl Drop for Fuse<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         (state.closed, state.writing) = (true, false);
+        self.0.gone.store(true, Ordering::Release);
         drop(state);
         self.0.drained.notify_all();
     }
@@ -293,11 +298,12 @@ impl Outlet for LineOutlet {
         }
         state.writing = false;
         state.closed |= !alive;
+        self.gone.store(state.closed, Ordering::Release);
         self.wake(&state);
     }
 
     fn closed(&self) -> bool {
-        self.state().closed
+        self.gone.load(Ordering::Acquire)
     }
 
     fn congested(&self) -> bool {
@@ -317,6 +323,7 @@ impl Outlet for LineOutlet {
             state.waiting -= 1;
         }
         state.closed = true;
+        self.gone.store(true, Ordering::Release);
         let idle = !state.writing;
         drop(state);
         self.drained.notify_all();

@@ -27,7 +27,7 @@ impl ServerEra for LegacyServer {
         &self,
         request: &Request<'_>,
         params: &Params<'_>,
-        session: Option<&Session>,
+        session: Option<Peer>,
     ) -> Result<Query, Fault> {
         let operation = match request.method {
             "initialize" if session.is_some() => {
@@ -47,7 +47,7 @@ impl ServerEra for LegacyServer {
             },
         };
         let peer = match (session, operation) {
-            (Some(session), _) => session.peer,
+            (Some(peer), _) => peer,
             (None, Operation::Open) => opening_peer(params)?,
             (None, _) => {
                 Peer { revision: V2025_11_25, capabilities: ClientCapabilities::default(), log_level: None }

@@ -94,7 +94,7 @@ impl ServerEra for ModernServer {
         &self,
         request: &Request<'_>,
         params: &Params<'_>,
-        _session: Option<&Session>,
+        _session: Option<Peer>,
     ) -> Result<Query, Fault> {
         let peer = peer(params)?;
         let operation = match request.method {
