@@ -295,7 +295,8 @@ impl AtWork<'_> {
     fn goes_on(&self) -> bool {
         let now = Instant::now();
         self.conn.look(now);
-        if now - self.since > PATIENCE {
+        // Only after a first signal: one that comes after the end of input is the first.
+        if self.heard && now - self.since > PATIENCE {
             self.conn.core.alarm.let_signals_kill();
         }
         now < self.deadline && !self.conn.outlet.closed() && self.heard == self.conn.core.alarm.terminated()
