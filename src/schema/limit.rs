@@ -11,25 +11,25 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SchemaLimits {
-    /// Bytes of one schema's text. 4 MiB: as large as a message. `TINYMCP_SCHEMA_BYTES`.
+    /// Bytes of one schema's text. 4 MiB: as large as a message.
     pub bytes: usize,
     /// Subschemas of one schema, those of referenced documents included. 100,000: about 50 bytes
-    /// each when compiled. `TINYMCP_SCHEMA_NODES`.
+    /// each when compiled.
     pub nodes: usize,
-    /// Nesting of a schema's text. 128: as deep as a message. `TINYMCP_SCHEMA_NESTING`.
+    /// Nesting of a schema's text. 128: as deep as a message.
     pub nesting: u32,
     /// Subschemas within subschemas at once while a value is checked. 256: twice the nesting of a
     /// message; each level takes less than [`SchemaLimits::LEVEL_BYTES`] of stack in a release
-    /// build. `TINYMCP_SCHEMA_DEPTH`.
+    /// build.
     pub depth: u32,
     /// Steps one validation may take beside [`SchemaLimits::steps_per_byte`]; a step is a
     /// subschema applied, a value compared, or about eight bytes looked at. 1,000,000: some
-    /// ten milliseconds. `TINYMCP_SCHEMA_STEPS`.
+    /// ten milliseconds.
     pub steps: u64,
-    /// Steps allowed for each byte of the value's text. 8. `TINYMCP_SCHEMA_STEPS_PER_BYTE`.
+    /// Steps allowed for each byte of the value's text. 8.
     pub steps_per_byte: u64,
     /// Verdicts kept within one validation for subschemas that are reached on many paths.
-    /// 100,000: 32 bytes each. `TINYMCP_SCHEMA_VERDICTS`.
+    /// 100,000: 32 bytes each.
     pub verdicts: usize,
 }
 
