@@ -208,7 +208,7 @@ async function checkEra(session, era) {
   });
   await check("close-busy", async () => {
     const before = wire(session).filter((line) => line.includes(" ! exit")).length;
-    const servers = await interrupted(session, era, 5000);
+    const servers = await interrupted(session, era, 8000);
     const after = before + servers;
     await seen(session, (line) => line.includes(" ! exit"), after, "the end of the server whose client was interrupted", 6000);
   });
