@@ -232,17 +232,27 @@ fn ids_of_subscriptions_are_in_flight_too() {
 }
 
 fn a_call_past_its_deadline_is_flagged_and_answered_once() {
-    let (server, gate, runs) = gated();
+    let gate = Gate::default();
+    let (tell, told) = mpsc::channel();
+    let mut server = plain();
+    let pass = gate.clone();
+    server
+        .tool(any("late"), move |ctx, _: Json| {
+            pass.pass();
+            tell.send(ctx.cancelled())?;
+            Ok("too late")
+        })
+        .unwrap();
     let wire =
         Wire::open(server, limits(|l| (l.handler_deadline, l.workers) = (Duration::from_millis(50), 2)));
     for _ in 0..3 {
-        wire.send(call(1, "wait", "{}"));
-        runs.recv_timeout(SOON).unwrap();
+        wire.send(call(1, "late", "{}"));
         let late = wire.receive();
         assert_eq!(late["result"]["isError"], true, "{late}");
         assert!(text_of(&late).contains("deadline"), "{late}");
         // What the handler gives now is dropped.
         gate.open(1);
+        assert!(told.recv_timeout(SOON).unwrap(), "the handler is told");
         wire.quiet();
     }
     assert!(wire.end().is_empty());
