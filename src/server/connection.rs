@@ -426,7 +426,8 @@ impl Connection {
             self.post.send(&listen.outlet, w.into_bytes());
         }
         self.post.close(deadline);
-        while self.answering.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+        let left = || self.answering.load(Ordering::SeqCst) > 0 && !self.outlet.closed();
+        while left() && Instant::now() < deadline {
             self.core.alarm.pause();
         }
         self.outlet.close(deadline);

@@ -24,7 +24,7 @@ const WORKER_IDLE: Duration = Duration::from_secs(10);
 
 /// What the last answers get to leave when the grace period is over: only a client that does not
 /// read takes so long.
-const LAST_WRITES: Duration = Duration::from_secs(1);
+const LAST_WRITES: Duration = Duration::from_millis(500);
 
 /// Stack of the thread that watches: it writes answers, and calls nothing of the program.
 const WATCH_STACK: usize = 128 << 10;

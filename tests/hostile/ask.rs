@@ -8,8 +8,8 @@ use tinymcp::{Field, Form, Limits, Server};
 
 use super::call::gated;
 use super::process::{any, ask, never, plain};
-use super::tests;
 use super::wire::{Peer, SOON, Wire, call, cancel, greeting, limits, request, text_of};
+use crate::tests;
 
 tests! {
     asking_calls_and_a_full_queue_do_not_deadlock,

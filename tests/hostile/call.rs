@@ -1,20 +1,16 @@
 //! Calls that are cancelled, repeated, late, stuck or that panic.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
 use tinymcp::json::Json;
-use tinymcp::{
-    Completion, Context, Failure, Limits, Prompt, PromptOutput, Resource, ResourceContents, SchemaCheck,
-    SchemaCompiler, Server, Tool, ToolOutput,
-};
+use tinymcp::{Context, Failure, Limits, SchemaCheck, SchemaCompiler, Server, Tool, ToolOutput};
 
-use super::process::{any, echo, never, plain};
-use super::tests;
+use super::process::{any, echo, plain};
 use super::wire::{MODERN, Peer, SOON, Wire, call, cancel, is_good, limits, request, text_of};
+use crate::tests;
 
 tests! {
     a_queued_call_that_is_cancelled_never_runs,
@@ -23,16 +19,8 @@ tests! {
     cancelling_what_is_not_there_does_nothing,
     an_id_in_flight_is_refused_a_second_time,
     ids_of_subscriptions_are_in_flight_too,
-    a_call_past_its_deadline_is_flagged_and_answered_once,
-    deadlines_hold_while_the_server_ends,
-    queued_calls_have_deadlines_too,
-    everything_that_runs_has_a_deadline,
-    stuck_handlers_stop_nothing_else,
-    a_stuck_handler_that_used_to_be_quick_stops_nothing_else,
-    deadlines_free_a_full_queue,
     panics_are_answered_and_their_words_kept,
     a_call_that_no_thread_can_run_is_answered,
-    endless_times_are_times,
 }
 
 /// Holds handlers back until the test lets them go on.
@@ -231,222 +219,6 @@ fn ids_of_subscriptions_are_in_flight_too() {
     assert_eq!(rest.iter().filter(|m| m["id"] == 1).count(), 1, "{rest:?}");
 }
 
-fn a_call_past_its_deadline_is_flagged_and_answered_once() {
-    let (server, gate, runs) = gated();
-    let wire =
-        Wire::open(server, limits(|l| (l.handler_deadline, l.workers) = (Duration::from_millis(50), 2)));
-    for _ in 0..3 {
-        wire.send(call(1, "wait", "{}"));
-        runs.recv_timeout(SOON).unwrap();
-        let late = wire.receive();
-        assert_eq!(late["result"]["isError"], true, "{late}");
-        assert!(text_of(&late).contains("deadline"), "{late}");
-        // What the handler gives now is dropped.
-        gate.open(1);
-        wire.quiet();
-    }
-    assert!(wire.end().is_empty());
-}
-
-fn deadlines_hold_while_the_server_ends() {
-    for local in [false, true] {
-        let mut server = plain();
-        server
-            .tool(any("patient"), |ctx, _: Json| {
-                while !ctx.cancelled() {
-                    thread::yield_now();
-                }
-                Ok("too late")
-            })
-            .unwrap();
-        let limits = limits(|l| {
-            (l.handler_deadline, l.grace) = (Duration::from_millis(100), Duration::from_secs(3600));
-        });
-        let wire = if local { Wire::open_local(server, limits) } else { Wire::open(server, limits) };
-        wire.send(call(1, "patient", "{}"));
-        // The grace period is long; what ends the call, and with it serving, is the deadline.
-        let rest = wire.end();
-        assert!(rest.len() == 1 && text_of(&rest[0]).contains("deadline"), "{rest:?}");
-    }
-}
-
-fn queued_calls_have_deadlines_too() {
-    let (server, gate, runs) = gated();
-    let wire =
-        Wire::open(server, limits(|l| (l.handler_deadline, l.workers) = (Duration::from_millis(50), 1)));
-    wire.send((0..20).map(|id| call(id, "wait", "{}")).collect::<String>());
-    runs.recv_timeout(SOON).unwrap();
-    for answer in wire.answers(0..20) {
-        assert!(text_of(&answer).contains("deadline"), "{answer}");
-    }
-    gate.open(1);
-    assert!(wire.end().is_empty());
-    assert!(runs.try_recv().is_err(), "a call ran after its answer");
-}
-
-fn everything_that_runs_has_a_deadline() {
-    let mut server = plain();
-    server
-        .resource(Resource::new("res:never", "r"), |_, _| -> Result<ResourceContents, _> {
-            loop {
-                thread::park();
-            }
-        })
-        .and_then(|s| {
-            s.prompt(
-                Prompt::new("never").argument(tinymcp::Argument::optional("a")),
-                |_, _| -> Result<PromptOutput, _> {
-                    loop {
-                        thread::park();
-                    }
-                },
-            )
-        })
-        .and_then(|s| {
-            s.complete_prompt("never", "a", |_| -> Completion {
-                loop {
-                    thread::park();
-                }
-            })
-        })
-        .unwrap();
-    let wire = Wire::open(
-        server,
-        limits(|l| (l.handler_deadline, l.grace) = (Duration::from_millis(50), Duration::from_millis(50))),
-    );
-    for (id, method, params) in [
-        (1, "resources/read", r#"{"uri":"res:never"}"#),
-        (2, "prompts/get", r#"{"name":"never"}"#),
-        (
-            3,
-            "completion/complete",
-            r#"{"ref":{"type":"ref/prompt","name":"never"},"argument":{"name":"a","value":""}}"#,
-        ),
-    ] {
-        wire.send(format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n"
-        ));
-        let answer = wire.receive();
-        assert_eq!((&answer["id"], &answer["error"]["code"]), (&id.into(), &(-32603).into()), "{answer}");
-    }
-    assert!(wire.end().is_empty());
-}
-
-fn stuck_handlers_stop_nothing_else() {
-    for workers in [1, 2, 64] {
-        let mut server = plain();
-        server.inline_tool(any("inline"), echo).and_then(|s| s.tool(any("never"), never)).unwrap();
-        let wire = Wire::open(
-            server,
-            limits(|l| {
-                (l.workers, l.queue, l.handler_deadline) = (workers, 4, Duration::ZERO);
-                l.grace = Duration::from_millis(50);
-            }),
-        );
-        let stuck = workers as u64 + 4;
-        for id in 0..stuck {
-            wire.send(call(id, "never", "{}"));
-            // One by one, so that no more than the workers and the queue hold are on their way.
-            wire.quiet();
-        }
-        wire.send(request(100, "tools/list"));
-        assert!(is_good(&wire.receive()));
-        wire.send(call(101, "inline", "{}"));
-        assert!(is_good(&wire.receive()));
-        wire.send(format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":102,\"method\":\"server/discover\",\"params\":{{{MODERN}}}}}\n"
-        ));
-        assert!(is_good(&wire.receive()));
-        wire.send(request(103, "initialize"));
-        assert!(wire.receive()["error"].is_object());
-        // The queued ones can be cancelled, and make room.
-        (workers as u64..stuck).for_each(|id| wire.send(cancel(id)));
-        wire.quiet();
-        (200..204).for_each(|id| wire.send(call(id, "echo", "{}")));
-        wire.quiet();
-        // All the others are answered at the end.
-        let rest = wire.end();
-        assert_eq!(rest.len(), workers + 4);
-    }
-}
-
-fn a_stuck_handler_that_used_to_be_quick_stops_nothing_else() {
-    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-    for workers in [1, 2] {
-        let stick = Arc::new(AtomicBool::new(false));
-        let (tell, stuck) = mpsc::channel();
-        let mut server = plain();
-        for name in NAMES {
-            let (stick, tell) = (Arc::clone(&stick), tell.clone());
-            server
-                .tool(any(name), move |_, _: Json| {
-                    let thread = thread::current().name().unwrap_or_default().to_owned();
-                    if stick.load(Ordering::Relaxed) {
-                        tell.send((name, thread.clone()))?;
-                    }
-                    while stick.load(Ordering::Relaxed) {
-                        thread::park();
-                    }
-                    Ok(thread)
-                })
-                .unwrap();
-        }
-        let wire = Wire::open(
-            server,
-            limits(|l| {
-                (l.workers, l.queue, l.handler_deadline) = (workers, 8, Duration::ZERO);
-                l.grace = Duration::from_millis(50);
-            }),
-        );
-        // Quick so often that the thread that reads runs them itself.
-        let mut trusted = 0;
-        for round in 0_u64.. {
-            let name = NAMES[round as usize % 4];
-            wire.send(call(round, name, "{}"));
-            trusted = if text_of(&wire.receive()).contains("reader") { trusted + 1 } else { 0 };
-            if trusted > 8 {
-                break;
-            }
-        }
-        stick.store(true, Ordering::Relaxed);
-        for (id, name) in ["a", "a", "b", "b", "c", "d"].iter().enumerate() {
-            wire.send(call(id, name, "{}"));
-            wire.quiet();
-        }
-        wire.send(cancel(0));
-        wire.quiet();
-        let stuck: Vec<(&str, String)> = stuck.try_iter().collect();
-        let reads = stuck.iter().filter(|(_, thread)| thread.contains("reader"));
-        assert!(reads.clone().count() <= workers, "no more threads than workers: {stuck:?}");
-        assert!(reads.filter(|(name, _)| *name == "a").count() <= 1, "trusted while it was stuck: {stuck:?}");
-        assert_eq!(wire.end().len(), 5);
-    }
-}
-
-fn deadlines_free_a_full_queue() {
-    for in_one_breath in [false, true] {
-        let mut server = plain();
-        server.tool(any("never"), never).unwrap();
-        let wire = Wire::open(
-            server,
-            limits(|l| {
-                (l.workers, l.queue, l.handler_deadline) = (1, 1, Duration::from_millis(50));
-                l.grace = Duration::from_millis(50);
-            }),
-        );
-        // Reading stops at the third; only the deadline lets it go on.
-        let calls: Vec<String> = (0..12).map(|id| call(id, "never", "{}")).collect();
-        match in_one_breath {
-            true => wire.send(calls.concat()),
-            false => calls.iter().for_each(|call| wire.send(call)),
-        }
-        wire.send(request(12, "ping"));
-        let answers = wire.answers(0..13);
-        assert!(answers[..12].iter().all(|a| text_of(a).contains("deadline")));
-        assert!(wire.end().is_empty());
-    }
-}
-
 /// Accepts every schema, and panics when it checks.
 struct Panics;
 
@@ -547,16 +319,4 @@ fn a_call_that_no_thread_can_run_is_answered() {
     }
     end.finish();
     serving.join().unwrap().unwrap();
-}
-
-fn endless_times_are_times() {
-    for endless in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_millis(1 << 62)] {
-        let wire = Wire::open(
-            plain(),
-            limits(|l| (l.handler_deadline, l.grace, l.ask_timeout) = (endless, endless, endless)),
-        );
-        wire.send(call(1, "echo", "{}"));
-        assert!(is_good(&wire.receive()));
-        assert!(wire.end().is_empty());
-    }
 }

@@ -12,8 +12,8 @@ use tinymcp::{Limits, Link, Resource, ResourceContents, memory};
 
 use super::call::gated;
 use super::process::{any, ask, echo, never, plain};
-use super::tests;
 use super::wire::{Feed, MODERN, Peer, SOON, Sink, Wire, call, is_good, limits, request};
+use crate::tests;
 
 tests! {
     tools_come_and_go_under_calls_and_lists,

@@ -10,8 +10,8 @@ use tinymcp::{Limits, Resource, ResourceContents, Server, memory};
 
 use super::call::gated;
 use super::process::{any, echo, never, plain};
-use super::tests;
 use super::wire::{Feed, MODERN, Peer, SOON, Sink, Wire, call, greeting, limits, request, text_of};
+use crate::tests;
 
 tests! {
     answers_leave_although_a_blank_line_follows,

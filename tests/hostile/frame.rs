@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tinymcp::json::Json;
-use tinymcp::{Limits, Server, Tool};
+use tinymcp::{Limits, ResourceContents, Server, Template, Tool};
 
 use super::process::{any, echo, plain};
-use super::tests;
 use super::wire::{MODERN, Peer, Sink, Wire, call, greeting, limits, request, text_of};
+use crate::tests;
 
 tests! {
     a_bad_line_gets_one_error_and_the_next_one_is_served,
@@ -19,6 +19,7 @@ tests! {
     ids_that_are_none_are_refused,
     large_messages_take_no_time_worth_speaking_of,
     limits_of_depth_and_count_hold,
+    uris_made_to_take_time_take_none,
     nul_characters_cut_nothing,
     line_breaks_in_json_of_the_program_break_no_frame,
     answers_that_belong_to_nothing_are_dropped,
@@ -318,6 +319,40 @@ fn limits_of_depth_and_count_hold() {
         assert_eq!(wire.receive()["result"].is_object(), good, "{count}");
     }
     assert!(wire.end().is_empty());
+}
+
+fn uris_made_to_take_time_take_none() {
+    let mut server = plain();
+    for template in [
+        "a:{+x}",
+        "b:{x}/{y}/{z}",
+        "c:{x}a{y}a{z}a",
+        "d:{+x}aa{+y}aa{+z}aab",
+        "e:{a}{b}{c}{d}{e}{f}",
+        "f:{+a}{+b}{+c}{+d}x",
+        "g:{#x}{#y}",
+    ] {
+        let Ok(template) = Template::new(template, "t") else { continue };
+        server
+            .template(template, |_, uri, _| Ok(ResourceContents::text("x:y", uri.len().to_string())))
+            .unwrap();
+    }
+    let wire = Wire::open(server, Limits::default());
+    let mut id = 0;
+    for scheme in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        for piece in ["a", "aa", "/", "a/", "%61", "%", "#", "\\u0000", "\\u00e9", "ab", "{x}"] {
+            for times in [1000, if super::long() { 600_000 } else { 20_000 }] {
+                let uri = format!("{scheme}:{}", piece.repeat(times));
+                for end in ["", "b", "!"] {
+                    id += 1;
+                    wire.send(format!(
+                        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"resources/read\",\"params\":{{\"uri\":\"{uri}{end}\"}}}}\n"
+                    ));
+                    assert_eq!(wire.receive()["id"], id);
+                }
+            }
+        }
+    }
 }
 
 fn nul_characters_cut_nothing() {

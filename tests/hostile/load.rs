@@ -11,8 +11,8 @@ use tinymcp::{Failure, Server};
 
 use super::call::gated;
 use super::process::{Process, any, command, plain};
-use super::tests;
 use super::wire::{Peer, SOON, Wire, call, cancel, greeting, is_good, limits, request, text_of};
+use crate::tests;
 
 tests! {
     every_pipelined_call_is_answered_once,

@@ -11,8 +11,8 @@ use std::thread;
 use serde_json::Value;
 
 use super::process::Process;
-use super::tests;
 use super::wire::{MODERN, Peer, SOON, call, cancel, request};
+use crate::tests;
 
 tests! {
     changed_messages_get_one_answer_each,

@@ -63,6 +63,11 @@ fn print(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
     Ok(format!("printed, the child gave {status}"))
 }
 
+/// Leaves a child process behind and gives its number.
+fn orphan(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+    Ok(Command::new("sleep").arg("60").spawn()?.id().to_string())
+}
+
 /// Text of so many bytes.
 fn fill(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
     let bytes = arguments.to_doc().root().get("bytes").and_then(|v| v.as_u64()).unwrap_or(0);
@@ -99,6 +104,7 @@ pub fn serve(role: &str) -> ExitCode {
         .and_then(|s| s.tool(any("ask"), ask))
         .and_then(|s| s.tool(any("print"), print))
         .and_then(|s| s.tool(any("fill"), fill))
+        .and_then(|s| s.tool(any("orphan"), orphan))
         .and_then(|s| s.tool(any("status"), status))
         .and_then(|s| s.tool(any("count"), count))
         .and_then(|s| s.tool(any("pause"), pause))
@@ -238,9 +244,7 @@ impl Process {
 
     /// Sends the process a signal.
     pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.pid as i32).unwrap();
-        // It may have ended; what it did is for the test to judge.
-        let _ = kill_process(pid, signal);
+        send_signal(self.pid, signal);
     }
 
     /// Waits for the end of the process.
@@ -284,6 +288,12 @@ impl Process {
         let line = status.lines().find(|l| l.starts_with(name)).expect("Linux tells");
         line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of KiB")
     }
+}
+
+/// Sends any process a signal.
+pub fn send_signal(pid: u32, signal: Signal) {
+    // It may have ended; what it did is for the test to judge.
+    let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), signal);
 }
 
 impl Drop for Process {

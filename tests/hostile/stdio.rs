@@ -9,9 +9,9 @@ use std::thread;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Signal;
 
-use super::process::{Process, command};
-use super::tests;
+use super::process::{Process, command, send_signal};
 use super::wire::{Peer, call, greeting, is_good, request, text_of};
+use crate::tests;
 
 tests! {
     nothing_is_read_and_nothing_is_written,
@@ -19,6 +19,7 @@ tests! {
     the_last_line_needs_no_newline,
     a_call_that_never_ends_is_answered_after_the_grace_period,
     what_handlers_and_their_children_print_stays_out_of_the_stream,
+    a_child_left_behind_holds_no_descriptor,
     a_closed_output_ends_the_server_quietly,
     closed_descriptors_at_the_start_end_the_server,
     a_full_disk_ends_the_server,
@@ -98,6 +99,19 @@ fn what_handlers_and_their_children_print_stays_out_of_the_stream() {
         for line in ["a stray line", "and half a one", "a line of a child", "hook"] {
             assert!(errors.contains(line), "{errors}");
         }
+    }
+}
+
+fn a_child_left_behind_holds_no_descriptor() {
+    for role in ROLES {
+        let mut process = Process::open(role, &[]);
+        process.send(call(1, "orphan", "{}"));
+        let orphan: u32 = text_of(&process.receive()).parse().unwrap();
+        process.input = None;
+        assert!(process.wait().success());
+        // The output ends with the server, not with its child.
+        assert!(process.rest().is_empty());
+        send_signal(orphan, Signal::KILL);
     }
 }
 
