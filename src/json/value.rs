@@ -10,6 +10,8 @@ use std::fmt;
 
 use super::Doc;
 use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE};
+#[cfg(feature = "schema")]
+use super::spot::Spot;
 use super::text::Json;
 
 /// The name of a value within its document, for keeping where a borrow cannot be kept.
@@ -90,33 +92,11 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The bytes of the string with its escapes resolved; none for anything else. Cheaper than
-    /// [`Value::as_str`], which looks for the ends of characters.
+    /// The value with its node, for code that asks more than one thing of it.
     #[cfg(feature = "schema")]
     #[inline]
-    pub(crate) fn string_bytes(self) -> &'d [u8] {
-        let node = self.node();
-        let found = match node.tag() {
-            STRING => self.doc.text.as_bytes().get(node.start as usize + 1..node.end as usize - 1),
-            DECODED => {
-                let start = node.link as usize;
-                self.doc.decoded.as_bytes().get(start..start + node.count() as usize)
-            }
-            _ => None,
-        };
-        found.unwrap_or_default()
-    }
-
-    /// The bytes of the number as it is written; none for anything else.
-    #[cfg(feature = "schema")]
-    #[inline]
-    pub(crate) fn number_bytes(self) -> &'d [u8] {
-        let node = self.node();
-        let found = match node.tag() {
-            NUMBER => self.doc.text.as_bytes().get(node.start as usize..node.end as usize),
-            _ => None,
-        };
-        found.unwrap_or_default()
+    pub(crate) fn spot(self) -> Spot<'d> {
+        Spot::new(self.doc, self.node, self.node())
     }
 
     /// The integer, exactly, when the number is written without fraction and exponent and fits.
