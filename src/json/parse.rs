@@ -10,7 +10,7 @@ use super::error::{ErrorKind, ParseError};
 use super::names::{self, Name};
 use super::scan::byte;
 use super::value::Kind;
-use super::{MAX_BYTES, ParseLimits, decode, scan};
+use super::{Doc, MAX_BYTES, ParseLimits, decode, scan};
 
 /// One value or member name.
 #[derive(Clone, Copy)]
@@ -78,6 +78,20 @@ impl Node {
         } else {
             (decoded, self.link as usize, self.count() as usize)
         }
+    }
+
+    /// The bytes of a string as decoded; none for anything else.
+    #[inline(always)]
+    pub(super) fn string_bytes(self, doc: &Doc) -> &[u8] {
+        let found = match self.tag() {
+            STRING => doc.text.as_bytes().get(self.start as usize + 1..self.end as usize - 1),
+            DECODED => {
+                let start = self.link as usize;
+                doc.decoded.as_bytes().get(start..start + self.count() as usize)
+            }
+            _ => None,
+        };
+        found.unwrap_or_default()
     }
 
     /// A string as decoded.

@@ -92,23 +92,19 @@ impl<'d> Value<'d> {
 
     /// The bytes of the string with its escapes resolved; none for anything else. Cheaper than
     /// [`Value::as_str`], which looks for the ends of characters.
-    #[cfg(feature = "schema")]
     #[inline]
     pub(crate) fn string_bytes(self) -> &'d [u8] {
-        let node = self.node();
-        let found = match node.tag() {
-            STRING => self.doc.text.as_bytes().get(node.start as usize + 1..node.end as usize - 1),
-            DECODED => {
-                let start = node.link as usize;
-                self.doc.decoded.as_bytes().get(start..start + node.count() as usize)
-            }
-            _ => None,
-        };
-        found.unwrap_or_default()
+        self.node().string_bytes(self.doc)
+    }
+
+    /// The members of an object with the bytes of their names; none for anything else. Cheaper than
+    /// [`Value::members`], like [`Value::string_bytes`].
+    #[inline]
+    pub(crate) fn named(self) -> Named<'d> {
+        Named(self.member_values())
     }
 
     /// The bytes of the number as it is written; none for anything else.
-    #[cfg(feature = "schema")]
     #[inline]
     pub(crate) fn number_bytes(self) -> &'d [u8] {
         let node = self.node();
@@ -361,6 +357,23 @@ impl<'d> Iterator for MemberValues<'d> {
 }
 
 impl ExactSizeIterator for MemberValues<'_> {}
+
+/// The members of an object with the bytes of their names, from [`Value::named`].
+pub(crate) struct Named<'d>(MemberValues<'d>);
+
+impl<'d> Iterator for Named<'d> {
+    type Item = (&'d [u8], Value<'d>);
+
+    #[inline]
+    fn next(&mut self) -> Option<(&'d [u8], Value<'d>)> {
+        let MemberValues { doc, next, left } = &mut self.0;
+        *left = left.checked_sub(1)?;
+        let [name, value] = doc.nodes.get(*next as usize..)?.first_chunk()?;
+        let member = (name.string_bytes(doc), Value::new(doc, *next + 1));
+        *next = value.behind(*next + 1);
+        Some(member)
+    }
+}
 
 /// The members of an object, from [`Value::members`].
 #[derive(Clone)]
