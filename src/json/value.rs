@@ -105,6 +105,7 @@ impl<'d> Value<'d> {
     }
 
     /// The bytes of the number as it is written; none for anything else.
+    #[cfg(feature = "schema")]
     #[inline]
     pub(crate) fn number_bytes(self) -> &'d [u8] {
         let node = self.node();
@@ -113,6 +114,15 @@ impl<'d> Value<'d> {
             _ => None,
         };
         found.unwrap_or_default()
+    }
+
+    /// Whether this is a number without fraction and exponent that `i64` or `u64` holds.
+    pub(crate) fn is_integer(self) -> bool {
+        let node = self.node();
+        // Up to 18 characters there is nothing to calculate.
+        node.tag() == NUMBER
+            && node.count() > 0
+            && (node.end - node.start <= 18 || self.as_i64().is_some() || self.as_u64().is_some())
     }
 
     /// The integer, exactly, when the number is written without fraction and exponent and fits.
@@ -163,7 +173,7 @@ impl<'d> Value<'d> {
         for (name, value) in self.member_values() {
             let (arena, start, len) = name.node().spelling(&self.doc.text, &self.doc.decoded);
             if same(arena, start, len) {
-                if self.doc.unique {
+                if self.doc.limits.unique_names {
                     return Some(value);
                 }
                 last = Some(value);

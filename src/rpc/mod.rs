@@ -169,13 +169,7 @@ fn refuse<'d>(message: &'static str, id: Option<Value<'d>>) -> ShapeError<'d> {
 pub(crate) fn is_id(value: Value<'_>) -> bool {
     match value.kind() {
         Kind::String => true,
-        Kind::Number => {
-            // Up to 18 digits are an integer without a closer look.
-            let number = value.number_bytes();
-            number.len() <= 18 && number.iter().all(u8::is_ascii_digit)
-                || value.as_i64().is_some()
-                || value.as_u64().is_some()
-        }
+        Kind::Number => value.is_integer(),
         _ => false,
     }
 }

@@ -127,7 +127,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             self.offer = self.registry.offer(self.core.catalog.promised());
         }
         let mut doc = std::mem::take(&mut self.doc);
-        let parsed = doc.parse_again(bytes, &self.core.limits.parse());
+        let parsed = doc.parse_next(bytes, &self.core.limits.parse());
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
         if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {

@@ -162,11 +162,7 @@ impl ServerEra for ModernServer {
         }
         write::begin_result(w, to.id);
         let asked = matches!(reply, Reply::Asked { .. });
-        w.solid(if asked {
-            "\"resultType\":\"input_required\""
-        } else {
-            "\"resultType\":\"complete\""
-        });
+        w.solid(if asked { "\"resultType\":\"input_required\"" } else { "\"resultType\":\"complete\"" });
         let mut meta = "";
         let mut listen = None;
         match reply {
