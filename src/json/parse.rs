@@ -338,8 +338,8 @@ impl Builder<'_> {
         }
         let mut i = self.string(text, start)?;
         // Length, first and last byte tell most names apart.
-        let ends = usize::from(byte(bytes, start + 1)) * 15 ^ usize::from(byte(bytes, i - 2));
-        let bit = 1 << (((i - start) * 21 ^ ends) % 32);
+        let ends = (usize::from(byte(bytes, start + 1)) * 15) ^ usize::from(byte(bytes, i - 2));
+        let bit = 1 << ((((i - start) * 21) ^ ends) % 32);
         let decoded = self.nodes.last().is_some_and(|n| n.tag() == DECODED);
         self.seen = if decoded || self.seen & bit != 0 { SUSPICIOUS } else { self.seen | bit };
         if byte(bytes, i) != b':' {
