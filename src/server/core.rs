@@ -166,7 +166,9 @@ pub(crate) struct Core {
     pub pool: Pool<Job>,
     pub alarm: Arc<Alarm>,
     pub seal_key: OnceLock<[u8; 32]>,
-    pub spare: Mutex<Vec<Doc>>,
+    // Boxed, because a document is moved a dozen times on its way.
+    #[allow(clippy::vec_box)]
+    pub spare: Mutex<Vec<Box<Doc>>>,
 }
 
 thread_local! {
@@ -186,12 +188,12 @@ impl Core {
     }
 
     /// A document to parse into.
-    pub(crate) fn spare_doc(&self) -> Doc {
+    pub(crate) fn spare_doc(&self) -> Box<Doc> {
         lock(&self.spare).pop().unwrap_or_default()
     }
 
     /// Keeps a document for the next message.
-    pub(crate) fn recycle(&self, mut doc: Doc) {
+    pub(crate) fn recycle(&self, mut doc: Box<Doc>) {
         doc.shrink_to(SPARE_BYTES);
         let mut spare = lock(&self.spare);
         if spare.len() < SPARE_DOCS {

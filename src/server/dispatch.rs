@@ -49,7 +49,8 @@ pub(crate) struct Reader<F: ?Sized> {
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
     runs_here: bool,
     here: Option<Job>,
-    doc: Doc,
+    /// A document for the next frame, which likely is like the last one.
+    doc: Option<Box<Doc>>,
     pub(super) out: Writer,
     jobs: Vec<Job>,
     /// The connection's outlet, except while a message is being handled.
@@ -106,7 +107,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             inline,
             runs_here,
             here: None,
-            doc: Doc::default(),
+            doc: None,
             out: Writer::new(),
             jobs: Vec::new(),
             outlet,
@@ -126,7 +127,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             self.registry = self.core.catalog.registry();
             self.offer = self.registry.offer(self.core.catalog.promised());
         }
-        let mut doc = std::mem::take(&mut self.doc);
+        let mut doc = self.doc.take().unwrap_or_default();
         let parsed = doc.parse_next(bytes, &self.core.limits.parse());
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
@@ -138,11 +139,12 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             Ok(()) => doc = self.document(doc),
             Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
         }
-        self.doc = doc;
+        self.doc = Some(doc);
         if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
             self.flush();
         }
-        self.here.take()
+        // Looked at first: a job is too large to be moved for nothing.
+        if self.here.is_some() { self.here.take() } else { None }
     }
 
     /// Takes a job back that the caller does not run.
@@ -236,7 +238,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     /// Handles a parsed document; gives it, or another one, back for the next frame.
-    fn document(&mut self, doc: Doc) -> Doc {
+    fn document(&mut self, doc: Box<Doc>) -> Box<Doc> {
         if doc.root().kind() == Kind::Array {
             let batches = {
                 let session = self.conn.session();
@@ -257,7 +259,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    fn message(&mut self, doc: Doc, outlet: &Arc<dyn Outlet>) -> Doc {
+    fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Box<Doc> {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -330,13 +332,13 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     /// Runs a handler here, or makes a job of it.
     fn start(
         &mut self,
-        doc: Doc,
+        doc: Box<Doc>,
         outlet: &Arc<dyn Outlet>,
         era: &'static dyn ServerEra,
         query: Query,
         work: Work,
         mut answers: Answers,
-    ) -> Doc {
+    ) -> Box<Doc> {
         let inline = match &work {
             Work::Tool(entry) => match entry.entry.handler {
                 ToolHandler::Inline(place) => Some(place),
@@ -349,8 +351,11 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             // Calls that came before need not wait for this one, nor answers for long.
             self.submit();
             let now = Instant::now();
-            if now - *self.first_waiting.get_or_insert(now) > BATCH_TIME {
+            let waiting = self.first_waiting.filter(|_| !self.out.is_empty());
+            if waiting.is_some_and(|since| now > since + BATCH_TIME) {
                 self.send();
+            }
+            if self.out.is_empty() {
                 self.first_waiting = Some(now);
             }
             let time = self.core.limits.handler_deadline;
@@ -390,7 +395,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     fn job(
         &self,
-        doc: Doc,
+        doc: Box<Doc>,
         outlet: &Arc<dyn Outlet>,
         era: &'static dyn ServerEra,
         query: Query,
@@ -410,7 +415,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     /// Enters a job among the calls in flight and passes it on; gives a document for the next frame.
-    fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Doc {
+    fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Box<Doc> {
         let mut entered = self.conn.begin(&job);
         if entered == Err(Refusal::NoRoom) {
             self.flush();

@@ -29,7 +29,7 @@ pub(crate) struct Job {
     /// Where its answer goes; a batch collects them.
     pub outlet: Arc<dyn Outlet>,
     pub era: &'static dyn ServerEra,
-    pub doc: Doc,
+    pub doc: Box<Doc>,
     pub query: Query,
     pub work: Work,
     pub answers: Answers,
