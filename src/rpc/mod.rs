@@ -188,7 +188,7 @@ impl Id {
     pub(crate) fn read(value: Value<'_>) -> Option<Id> {
         match value.kind() {
             Kind::String => value.as_str().map(|s| Id::String(s.into())),
-            Kind::Number => {
+            Kind::Number if value.is_integer() => {
                 value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from)).map(Id::Number)
             }
             _ => None,

@@ -36,6 +36,9 @@ pub(crate) struct Connection {
     calls: Flight,
     parked: Mutex<Parked>,
     listens: Mutex<Vec<Listen>>,
+    /// Whether there ever was one of them: calls need not look for their ids otherwise. Set by the
+    /// thread that reads, which also reads it.
+    listening: AtomicBool,
     /// Changes that could not be told while the client was not reading; told later, once each.
     missed: Mutex<Vec<Change>>,
     /// Calls that are settled by their handlers and not yet answered.
@@ -83,6 +86,7 @@ impl Connection {
             calls: Flight::default(),
             parked: Mutex::default(),
             listens: Mutex::default(),
+            listening: AtomicBool::new(false),
             missed: Mutex::default(),
             answering: AtomicUsize::new(0),
             reading: AtomicBool::new(false),
@@ -122,13 +126,13 @@ impl Connection {
     /// Takes a call in; it stays until it is settled.
     pub(crate) fn begin(&self, job: &Job) -> Result<(), Refusal> {
         let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(()) };
-        if lock(&self.listens).iter().any(|l| l.id == id) {
+        if self.listening.load(Ordering::Relaxed) && lock(&self.listens).iter().any(|l| l.id == id) {
             return Err(Refusal::Duplicate);
         }
         let running = Running {
             id,
             call: Arc::clone(&job.call),
-            deadline: self.core.deadline(),
+            deadline: self.core.deadline_from(job.accepted),
             era: job.era,
             revision: job.query.peer.revision,
             operation: job.query.operation,
@@ -302,6 +306,7 @@ impl Connection {
         w.newline();
         // Under the lock: nothing of a subscription may precede its acknowledgment.
         self.post.send(outlet, w.into_bytes());
+        self.listening.store(true, Ordering::Relaxed);
         listens.push(Listen { id, raw: raw.to_owned(), filter, era, revision, outlet: Arc::clone(outlet) });
         Ok(())
     }

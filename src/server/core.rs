@@ -218,8 +218,13 @@ impl Core {
 
     /// When a call that starts now must be done.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline_from(None)
+    }
+
+    /// When a call that started then, or else starts now, must be done.
+    pub(crate) fn deadline_from(&self, start: Option<Instant>) -> Option<Instant> {
         let time = self.limits.handler_deadline;
-        (time > Duration::ZERO).then(|| Instant::now() + time)
+        (time > Duration::ZERO).then(|| start.unwrap_or_else(Instant::now) + time)
     }
 
     fn key(&self) -> Result<&[u8; 32], Fault> {

@@ -411,15 +411,18 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             work,
             answers,
             call: Arc::default(),
+            accepted: None,
         }
     }
 
     /// Enters a job among the calls in flight and passes it on; gives a document for the next frame.
-    fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Box<Doc> {
+    fn accept(&mut self, mut job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Box<Doc> {
+        job.accepted = Some(Instant::now());
         let mut entered = self.conn.begin(&job);
         if entered == Err(Refusal::NoRoom) {
             self.flush();
             self.conn.wait_for_room(&job);
+            job.accepted = Some(Instant::now());
             entered = self.conn.begin(&job);
         }
         match entered {

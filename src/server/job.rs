@@ -34,6 +34,8 @@ pub(crate) struct Job {
     pub work: Work,
     pub answers: Answers,
     pub call: Arc<Call>,
+    /// When it was entered among the calls in flight.
+    pub accepted: Option<Instant>,
 }
 
 /// What is to be run.
@@ -74,17 +76,19 @@ impl Job {
     }
 
     /// The same on the thread that reads: `send` takes the answer, if there is one at once.
-    pub(crate) fn run_here(mut self, send: impl FnOnce(&[u8])) {
+    pub(crate) fn run_here(mut self, send: impl FnOnce(&Connection, &[u8])) {
         self.pace().inspect(|pace| pace.suspend());
-        let conclusion = self.conclude();
+        // It was accepted just now: reading the clock takes as long as a lock.
+        let conclusion = self.conclude_since(self.accepted.unwrap_or_else(Instant::now));
         self.pace().inspect(|pace| pace.resume());
-        let conn = Arc::clone(&self.conn);
+        let conn = &self.conn;
+        let send = |frame: &[u8]| send(conn, frame);
         match &conclusion {
-            Conclusion::Done(outcome) => conn.finish_with(&self, outcome.reply(&conn), send),
+            Conclusion::Done(outcome) => conn.finish_with(&self, outcome.reply(conn), send),
             Conclusion::Fault(fault) => conn.finish_with(&self, Reply::Fault(fault), send),
             Conclusion::Asked(_) => return self.settle(conclusion),
         }
-        conn.core.recycle(self.doc);
+        self.conn.core.recycle(self.doc);
     }
 
     /// Bytes of memory that it keeps while it waits.
@@ -101,8 +105,11 @@ impl Job {
     }
 
     fn conclude(&mut self) -> Conclusion {
+        self.conclude_since(Instant::now())
+    }
+
+    fn conclude_since(&mut self, started: Instant) -> Conclusion {
         let mut answers = std::mem::take(&mut self.answers);
-        let started = Instant::now();
         let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
         if let Some(pace) = self.pace() {
             pace.note(started.elapsed());
@@ -126,19 +133,19 @@ impl Job {
 
     /// Answers, asks, or drops what nobody waits for any more.
     pub(crate) fn settle(self, conclusion: Conclusion) {
-        let conn = Arc::clone(&self.conn);
+        let conn = &self.conn;
         match conclusion {
-            Conclusion::Done(outcome) => conn.finish(&self, outcome.reply(&conn)),
+            Conclusion::Done(outcome) => conn.finish(&self, outcome.reply(conn)),
             Conclusion::Fault(fault) => conn.finish(&self, Reply::Fault(&fault)),
             Conclusion::Asked(asks) => match self.era.questions() {
-                Questions::Requests => return conn.park(self, &asks),
+                Questions::Requests => return Arc::clone(conn).park(self, &asks),
                 Questions::InResult => match conn.core.seal(&self.query, &self.doc, &self.answers) {
                     Ok(state) => conn.finish(&self, Reply::Asked { asks: &asks, state: &state }),
                     Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
                 },
             },
         }
-        conn.core.recycle(self.doc);
+        self.conn.core.recycle(self.doc);
     }
 }
 

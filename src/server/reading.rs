@@ -22,7 +22,6 @@ use crate::error::Error;
 use crate::transport::{Inlet, Input};
 
 use super::InlineSend;
-use super::connection::Connection;
 use super::dispatch::Reader;
 use super::job::Job;
 use super::serve::{Served, spawn};
@@ -210,13 +209,12 @@ pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
 
 /// Runs a quick tool's handler on this thread. Gives reading back, unless another thread took it.
 fn run_here(reading: Box<Reading>, job: Job, baton: &Baton) -> Option<Box<Reading>> {
-    let conn: Arc<Connection> = Arc::clone(&job.conn);
     if let Some(mut reading) = baton.lay(reading) {
         reading.reader.put(job);
         return Some(reading);
     }
     let mut back = None;
-    job.run_here(|frame| {
+    job.run_here(|conn, frame| {
         back = baton.pick_up();
         match &mut back {
             Some(reading) => reading.reader.collect(frame),
