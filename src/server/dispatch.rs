@@ -24,7 +24,7 @@ use super::batch::Batch;
 use super::connection::Connection;
 use super::context::answer_of;
 use super::core::Core;
-use super::flight::Refusal;
+use super::flight::{Refusal, Running};
 use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work};
 use super::operation::duplicate;
 use super::registry::{Registry, ToolHandler};
@@ -48,7 +48,7 @@ pub(crate) struct Reader<F: ?Sized> {
     inline: Vec<Box<F>>,
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
     runs_here: bool,
-    here: Option<Job>,
+    here: Option<Quick>,
     /// A document for the next frame, which likely is like the last one.
     doc: Option<Box<Doc>>,
     pub(super) out: Writer,
@@ -81,6 +81,13 @@ impl InlineTool for InlineSend {
     fn as_dyn(&mut self) -> &mut InlineFn {
         self
     }
+}
+
+/// A job to be run by the thread that reads.
+pub(crate) struct Quick {
+    pub job: Job,
+    /// To be entered among the calls in flight if it is not over soon.
+    pub running: Option<Running>,
 }
 
 /// What is to be done with a request after it was looked at.
@@ -119,15 +126,15 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         }
     }
 
-    /// Takes one frame. A job that comes back is quick and for the caller to run.
-    pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Job> {
+    /// Takes one frame. A job that comes back is for the caller to run.
+    pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
         let version = self.core.catalog.version();
         if version != self.version {
             self.version = version;
             self.registry = self.core.catalog.registry();
             self.offer = self.registry.offer(self.core.catalog.promised());
         }
-        let mut doc = self.doc.take().unwrap_or_default();
+        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
         let parsed = doc.parse_next(bytes, &self.core.limits.parse());
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
@@ -135,11 +142,13 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             doc.shrink_to(BATCH_BYTES);
         }
         self.last_size = bytes.len();
-        match parsed {
-            Ok(()) => doc = self.document(doc),
-            Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
-        }
-        self.doc = Some(doc);
+        self.doc = match parsed {
+            Ok(()) => self.document(doc),
+            Err(error) => {
+                self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
+                Some(doc)
+            }
+        };
         if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
             self.flush();
         }
@@ -148,13 +157,29 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     /// Takes a job back that the caller does not run.
-    pub(crate) fn put(&mut self, job: Job) {
-        self.jobs.push(job);
+    pub(crate) fn put(&mut self, quick: Quick) {
+        if let Some(running) = quick.running {
+            self.conn.adopt(running);
+        }
+        self.jobs.push(quick.job);
     }
 
-    /// Adds an answer to those that leave together.
-    pub(crate) fn collect(&mut self, frame: &[u8]) {
-        self.out.raw_frame(frame);
+    /// Takes the outcome of a job that the caller has run.
+    pub(crate) fn conclude(&mut self, quick: Quick, conclusion: Conclusion) {
+        let job = quick.job;
+        let reply = match &conclusion {
+            Conclusion::Done(outcome) => outcome.reply(&job.conn),
+            Conclusion::Fault(fault) => Reply::Fault(fault),
+            Conclusion::Asked(_) => {
+                if let Some(running) = quick.running {
+                    self.conn.adopt(running);
+                }
+                return job.settle(conclusion);
+            }
+        };
+        job.era.reply(&mut self.out, &job.to(), reply);
+        self.out.newline();
+        self.doc = Some(job.doc);
     }
 
     /// What it reads for.
@@ -237,8 +262,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         }
     }
 
-    /// Handles a parsed document; gives it, or another one, back for the next frame.
-    fn document(&mut self, doc: Box<Doc>) -> Box<Doc> {
+    /// Handles a parsed document; gives it back unless a job keeps it.
+    fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
         if doc.root().kind() == Kind::Array {
             let batches = {
                 let session = self.conn.session();
@@ -249,17 +274,17 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 len if batches && len > 0 => self.no_batch("The batch holds too many messages"),
                 _ => self.no_batch("Batches of messages are not accepted"),
             }
-            return doc;
+            return Some(doc);
         }
         // Lent, not cloned: counting references costs as much as reading a short message.
-        let Some(outlet) = self.outlet.take() else { return doc };
+        let Some(outlet) = self.outlet.take() else { return Some(doc) };
         let doc = self.message(doc, &outlet);
         self.outlet = Some(outlet);
         doc
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Box<Doc> {
+    fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -282,7 +307,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
         };
         match step {
-            Step::Done => doc,
+            Step::Done => Some(doc),
             Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
         }
     }
@@ -338,7 +363,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         query: Query,
         work: Work,
         mut answers: Answers,
-    ) -> Box<Doc> {
+    ) -> Option<Box<Doc>> {
         let inline = match &work {
             Work::Tool(entry) => match entry.entry.handler {
                 ToolHandler::Inline(place) => Some(place),
@@ -384,13 +409,20 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 }
             }
             self.out.newline();
-            return doc;
+            return Some(doc);
         }
         let quick = self.runs_here
             && Arc::ptr_eq(outlet, &self.conn.outlet)
             && matches!(&work, Work::Tool(entry) if entry.entry.pace.is_quick());
-        let job = self.job(doc, outlet, era, query, work, answers);
-        self.accept(job, |reader, job| if quick { reader.here = Some(job) } else { reader.jobs.push(job) })
+        let mut job = self.job(doc, outlet, era, query, work, answers);
+        if quick {
+            job.accepted = Some(Instant::now());
+            if let Ok(running) = self.conn.admit(&job) {
+                self.here = Some(Quick { job, running });
+                return None;
+            }
+        }
+        self.accept(job, |reader, job| reader.jobs.push(job))
     }
 
     fn job(
@@ -415,8 +447,9 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         }
     }
 
-    /// Enters a job among the calls in flight and passes it on; gives a document for the next frame.
-    fn accept(&mut self, mut job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Box<Doc> {
+    /// Enters a job among the calls in flight and passes it on. Gives its document back if it does
+    /// not keep it.
+    fn accept(&mut self, mut job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Option<Box<Doc>> {
         job.accepted = Some(Instant::now());
         let mut entered = self.conn.begin(&job);
         if entered == Err(Refusal::NoRoom) {
@@ -429,17 +462,12 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             Ok(()) => {
                 job.outlet.expect();
                 pass(self, job);
-                self.core.spare_doc()
+                None
             }
             Err(Refusal::Duplicate | Refusal::NoRoom) => {
-                let to = To {
-                    id: job.doc.at(job.query.id).raw(),
-                    revision: job.query.peer.revision,
-                    card: &self.core.card,
-                };
-                job.era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
+                job.era.reply(&mut self.out, &job.to(), Reply::Fault(&duplicate()));
                 self.out.newline();
-                job.doc
+                Some(job.doc)
             }
         }
     }
@@ -496,11 +524,16 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         let outlet: Arc<dyn Outlet> = batch.clone();
         for message in messages.items() {
             let mut doc = self.core.spare_doc();
-            match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
-                Ok(()) => doc = self.message(doc, &outlet),
-                Err(error) => self.stray(None, &Fault::Parse(error.to_string())),
+            let doc = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
+                Ok(()) => self.message(doc, &outlet),
+                Err(error) => {
+                    self.stray(None, &Fault::Parse(error.to_string()));
+                    Some(doc)
+                }
+            };
+            if let Some(doc) = doc {
+                self.core.recycle(doc);
             }
-            self.core.recycle(doc);
             if !self.out.is_empty() {
                 batch.collect(self.out.as_bytes());
                 self.out.clear();
