@@ -6,13 +6,13 @@
 //! Invariants: everything here is cold; a message stays short whatever schema and value hold;
 //! alternatives are looked into one level deep, so no message takes long to find.
 
-use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use crate::json::Value;
 use crate::record::{Counted, Got, Short, nearest};
 
 use super::format::Format;
+use super::index::Index;
 use super::program::{
     BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Op, Program, Property, Span,
     is_of, types,
@@ -214,8 +214,12 @@ fn words(out: &mut String, p: &Program, run: Span, value: Value<'_>) -> fmt::Res
 fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) -> fmt::Result {
     let required = object.properties.of(&p.properties).iter();
     let required = required.filter(|property| property.required != super::program::OPTIONAL);
-    let there: HashSet<&str> = value.members().map(|(name, _)| name).collect();
-    let absent = required.map(|property| p.text(property.name)).filter(|name| !there.contains(name));
+    let mut there = Index::default();
+    for (name, _) in value.members() {
+        there.enter(name.as_bytes(), 0);
+    }
+    let absent =
+        required.map(|property| p.text(property.name)).filter(|name| there.get(name.as_bytes()).is_none());
     let absent: Vec<_> = absent.take(MOST_LISTED + 1).collect();
     out.push_str("missing ");
     list(out, absent.into_iter(), '`')

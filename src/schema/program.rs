@@ -11,8 +11,8 @@
 use crate::json::{Spot, Value};
 
 use super::format::Format;
-use super::{canon, number};
 use super::pattern::Pattern;
+use super::{canon, number};
 
 /// The types of JSON values, as bits. `number` has a second one for what is no integer, which
 /// never stands alone.
@@ -280,9 +280,7 @@ impl Property {
     /// Whether this is its name, given its head and length.
     #[inline(always)]
     pub(super) fn is_named(&self, pool: &[u8], name: Spot<'_>, head: u64, len: usize) -> bool {
-        self.head == head
-            && self.name.len as usize == len
-            && (len <= 8 || self.name.is(pool, name.value()))
+        self.head == head && self.name.len as usize == len && (len <= 8 || self.name.is(pool, name.value()))
     }
 
     /// Its bit among those of the required names.

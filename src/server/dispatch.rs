@@ -24,7 +24,7 @@ use super::batch::Batch;
 use super::connection::Connection;
 use super::context::answer_of;
 use super::core::Core;
-use super::flight::Refusal;
+use super::flight::{Refusal, Running};
 use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work};
 use super::operation::duplicate;
 use super::registry::{Registry, ToolHandler};
@@ -39,17 +39,18 @@ const BATCH_MESSAGES: usize = 100;
 /// Answers wait no longer than this for later ones while inline handlers run.
 const BATCH_TIME: Duration = Duration::from_millis(1);
 
-/// Reads one connection's frames.
-pub(crate) struct Reader<F: ?Sized> {
+/// Reads one connection's frames: a `Reader<dyn InlineTools>`, so that there is one whatever its
+/// inline tools are.
+pub(crate) struct Reader<I: ?Sized> {
     pub(super) conn: Arc<Connection>,
     pub(super) core: Arc<Core>,
     pub(super) registry: Arc<Registry>,
     version: usize,
-    inline: Vec<Box<F>>,
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
     runs_here: bool,
-    here: Option<Job>,
-    doc: Doc,
+    here: Option<Quick>,
+    /// A document for the next frame, which likely is like the last one.
+    doc: Option<Box<Doc>>,
     pub(super) out: Writer,
     jobs: Vec<Job>,
     /// The connection's outlet, except while a message is being handled.
@@ -62,24 +63,32 @@ pub(crate) struct Reader<F: ?Sized> {
     last_size: usize,
     /// `out` held a large answer.
     large_out: bool,
+    inline: I,
 }
 
-/// An inline handler, whether or not it may move between threads.
-pub(crate) trait InlineTool {
-    /// As what it is called.
-    fn as_dyn(&mut self) -> &mut InlineFn;
+/// Inline handlers, whether or not they may move between threads.
+pub(crate) trait InlineTools {
+    /// The handler at a place.
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn>;
 }
 
-impl InlineTool for InlineFn {
-    fn as_dyn(&mut self) -> &mut InlineFn {
-        self
+impl InlineTools for Vec<Box<InlineFn>> {
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
+        self.get_mut(place).map(|tool| &mut **tool)
     }
 }
 
-impl InlineTool for InlineSend {
-    fn as_dyn(&mut self) -> &mut InlineFn {
-        self
+impl InlineTools for Vec<Box<InlineSend>> {
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
+        self.get_mut(place).map(|tool| &mut **tool as &mut InlineFn)
     }
+}
+
+/// A job to be run by the thread that reads.
+pub(crate) struct Quick {
+    pub job: Job,
+    /// To be entered among the calls in flight if it is not over soon.
+    pub running: Option<Running>,
 }
 
 /// What is to be done with a request after it was looked at.
@@ -90,8 +99,8 @@ enum Step {
     Run { era: &'static dyn ServerEra, query: Query, work: Work, answers: Answers },
 }
 
-impl<F: InlineTool + ?Sized> Reader<F> {
-    pub(crate) fn new(conn: Arc<Connection>, inline: Vec<Box<F>>, runs_here: bool) -> Reader<F> {
+impl<I: InlineTools + 'static> Reader<I> {
+    pub(crate) fn new(conn: Arc<Connection>, inline: I, runs_here: bool) -> Reader<I> {
         let core = Arc::clone(&conn.core);
         // In this order: a change in between is noticed with the first frame.
         let version = core.catalog.version();
@@ -103,10 +112,9 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             core,
             registry,
             version,
-            inline,
             runs_here,
             here: None,
-            doc: Doc::default(),
+            doc: None,
             out: Writer::new(),
             jobs: Vec::new(),
             outlet,
@@ -115,44 +123,13 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             offer,
             last_size: 0,
             large_out: false,
+            inline,
         }
     }
 
-    /// Takes one frame. A job that comes back is quick and for the caller to run.
-    pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Job> {
-        let version = self.core.catalog.version();
-        if version != self.version {
-            self.version = version;
-            self.registry = self.core.catalog.registry();
-            self.offer = self.registry.offer(self.core.catalog.promised());
-        }
-        let mut doc = std::mem::take(&mut self.doc);
-        let parsed = doc.parse_again(bytes, &self.core.limits.parse());
-        // Memory of a large message is given back by the next small one, not between large ones,
-        // and before a call may keep it.
-        if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {
-            doc.shrink_to(BATCH_BYTES);
-        }
-        self.last_size = bytes.len();
-        match parsed {
-            Ok(()) => doc = self.document(doc),
-            Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
-        }
-        self.doc = doc;
-        if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
-            self.flush();
-        }
-        self.here.take()
-    }
-
-    /// Takes a job back that the caller does not run.
-    pub(crate) fn put(&mut self, job: Job) {
-        self.jobs.push(job);
-    }
-
-    /// Adds an answer to those that leave together.
-    pub(crate) fn collect(&mut self, frame: &[u8]) {
-        self.out.raw_frame(frame);
+    /// The reader as all its methods know it.
+    pub(crate) fn whole(&mut self) -> &mut Reader<dyn InlineTools> {
+        self
     }
 
     /// What it reads for.
@@ -160,14 +137,72 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         &self.conn
     }
 
-    /// Whether there is no point in reading on.
-    pub(crate) fn over(&self) -> bool {
-        self.conn.outlet.closed() || self.core.catalog.stopping()
-    }
-
     /// Stack for a thread that reads, in bytes.
     pub(crate) fn stack(&self) -> usize {
         self.core.limits.worker_stack
+    }
+}
+
+impl Reader<dyn InlineTools> {
+    /// Takes one frame. A job that comes back is for the caller to run.
+    pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
+        let version = self.core.catalog.version();
+        if version != self.version {
+            self.version = version;
+            self.registry = self.core.catalog.registry();
+            self.offer = self.registry.offer(self.core.catalog.promised());
+        }
+        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
+        let parsed = doc.parse_next(bytes, &self.core.limits.parse());
+        // Memory of a large message is given back by the next small one, not between large ones,
+        // and before a call may keep it.
+        if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {
+            doc.shrink_to(BATCH_BYTES);
+        }
+        self.last_size = bytes.len();
+        self.doc = match parsed {
+            Ok(()) => self.document(doc),
+            Err(error) => {
+                self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
+                Some(doc)
+            }
+        };
+        if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
+            self.flush();
+        }
+        // Looked at first: a job is too large to be moved for nothing.
+        if self.here.is_some() { self.here.take() } else { None }
+    }
+
+    /// Takes a job back that the caller does not run.
+    pub(crate) fn put(&mut self, quick: Quick) {
+        if let Some(running) = quick.running {
+            self.conn.adopt(running);
+        }
+        self.jobs.push(quick.job);
+    }
+
+    /// Takes the outcome of a job that the caller has run.
+    pub(crate) fn conclude(&mut self, quick: Quick, conclusion: Conclusion) {
+        let job = quick.job;
+        let reply = match &conclusion {
+            Conclusion::Done(outcome) => outcome.reply(&job.conn),
+            Conclusion::Fault(fault) => Reply::Fault(fault),
+            Conclusion::Asked(_) => {
+                if let Some(running) = quick.running {
+                    self.conn.adopt(running);
+                }
+                return job.settle(conclusion);
+            }
+        };
+        job.era.reply(&mut self.out, &job.to(), reply);
+        self.out.newline();
+        self.doc = Some(job.doc);
+    }
+
+    /// Whether there is no point in reading on.
+    pub(crate) fn over(&self) -> bool {
+        self.conn.outlet.closed() || self.core.catalog.stopping()
     }
 
     /// Takes note of a frame that was too long to be read.
@@ -235,8 +270,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         }
     }
 
-    /// Handles a parsed document; gives it, or another one, back for the next frame.
-    fn document(&mut self, doc: Doc) -> Doc {
+    /// Handles a parsed document; gives it back unless a job keeps it.
+    fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
         if doc.root().kind() == Kind::Array {
             let batches = {
                 let session = self.conn.session();
@@ -247,17 +282,17 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 len if batches && len > 0 => self.no_batch("The batch holds too many messages"),
                 _ => self.no_batch("Batches of messages are not accepted"),
             }
-            return doc;
+            return Some(doc);
         }
         // Lent, not cloned: counting references costs as much as reading a short message.
-        let Some(outlet) = self.outlet.take() else { return doc };
+        let Some(outlet) = self.outlet.take() else { return Some(doc) };
         let doc = self.message(doc, &outlet);
         self.outlet = Some(outlet);
         doc
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    fn message(&mut self, doc: Doc, outlet: &Arc<dyn Outlet>) -> Doc {
+    fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -280,7 +315,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
         };
         match step {
-            Step::Done => doc,
+            Step::Done => Some(doc),
             Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
         }
     }
@@ -330,13 +365,13 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     /// Runs a handler here, or makes a job of it.
     fn start(
         &mut self,
-        doc: Doc,
+        doc: Box<Doc>,
         outlet: &Arc<dyn Outlet>,
         era: &'static dyn ServerEra,
         query: Query,
         work: Work,
         mut answers: Answers,
-    ) -> Doc {
+    ) -> Option<Box<Doc>> {
         let inline = match &work {
             Work::Tool(entry) => match entry.entry.handler {
                 ToolHandler::Inline(place) => Some(place),
@@ -349,14 +384,17 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             // Calls that came before need not wait for this one, nor answers for long.
             self.submit();
             let now = Instant::now();
-            if now - *self.first_waiting.get_or_insert(now) > BATCH_TIME {
+            let waiting = self.first_waiting.filter(|_| !self.out.is_empty());
+            if waiting.is_some_and(|since| now > since + BATCH_TIME) {
                 self.send();
+            }
+            if self.out.is_empty() {
                 self.first_waiting = Some(now);
             }
             let time = self.core.limits.handler_deadline;
             deadline = (!time.is_zero()).then(|| now + time);
         }
-        if let Some(handler) = inline.and_then(|place| self.inline.get_mut(place)) {
+        if let Some(handler) = inline.and_then(|place| self.inline.tool(place)) {
             let exchange = Exchange {
                 conn: &self.conn,
                 outlet: &**outlet,
@@ -366,7 +404,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 call: None,
                 deadline,
             };
-            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler.as_dyn()));
+            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler));
             let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
             match &conclusion {
                 Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
@@ -379,18 +417,25 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 }
             }
             self.out.newline();
-            return doc;
+            return Some(doc);
         }
         let quick = self.runs_here
             && Arc::ptr_eq(outlet, &self.conn.outlet)
             && matches!(&work, Work::Tool(entry) if entry.entry.pace.is_quick());
-        let job = self.job(doc, outlet, era, query, work, answers);
-        self.accept(job, |reader, job| if quick { reader.here = Some(job) } else { reader.jobs.push(job) })
+        let mut job = self.job(doc, outlet, era, query, work, answers);
+        if quick {
+            job.accepted = Some(Instant::now());
+            if let Ok(running) = self.conn.admit(&job) {
+                self.here = Some(Quick { job, running });
+                return None;
+            }
+        }
+        self.accept(job, |reader, job| reader.jobs.push(job))
     }
 
     fn job(
         &self,
-        doc: Doc,
+        doc: Box<Doc>,
         outlet: &Arc<dyn Outlet>,
         era: &'static dyn ServerEra,
         query: Query,
@@ -406,32 +451,35 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             work,
             answers,
             call: Arc::default(),
+            accepted: None,
         }
     }
 
-    /// Enters a job among the calls in flight and passes it on; gives a document for the next frame.
-    fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Doc {
+    /// Enters a job among the calls in flight and passes it on. Gives its document back if it does
+    /// not keep it.
+    fn accept(
+        &mut self,
+        mut job: Job,
+        pass: impl FnOnce(&mut Reader<dyn InlineTools>, Job),
+    ) -> Option<Box<Doc>> {
+        job.accepted = Some(Instant::now());
         let mut entered = self.conn.begin(&job);
         if entered == Err(Refusal::NoRoom) {
             self.flush();
             self.conn.wait_for_room(&job);
+            job.accepted = Some(Instant::now());
             entered = self.conn.begin(&job);
         }
         match entered {
             Ok(()) => {
                 job.outlet.expect();
                 pass(self, job);
-                self.core.spare_doc()
+                None
             }
             Err(Refusal::Duplicate | Refusal::NoRoom) => {
-                let to = To {
-                    id: job.doc.at(job.query.id).raw(),
-                    revision: job.query.peer.revision,
-                    card: &self.core.card,
-                };
-                job.era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
+                job.era.reply(&mut self.out, &job.to(), Reply::Fault(&duplicate()));
                 self.out.newline();
-                job.doc
+                Some(job.doc)
             }
         }
     }
@@ -468,12 +516,12 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             },
             _ => None,
         };
-        match place.and_then(|place| self.inline.get_mut(place)) {
+        match place.and_then(|place| self.inline.tool(place)) {
             None => self.jobs.push(job),
             Some(handler) => {
                 let mut answers = std::mem::take(&mut job.answers);
                 let exchange = Exchange { deadline: self.core.deadline(), ..job.exchange() };
-                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler.as_dyn()));
+                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler));
                 job.answers = answers;
                 job.settle(conclusion);
             }
@@ -488,11 +536,16 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         let outlet: Arc<dyn Outlet> = batch.clone();
         for message in messages.items() {
             let mut doc = self.core.spare_doc();
-            match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
-                Ok(()) => doc = self.message(doc, &outlet),
-                Err(error) => self.stray(None, &Fault::Parse(error.to_string())),
+            let doc = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
+                Ok(()) => self.message(doc, &outlet),
+                Err(error) => {
+                    self.stray(None, &Fault::Parse(error.to_string()));
+                    Some(doc)
+                }
+            };
+            if let Some(doc) = doc {
+                self.core.recycle(doc);
             }
-            self.core.recycle(doc);
             if !self.out.is_empty() {
                 batch.collect(self.out.as_bytes());
                 self.out.clear();

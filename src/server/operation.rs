@@ -10,7 +10,7 @@ use crate::model::{Fault, Filter, Operation, Query};
 use crate::rpc::{Id, Request};
 use crate::transport::Outlet;
 
-use super::dispatch::{InlineTool, Reader};
+use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
 use super::registry::{Describe, Registry, Table};
@@ -22,7 +22,7 @@ pub(super) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is still open".into())
 }
 
-impl<F: InlineTool + ?Sized> Reader<F> {
+impl Reader<dyn InlineTools> {
     /// Answers an operation, or says what has to run for it.
     pub(super) fn operation(
         &mut self,

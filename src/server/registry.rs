@@ -158,13 +158,15 @@ pub(crate) trait Describe {
 }
 
 impl<T: Describe> Listed<T> {
-    /// The descriptor as `revision` knows it.
+    /// The descriptor as `revision` knows it, without a line end.
     pub(crate) fn rendered(&self, revision: Revision) -> &str {
         match self.rendered.get(revision.slot()) {
             Some(cell) => cell.get_or_init(|| {
                 let mut w = Writer::new();
                 self.entry.descriptor().render(&mut w, revision);
-                w.as_str().into()
+                // Once here, instead of in every list that shows it.
+                w.newline();
+                w.as_str().trim_end().into()
             }),
             None => "",
         }

@@ -15,6 +15,7 @@ use super::super::program::{Array, Bounds, Contains, Dependent, Enum, Op, SCANNE
 use super::super::survey::Fault;
 use super::super::{Dialect, canon};
 use super::{Compiler, Subschema, extend};
+use crate::json::order;
 use crate::json::{Kind, Value};
 
 impl Compiler<'_> {
@@ -46,7 +47,9 @@ impl Compiler<'_> {
         if let Some(value) = schema.get(Keyword::Const) {
             match value.as_str() {
                 // Without escapes, what stands in the text is the string.
-                Some(text) if text.len() + 2 == value.raw().len() => ops.push(Op::Word(self.t.keep(value.raw()))),
+                Some(text) if text.len() + 2 == value.raw().len() => {
+                    ops.push(Op::Word(self.t.keep(value.raw())))
+                }
                 _ => self.members_of(std::iter::once(value), value.raw(), "const", ops),
             }
         }
@@ -118,11 +121,11 @@ impl Compiler<'_> {
         }
         let strings_only = !null && booleans == [false; 2] && numbers.is_empty() && forms.is_empty();
         if words.len() > SCANNED {
-            words.sort_unstable_by(|a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
+            order::sort(&mut words, |a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
         }
-        numbers.sort_unstable_by(|a, b| Decimal::new(a).compare(Decimal::new(b)));
+        order::sort(&mut numbers, |a, b| Decimal::new(a).compare(Decimal::new(b)));
         numbers.dedup_by(|a, b| Decimal::new(a).compare(Decimal::new(b)) == Ordering::Equal);
-        forms.sort_unstable();
+        order::sort(&mut forms, |a, b| a.cmp(b));
         let words: Vec<Span> = words.into_iter().map(|w| self.t.keep(w)).collect();
         let words = extend(&mut self.t.words, words);
         if strings_only && keyword == "enum" && words.len > 0 {

@@ -104,7 +104,9 @@ impl<'p, 'd> Run<'p, 'd> {
             Op::Length { min, max } => spot.string().is_none_or(|text| has_length(text, min, max)),
             Op::Words(run) => spot.string().is_some_and(|text| self.has_word(run, text)),
             Op::Bounds(index) => {
-                self.is_integer_within(index, spot) || spot.number().is_none() || self.exact_bounds(index, spot.value())
+                self.is_integer_within(index, spot)
+                    || spot.number().is_none()
+                    || self.exact_bounds(index, spot.value())
             }
             _ => self.rarer_holds(op, spot.value()),
         }
@@ -126,7 +128,9 @@ impl<'p, 'd> Run<'p, 'd> {
                 self.charge(text.len() / 8);
                 format.accepts(text)
             }),
-            Op::Enum(index) => self.program.enums.get(index as usize).is_some_and(|l| self.is_member(l, value)),
+            Op::Enum(index) => {
+                self.program.enums.get(index as usize).is_some_and(|l| self.is_member(l, value))
+            }
             Op::Multiple(divisor) => value.as_number().is_none_or(|text| self.is_multiple(text, divisor)),
             Op::Unique => self.is_unique(value),
             // Operations with subschemas do not come here; one that did fails closed.
