@@ -48,6 +48,7 @@ pub(super) struct Run<'p, 'd> {
     /// Verdicts are kept when fewer steps than this are left.
     keep_below: u64,
     depth: u32,
+    most_depth: u32,
     over: bool,
     nested: bool,
     quiet: bool,
@@ -107,6 +108,7 @@ impl<'p, 'd> Run<'p, 'd> {
             steps,
             keep_below: steps.saturating_sub(KEEP_AFTER + bytes),
             depth: 0,
+            most_depth: limits.depth,
             over: false,
             nested: false,
             quiet: true,
@@ -303,6 +305,8 @@ impl<'p, 'd> Run<'p, 'd> {
             self.leaf(node, value)
         } else if node.flags & SHARED != 0 && self.steps < self.keep_below {
             self.kept(index, node, value, seen)
+        } else if node.flags & MEMBERS != 0 {
+            self.object(node.ops, value, seen)
         } else if node.flags & TRACKS != 0 && is_of(value.spot(), types::ARRAY | types::OBJECT) {
             self.apply_apart(node, value, seen)
         } else {
@@ -387,7 +391,7 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(always)]
     fn enter(&mut self, steps: usize) -> bool {
         match self.steps.checked_sub(steps as u64 + 1) {
-            Some(left) if self.depth < self.limits.depth => {
+            Some(left) if self.depth < self.most_depth => {
                 self.steps = left;
                 self.depth += 1;
                 true
