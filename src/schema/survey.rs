@@ -369,7 +369,9 @@ pub(super) fn pointer_to(root: Value<'_>, target: usize) -> String {
             }
         };
         match child {
-            Some((token, value)) if target >= value.offset() && target < value.offset() + value.raw().len() => {
+            Some((token, value))
+                if target >= value.offset() && target < value.offset() + value.raw().len() =>
+            {
                 match token {
                     Token::Index(i) => push_token(&mut pointer, &i.to_string()),
                     Token::Name(name) => push_token(&mut pointer, name.as_str().unwrap_or_default()),

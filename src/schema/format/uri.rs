@@ -32,7 +32,8 @@ fn is_tail(text: &str, wide: bool) -> bool {
     let path = match text.strip_prefix("//") {
         None => text,
         Some(rest) => {
-            let (authority, path) = rest.split_at(memchr::memchr(b'/', rest.as_bytes()).unwrap_or(rest.len()));
+            let (authority, path) =
+                rest.split_at(memchr::memchr(b'/', rest.as_bytes()).unwrap_or(rest.len()));
             if !is_authority(authority, wide) {
                 return false;
             }
@@ -52,7 +53,8 @@ fn cut(text: &str, mark: u8) -> (&str, Option<&str>) {
 }
 
 fn is_authority(text: &str, wide: bool) -> bool {
-    let (user, place) = match memchr::memrchr(b'@', text.as_bytes()).and_then(|at| text.split_at_checked(at)) {
+    let (user, place) = match memchr::memrchr(b'@', text.as_bytes()).and_then(|at| text.split_at_checked(at))
+    {
         Some((user, place)) => (user, place.get(1..).unwrap_or_default()),
         None => ("", text),
     };
