@@ -364,18 +364,27 @@ fn is_anchor(name: &str) -> bool {
 
 /// The JSON Pointer, from `root`, of the value that is, or lies around, the one at this offset.
 pub(super) fn pointer_to(root: Value<'_>, target: usize) -> String {
-    let mut pointer = String::new();
+    let mut pointer = String::with_capacity(if root.offset() == target { 0 } else { 48 });
     let mut at = root;
     while at.offset() != target {
-        let items = at.items().enumerate().map(|(i, value)| (i, None, value));
-        let members = at.members().enumerate().map(|(i, (name, value))| (i, Some(name), value));
         // The last child that starts no later is the only one that can hold the target.
-        let child = items.chain(members).take_while(|(_, _, v)| v.offset() <= target).last();
+        let child = match at.kind() {
+            Kind::Array => {
+                let items = at.items().enumerate().take_while(|(_, v)| v.offset() <= target);
+                items.last().map(|(i, value)| (Token::Index(i), value))
+            }
+            _ => {
+                let members = at.member_values().take_while(|(name, _)| name.offset() <= target);
+                members.last().map(|(name, value)| (Token::Name(name), value))
+            }
+        };
         match child {
-            Some((i, name, value)) if target < value.offset() + value.raw().len() => {
-                match name {
-                    Some(name) => push_token(&mut pointer, name),
-                    None => push_token(&mut pointer, &i.to_string()),
+            Some((token, value))
+                if target >= value.offset() && target < value.offset() + value.raw().len() =>
+            {
+                match token {
+                    Token::Index(i) => push_token(&mut pointer, &i.to_string()),
+                    Token::Name(name) => push_token(&mut pointer, name.as_str().unwrap_or_default()),
                 }
                 at = value;
             }
@@ -385,14 +394,21 @@ pub(super) fn pointer_to(root: Value<'_>, target: usize) -> String {
     pointer
 }
 
+/// One step of a JSON Pointer.
+enum Token<'d> {
+    Index(usize),
+    Name(Value<'d>),
+}
+
 /// Appends one token to a JSON Pointer (RFC 6901 §3).
 pub(super) fn push_token(pointer: &mut String, token: &str) {
     pointer.push('/');
-    for c in token.chars() {
-        match c {
-            '~' => pointer.push_str("~0"),
-            '/' => pointer.push_str("~1"),
-            other => pointer.push(other),
-        }
+    let mut rest = token;
+    while let Some(at) = rest.bytes().position(|b| matches!(b, b'~' | b'/')) {
+        let (plain, special) = rest.split_at(at);
+        pointer.push_str(plain);
+        pointer.push_str(if special.starts_with('~') { "~0" } else { "~1" });
+        rest = special.get(1..).unwrap_or_default();
     }
+    pointer.push_str(rest);
 }
