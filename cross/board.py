@@ -1,6 +1,6 @@
 """The client of cross/board.sh: calls a server under emulation in both eras and reports the memory it took.
 
-Usage: board.py EMULATOR FLOOR SERVER [--http]
+Usage: board.py EMULATOR FLOOR SERVER PANICS [--http]
 """
 
 import http.client
@@ -134,6 +134,19 @@ def over_http(emulator, server, limit):
         program.kill()
 
 
+def panics(emulator, server):
+    """Where a panic ends the process, what was answered before is whole, and the end is seen at once."""
+    program = Program([emulator, server])
+    program.call(greeting(0))
+    program.send(*(echo(n, "x" * 10_000, False) for n in range(1, 51)))
+    assert [program.receive()["id"] for _ in range(50)] == list(range(1, 51))
+    program.send(request(51, "tools/call", {"name": "panic", "arguments": {}}, False))
+    assert program.process.stdout.read() == b"", "half a message"
+    # SIGABRT or SIGILL, as the standard library ends it.
+    assert program.process.wait(60) < 0, "the process did not die of its panic"
+    print("panic: the process ended, nothing half was written")
+
+
 def report(name, idle, end, limit):
     room = (limit - FLOOR["VmData"] * 1024) >> 10
     print(
@@ -151,9 +164,10 @@ def measure(emulator, floor):
     return found
 
 
-emulator, floor, server = sys.argv[1:4]
+emulator, floor, server, panicking = sys.argv[1:5]
 FLOOR = measure(emulator, floor)
 limit = FLOOR["VmData"] * 1024 + ROOM
 stdio(emulator, server, limit)
+panics(emulator, panicking)
 if "--http" in sys.argv:
     over_http(emulator, server, limit)
