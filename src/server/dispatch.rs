@@ -326,32 +326,28 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     fn request(&mut self, doc: &Doc, request: &Request<'_>, outlet: &Arc<dyn Outlet>) -> Step {
         let params = Params::read(request.params);
-        let (era, query) = {
-            match self.core.eras.of_request(request, &params, self.peer.is_some()) {
-                Ok(era) => (era, era.request(request, &params, self.peer)),
-                Err(fault) => {
-                    let session = self.conn.session();
-                    era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
-                    self.out.newline();
-                    return Step::Done;
-                }
+        let era = match self.core.eras.of_request(request, &params, self.peer.is_some()) {
+            Ok(era) => era,
+            Err(fault) => {
+                let session = self.conn.session();
+                era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
+                self.out.newline();
+                return Step::Done;
             }
         };
-        let revision = query.as_ref().map_or(Revision::default(), |q| q.peer.revision);
-        let step = query.and_then(|query| {
-            self.operation(doc, request, &params, era, &query, outlet).map(|work| (query, work))
-        });
-        match step {
-            Ok((_, None)) => Step::Done,
-            Ok((query, Some((work, answers)))) => Step::Run { era, query, work, answers },
-            Err(fault) => {
-                // A failure looks alike in every revision of an era.
-                let to = To { id: request.id.raw(), revision, card: &self.core.card };
-                era.reply(&mut self.out, &to, Reply::Fault(&fault));
-                self.out.newline();
-                Step::Done
-            }
-        }
+        let (revision, fault) = match era.request(request, &params, self.peer) {
+            Ok(query) => match self.operation(doc, request, &params, era, &query, outlet) {
+                Ok(Some((work, answers))) => return Step::Run { era, query, work, answers },
+                Ok(None) => return Step::Done,
+                Err(fault) => (query.peer.revision, fault),
+            },
+            // A failure looks alike in every revision of an era.
+            Err(fault) => (Revision::default(), fault),
+        };
+        let to = To { id: request.id.raw(), revision, card: &self.core.card };
+        era.reply(&mut self.out, &to, Reply::Fault(&fault));
+        self.out.newline();
+        Step::Done
     }
 
     /// Runs a handler here, or makes a job of it.
