@@ -58,6 +58,8 @@ pub(crate) struct Reader<F: ?Sized> {
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
     pub(super) peer: Option<Peer>,
     first_waiting: Option<Instant>,
+    /// The inline tool that ran last.
+    last_inline: Option<Work>,
     pub(super) offer: Offer,
     /// Length of the frame before this one.
     last_size: usize,
@@ -120,6 +122,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             outlet,
             peer: None,
             first_waiting: None,
+            last_inline: None,
             offer,
             last_size: 0,
             large_out: false,
@@ -362,27 +365,42 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     ) -> Option<Box<Doc>> {
         let inline = match &work {
             Work::Tool(entry) => match entry.entry.handler {
-                ToolHandler::Inline(place) => Some(place),
+                ToolHandler::Inline(place) => Some((place, &entry.entry.pace)),
                 ToolHandler::Pooled(_) => None,
             },
             _ => None,
         };
+        let mut watch = None;
         let mut deadline = None;
-        if inline.is_some() {
+        if let Some((_, pace)) = inline {
+            if self.conn.is_taken(doc.at(query.id)) {
+                let to =
+                    To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
+                era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
+                self.out.newline();
+                return Some(doc);
+            }
             // Calls that came before need not wait for this one, nor answers for long.
             self.submit();
             let now = Instant::now();
             let waiting = self.first_waiting.filter(|_| !self.out.is_empty());
-            if waiting.is_some_and(|since| now > since + BATCH_TIME) {
+            let late = waiting.is_some_and(|since| now > since + BATCH_TIME);
+            if let (true, Some(Work::Tool(entry))) = (late, &self.last_inline) {
+                // Most likely it was this one that took so long.
+                entry.entry.pace.suspend();
+            }
+            if late || !pace.is_quick() {
                 self.send();
             }
             if self.out.is_empty() {
                 self.first_waiting = Some(now);
             }
+            // Reading the clock once more is for those that have to win trust.
+            watch = (!pace.is_quick()).then_some(now);
             let time = self.core.limits.handler_deadline;
             deadline = (!time.is_zero()).then(|| now + time);
         }
-        if let Some(handler) = inline.and_then(|place| self.inline.get_mut(place)) {
+        if let Some(handler) = inline.and_then(|(place, _)| self.inline.get_mut(place)) {
             let exchange = Exchange {
                 conn: &self.conn,
                 outlet: &**outlet,
@@ -393,6 +411,9 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 deadline,
             };
             let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler.as_dyn()));
+            if let (Some(started), Some((_, pace))) = (watch, inline) {
+                pace.note(started.elapsed());
+            }
             let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
             match &conclusion {
                 Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
@@ -405,6 +426,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 }
             }
             self.out.newline();
+            self.last_inline = Some(work);
             return Some(doc);
         }
         let quick = self.runs_here
