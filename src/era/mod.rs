@@ -280,7 +280,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         },
         Fault::MissingCapability(needed) => RpcError {
             code: if modern { modern::MISSING_CAPABILITY } else { code::INVALID_PARAMS },
-            message: "The client did not declare a capability that this request needs".into(),
+            message: undeclared(*needed).into(),
             data: Some(missing(*needed)),
         },
         Fault::UnsupportedVersion(requested) => RpcError {
@@ -295,6 +295,19 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         Fault::Custom { code, message, data } => {
             RpcError { code: *code, message: message.clone().into(), data: data.clone() }
         }
+    }
+}
+
+/// Which capability is missing, for a person to read.
+fn undeclared(needed: ClientCapabilities) -> &'static str {
+    match needed {
+        ClientCapabilities { url: true, .. } => "The client did not declare the capability elicitation.url",
+        ClientCapabilities { form: true, .. } => "The client did not declare the capability elicitation",
+        ClientCapabilities { sampling_tools: true, .. } => {
+            "The client did not declare the capability sampling.tools"
+        }
+        ClientCapabilities { sampling: true, .. } => "The client did not declare the capability sampling",
+        _ => "The client did not declare the capability roots",
     }
 }
 

@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::{Reply, ServerEra, Signal, To};
-use crate::json::Writer;
+use crate::json::{Json, Value, Writer};
 use crate::model::ask::{Answer, Ask};
 use crate::model::content::ToolOutput;
-use crate::model::{Change, Fault, Filter, Operation, Revision, Session};
+use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
 use crate::transport::Outlet;
 
@@ -171,6 +171,12 @@ impl Connection {
     /// Whether a call or subscription with this id is open.
     pub(crate) fn is_open(&self, id: &Id) -> bool {
         self.calls.is_open(id) || lock(&self.listens).iter().any(|l| l.id == *id)
+    }
+
+    /// Whether this is the id of such a call; for the thread that reads.
+    pub(crate) fn is_taken(&self, id: Value<'_>) -> bool {
+        let any = self.calls.any() || self.listening.load(Ordering::Relaxed);
+        any && Id::read(id).is_some_and(|id| self.is_open(&id))
     }
 
     /// Settles a call with an answer, unless somebody did before.
@@ -362,14 +368,36 @@ impl Connection {
         }
     }
 
+    /// Sends a log entry to the session, if one is open and wants it. A client that does not read
+    /// misses it.
+    pub(crate) fn log(&self, level: Level, logger: Option<&str>, data: &Json) {
+        if self.congested() {
+            return;
+        }
+        let session = lock(&self.session);
+        let Some(session) = session.as_ref().filter(|s| s.ready) else { return };
+        let wanted = session.peer.log_level.is_some_and(|floor| level >= floor);
+        if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
+            let mut w = Writer::new();
+            era.signal(&mut w, session.peer.revision, Signal::Log { level, logger, data });
+            w.newline();
+            self.post.send(&self.outlet, w.into_bytes());
+        }
+    }
+
     /// Flags and answers what is past its deadline; tells what was missed. Gives back whether
     /// there is still something to watch.
     pub(crate) fn look(&self, now: Instant) -> bool {
         let stuck = self.baton.get().is_some_and(Baton::look);
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
-            late.iter()
-                .for_each(|r| self.give_up(r, "The call was not finished within the server's deadline"));
+            for running in &late {
+                let why = match running.call.has_started() {
+                    true => "The call was not finished within the server's deadline",
+                    false => "The call never started: until the server's deadline all workers were busy",
+                };
+                self.give_up(running, why);
+            }
             self.drop_settled();
         }
         if !self.congested() {

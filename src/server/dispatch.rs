@@ -58,6 +58,8 @@ pub(crate) struct Reader<I: ?Sized> {
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
     pub(super) peer: Option<Peer>,
     first_waiting: Option<Instant>,
+    /// The inline tool that ran last.
+    last_inline: Option<Work>,
     pub(super) offer: Offer,
     /// Length of the frame before this one.
     last_size: usize,
@@ -120,6 +122,7 @@ impl<I: InlineTools + 'static> Reader<I> {
             outlet,
             peer: None,
             first_waiting: None,
+            last_inline: None,
             offer,
             last_size: 0,
             large_out: false,
@@ -334,32 +337,28 @@ impl Reader<dyn InlineTools> {
 
     fn request(&mut self, doc: &Doc, request: &Request<'_>, outlet: &Arc<dyn Outlet>) -> Step {
         let params = Params::read(request.params);
-        let (era, query) = {
-            match self.core.eras.of_request(request, &params, self.peer.is_some()) {
-                Ok(era) => (era, era.request(request, &params, self.peer)),
-                Err(fault) => {
-                    let session = self.conn.session();
-                    era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
-                    self.out.newline();
-                    return Step::Done;
-                }
+        let era = match self.core.eras.of_request(request, &params, self.peer.is_some()) {
+            Ok(era) => era,
+            Err(fault) => {
+                let session = self.conn.session();
+                era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
+                self.out.newline();
+                return Step::Done;
             }
         };
-        let revision = query.as_ref().map_or(Revision::default(), |q| q.peer.revision);
-        let step = query.and_then(|query| {
-            self.operation(doc, request, &params, era, &query, outlet).map(|work| (query, work))
-        });
-        match step {
-            Ok((_, None)) => Step::Done,
-            Ok((query, Some((work, answers)))) => Step::Run { era, query, work, answers },
-            Err(fault) => {
-                // A failure looks alike in every revision of an era.
-                let to = To { id: request.id.raw(), revision, card: &self.core.card };
-                era.reply(&mut self.out, &to, Reply::Fault(&fault));
-                self.out.newline();
-                Step::Done
-            }
-        }
+        let (revision, fault) = match era.request(request, &params, self.peer) {
+            Ok(query) => match self.operation(doc, request, &params, era, &query, outlet) {
+                Ok(Some((work, answers))) => return Step::Run { era, query, work, answers },
+                Ok(None) => return Step::Done,
+                Err(fault) => (query.peer.revision, fault),
+            },
+            // A failure looks alike in every revision of an era.
+            Err(fault) => (Revision::default(), fault),
+        };
+        let to = To { id: request.id.raw(), revision, card: &self.core.card };
+        era.reply(&mut self.out, &to, Reply::Fault(&fault));
+        self.out.newline();
+        Step::Done
     }
 
     /// Runs a handler here, or makes a job of it.
@@ -374,27 +373,42 @@ impl Reader<dyn InlineTools> {
     ) -> Option<Box<Doc>> {
         let inline = match &work {
             Work::Tool(entry) => match entry.entry.handler {
-                ToolHandler::Inline(place) => Some(place),
+                ToolHandler::Inline(place) => Some((place, &entry.entry.pace)),
                 ToolHandler::Pooled(_) => None,
             },
             _ => None,
         };
+        let mut watch = None;
         let mut deadline = None;
-        if inline.is_some() {
+        if let Some((_, pace)) = inline {
+            if self.conn.is_taken(doc.at(query.id)) {
+                let to =
+                    To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
+                era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
+                self.out.newline();
+                return Some(doc);
+            }
             // Calls that came before need not wait for this one, nor answers for long.
             self.submit();
             let now = Instant::now();
             let waiting = self.first_waiting.filter(|_| !self.out.is_empty());
-            if waiting.is_some_and(|since| now > since + BATCH_TIME) {
+            let late = waiting.is_some_and(|since| now > since + BATCH_TIME);
+            if let (true, Some(Work::Tool(entry))) = (late, &self.last_inline) {
+                // Most likely it was this one that took so long.
+                entry.entry.pace.suspend();
+            }
+            if late || !pace.is_quick() {
                 self.send();
             }
             if self.out.is_empty() {
                 self.first_waiting = Some(now);
             }
+            // Reading the clock once more is for those that have to win trust.
+            watch = (!pace.is_quick()).then_some(now);
             let time = self.core.limits.handler_deadline;
             deadline = (!time.is_zero()).then(|| now + time);
         }
-        if let Some(handler) = inline.and_then(|place| self.inline.tool(place)) {
+        if let Some(handler) = inline.and_then(|(place, _)| self.inline.tool(place)) {
             let exchange = Exchange {
                 conn: &self.conn,
                 outlet: &**outlet,
@@ -405,6 +419,9 @@ impl Reader<dyn InlineTools> {
                 deadline,
             };
             let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler));
+            if let (Some(started), Some((_, pace))) = (watch, inline) {
+                pace.note(started.elapsed());
+            }
             let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
             match &conclusion {
                 Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
@@ -417,6 +434,7 @@ impl Reader<dyn InlineTools> {
                 }
             }
             self.out.newline();
+            self.last_inline = Some(work);
             return Some(doc);
         }
         let quick = self.runs_here

@@ -24,6 +24,8 @@ use crate::transport::Outlet;
 pub(crate) struct Call {
     cancelled: AtomicBool,
     settled: AtomicBool,
+    /// Its handler has been called.
+    started: AtomicBool,
     /// Wakes a handler that waits for time to pass.
     sleep: Mutex<()>,
     wake: Condvar,
@@ -64,6 +66,15 @@ impl Call {
     /// Claims the right to answer; only the first who asks gets it.
     pub(crate) fn settle(&self) -> bool {
         !self.settled.swap(true, Ordering::AcqRel)
+    }
+
+    /// Takes note that the handler is called.
+    pub(crate) fn start(&self) {
+        self.started.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_settled(&self) -> bool {
@@ -160,7 +171,7 @@ impl Flight {
 
     /// Whether a call could be entered that will rather be over before anybody could look for it.
     pub(crate) fn admits(&self, running: &Running, most: usize) -> Result<(), Refusal> {
-        if self.open.load(Ordering::Relaxed) == 0 { Ok(()) } else { self.table().admits(running, most) }
+        if self.any() { self.table().admits(running, most) } else { Ok(()) }
     }
 
     /// Enters such a call after all.
@@ -188,6 +199,11 @@ impl Flight {
     pub(crate) fn end(&self) {
         self.table().over = true;
         self.room.notify_all();
+    }
+
+    /// Whether there may be calls at all; for the thread that enters them.
+    pub(crate) fn any(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn is_open(&self, id: &Id) -> bool {

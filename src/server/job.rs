@@ -107,6 +107,7 @@ impl Job {
     }
 
     fn conclude_since(&mut self, started: Instant) -> Conclusion {
+        self.call.start();
         let mut answers = std::mem::take(&mut self.answers);
         let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
         if let Some(pace) = self.pace() {
