@@ -216,9 +216,14 @@ mod tests {
             check(n);
             check(-n);
         }
-        for n in
-            [f64::MAX, f64::MIN_POSITIVE, f64::EPSILON, 0.1 + 0.2, 123_456_789.125, 2.2250738585072011e-308]
-        {
+        for n in [
+            f64::MAX,
+            f64::MIN_POSITIVE,
+            f64::EPSILON,
+            0.1 + 0.2,
+            123_456_789.125,
+            2.225_073_858_507_201e-308,
+        ] {
             check(n);
         }
         for power in (0..2047_u64).step_by(7) {
