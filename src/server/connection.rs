@@ -32,6 +32,8 @@ use super::reading::Baton;
 pub(crate) struct Connection {
     pub core: Arc<Core>,
     pub outlet: Arc<dyn Outlet>,
+    /// Many clients without sessions share it: their ids have nothing to do with each other.
+    shared: bool,
     session: Mutex<Option<Session>>,
     calls: Flight,
     parked: Mutex<Parked>,
@@ -79,6 +81,7 @@ impl Connection {
         Connection {
             core,
             outlet,
+            shared: false,
             session: Mutex::default(),
             calls: Flight::default(),
             parked: Mutex::default(),
@@ -89,6 +92,12 @@ impl Connection {
             post: Post::default(),
             baton: OnceLock::new(),
         }
+    }
+
+    /// For the requests of many clients, each of which is answered to an outlet of its own.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn shared(core: Arc<Core>, outlet: Arc<dyn Outlet>) -> Connection {
+        Connection { shared: true, ..Connection::new(core, outlet) }
     }
 
     /// What the watching thread looks at to see whether a handler holds reading up.
@@ -122,7 +131,7 @@ impl Connection {
     /// Takes a call in; it stays until it is settled.
     pub(crate) fn begin(&self, job: &Job) -> Result<(), Refusal> {
         let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(()) };
-        if lock(&self.listens).iter().any(|l| l.id == id) {
+        if !self.shared && lock(&self.listens).iter().any(|l| l.id == id) {
             return Err(Refusal::Duplicate);
         }
         let running = Running {
@@ -135,7 +144,7 @@ impl Connection {
             outlet: Arc::clone(&job.outlet),
             weight: job.weight(),
         };
-        self.calls.enter(running, self.core.limits.in_flight_bytes)?;
+        self.calls.enter(running, self.core.limits.in_flight_bytes, !self.shared)?;
         self.core.alarm.arm();
         Ok(())
     }
@@ -147,7 +156,11 @@ impl Connection {
 
     /// Whether a call or subscription with this id is open.
     pub(crate) fn is_open(&self, id: &Id) -> bool {
-        self.calls.is_open(id) || lock(&self.listens).iter().any(|l| l.id == *id)
+        !self.shared && (self.calls.is_open(id) || self.listens_as(id))
+    }
+
+    fn listens_as(&self, id: &Id) -> bool {
+        lock(&self.listens).iter().any(|l| l.id == *id)
     }
 
     /// Settles a call with an answer, unless somebody did before.
@@ -193,6 +206,25 @@ impl Connection {
         } else {
             lock(&self.listens).retain(|listen| listen.id != *id);
         }
+    }
+
+    /// Cancels the calls and ends the subscriptions whose peers are gone.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn drop_closed(&self) {
+        let gone = self.calls.take_closed();
+        for running in &gone {
+            running.call.cancel();
+        }
+        if !gone.is_empty() {
+            self.drop_settled();
+        }
+        lock(&self.listens).retain(|listen| !listen.outlet.closed());
+    }
+
+    /// Whether calls are in flight.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn busy(&self) -> bool {
+        self.calls.len() > 0
     }
 
     /// Forgets queued and parked work of settled calls, and withdraws their questions.

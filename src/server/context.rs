@@ -137,6 +137,12 @@ impl Context<'_> {
         }
     }
 
+    /// Who sends the request, as [`HttpServer::bearer`](crate::HttpServer::bearer) found out; `None`
+    /// where nobody asked.
+    pub fn principal(&self) -> Option<&str> {
+        self.outlet.principal()
+    }
+
     /// The `_meta` object of the request, with whatever the client put there.
     pub fn meta(&self) -> Option<Value<'_>> {
         self.at(self.query.params?).get("_meta")

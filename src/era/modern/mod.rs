@@ -1,5 +1,7 @@
 //! The modern era, 2026-07-28: every request says what it needs, and nothing is kept.
 
+#[cfg(feature = "http-server")]
+mod http;
 mod server;
 
 pub(crate) use server::SERVER;
