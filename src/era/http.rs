@@ -4,20 +4,19 @@
 //! basic/versioning; MCP 2025-11-25 basic/transports. What one era alone has to say about HTTP is
 //! in its own folder, behind [`HttpEra`]. Nothing here reads a socket: fields come in, decisions go out.
 
+use crate::json::Value;
 use crate::model::{Fault, Revision};
 use crate::rpc::Request;
 
+use super::modern::header::{Mirror, VERSION};
 use super::revision::{self, V2026_07_28};
 use super::{Eras, Params};
-
-/// The field that names the revision of a request, in both eras.
-pub(crate) const VERSION: &str = "MCP-Protocol-Version";
 
 /// The header fields of a request.
 pub(crate) trait Fields {
     /// The value of the field with this name, whatever the case of its letters, without the white
     /// space around it. A field that came twice has no single value and gives what no check accepts.
-    fn field(&self, name: &str) -> Option<&str>;
+    fn field(&self, name: &str) -> Option<&[u8]>;
 }
 
 /// What one era has to say about HTTP.
@@ -27,6 +26,17 @@ pub(crate) trait HttpEra: Sync {
     /// # Errors
     /// They are missing, or say something else.
     fn check(&self, fields: &dyn Fields, request: &Request<'_>, params: &Params<'_>) -> Result<(), Fault>;
+
+    /// Checks the fields that repeat arguments of a call.
+    ///
+    /// # Errors
+    /// They are missing, or say something else.
+    fn check_arguments(
+        &self,
+        fields: &dyn Fields,
+        mirrors: &[Mirror],
+        arguments: Option<Value<'_>>,
+    ) -> Result<(), Fault>;
 
     /// The status that this frame travels with, if it is the first thing that does.
     fn status(&self, frame: &[u8]) -> u16;
@@ -86,8 +96,8 @@ impl Eras {
 }
 
 /// Whether sessions of this version exist.
-pub(super) fn is_legacy(version: &str) -> bool {
-    revision::parse(version).is_some_and(|revision| revision != V2026_07_28)
+pub(super) fn is_legacy(version: &[u8]) -> bool {
+    std::str::from_utf8(version).ok().and_then(revision::parse).is_some_and(|revision| revision != V2026_07_28)
 }
 
 /// The code of the error that a frame of ours carries; `None` for a result.

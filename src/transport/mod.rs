@@ -11,6 +11,9 @@
 
 mod line;
 mod memory;
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+#[allow(dead_code, unused_imports)] // Until both ends that use it are here.
+pub(crate) mod sse;
 mod stdio;
 
 use line::{LineOutlet, LineReader};

@@ -2,29 +2,34 @@
 //!
 //! Source: MCP 2025-11-25 basic/transports (session management, resumability).
 
+use crate::json::Value;
 use crate::model::Fault;
 use crate::rpc::{Request, code};
 
 use super::super::Params;
-use super::super::http::{Fields, HttpEra, Sessions, VERSION, error_code, is_legacy};
+use super::super::http::{Fields, HttpEra, Sessions, error_code, is_legacy};
+use super::super::modern::header::{Mirror, VERSION};
 use super::super::revision::features;
+use super::header::{LAST_EVENT, SESSION};
 use super::server::LegacyServer;
 
-const ID: &str = "Mcp-Session-Id";
-
 static SESSIONS: Sessions = Sessions {
-    id: ID,
-    last_event: "Last-Event-ID",
+    id: SESSION,
+    last_event: LAST_EVENT,
     opens: "initialize",
     check,
     resumes: |revision| features(revision).priming,
-    missing: || Fault::InvalidRequest(format!("{ID} is missing: open a session with initialize first").into()),
+    missing: || Fault::InvalidRequest(format!("{SESSION} is missing: open a session with initialize first").into()),
     lost: || Fault::InvalidRequest("There is no such session: open another one with initialize".into()),
 };
 
 impl HttpEra for LegacyServer {
     /// A session is all that a request has to name.
     fn check(&self, _: &dyn Fields, _: &Request<'_>, _: &Params<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn check_arguments(&self, _: &dyn Fields, _: &[Mirror], _: Option<Value<'_>>) -> Result<(), Fault> {
         Ok(())
     }
 

@@ -4,23 +4,15 @@
 //! Source: MCP 2026-07-28 basic/transports/streamable-http (request headers, server validation),
 //! basic/index (error codes).
 
-use std::borrow::Cow;
-
 use crate::json::{Json, Value};
 use crate::model::Fault;
 use crate::rpc::{Request, code};
 
 use super::super::Params;
-use super::super::http::{Fields, HttpEra, Sessions, VERSION, error_code};
+use super::super::http::{Fields, HttpEra, Sessions, error_code};
 use super::super::revision::{self, V2026_07_28};
-use super::header;
+use super::header::{self, METHOD, MISMATCH, Mirror, NAME, VERSION};
 use super::server::{self, MISSING_CAPABILITY, ModernServer, UNSUPPORTED_VERSION};
-
-/// A field is missing, malformed, or says something else than the body (error codes).
-pub(in crate::era) const HEADER_MISMATCH: i32 = -32020;
-
-const METHOD: &str = "Mcp-Method";
-const NAME: &str = "Mcp-Name";
 
 impl HttpEra for ModernServer {
     /// In the order in which the conformance suite tells mistakes apart (requirement H26-28):
@@ -34,7 +26,7 @@ impl HttpEra for ModernServer {
             ));
         };
         let (named, _) = server::declared(params)?;
-        if version != named {
+        if version != named.as_bytes() {
             return Err(mismatch(format!("{VERSION} header does not match the body's _meta")));
         }
         if revision::parse(named) != Some(V2026_07_28) {
@@ -42,23 +34,19 @@ impl HttpEra for ModernServer {
         }
         match fields.field(METHOD) {
             None => return Err(mismatch(format!("{METHOD} header is missing"))),
-            Some(method) if method != request.method => {
+            Some(method) if method != request.method.as_bytes() => {
                 return Err(mismatch(format!("{METHOD} header does not match the body's method")));
             }
             Some(_) => {}
         }
-        let name = match request.method {
-            "tools/call" | "prompts/get" => params.name,
-            "resources/read" => params.uri,
-            _ => return Ok(()),
-        };
+        let Some(member) = header::name_member(request.method) else { return Ok(()) };
+        let name = params.object.and_then(|params| params.get(member));
         match (fields.field(NAME), name.and_then(Value::as_str)) {
             (None, _) => Err(mismatch(format!("{NAME} header is missing"))),
             // The body is what is wrong; it is told so with the other parameters.
             (Some(_), None) => Ok(()),
             (Some(field), Some(name)) => match header::decode(field) {
-                Some(Cow::Borrowed(text)) if text == name => Ok(()),
-                Some(Cow::Owned(text)) if text == name => Ok(()),
+                Some(text) if text == name => Ok(()),
                 _ => Err(mismatch(format!("{NAME} header does not match the body"))),
             },
         }
@@ -73,12 +61,26 @@ impl HttpEra for ModernServer {
                 code::PARSE
                 | code::INVALID_REQUEST
                 | code::INVALID_PARAMS
-                | HEADER_MISMATCH
+                | MISMATCH
                 | MISSING_CAPABILITY
                 | UNSUPPORTED_VERSION,
             ) => 400,
             _ => 200,
         }
+    }
+
+    fn check_arguments(
+        &self,
+        fields: &dyn Fields,
+        mirrors: &[Mirror],
+        arguments: Option<Value<'_>>,
+    ) -> Result<(), Fault> {
+        for mirror in mirrors {
+            mirror
+                .check(fields.field(&mirror.header), arguments)
+                .map_err(|why| mismatch(format!("{} header {why}", mirror.header)))?;
+        }
+        Ok(())
     }
 
     fn sessions(&self) -> Option<&'static Sessions> {
@@ -91,5 +93,5 @@ fn mismatch(message: String) -> Fault {
 }
 
 fn mismatch_with(message: String, data: Option<Json>) -> Fault {
-    Fault::Custom { code: HEADER_MISMATCH, message, data }
+    Fault::Custom { code: MISMATCH, message, data }
 }
