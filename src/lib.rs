@@ -55,6 +55,8 @@ mod server;
 mod transport;
 
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "http-server")]
+pub use limits::HttpLimits;
 pub use limits::Limits;
 pub use model::ask::{
     Action, Block, Field, Form, FormAnswer, Root, SampleAnswer, Sampling, ToolChoice, ToolUse,

@@ -9,6 +9,9 @@
 //! - Nothing is buffered without a bound: an inlet gives up a frame that is too long, an outlet
 //!   makes its senders wait.
 
+#[cfg(feature = "http-server")]
+#[allow(dead_code, unused_imports)]
+pub(crate) mod http_server;
 mod line;
 mod memory;
 #[cfg(any(feature = "http-server", feature = "http-client"))]
