@@ -326,7 +326,8 @@ impl Connection {
         outlet: &Arc<dyn Outlet>,
     ) -> Result<(), Fault> {
         let mut listens = lock(&self.listens);
-        if listens.len() >= self.core.limits.listens {
+        // Those of many clients are bounded by the event streams that may be open.
+        if !self.shared && listens.len() >= self.core.limits.listens {
             return Err(Fault::Internal("Too many listen requests are open"));
         }
         let mut w = Writer::new();
@@ -432,6 +433,12 @@ impl Connection {
         self.drop_settled();
     }
 
+    /// Forgets a call that its caller answers; false if somebody else has or will.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn forget(&self, call: &Arc<Call>) -> bool {
+        self.calls.take(call).is_some_and(|running| running.call.settle())
+    }
+
     /// Answers a call that will not run, unless it is settled.
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
@@ -442,26 +449,38 @@ impl Connection {
     /// Answers what still runs, ends every subscription and closes the outlet; what was said before
     /// gets until `deadline` to leave.
     pub(crate) fn close(&self, deadline: Instant) {
-        for running in self.calls.take_all() {
-            self.give_up(&running, "The server is shutting down");
-        }
-        self.drop_settled();
-        for listen in std::mem::take(&mut *lock(&self.listens)) {
-            let mut w = Writer::new();
-            // The sources disagree on how a server ends a subscription, so both are sent
-            // (requirements, AMB-01).
-            listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
-            w.newline();
-            let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
-            listen.era.reply(&mut w, &to, Reply::ListenEnded);
-            w.newline();
-            self.post.send(&listen.outlet, w.into_bytes());
-        }
+        self.give_all_up("The server is shutting down");
+        self.end_listens();
         self.post.close(deadline);
         let left = || self.answering.load(Ordering::SeqCst) > 0 && !self.outlet.closed();
         while left() && Instant::now() < deadline {
             self.core.alarm.pause();
         }
         self.outlet.close(deadline);
+    }
+
+    /// Answers whatever still runs.
+    pub(crate) fn give_all_up(&self, why: &'static str) {
+        for running in self.calls.take_all() {
+            self.give_up(&running, why);
+        }
+        self.drop_settled();
+    }
+
+    /// Ends every subscription.
+    pub(crate) fn end_listens(&self) {
+        for listen in std::mem::take(&mut *lock(&self.listens)) {
+            let mut w = Writer::new();
+            // The sources disagree on how a server ends a subscription, so both are sent
+            // (requirements, AMB-01).
+            listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
+            w.newline();
+            self.post.send(&listen.outlet, w.into_bytes());
+            let mut w = Writer::new();
+            let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
+            listen.era.reply(&mut w, &to, Reply::ListenEnded);
+            w.newline();
+            self.post.answer(&listen.outlet, w.into_bytes());
+        }
     }
 }

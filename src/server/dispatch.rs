@@ -49,11 +49,13 @@ pub(crate) struct Reader<F: ?Sized> {
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
     runs_here: bool,
     here: Option<Job>,
-    doc: Doc,
+    pub(super) doc: Doc,
     pub(super) out: Writer,
     pub(super) jobs: Vec<Job>,
     /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
     pub(super) waits: bool,
+    /// A call was refused because the calls in flight take too much memory.
+    pub(super) crowded: bool,
     /// The connection's outlet, except while a message is being handled.
     outlet: Option<Arc<dyn Outlet>>,
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
@@ -112,6 +114,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             out: Writer::new(),
             jobs: Vec::new(),
             waits: true,
+            crowded: false,
             outlet,
             peer: None,
             first_waiting: None,
@@ -161,6 +164,15 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     /// Adds an answer to those that leave together.
     pub(crate) fn collect(&mut self, frame: &[u8]) {
         self.out.raw_frame(frame);
+    }
+
+    /// Reads for this connection from now on.
+    #[cfg(feature = "http-server")]
+    pub(super) fn turn_to(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
+        if !Arc::ptr_eq(&self.conn, conn) {
+            self.conn = Arc::clone(conn);
+        }
+        self.peer = peer;
     }
 
     /// What it reads for.
@@ -438,7 +450,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 pass(self, job);
                 self.core.spare_doc()
             }
-            Err(Refusal::Duplicate | Refusal::NoRoom) => {
+            Err(refusal) => {
+                self.crowded = refusal == Refusal::NoRoom;
                 let to = To {
                     id: job.doc.at(job.query.id).raw(),
                     revision: job.query.peer.revision,
