@@ -13,11 +13,8 @@ use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::time::Instant;
 
-use super::answer::{Field, Length, Persistence, chunk_size, write_head};
+use super::answer::{Field, HEAD, Length, Persistence, chunk_size, write_head};
 use super::wire::{Phase, Sent, State, Wire};
-
-/// What a head mostly needs.
-const HEAD: usize = 256;
 
 /// One request's way back.
 pub(crate) struct Exchange {

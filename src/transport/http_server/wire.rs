@@ -339,6 +339,16 @@ impl Wire {
         state.phase = Phase::Idle;
     }
 
+    /// The engine gives the connection up: it is cut, and nobody needs to be called. Gives the exchange
+    /// that the service has not been told the end of.
+    pub(super) fn give_up(&self) -> Option<u64> {
+        let mut state = self.state();
+        state.called = true;
+        self.cut(&mut state);
+        let open = std::mem::take(&mut state.exchange);
+        (open != 0 && !state.peer_gone).then_some(open)
+    }
+
     /// The exchange is over, its last byte sent or in `out`.
     pub(super) fn finish(&self, state: &mut State, now: Instant) {
         self.leave_events(state);
