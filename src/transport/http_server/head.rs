@@ -158,12 +158,14 @@ pub(super) fn parse<'a>(
     Ok((head, plan))
 }
 
-/// Whether the request line ends with some version of HTTP.
+/// Whether the request line has three parts, the last of which is some version of HTTP.
 fn names_a_version(bytes: &[u8]) -> bool {
     let line = bytes.split(|b| *b == b'\r').next().unwrap_or_default();
-    let version = line.rsplit(|b| *b == b' ').next().unwrap_or_default();
-    matches!(version, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
-        if major.is_ascii_digit() && minor.is_ascii_digit())
+    let mut parts = line.split(|b| *b == b' ').skip(2);
+    let version = parts.next().unwrap_or_default();
+    let shaped = matches!(version, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+        if major.is_ascii_digit() && minor.is_ascii_digit());
+    shaped && parts.next().is_none()
 }
 
 impl<'a> Head<'a> {

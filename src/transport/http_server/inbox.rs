@@ -189,12 +189,13 @@ impl Inbox {
         };
         self.stage = Stage::Head { searched };
         let Some(end) = end.filter(|end| *end <= bounds.head_bytes) else {
-            return if end.is_some() || self.buf.len() > bounds.head_bytes {
-                // Too long before the first line ended is too long a target.
-                Err(Refused(if searched == 0 { 414 } else { 431 }))
-            } else {
-                Ok((skipped + fresh.len(), Step::More))
-            };
+            let come = if before == 0 { fresh } else { &self.buf };
+            if come.len() <= bounds.head_bytes {
+                return Ok((skipped + fresh.len(), Step::More));
+            }
+            // Too long before the first line ended is too long a target.
+            let target = !come[..bounds.head_bytes].contains(&b'\n');
+            return Err(Refused(if target { 414 } else { 431 }));
         };
         let taken = skipped + end - before;
         self.stage = START;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod basic;
+mod inbox;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
