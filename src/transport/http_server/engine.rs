@@ -2,7 +2,7 @@
 //!
 //! A turn waits until something is ready, does it connection by connection, and looks after what
 //! other threads called for and what time has ended. When there is no room for a connection, the
-//! one that would be missed least goes; see [`Worth`](super::conn::Worth). What it does not do:
+//! one that would be missed least goes; see [`Worth`]. What it does not do:
 //! know what a request says.
 //!
 //! # Invariants
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::conn::{Conn, Fate, Room};
+use super::conn::{Conn, Fate, Room, Worth};
 use super::head::Peer;
 use super::inbox::Bounds;
 use super::listen::{Listener, Socket};
@@ -364,11 +364,7 @@ impl<S: Service> Engine<S> {
     }
 
     fn take_in(&mut self, mut socket: Socket, peer: Peer, now: Instant) {
-        let open = self.slots.len() - self.free.len();
-        let refused = open >= self.most && !self.close_the_least_missed();
-        if refused && open >= self.most + TURNED_AWAY {
-            return;
-        }
+        let admitted = self.slots.len() - self.free.len() < self.most || self.make_room();
         let slot = self.free.last().copied().unwrap_or(self.slots.len());
         let token = Token(self.first + slot);
         if self.poll.registry().register(socket.source(), token, Interest::READABLE).is_err() {
@@ -381,14 +377,40 @@ impl<S: Service> Engine<S> {
             None => self.slots.push(Some(conn)),
         }
         self.look(slot, now, |conn, room| {
-            if refused {
+            if !admitted {
                 conn.turn_away(503, room);
             }
             Fate::Keep
         });
     }
 
-    /// Makes room for a connection. False if an exchange is open on every one.
+    /// Makes room for a connection. False if an exchange is open on every other: then there is only
+    /// room to tell the peer so.
+    fn make_room(&mut self) -> bool {
+        let (mut refused, mut oldest, mut idlest) = (0, None, None);
+        for (slot, conn) in self.slots.iter().enumerate() {
+            let entry = conn.as_ref().and_then(Conn::worth).map(|worth| (worth, slot));
+            match entry {
+                Some((Worth::Refused(_), _)) => {
+                    refused += 1;
+                    oldest = oldest.into_iter().chain(entry).min();
+                }
+                Some(_) => idlest = idlest.into_iter().chain(entry).min(),
+                None => {}
+            }
+        }
+        let full = self.slots.len() - self.free.len() - refused >= self.most;
+        let goes = match idlest {
+            Some(idlest) if full => Some(idlest),
+            _ => oldest.filter(|_| refused >= TURNED_AWAY),
+        };
+        if let Some((_, slot)) = goes {
+            self.close(slot);
+        }
+        !full || idlest.is_some()
+    }
+
+    /// Gives a file descriptor back. False if an exchange is open on every connection.
     fn close_the_least_missed(&mut self) -> bool {
         let all = self.slots.iter().enumerate();
         let least = all.filter_map(|(slot, conn)| Some((conn.as_ref()?.worth()?, slot))).min();

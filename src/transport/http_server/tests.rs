@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod basic;
+mod events;
 mod inbox;
+mod listen;
+mod time;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,14 +24,14 @@ type OnHead = Box<dyn FnMut(&Head<'_>) -> Admission + Send>;
 type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Exchange) -> Flow + Send>;
 
 /// A service of closures.
-pub(super) struct Service_ {
+pub(super) struct Closures {
     on_head: OnHead,
     on_request: OnRequest,
     gone: mpsc::Sender<u64>,
     stopped: mpsc::Sender<u64>,
 }
 
-impl Service for Service_ {
+impl Service for Closures {
     fn head(&mut self, head: &Head<'_>) -> Admission {
         (self.on_head)(head)
     }
@@ -59,9 +62,15 @@ pub(super) struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Limits whose times are short enough to wait for.
 pub(super) fn limits() -> Limits {
     Limits::default()
+}
+
+/// The limits, with some of those of HTTP changed.
+pub(super) fn limits_with(change: impl FnOnce(&mut crate::HttpLimits)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits.http);
+    limits
 }
 
 pub(super) fn serve(limits: Limits, on_request: OnRequest) -> Running {
@@ -72,7 +81,7 @@ pub(super) fn serve_with(limits: Limits, on_head: OnHead, on_request: OnRequest)
     let listeners = Listener::bind("127.0.0.1:0").unwrap();
     let address = listeners[0].socket_addr().unwrap();
     let ((gone, hear_gone), (stopped, hear_stopped)) = (mpsc::channel(), mpsc::channel());
-    let service = Service_ { on_head, on_request, gone, stopped };
+    let service = Closures { on_head, on_request, gone, stopped };
     let mut engine = Engine::new(listeners, service, &limits).unwrap();
     let remote = engine.remote();
     let thread = Some(std::thread::spawn(move || engine.run().unwrap()));
@@ -80,11 +89,21 @@ pub(super) fn serve_with(limits: Limits, on_head: OnHead, on_request: OnRequest)
 }
 
 impl Running {
-    pub(super) fn connect(&self) -> Peer_ {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Peer_ { stream, read: Vec::new() }
+    pub(super) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub(super) fn shared(&self) -> &wire::Shared {
+        &self.remote.0
+    }
+
+    /// Waits until something holds that the engine's thread brings about.
+    pub(super) fn wait_for(&self, holds: impl Fn(&wire::Shared) -> bool) {
+        let began = Instant::now();
+        while !holds(self.shared()) {
+            assert!(began.elapsed() < LONG, "it did not come about");
+            std::thread::yield_now();
+        }
     }
 
     /// Stops and waits for the engine's thread.
@@ -105,7 +124,7 @@ impl Drop for Running {
 }
 
 /// The other end of a connection.
-pub(super) struct Peer_ {
+pub(super) struct Client {
     pub stream: TcpStream,
     read: Vec<u8>,
 }
@@ -124,7 +143,14 @@ impl Answer {
     }
 }
 
-impl Peer_ {
+impl Client {
+    pub(super) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, read: Vec::new() }
+    }
+
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.stream.write_all(bytes.as_ref()).unwrap();
         self
