@@ -223,10 +223,14 @@ impl Conn {
         }
     }
 
-    /// Refuses whatever is being read, and reads no more.
-    pub(super) fn turn_away(&mut self, status: u16, room: &mut Room<'_>) {
+    /// There is no room for what is being read, or was read ahead of its turn.
+    pub(super) fn turn_away(&mut self, room: &mut Room<'_>) -> Fate {
+        if self.mode == Mode::Asked {
+            return Fate::Close;
+        }
         let wire = Arc::clone(&self.wire);
-        self.refuse(&mut wire.state(), Refused(status), room);
+        self.refuse(&mut wire.state(), Refused(503), room);
+        Fate::Keep
     }
 
     /// How little this connection would be missed; nothing if an exchange is open.
@@ -246,9 +250,9 @@ impl Conn {
         self.stuck
     }
 
-    /// Since when the request that keeps memory here has been arriving.
+    /// Since when there has been something that keeps memory here.
     pub(super) fn arriving(&self) -> Option<Instant> {
-        (self.mode == Mode::Reading && self.inbox.kept() > 0).then_some(self.since)
+        (self.inbox.kept() > 0).then_some(self.since)
     }
 
     /// Writes what waits, and sees to it that the engine hears when more can be written. False if

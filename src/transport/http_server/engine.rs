@@ -290,10 +290,7 @@ impl<S: Service> Engine<S> {
             let others = self.slots.iter().enumerate().filter(|(slot, _)| *slot != grown);
             let oldest = others.filter_map(|(slot, conn)| Some((conn.as_ref()?.arriving()?, slot))).min();
             let Some((_, slot)) = oldest else { return };
-            self.look(slot, now, |conn, room| {
-                conn.turn_away(503, room);
-                Fate::Keep
-            });
+            self.look(slot, now, Conn::turn_away);
         }
     }
 
@@ -376,12 +373,7 @@ impl<S: Service> Engine<S> {
             Some(slot) => self.slots[slot] = Some(conn),
             None => self.slots.push(Some(conn)),
         }
-        self.look(slot, now, |conn, room| {
-            if !admitted {
-                conn.turn_away(503, room);
-            }
-            Fate::Keep
-        });
+        self.look(slot, now, |conn, room| if admitted { Fate::Keep } else { conn.turn_away(room) });
     }
 
     /// Makes room for a connection. False if an exchange is open on every other: then there is only

@@ -90,9 +90,9 @@ impl Shared {
     }
 
     fn wake(&self) {
-        if !self.awake.swap(true, Ordering::AcqRel) {
-            // Fails only when the system has no memory left; the engine's next look comes anyway.
-            let _ = self.waker.wake();
+        // Fails only when the system has no memory left; then whoever is next tries again.
+        if !self.awake.swap(true, Ordering::AcqRel) && self.waker.wake().is_err() {
+            self.awake.store(false, Ordering::Release);
         }
     }
 

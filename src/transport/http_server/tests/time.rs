@@ -150,6 +150,29 @@ fn bodies_that_arrive_are_bounded_together() {
 }
 
 #[test]
+fn what_is_sent_ahead_of_its_turn_is_bounded_together() {
+    let (give, exchanges) = mpsc::channel();
+    let on_request: OnRequest = Box::new(move |_, _, exchange| {
+        give.send(exchange).unwrap();
+        Flow::Go
+    });
+    let server = serve(limits_with(|l| l.arriving_bytes = 30_000), on_request);
+    let ahead =
+        "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n".to_owned() + &"x".repeat(9000);
+    let mut open = Vec::new();
+    for n in 0..8 {
+        let mut client = server.connect();
+        client.send(format!("GET / HTTP/1.1\r\nHost: x\r\n\r\n{ahead}"));
+        open.push((exchanges.recv_timeout(LONG).unwrap(), client));
+        if n >= 3 {
+            // Those that did so first had to go.
+            assert_eq!(server.gone.recv_timeout(LONG).unwrap(), open[n - 3].0.id());
+        }
+    }
+    assert_eq!(open.iter().filter(|(exchange, _)| !exchange.closed()).count(), 3);
+}
+
+#[test]
 fn stopping_frees_the_address_and_lets_open_exchanges_finish() {
     let (give, exchanges) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
