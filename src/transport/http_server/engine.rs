@@ -122,7 +122,7 @@ impl<S: Service> Engine<S> {
                 body_bytes: limits.frame_bytes,
             },
             most: most_connections(http.connections),
-            shared: Arc::new(Shared::new(http.clone(), limits.backlog_bytes, waker)),
+            shared: Arc::new(Shared::new(limits, waker)),
             space: Vec::new(),
             serial: 0,
             kept: 0,

@@ -178,6 +178,38 @@ fn a_reader_that_stops_is_cut_and_holds_nobody_up() {
 }
 
 #[test]
+fn threads_that_wait_for_readers_are_few() {
+    let (on_request, exchanges) = hand_out();
+    let mut limits = limits_with(|l| l.stall_timeout = LONG);
+    (limits.backlog_bytes, limits.workers) = (100_000, 4);
+    let server = serve(limits, on_request);
+    let (over, hear_over) = mpsc::channel();
+    let stuck: Vec<_> = (0..4)
+        .map(|n| {
+            let mut client = server.connect();
+            client.post("");
+            let exchange = exchanges.recv_timeout(LONG).unwrap();
+            let over = over.clone();
+            let sender = std::thread::spawn(move || {
+                assert!(exchange.open_events(EVENTS, b""));
+                while exchange.event(&[b'x'; 50_000]) {}
+                over.send(n).unwrap();
+            });
+            (client, sender)
+        })
+        .collect();
+    // Two wait, the others are told at once.
+    for _ in 0..2 {
+        hear_over.recv_timeout(LONG / 2).unwrap();
+    }
+    assert!(hear_over.try_recv().is_err());
+    for (client, sender) in stuck {
+        drop(client);
+        sender.join().unwrap();
+    }
+}
+
+#[test]
 fn a_slow_reader_gets_everything() {
     let (on_request, exchanges) = hand_out();
     let mut limits = limits();
