@@ -132,6 +132,25 @@ pub struct HttpLimits {
 }
 
 #[cfg(feature = "http-server")]
+impl HttpLimits {
+    /// What [`Limits::clamped`] is to the others.
+    fn clamp(&mut self, most: Duration) {
+        self.connections = self.connections.clamp(1, 65_536);
+        self.head_bytes = self.head_bytes.clamp(1024, 1 << 20);
+        for time in [
+            &mut self.head_timeout,
+            &mut self.idle_timeout,
+            &mut self.body_timeout,
+            &mut self.stall_timeout,
+            &mut self.comment_interval,
+            &mut self.linger,
+        ] {
+            *time = most.min(*time);
+        }
+    }
+}
+
+#[cfg(feature = "http-server")]
 impl Default for HttpLimits {
     fn default() -> HttpLimits {
         HttpLimits {
@@ -409,6 +428,8 @@ impl Limits {
         for time in [&mut self.handler_deadline, &mut self.grace, &mut self.ask_timeout] {
             *time = most.min(*time);
         }
+        #[cfg(feature = "http-server")]
+        self.http.clamp(most);
         self
     }
 

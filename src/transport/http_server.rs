@@ -31,16 +31,22 @@
 //! [`HttpLimits`]: crate::limits::HttpLimits
 
 mod answer;
+mod chunked;
+mod conn;
+mod engine;
 mod exchange;
 mod head;
+mod inbox;
 mod listen;
 mod wire;
 
 use std::time::Instant;
 
 pub(crate) use answer::Field;
+pub(crate) use engine::Engine;
 pub(crate) use exchange::Exchange;
 pub(crate) use head::{Head, Peer};
+pub(crate) use listen::Listener;
 pub(crate) use wire::Remote;
 
 /// What is served. Every function is called on the engine's thread and must not block.
@@ -99,3 +105,6 @@ pub(crate) enum Turn {
     /// The engine has stopped.
     Over,
 }
+
+#[cfg(test)]
+mod tests;

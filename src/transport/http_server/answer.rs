@@ -5,6 +5,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// What a head mostly needs.
+pub(super) const HEAD: usize = 256;
+
 /// A header field: name and value.
 pub(crate) type Field<'a> = (&'a str, &'a str);
 
@@ -69,6 +72,19 @@ pub(super) fn write_head<'f>(
     });
 }
 
+/// The head of a whole answer with a body of `length` bytes.
+pub(super) fn write_answer<'f>(
+    status: u16,
+    date: &[u8; DATE],
+    fields: impl Iterator<Item = Field<'f>>,
+    length: usize,
+    persistence: Persistence,
+) -> Vec<u8> {
+    let mut head = Vec::with_capacity(HEAD);
+    write_head(&mut head, status, date, fields, Length::Bytes(length), persistence);
+    head
+}
+
 /// Writes a number in decimal.
 fn number(into: &mut Vec<u8>, mut n: usize) {
     let mut digits = [0; 20];
@@ -111,6 +127,7 @@ fn reason(status: u16) -> &'static str {
         408 => "Request Timeout",
         409 => "Conflict",
         411 => "Length Required",
+        414 => "URI Too Long",
         413 => "Content Too Large",
         415 => "Unsupported Media Type",
         417 => "Expectation Failed",

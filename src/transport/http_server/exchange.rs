@@ -13,11 +13,8 @@ use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::time::Instant;
 
-use super::answer::{Field, Length, Persistence, chunk_size, write_head};
+use super::answer::{Field, HEAD, Length, Persistence, chunk_size, write_head};
 use super::wire::{Phase, Sent, State, Wire};
-
-/// What a head mostly needs.
-const HEAD: usize = 256;
 
 /// One request's way back.
 pub(crate) struct Exchange {
@@ -77,7 +74,8 @@ impl Exchange {
     }
 
     /// Sends an event, which leaves at once. Waits while too much waits for the peer already, for
-    /// `HttpLimits::stall_timeout` at most; then the stream is cut. False once the stream is over.
+    /// `HttpLimits::stall_timeout` at most; then the stream is cut. So it is at once while half as
+    /// many threads as there are workers wait already. False once the stream is over.
     ///
     /// For the thread of a handler; others take [`event_now`](Self::event_now).
     pub(crate) fn event(&self, bytes: &[u8]) -> bool {

@@ -20,13 +20,18 @@ use std::time::Instant;
 
 use super::answer::{DATE, Date};
 use super::listen::Socket;
-use crate::limits::HttpLimits;
+use crate::limits::{HttpLimits, Limits};
 
 /// What the engine and all wires have in common.
 pub(super) struct Shared {
     pub limits: HttpLimits,
     /// Bytes that may wait on one event stream.
     pub backlog_bytes: usize,
+    /// Threads that may wait for peers at once: half of the workers, so that those whose peers do
+    /// not read cannot take them all.
+    patient: usize,
+    /// Threads that do.
+    waiting: AtomicUsize,
     waker: mio::Waker,
     /// Slots of connections that want to be looked at.
     calls: Mutex<Vec<usize>>,
@@ -75,10 +80,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(limits: HttpLimits, backlog_bytes: usize, waker: mio::Waker) -> Shared {
+    pub(super) fn new(limits: &Limits, waker: mio::Waker) -> Shared {
         Shared {
-            limits,
-            backlog_bytes,
+            limits: limits.http.clone(),
+            backlog_bytes: limits.backlog_bytes,
+            patient: limits.workers / 2,
+            waiting: AtomicUsize::new(0),
             waker,
             calls: Mutex::default(),
             awake: AtomicBool::new(false),
@@ -90,9 +97,9 @@ impl Shared {
     }
 
     fn wake(&self) {
-        if !self.awake.swap(true, Ordering::AcqRel) {
-            // Fails only when the system has no memory left; the engine's next look comes anyway.
-            let _ = self.waker.wake();
+        // Fails only when the system has no memory left; then whoever is next tries again.
+        if !self.awake.swap(true, Ordering::AcqRel) && self.waker.wake().is_err() {
+            self.awake.store(false, Ordering::Release);
         }
     }
 
@@ -277,29 +284,44 @@ impl Wire {
         Sent::All
     }
 
-    /// Waits until `bytes` more fit into the backlog of an event stream; false if the connection
-    /// breaks first or the deadline comes.
+    /// Waits until `bytes` more fit into the backlog of an event stream. False if the connection
+    /// breaks first, the deadline comes, or enough threads wait already.
     pub(super) fn wait_for_room<'w>(
+        &self,
+        state: MutexGuard<'w, State>,
+        bytes: usize,
+        deadline: Instant,
+    ) -> (MutexGuard<'w, State>, bool) {
+        if self.fits(&state, bytes) {
+            return (state, true);
+        }
+        let waiting = &self.shared.waiting;
+        let entered = waiting.fetch_add(1, Ordering::Relaxed) < self.shared.patient;
+        let (state, room) =
+            if entered { self.wait_patiently(state, bytes, deadline) } else { (state, false) };
+        waiting.fetch_sub(1, Ordering::Relaxed);
+        (state, room)
+    }
+
+    fn wait_patiently<'w>(
         &self,
         mut state: MutexGuard<'w, State>,
         bytes: usize,
         deadline: Instant,
     ) -> (MutexGuard<'w, State>, bool) {
-        loop {
-            if state.socket.is_none() || state.peer_gone {
-                return (state, false);
-            }
-            if self.fits(&state, bytes) {
-                return (state, true);
-            }
+        while state.socket.is_some() && !state.peer_gone {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return (state, false);
+                break;
             }
             state.waiting += 1;
             state = self.room.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
+            if self.fits(&state, bytes) {
+                return (state, true);
+            }
         }
+        (state, false)
     }
 
     /// Whether so many more bytes may wait on this event stream.
@@ -337,6 +359,16 @@ impl Wire {
             self.shared.streams.fetch_sub(1, Ordering::Relaxed);
         }
         state.phase = Phase::Idle;
+    }
+
+    /// The engine gives the connection up: it is cut, and nobody needs to be called. Gives the exchange
+    /// that the service has not been told the end of.
+    pub(super) fn give_up(&self) -> Option<u64> {
+        let mut state = self.state();
+        state.called = true;
+        self.cut(&mut state);
+        let open = std::mem::take(&mut state.exchange);
+        (open != 0 && !state.peer_gone).then_some(open)
     }
 
     /// The exchange is over, its last byte sent or in `out`.
