@@ -231,7 +231,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         doc = match parsed {
             Ok(()) => self.document(visit, doc, exchange),
             Err(error) => {
-                let fault = Fault::Parse(format!("The body is not JSON: {error}"));
+                let fault = Fault::Parse(format!("The message is not JSON: {error}"));
                 Stop::fault(400, None, &fault).say(&exchange);
                 doc
             }
