@@ -9,6 +9,8 @@
 //! - Nothing is buffered without a bound: an inlet gives up a frame that is too long, an outlet
 //!   makes its senders wait.
 
+#[cfg(feature = "client")]
+pub(crate) mod carrier;
 mod line;
 mod memory;
 #[cfg(any(feature = "http-server", feature = "http-client"))]
