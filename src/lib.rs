@@ -69,6 +69,8 @@ pub use server::{
     Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolResult,
 };
+#[cfg(feature = "http-client")]
+pub use transport::http_client::Endpoint;
 pub use transport::{Link, MemoryEnd, memory};
 
 /// The code of the README, compiled.

@@ -114,6 +114,19 @@ pub struct Limits {
     /// `TINYMCP_STDERR_BYTES`.
     #[cfg(feature = "client")]
     pub stderr_bytes: usize,
+    /// Threads of one HTTP client that make the exchanges of started calls and listen streams, 1 to
+    /// 1024, and connections it keeps open for the next call. 64: calls that are waited for need
+    /// none. `TINYMCP_HTTP_THREADS`.
+    #[cfg(feature = "http-client")]
+    pub http_threads: usize,
+    /// How long an HTTP client tries to connect, over all addresses of a name. 10 s: three lost
+    /// packets. `TINYMCP_CONNECT_MS`.
+    #[cfg(feature = "http-client")]
+    pub connect_timeout: Duration,
+    /// Connections in a row without one message after which an event stream is given up. 100:
+    /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
+    #[cfg(feature = "http-client")]
+    pub reconnects: u32,
 }
 
 impl Default for Limits {
@@ -160,6 +173,12 @@ impl Default for Limits {
             child_exit: Duration::from_secs(2),
             #[cfg(feature = "client")]
             stderr_bytes: 16 << 10,
+            #[cfg(feature = "http-client")]
+            http_threads: 64,
+            #[cfg(feature = "http-client")]
+            connect_timeout: Duration::from_secs(10),
+            #[cfg(feature = "http-client")]
+            reconnects: 100,
         }
     }
 }
@@ -300,6 +319,22 @@ const SETTINGS: &[Setting] = &[
         most: MOST_BYTES,
         set: |l, n| l.stderr_bytes = n as usize,
     },
+    #[cfg(feature = "http-client")]
+    Setting {
+        variable: "TINYMCP_HTTP_THREADS",
+        least: 1,
+        most: 1024,
+        set: |l, n| l.http_threads = n as usize,
+    },
+    #[cfg(feature = "http-client")]
+    Setting {
+        variable: "TINYMCP_CONNECT_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.connect_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "http-client")]
+    Setting { variable: "TINYMCP_RECONNECTS", least: 0, most: 1 << 30, set: |l, n| l.reconnects = n as u32 },
 ];
 
 impl Limits {
@@ -349,6 +384,11 @@ impl Limits {
             self.calls = self.calls.clamp(1, 65_536);
             self.handlers = self.handlers.clamp(1, 64);
             self.events = self.events.clamp(1, 65_536);
+            #[cfg(feature = "http-client")]
+            {
+                self.http_threads = self.http_threads.clamp(1, 1024);
+                self.connect_timeout = most.min(self.connect_timeout);
+            }
             for time in [
                 &mut self.call_timeout,
                 &mut self.call_longest,

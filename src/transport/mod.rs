@@ -11,6 +11,8 @@
 
 #[cfg(feature = "client")]
 pub(crate) mod carrier;
+#[cfg(feature = "http-client")]
+pub(crate) mod http_client;
 mod line;
 mod memory;
 #[cfg(any(feature = "http-server", feature = "http-client"))]
