@@ -82,8 +82,9 @@ impl Dial for HttpDial {
         Ok(Arc::new(HttpCarrier::new(Arc::clone(&self.target), &self.limits)))
     }
 
+    /// Connections come and go with every exchange: a new carrier would meet the same server.
     fn again(&self) -> bool {
-        true
+        false
     }
 }
 
@@ -101,6 +102,8 @@ struct Shared {
     target: Arc<Target>,
     /// Bytes of one message.
     frame_bytes: usize,
+    /// For a message that nobody waits for.
+    note_timeout: Duration,
     /// Attempts to resume a stream that come to nothing.
     reconnects: u32,
     session: Mutex<Option<Arc<str>>>,
@@ -218,6 +221,7 @@ impl HttpCarrier {
             agent: Agent::with_parts(config, opener, Lookup),
             target,
             frame_bytes: limits.frame_bytes,
+            note_timeout: limits.call_timeout,
             reconnects: limits.reconnects,
             session: Mutex::default(),
             live: Mutex::default(),
@@ -260,6 +264,10 @@ impl Carrier for HttpCarrier {
                 let shared = Arc::clone(&self.shared);
                 let owed = Owed { id: letter.exchange.id, sink: Arc::clone(&sink) };
                 let job = Box::new(move || {
+                    if letter.exchange.id.is_none() {
+                        // Its deadline was about being taken, and it was.
+                        letter.exchange.end_at(Instant::now() + shared.note_timeout);
+                    }
                     let done = letter.post(&shared, &frame, &headers, &sink, &mut || true);
                     owed.settle(done);
                 });

@@ -107,6 +107,11 @@ impl Exchange {
         self.state().until = Until::Stopped;
     }
 
+    /// From now on this is the deadline.
+    pub(super) fn end_at(&self, deadline: Instant) {
+        self.state().until = Until::At(deadline);
+    }
+
     /// Ends it now, whatever it is doing, unless it ended before.
     pub(super) fn stop(&self, why: Stop) {
         let mut state = self.state();
