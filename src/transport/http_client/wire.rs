@@ -230,6 +230,8 @@ pub(super) struct Wire {
     buffers: LazyBuffers,
     /// Written, not yet sent.
     pending: Vec<u8>,
+    /// Its last answer was just read.
+    fresh: bool,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
 }
@@ -237,7 +239,7 @@ pub(super) struct Wire {
 impl Wire {
     fn new(socket: Arc<TcpStream>, config: &Config) -> Wire {
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
-        Wire { socket, buffers, pending: Vec::new(), read_timeout: None, write_timeout: None }
+        Wire { socket, buffers, pending: Vec::new(), fresh: false, read_timeout: None, write_timeout: None }
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -321,6 +323,7 @@ impl Transport for Wire {
             match read {
                 Ok(n) => {
                     self.buffers.input_appended(n);
+                    self.fresh = true;
                     return Ok(n > 0);
                 }
                 Err(error) if is_wait(&error) => {
@@ -335,6 +338,11 @@ impl Transport for Wire {
     }
 
     fn is_open(&mut self) -> bool {
+        // Asked when it goes back to the pool, and again when it is taken out: the second time
+        // counts.
+        if std::mem::take(&mut self.fresh) {
+            return true;
+        }
         // Bytes that nobody asked for are as good as an end.
         matches!(self.poll(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
