@@ -6,7 +6,8 @@
 //! What it does not: read a message's content, choose an era, open sessions anew; the client
 //! above does.
 //!
-//! Source: MCP 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamable-http.
+//! Source: MCP 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamable-http. Servers of
+//! 2024-11-05, which answer on another stream, are found when a session is opened.
 //!
 //! # Threads
 //! A call is exchanged on the thread that waits for it. Beside those there are, at most: one
@@ -29,6 +30,7 @@ mod endpoint;
 mod exchange;
 mod guard;
 mod listen;
+mod pair;
 mod post;
 #[cfg(test)]
 mod tests;
@@ -36,11 +38,12 @@ mod wire;
 
 pub use endpoint::Endpoint;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ureq::Agent;
 use ureq::config::Config;
+use ureq::http::Uri;
 
 use self::crew::{Crew, Refused};
 use self::endpoint::Target;
@@ -93,7 +96,6 @@ struct HttpCarrier {
     shared: Arc<Shared>,
     calls: Crew,
     notes: Crew,
-    listener: Listener,
 }
 
 /// What every thread of a carrier knows.
@@ -107,6 +109,9 @@ struct Shared {
     /// Attempts to resume a stream that come to nothing.
     reconnects: u32,
     session: Mutex<Option<Arc<str>>>,
+    /// Where messages are posted to, when a server of the oldest revision said so.
+    post_to: OnceLock<Uri>,
+    listener: Listener,
     live: Mutex<Live>,
 }
 
@@ -132,6 +137,16 @@ impl Shared {
 
     fn sink(&self) -> Option<Arc<dyn Sink>> {
         self.live().sink.clone()
+    }
+
+    /// Ends the exchange of a request, if it has one.
+    fn stop(&self, id: u64, why: Stop) {
+        let live = self.live();
+        let found = live.exchanges.iter().find(|e| e.id == Some(id)).cloned();
+        drop(live);
+        if let Some(exchange) = found {
+            exchange.stop(why);
+        }
     }
 
     /// Runs something as an exchange that [`Carrier::abandon`] and [`Carrier::close`] can stop.
@@ -224,10 +239,11 @@ impl HttpCarrier {
             note_timeout: limits.call_timeout,
             reconnects: limits.reconnects,
             session: Mutex::default(),
+            post_to: OnceLock::new(),
+            listener: Listener::new(),
             live: Mutex::default(),
         });
         HttpCarrier {
-            listener: Listener::new(Arc::clone(&shared)),
             shared,
             // What does not fit is refused at once: it is a call, and its caller can wait.
             calls: Crew::new("tinymcp-http", limits.http_threads, 0),
@@ -240,7 +256,7 @@ impl HttpCarrier {
 impl HttpCarrier {
     /// Threads that live now.
     fn threads(&self) -> usize {
-        self.calls.threads() + self.notes.threads() + self.listener.threads()
+        self.calls.threads() + self.notes.threads() + self.shared.listener.threads()
     }
 }
 
@@ -285,22 +301,18 @@ impl Carrier for HttpCarrier {
     }
 
     fn abandon(&self, id: u64) {
-        let live = self.shared.live();
-        let found = live.exchanges.iter().find(|e| e.id == Some(id)).cloned();
-        drop(live);
-        if let Some(exchange) = found {
-            exchange.stop(Stop::Abandoned);
-        }
+        self.shared.stop(id, Stop::Abandoned);
     }
 
     fn settled(&self, settled: &Settled) {
-        if settled.session {
-            self.listener.open(settled.headers.clone());
+        // Of the oldest kind, the one stream is open already.
+        if settled.session && self.shared.post_to.get().is_none() {
+            self.shared.listener.open(&self.shared, settled.headers.clone());
         }
     }
 
     fn close(&self, deadline: Instant) {
-        self.listener.stop();
+        self.shared.listener.stop();
         self.notes.settle(deadline.min(Instant::now() + FAREWELL));
         self.notes.dismiss();
         self.calls.dismiss();
@@ -312,12 +324,12 @@ impl Carrier for HttpCarrier {
         for exchange in exchanges {
             exchange.stop(Stop::Closed);
         }
-        self.listener.farewell(deadline.min(Instant::now() + FAREWELL));
+        self.shared.listener.farewell(&self.shared, deadline.min(Instant::now() + FAREWELL));
         self.shared.agent.clone().shutdown();
         for crew in [&self.notes, &self.calls] {
             crew.gone(deadline);
         }
-        self.listener.gone(deadline);
+        self.shared.listener.gone(deadline);
         if let Some(sink) = sink {
             sink.end(closed());
         }

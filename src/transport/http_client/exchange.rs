@@ -31,6 +31,8 @@ pub(super) enum Stop {
     Abandoned,
     /// The connection is being closed.
     Closed,
+    /// The answer came another way.
+    Answered,
 }
 
 /// How the driving thread wants to wait for bytes.

@@ -10,7 +10,7 @@
 //! - Waiting grows with every connection that brought nothing, and only messages reset it: a
 //!   server that ends every stream at once is asked ever less often, and some day no more.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ureq::Body;
@@ -19,6 +19,7 @@ use ureq::http::{HeaderValue, Method, header};
 use super::Shared;
 use super::crew::Crew;
 use super::exchange::{Exchange, Stop};
+use super::pair;
 use super::post::{End, Media, Over, Reading, media};
 use crate::era::legacy::header::LAST_EVENT;
 use crate::transport::sse::{MEDIA_TYPE, Parser};
@@ -101,7 +102,6 @@ pub(super) fn ask(
 
 /// Keeps the session's stream open.
 pub(super) struct Listener {
-    shared: Arc<Shared>,
     /// One stream at a time; the next session's waits for the end of the last one's.
     crew: Crew,
     current: Mutex<Current>,
@@ -115,40 +115,50 @@ struct Current {
 }
 
 impl Listener {
-    pub(super) fn new(shared: Arc<Shared>) -> Listener {
-        Listener { shared, crew: Crew::new("tinymcp-events", 1, 4), current: Mutex::default() }
+    pub(super) fn new() -> Listener {
+        Listener { crew: Crew::new("tinymcp-events", 1, 4), current: Mutex::default() }
     }
 
     /// Opens the stream of a session, instead of an earlier one's.
-    pub(super) fn open(&self, headers: Vec<(String, String)>) {
+    pub(super) fn open(&self, shared: &Arc<Shared>, headers: Vec<(String, String)>) {
+        let shared = Arc::clone(shared);
+        self.current().headers.clone_from(&headers);
+        self.begin(move |exchange| listen(&shared, exchange, &headers));
+    }
+
+    /// Goes on reading a stream that was opened elsewhere.
+    pub(super) fn adopt(&self, shared: &Arc<Shared>, body: Body, parser: Parser) {
+        let shared = Arc::clone(shared);
+        self.begin(move |exchange| pair::listen(&shared, exchange, body, parser));
+    }
+
+    fn begin(&self, read: impl FnOnce(&Arc<Exchange>) + Send + 'static) {
         let exchange = Arc::new(Exchange::endless(None));
-        let shared = Arc::clone(&self.shared);
-        let listening = Arc::clone(&exchange);
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(earlier) = current.exchange.replace(exchange) {
+        let earlier = self.current().exchange.replace(Arc::clone(&exchange));
+        if let Some(earlier) = earlier {
             earlier.stop(Stop::Closed);
         }
-        current.headers.clone_from(&headers);
-        drop(current);
         // Without a thread the session works, and the server is not heard unasked.
-        let _ = self.crew.run(Box::new(move || listen(&shared, &listening, &headers)), Instant::now());
+        let _ = self.crew.run(Box::new(move || read(&exchange)), Instant::now());
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the stream, and lets none begin.
     pub(super) fn stop(&self) {
         self.crew.dismiss();
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(exchange) = &current.exchange {
+        if let Some(exchange) = &self.current().exchange {
             exchange.stop(Stop::Closed);
         }
     }
 
     /// Tells the server that the session is over (2025-11-25 basic/transports, session
     /// management). It may not allow that; nobody minds.
-    pub(super) fn farewell(&self, deadline: Instant) {
-        let Some(session) = self.shared.session() else { return };
-        let headers = self.current.lock().unwrap_or_else(PoisonError::into_inner).headers.clone();
-        let shared = &self.shared;
+    pub(super) fn farewell(&self, shared: &Shared, deadline: Instant) {
+        let Some(session) = shared.session() else { return };
+        let headers = self.current().headers.clone();
         let exchange = Arc::new(Exchange::until(None, deadline));
         let _entered = exchange.enter();
         if let Ok(head) = shared.head(&shared.target.uri, Method::DELETE, &headers, Some(&session)) {

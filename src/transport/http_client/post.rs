@@ -18,9 +18,9 @@ use std::sync::Arc;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 use ureq::{Body, Error};
 
-use super::exchange::{Exchange, Patience, Stop};
+use super::exchange::{Exchange, Patience, Stop, TICK};
 use super::listen::{self, Fruitless, Got};
-use super::{Shared, closed};
+use super::{Shared, closed, pair};
 use crate::era::legacy::header as session;
 use crate::transport::carrier::{Failure, Kind, Outgoing, Session, Sink};
 use crate::transport::sse::{MEDIA_TYPE, Parser, Step};
@@ -55,7 +55,7 @@ impl Letter {
     /// Makes the exchange; comes back when it is over.
     pub(super) fn post(
         &self,
-        shared: &Shared,
+        shared: &Arc<Shared>,
         frame: &[u8],
         headers: &[(String, String)],
         sink: &Arc<dyn Sink>,
@@ -65,7 +65,7 @@ impl Letter {
         let done = shared.exchanging(&self.exchange, || route.deliver(frame, turn));
         match (done, self.exchange.stop_reason()) {
             // Whoever waited knows already.
-            (Err(_), Some(Stop::Abandoned)) => Ok(()),
+            (Err(_), Some(Stop::Abandoned | Stop::Answered)) => Ok(()),
             (Err(_), Some(Stop::Timeout)) => Err(Failure::Timeout),
             (Err(_), Some(Stop::Closed)) => Err(closed()),
             (done, _) => done,
@@ -76,7 +76,7 @@ impl Letter {
 /// One delivery with everything it needs.
 struct Route<'a> {
     letter: &'a Letter,
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     headers: &'a [(String, String)],
     sink: &'a dyn Sink,
 }
@@ -98,7 +98,20 @@ impl Route<'_> {
             }
         }
         if !response.status().is_success() {
-            return self.refused(response);
+            let status = response.status().as_u16();
+            let refused = self.refused(response);
+            // It may be one of the oldest kind (2026-07-28 streamable-http, backward compatibility).
+            let oldest = self.letter.session == Session::Opens && matches!(status, 400 | 404 | 405);
+            if refused.is_ok() || !oldest || !pair::open(self.shared, &self.letter.exchange) {
+                return refused;
+            }
+            response = self.send(frame, None)?;
+            if !response.status().is_success() {
+                return self.refused(response);
+            }
+        }
+        if self.shared.post_to.get().is_some() {
+            return self.elsewhere(response.into_body(), turn);
         }
         if self.letter.session == Session::Opens {
             self.latch(response.headers())?;
@@ -144,7 +157,7 @@ impl Route<'_> {
 
     /// Posts the frame, also to where a redirect within the origin points.
     fn send(&self, frame: &[u8], session: Option<&str>) -> Result<Response<Body>, Failure> {
-        let mut to = self.shared.target.uri.clone();
+        let mut to = self.shared.post_to.get().unwrap_or(&self.shared.target.uri).clone();
         for _ in 0..REDIRECTS {
             let mut head = self.shared.head(&to, Method::POST, self.headers, session)?;
             head.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -163,6 +176,18 @@ impl Route<'_> {
             }
         }
         Err(misbehaved("the server redirects in a circle".into()))
+    }
+
+    /// The message was taken, and its answer comes over the one stream.
+    fn elsewhere(&self, body: Body, turn: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
+        let exchange = &self.letter.exchange;
+        exchange.be(Patience::None);
+        drain(body.into_reader());
+        exchange.be(Patience::Long);
+        while exchange.id.is_some() {
+            exchange.pause(TICK, turn).map_err(|_| closed())?;
+        }
+        Ok(())
     }
 
     /// One JSON message as the whole body.

@@ -72,7 +72,7 @@ fn a_server_without_a_stream_is_asked_once() {
         let line = session(&stage, &Limits::default());
         assert!(!is_get(&stage.next()));
         assert!(is_get(&stage.next()));
-        line.carrier.listener.settle(Instant::now() + LONG);
+        line.carrier.shared.listener.settle(Instant::now() + LONG);
         assert!(stage.rest().is_empty(), "{status}");
         line.close();
     }
@@ -93,7 +93,7 @@ fn a_stream_that_ends_at_once_for_ever_is_given_up() {
             Next::Close
         });
         let line = session(&stage, &Limits { reconnects: 3, ..Limits::default() });
-        line.carrier.listener.settle(Instant::now() + LONG);
+        line.carrier.shared.listener.settle(Instant::now() + LONG);
         let gets = stage.rest().iter().filter(|seen| is_get(seen)).count();
         assert_eq!(gets, 4);
         line.close();
@@ -206,6 +206,74 @@ fn a_stream_that_cannot_be_resumed_ends_in_an_error() {
         let line = Line::to(Endpoint::new(stage.url()), &Limits { reconnects: 2, ..Limits::default() });
         let done = line.call(1, session);
         assert!(matches!(done, Err(Failure::Interrupted(_))), "{events:?} {status}: {done:?}");
+        line.close();
+    }
+}
+
+#[test]
+fn a_server_of_the_oldest_kind_is_found_and_spoken_with() {
+    for refusal in ["400 Bad Request", "404 Not Found", "405 Method Not Allowed"] {
+        let (tell, told) = std::sync::mpsc::channel::<String>();
+        let (tell, told) = (Mutex::new(tell), Mutex::new(told));
+        let stage = Stage::new(move |seen, to| {
+            if is_get(seen) {
+                stream(to);
+                say(to, "event: endpoint\ndata: /post?session=1\n\n");
+                while let Ok(text) = told.lock().unwrap().recv_timeout(LONG) {
+                    if text == "end" {
+                        break;
+                    }
+                    say(to, &format!("event: message\ndata: {text}\n\n"));
+                }
+                return Next::Close;
+            }
+            if !seen.line.starts_with("POST /post?session=1 ") {
+                return answer(to, refusal, "", "");
+            }
+            let text = if seen.body.contains("\"id\":3") { "end".to_owned() } else { result(seen) };
+            tell.lock().unwrap().send(text).unwrap();
+            answer(to, "202 Accepted", "", "")
+        });
+        let line = Line::new(&stage.url());
+        line.call(1, Session::Opens).unwrap();
+        line.carrier.settled(&Settled { session: true, headers: Vec::new() });
+        line.call(2, Session::Within).unwrap();
+        line.send("{}", Kind::Notification, Session::Within, Drive::Here(&mut || true)).unwrap();
+        assert_eq!(line.frames().len(), 3);
+        // The stream ends, and with it the connection.
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| line.call(3, Session::Within));
+            let end = line.ear.wait(|heard| heard.end.clone());
+            assert!(end.starts_with("Closed"), "{end}");
+            line.ear.note(|heard| heard.gone.push(3));
+            line.carrier.abandon(3);
+            assert!(matches!(waits.join().unwrap(), Ok(())));
+        });
+        line.close();
+        let gets = stage.rest().iter().filter(|seen| is_get(seen)).count();
+        assert_eq!(gets, 1);
+    }
+}
+
+#[test]
+fn the_oldest_kind_does_not_lead_to_another_origin() {
+    for data in ["http://127.0.0.1:1/post", "//evil/post", "", "relative"] {
+        let stage = Stage::new(move |seen, to| {
+            if is_get(seen) {
+                stream(to);
+                say(to, &format!("event: endpoint\ndata: {data}\n\n"));
+                let _ = to.read(&mut [0]);
+                return Next::Close;
+            }
+            answer(to, "404 Not Found", "", "")
+        });
+        let line = Line::new(&stage.url());
+        line.deadline(Duration::from_millis(300));
+        let done = line.call(1, Session::Opens);
+        assert!(
+            matches!(done, Err(Failure::Refused { status: 404, .. } | Failure::Timeout)),
+            "{data:?}: {done:?}"
+        );
         line.close();
     }
 }
