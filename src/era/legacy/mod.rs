@@ -1,5 +1,9 @@
 //! The legacy era, 2024-11-05 to 2025-11-25: a handshake opens a session that keeps what was said.
 
+#[cfg(feature = "client")]
+mod client;
 mod server;
 
+#[cfg(feature = "client")]
+pub(crate) use client::CLIENT;
 pub(crate) use server::SERVER;
