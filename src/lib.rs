@@ -57,14 +57,17 @@ mod transport;
 pub use error::{Error, ErrorKind};
 pub use limits::Limits;
 pub use model::ask::{
-    Action, Block, Field, Form, FormAnswer, Root, SampleAnswer, Sampling, ToolChoice, ToolUse,
+    Action, Block, Field, FieldKind, Form, FormAnswer, Naming, Root, SampleAnswer, Sampling, ToolChoice,
+    ToolUse,
 };
+#[cfg(feature = "client")]
+pub use model::ask::{FormReply, Refusal, SampleReply, UrlRequest};
 pub use model::catalog::{Annotations, Argument, Icon, Prompt, Resource, Template, Tool, ToolHints};
 pub use model::content::{
-    Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
+    Body, Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
 };
 pub use model::uri_template::{TemplateError, TemplateErrorKind, UriTemplate, Variables};
-pub use model::{CacheHint, ClientCapabilities, Level};
+pub use model::{CacheHint, Change, ClientCapabilities, Level};
 pub use server::{
     Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolResult,

@@ -274,9 +274,13 @@ impl Template {
     /// # Errors
     /// [`TemplateError`] names what is wrong with the template and where.
     pub fn new(uri_template: &str, name: impl Into<String>) -> Result<Template, TemplateError> {
-        Ok(Template {
-            uri: UriTemplate::parse(uri_template)?,
-            name: name.into(),
+        Ok(Template::of(UriTemplate::parse(uri_template)?, name.into()))
+    }
+
+    pub(crate) fn of(uri: UriTemplate, name: String) -> Template {
+        Template {
+            uri,
+            name,
             title: None,
             description: None,
             mime_type: None,
@@ -284,7 +288,7 @@ impl Template {
             icons: Vec::new(),
             meta: None,
             source: None,
-        })
+        }
     }
 
     /// A name for people.

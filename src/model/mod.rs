@@ -238,7 +238,7 @@ pub(crate) enum Note {
 
 /// What changed at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     /// The list of tools.
     Tools,
     /// The list of prompts.

@@ -1,9 +1,17 @@
 //! The modern era, 2026-07-28: every request says what it needs, and nothing is kept.
 
+#[cfg(feature = "client")]
+mod client;
 #[cfg(any(test, feature = "http-server", feature = "http-client"))]
 #[allow(dead_code)] // Until both ends that use it are here.
 pub(crate) mod header;
 mod server;
 
+#[cfg(feature = "client")]
+pub(crate) use client::CLIENT;
+#[cfg(feature = "client")]
+pub(super) use client::{HEADER_MISMATCH, client_meta};
 pub(crate) use server::SERVER;
 pub(super) use server::{MISSING_CAPABILITY, UNSUPPORTED_VERSION, server_info, supported, unversioned};
+#[cfg(feature = "client")]
+pub(super) use server::{filter as write_filter, read_filter};
