@@ -3,16 +3,12 @@
 
 const net = require('node:net');
 
-const listen = net.Server.prototype.listen;
-const loopback = '127.0.0.1';
+// Below `listen`, where everything is settled but the address: naming a host there would look it up first, and the
+// suite asks for the port at once.
+const bind = net.Server.prototype._listen2;
+if (typeof bind !== 'function') throw new Error('this node binds in another way');
 
-net.Server.prototype.listen = function (...args) {
-  const [first, second] = args;
-  if (typeof first === 'object' && first !== null) {
-    if (first.port !== undefined && !first.host) args[0] = { ...first, host: loopback };
-  } else if (typeof first === 'number') {
-    if (second === undefined || second === null) args[1] = loopback;
-    else if (typeof second !== 'string') args.splice(1, 0, loopback);
-  }
-  return listen.apply(this, args);
+net.Server.prototype._listen2 = function (address, port, addressType, ...rest) {
+  const everywhere = !address && port >= 0;
+  return bind.call(this, everywhere ? '127.0.0.1' : address, port, everywhere ? 4 : addressType, ...rest);
 };

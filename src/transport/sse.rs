@@ -11,8 +11,6 @@
 //! - What an unfinished event said, its id included, never counts: a reader that resumes loses
 //!   nothing.
 
-use memchr::memchr2;
-
 #[cfg(any(test, feature = "http-client"))]
 mod parse;
 #[cfg(test)]

@@ -52,6 +52,7 @@ pub(super) struct Exchange {
     /// The request it belongs to.
     pub id: Option<u64>,
     state: Mutex<State>,
+    /// Stopped, or met.
     stopped: Condvar,
     patience: AtomicU8,
     sent: AtomicBool,
@@ -61,6 +62,8 @@ struct State {
     stop: Option<Stop>,
     socket: Option<Arc<TcpStream>>,
     until: Until,
+    /// The head of an answer came, or it is known that none will.
+    met: bool,
 }
 
 /// When an exchange must be over.
@@ -92,7 +95,7 @@ impl Exchange {
     fn new(id: Option<u64>, until: Until) -> Exchange {
         Exchange {
             id,
-            state: Mutex::new(State { stop: None, socket: None, until }),
+            state: Mutex::new(State { stop: None, socket: None, until, met: false }),
             stopped: Condvar::new(),
             patience: AtomicU8::new(Patience::Long as u8),
             sent: AtomicBool::new(false),
@@ -171,6 +174,25 @@ impl Exchange {
             if slice == TICK && !turn() {
                 self.stop(Stop::Abandoned);
             }
+        }
+    }
+
+    /// The server said something, or it is known that it will not.
+    pub(super) fn meet(&self) {
+        self.state().met = true;
+        self.stopped.notify_all();
+    }
+
+    /// Waits for that, but not for long.
+    pub(super) fn wait_met(&self, time: Duration) {
+        let end = Instant::now() + time;
+        let mut state = self.state();
+        while !state.met && state.stop.is_none() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self.stopped.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -33,6 +33,10 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// The longest wait that is.
 const RETRY: Duration = Duration::from_secs(24 * 3600);
 
+/// How long opening a session waits for its stream, so that what the server says next is heard.
+/// Some servers send nothing before they have something to say.
+const OPENING: Duration = Duration::from_millis(250);
+
 /// Connections in a row that brought no message.
 #[derive(Debug, Default)]
 pub(super) struct Fruitless(u32);
@@ -123,7 +127,8 @@ impl Listener {
     pub(super) fn open(&self, shared: &Arc<Shared>, headers: Vec<(String, String)>) {
         let shared = Arc::clone(shared);
         self.current().headers.clone_from(&headers);
-        self.begin(move |exchange| listen(&shared, exchange, &headers));
+        let exchange = self.begin(move |exchange| listen(&shared, exchange, &headers));
+        exchange.wait_met(OPENING);
     }
 
     /// Goes on reading a stream that was opened elsewhere.
@@ -132,14 +137,22 @@ impl Listener {
         self.begin(move |exchange| pair::listen(&shared, exchange, body, parser));
     }
 
-    fn begin(&self, read: impl FnOnce(&Arc<Exchange>) + Send + 'static) {
+    fn begin(&self, read: impl FnOnce(&Arc<Exchange>) + Send + 'static) -> Arc<Exchange> {
         let exchange = Arc::new(Exchange::endless(None));
         let earlier = self.current().exchange.replace(Arc::clone(&exchange));
         if let Some(earlier) = earlier {
             earlier.stop(Stop::Closed);
         }
+        let reads = Arc::clone(&exchange);
+        let job = Box::new(move || {
+            read(&reads);
+            reads.meet();
+        });
         // Without a thread the session works, and the server is not heard unasked.
-        let _ = self.crew.run(Box::new(move || read(&exchange)), Instant::now());
+        if self.crew.run(job, Instant::now()).is_err() {
+            exchange.meet();
+        }
+        exchange
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -192,7 +205,9 @@ fn listen(shared: &Shared, exchange: &Arc<Exchange>, headers: &[(String, String)
     // What it ends with is of no interest: the next message finds out what is wrong.
     let _ = shared.exchanging(exchange, || {
         while !fruitless.too_many(shared.reconnects) {
-            let over = match ask(shared, exchange, headers, session.as_deref(), parser.last_id()) {
+            let got = ask(shared, exchange, headers, session.as_deref(), parser.last_id());
+            exchange.meet();
+            let over = match got {
                 Got::Stream(body) => {
                     let reading = Reading { exchange, sink: &*sink, turn: &mut || true };
                     match reading.run(body, &mut parser) {

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use super::LONG;
 
 /// One request as it came.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub line: String,
     pub headers: Vec<(String, String)>,
@@ -66,9 +66,8 @@ impl Stage {
                     let mut answers = socket.try_clone().unwrap();
                     let mut requests = BufReader::new(socket);
                     while let Some(seen) = read(&mut requests, connection) {
-                        let next = script(&seen, &mut answers);
-                        let _ = tell.send(seen);
-                        if next == Next::Close {
+                        let _ = tell.send(seen.clone());
+                        if script(&seen, &mut answers) == Next::Close {
                             break;
                         }
                     }
@@ -86,12 +85,12 @@ impl Stage {
         format!("http://{}/mcp?key=hidden", self.address)
     }
 
-    /// The next request that was answered.
+    /// The next request that came.
     pub(super) fn next(&self) -> Seen {
         self.seen.recv_timeout(LONG).expect("a request")
     }
 
-    /// The requests that were answered and not yet looked at.
+    /// The requests that came and were not yet looked at.
     pub(super) fn rest(&self) -> Vec<Seen> {
         self.seen.try_iter().collect()
     }
