@@ -39,6 +39,8 @@
 //! the failure on with `?`; when the answer is there the handler runs again from the start. So
 //! side effects come after the answers. See [`Context::elicit`].
 
+#[cfg(feature = "client")]
+mod client;
 mod era;
 mod error;
 pub mod json;
@@ -54,6 +56,11 @@ pub mod schema;
 mod server;
 mod transport;
 
+#[cfg(feature = "client")]
+pub use client::{
+    About, Call, Canceller, Client, ClientBuilder, Counts, Era, InputRequired, LogEntry, Outcome, Page,
+    Progress, Request, ServerInfo,
+};
 pub use error::{Error, ErrorKind};
 pub use limits::Limits;
 pub use model::ask::{
@@ -67,14 +74,16 @@ pub use model::content::{
     Body, Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
 };
 pub use model::uri_template::{TemplateError, TemplateErrorKind, UriTemplate, Variables};
-pub use model::{CacheHint, Change, ClientCapabilities, Level};
+pub use model::{CacheHint, Change, ClientCapabilities, Level, Offer as ServerOffer};
 pub use server::{
     Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolResult,
 };
+#[cfg(all(feature = "client", unix))]
+pub use transport::Stderr;
 #[cfg(feature = "http-client")]
 pub use transport::http_client::Endpoint;
-pub use transport::{Link, MemoryEnd, memory};
+pub use transport::{Link, MemoryEnd, memory, memory_links};
 
 /// The code of the README, compiled.
 #[cfg(doctest)]

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use crate::json::{Json, Kind, Value, Writer};
 use crate::model::{CacheHint, Change, ClientCapabilities, Filter, Identity, Level, Offer, Revision};
-use crate::rpc::{Notification, RpcError, code};
+use crate::rpc::{Notification, RpcError};
 
 use super::order::Order;
 use super::revision::{self, V2025_11_25, V2026_07_28};
@@ -147,11 +147,6 @@ pub(crate) fn revision_name(revision: Revision) -> &'static str {
     revision::name(revision)
 }
 
-/// Whether a revision is spoken in sessions.
-pub(crate) fn in_sessions(revision: Revision) -> bool {
-    revision != V2026_07_28
-}
-
 /// What an answer to the probe says (basic/versioning; requirements NEG-08, NEG-09, VER-15). Only
 /// the codes that the modern era defined prove it: older servers answer an unknown method with
 /// whatever they like.
@@ -185,11 +180,6 @@ pub(crate) fn verdict(answer: Result<Value<'_>, &RpcError>) -> Verdict {
 /// the list of tools is read again (basic/transports/streamable-http, client behaviour).
 pub(crate) fn is_header_mismatch(error: &RpcError) -> bool {
     error.code == modern::HEADER_MISMATCH
-}
-
-/// Whether a resource was not there, in the code of any revision.
-pub(crate) fn is_unknown_method(error: &RpcError) -> bool {
-    error.code == code::METHOD_NOT_FOUND
 }
 
 /// The revision to speak out of those a server names: the modern one first, else the newest older

@@ -68,8 +68,23 @@ pub(crate) struct Order {
     pub meta: String,
     /// What a transport may route by: the name of a tool or prompt, the URI of a resource.
     pub subject: Option<String>,
-    /// Whether doing it twice is as good as doing it once, as far as the protocol can say.
-    pub repeatable: bool,
+    /// Where the answer may be kept, if it may.
+    pub shelf: Option<Shelf>,
+    /// Whether the server may ask back before it answers (basic/patterns/mrtr).
+    pub may_ask: bool,
+}
+
+/// What a kept answer is about: what makes it stale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shelf {
+    /// The list of tools.
+    Tools,
+    /// The list of prompts.
+    Prompts,
+    /// The lists of resources and of templates.
+    Resources,
+    /// The contents of one resource.
+    Contents(String),
 }
 
 impl Order {
@@ -79,12 +94,11 @@ impl Order {
     /// Parameters that are no object.
     pub(crate) fn new(want: &Want<'_>) -> Result<Order, &'static str> {
         let mut w = Writer::new();
-        let (mut meta, mut subject, mut repeatable) = (String::new(), None, true);
+        let (mut meta, mut subject, mut shelf) = (String::new(), None, None);
         w.begin_object();
         let method: Cow<'static, str> = match want {
             Want::Open(revision, card) => {
                 open(&mut w, *revision, card);
-                repeatable = false;
                 "initialize".into()
             }
             Want::Describe => "server/discover".into(),
@@ -94,13 +108,14 @@ impl Order {
                 if let Some(cursor) = cursor {
                     w.key("cursor").string(cursor);
                 }
-                match list {
-                    List::Tools => "tools/list",
-                    List::Resources => "resources/list",
-                    List::Templates => "resources/templates/list",
-                    List::Prompts => "prompts/list",
-                }
-                .into()
+                let (method, kept) = match list {
+                    List::Tools => ("tools/list", Shelf::Tools),
+                    List::Resources => ("resources/list", Shelf::Resources),
+                    List::Templates => ("resources/templates/list", Shelf::Resources),
+                    List::Prompts => ("prompts/list", Shelf::Prompts),
+                };
+                shelf = Some(kept);
+                method.into()
             }
             Want::CallTool(name, arguments) => {
                 w.key("name").string(name);
@@ -112,12 +127,12 @@ impl Order {
                     _ => return Err("a tool's arguments are an object"),
                 }
                 subject = Some((*name).to_owned());
-                repeatable = false;
                 "tools/call".into()
             }
             Want::Read(uri) => {
                 w.key("uri").string(uri);
                 subject = Some((*uri).to_owned());
+                shelf = Some(Shelf::Contents((*uri).to_owned()));
                 "resources/read".into()
             }
             Want::Prompt(name, arguments) => {
@@ -153,12 +168,12 @@ impl Order {
                     b'n' => {}
                     _ => return Err("a request's parameters are an object"),
                 }
-                repeatable = false;
                 (*method).to_owned().into()
             }
         };
         w.end_object();
-        Ok(Order { method, params: members(&w.into_json()), meta, subject, repeatable })
+        let may_ask = matches!(&*method, "tools/call" | "resources/read" | "prompts/get");
+        Ok(Order { method, params: members(&w.into_json()), meta, subject, shelf, may_ask })
     }
 
     /// Whether this runs a tool.

@@ -276,7 +276,8 @@ impl Filter {
 
 /// What a server offers, derived from what is registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offer {
+#[non_exhaustive]
+pub struct Offer {
     /// It has tools, or may get some while it runs.
     pub tools: bool,
     /// It tells when the list of tools changes.

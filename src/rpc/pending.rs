@@ -47,9 +47,12 @@ impl<T> Pending<T> {
         std::mem::take(&mut self.entries)
     }
 
-    /// Everything that waits, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.entries.iter().map(|(_, entry)| entry)
+    /// The id of the one request that waits, if it is the only one.
+    pub(crate) fn only(&self) -> Option<u64> {
+        match self.entries.as_slice() {
+            [(id, _)] => Some(*id),
+            _ => None,
+        }
     }
 
     /// How many wait.
@@ -76,9 +79,12 @@ mod tests {
         assert_eq!(pending.take(2), None, "taken twice");
         assert_eq!(pending.find(3), Some(&"c"));
         assert_eq!(pending.insert("d"), Ok(4), "an id is never used again");
-        assert_eq!(pending.take(1), Some("a"));
+        assert_eq!((pending.take(1), pending.only()), (Some("a"), None));
         assert_eq!(pending.take_all(), [(3, "c"), (4, "d")]);
         assert_eq!((pending.len(), pending.take(4)), (0, None));
+        assert_eq!(pending.only(), None);
+        assert_eq!(pending.insert("e"), Ok(5));
+        assert_eq!(pending.only(), Some(5));
         assert_eq!(pending.take(0), None);
         assert_eq!(pending.take(u64::MAX), None);
     }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::json::{Kind, Value};
 use crate::model::content::{
-    Body, Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, ToolOutput,
+    Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, ToolOutput,
 };
 
 use super::catalog::{annotations, resource, text};
