@@ -2,15 +2,14 @@
 
 #[cfg(feature = "client")]
 mod client;
-#[cfg(any(test, feature = "http-server", feature = "http-client"))]
-#[allow(dead_code)] // Until both ends that use it are here.
+#[cfg(any(feature = "http-server", feature = "client"))]
 pub(crate) mod header;
 mod server;
 
 #[cfg(feature = "client")]
 pub(crate) use client::CLIENT;
 #[cfg(feature = "client")]
-pub(super) use client::{HEADER_MISMATCH, client_meta};
+pub(super) use client::client_meta;
 pub(crate) use server::SERVER;
 pub(super) use server::{MISSING_CAPABILITY, UNSUPPORTED_VERSION, server_info, supported, unversioned};
 #[cfg(feature = "client")]
