@@ -6,10 +6,16 @@
 //! A value that cannot be read, or that lies outside its range, is an error when serving starts:
 //! a limit that silently fell back to its default would be no limit.
 
+#[cfg(feature = "http-server")]
+mod http;
+
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::json::ParseLimits;
+
+#[cfg(feature = "http-server")]
+pub use http::HttpLimits;
 
 /// Caps and timeouts of one server or client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +133,9 @@ pub struct Limits {
     /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
     #[cfg(feature = "http-client")]
     pub reconnects: u32,
+    /// What only the HTTP server has.
+    #[cfg(feature = "http-server")]
+    pub http: HttpLimits,
 }
 
 impl Default for Limits {
@@ -179,6 +188,8 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(10),
             #[cfg(feature = "http-client")]
             reconnects: 100,
+            #[cfg(feature = "http-server")]
+            http: HttpLimits::default(),
         }
     }
 }
@@ -337,6 +348,11 @@ const SETTINGS: &[Setting] = &[
     Setting { variable: "TINYMCP_RECONNECTS", least: 0, most: 1 << 30, set: |l, n| l.reconnects = n as u32 },
 ];
 
+#[cfg(feature = "http-server")]
+use http::SETTINGS as HTTP_SETTINGS;
+#[cfg(not(feature = "http-server"))]
+const HTTP_SETTINGS: &[Setting] = &[];
+
 impl Limits {
     /// The defaults, changed by the `TINYMCP_…` variables of the environment.
     ///
@@ -349,7 +365,7 @@ impl Limits {
     /// The defaults, changed by what `lookup` finds.
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
         let mut limits = Limits::default();
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().chain(HTTP_SETTINGS) {
             let Some(text) = lookup(setting.variable) else { continue };
             match text.trim().parse::<u64>() {
                 Ok(n) if (setting.least..=setting.most).contains(&n) => (setting.set)(&mut limits, n),
@@ -398,6 +414,8 @@ impl Limits {
                 *time = most.min(*time);
             }
         }
+        #[cfg(feature = "http-server")]
+        self.http.clamp(most);
         self
     }
 
@@ -420,7 +438,7 @@ mod tests {
 
     #[test]
     fn every_variable_is_read_and_range_checked() {
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().chain(HTTP_SETTINGS) {
             let with =
                 |text: String| Limits::from_lookup(|name| (name == setting.variable).then(|| text.clone()));
             let changed = with((setting.least + 1).to_string());

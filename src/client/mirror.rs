@@ -19,7 +19,10 @@ use super::core::{Core, lock};
 
 /// What the lists of tools said.
 #[derive(Default)]
-pub(super) struct Mirrors(Mutex<Vec<(Box<str>, Arc<[Mirror]>)>>);
+pub(super) struct Mirrors(Mutex<Vec<Known>>);
+
+/// A tool's name and its arguments that travel in headers.
+type Known = (Box<str>, Arc<[Mirror]>);
 
 impl Mirrors {
     /// Learns from an answer to a list request; `most` tools are kept at most.

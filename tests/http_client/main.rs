@@ -7,6 +7,8 @@ mod detection;
 mod leftovers;
 mod modern;
 mod sessions;
+// Shared with the tests of the carrier, which use all of it.
+#[allow(dead_code)]
 #[path = "../../src/transport/http_client/tests/stage.rs"]
 mod stage;
 

@@ -3,8 +3,9 @@
 #[cfg(feature = "client")]
 mod client;
 #[cfg(any(feature = "http-server", feature = "http-client"))]
-#[allow(dead_code)] // Until both ends that use it are here.
 pub(crate) mod header;
+#[cfg(feature = "http-server")]
+mod http;
 mod server;
 
 #[cfg(feature = "client")]

@@ -50,6 +50,7 @@ pub(crate) fn name_member(method: &str) -> Option<&'static str> {
 const SENTINEL: (&str, &str) = ("=?base64?", "?=");
 
 /// What stands between the markers of an encoded value; both are needed, in lower case.
+#[cfg(feature = "http-server")]
 fn encoded(value: &str) -> Option<&str> {
     value.strip_prefix(SENTINEL.0)?.strip_suffix(SENTINEL.1)
 }
@@ -60,11 +61,9 @@ fn encoded(value: &str) -> Option<&str> {
 pub(crate) fn encode(value: &str) -> Cow<'_, str> {
     let edge = |b: Option<&u8>| matches!(b, Some(b' ' | b'\t'));
     let bytes = value.as_bytes();
-    let plain = bytes.iter().all(|b| (0x20..0x7F).contains(b))
-        && !edge(bytes.first())
-        && !edge(bytes.last())
-        && !(value.starts_with(SENTINEL.0) && value.ends_with(SENTINEL.1));
-    if plain {
+    let looks_encoded = value.starts_with(SENTINEL.0) && value.ends_with(SENTINEL.1);
+    let plain = bytes.iter().all(|b| (0x20..0x7F).contains(b));
+    if plain && !looks_encoded && !edge(bytes.first()) && !edge(bytes.last()) {
         return Cow::Borrowed(value);
     }
     let mut out = SENTINEL.0.to_owned();

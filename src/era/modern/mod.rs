@@ -4,6 +4,8 @@
 mod client;
 #[cfg(any(feature = "http-server", feature = "client"))]
 pub(crate) mod header;
+#[cfg(feature = "http-server")]
+mod http;
 mod server;
 
 #[cfg(feature = "client")]
