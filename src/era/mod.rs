@@ -15,10 +15,16 @@
 //! - A message is classified by its `_meta` first and its method second: `initialize` with modern
 //!   `_meta` is an unknown method (basic/versioning; requirement NEG-03).
 
+#[cfg(feature = "client")]
+pub(crate) mod client;
+#[cfg(feature = "client")]
+pub(crate) mod decode;
 #[cfg(feature = "http-server")]
 pub(crate) mod http;
 pub(crate) mod legacy; // legacy
 pub(crate) mod modern;
+#[cfg(feature = "client")]
+pub(crate) mod order;
 mod read;
 mod revision;
 mod write;

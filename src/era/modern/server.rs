@@ -269,7 +269,7 @@ fn hint(w: &mut Writer, cache: CacheHint) {
     w.key("cacheScope").string(if cache.public { "public" } else { "private" });
 }
 
-fn filter(w: &mut Writer, filter: &Filter) {
+pub(in crate::era) fn filter(w: &mut Writer, filter: &Filter) {
     w.begin_object();
     for (name, on) in [
         ("toolsListChanged", filter.tools),
@@ -294,7 +294,7 @@ fn filter(w: &mut Writer, filter: &Filter) {
 ///
 /// # Errors
 /// A member of the wrong type, or more URIs than `most`.
-fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
+pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
     let flag = |name: &'static str| match value.get(name) {
         None => Ok(false),
         Some(v) => {
