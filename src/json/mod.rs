@@ -42,6 +42,8 @@ mod error;
 mod names;
 mod parse;
 mod scan;
+#[cfg(feature = "schema")]
+mod spot;
 mod text;
 #[cfg(feature = "miniserde")]
 mod typed;
@@ -49,6 +51,8 @@ mod value;
 mod write;
 
 pub use error::{ErrorKind, ParseError};
+#[cfg(feature = "schema")]
+pub(crate) use spot::{Spot, head};
 pub use text::{Json, ToJson};
 #[cfg(feature = "miniserde")]
 pub use typed::{TypedError, from_value, to_writer};

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use crate::json::{Kind, Value};
 
-use super::number::Decimal;
+use super::number::{self, Decimal};
 
 /// A container whose rest is still to be written.
 enum Open<'d> {
@@ -98,15 +98,10 @@ const FEW: usize = 8;
 /// The positions of two equal elements, if there are any.
 pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
     let len = array.len();
-    if len <= FEW && array.items().all(is_plain) {
-        // Of these, equal ones have the same text.
-        for (i, a) in array.items().enumerate() {
-            let same = |b: &Value<'_>| a.kind() == b.kind() && plain(a) == plain(*b);
-            if let Some(j) = array.items().take(i).position(|b| same(&b)) {
-                return Some((j, i));
-            }
+    if len <= FEW {
+        if let Some(twins) = plain_twins(array) {
+            return twins;
         }
-        return None;
     }
     let mut forms = Vec::with_capacity(array.raw().len() + len);
     let mut places = Vec::with_capacity(len);
@@ -121,17 +116,24 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
     twice.map(|w| (w[0].2, w[1].2))
 }
 
-/// Whether the value is no container and no number that can be written in several ways.
-fn is_plain(value: Value<'_>) -> bool {
-    match value.kind() {
-        Kind::Array | Kind::Object => false,
-        Kind::Number => value.raw() != "-0" && value.raw().bytes().all(|b| matches!(b, b'0'..=b'9' | b'-')),
-        _ => true,
+/// The same for a few values of which equal ones have the same text: no containers, and no numbers
+/// that can be written in several ways. `None` when there are others.
+fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
+    let mut seen: [(bool, &[u8]); FEW] = [(false, &[]); FEW];
+    for (i, item) in array.spot().inside().enumerate() {
+        let this = match (item.string(), item.number()) {
+            (Some(text), _) => (true, text),
+            (_, Some(number)) if number::is_plain(number) => (false, number),
+            _ if item.tag() < 3 => (false, item.value().raw().as_bytes()),
+            _ => return None,
+        };
+        let before = seen.get(..i)?;
+        if let Some(j) = before.iter().position(|(text, bytes)| *text == this.0 && same(bytes, this.1)) {
+            return Some(Some((j, i)));
+        }
+        *seen.get_mut(i)? = this;
     }
-}
-
-fn plain(value: Value<'_>) -> &str {
-    value.as_str().unwrap_or_else(|| value.raw())
+    Some(None)
 }
 
 #[cfg(test)]

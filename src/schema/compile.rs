@@ -12,7 +12,7 @@ mod link;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::json::{Doc, Kind, NodeId, Value};
+use crate::json::{Doc, Kind, NodeId, Value, head};
 
 use super::keyword::{KEYWORDS, Keyword, Rules};
 use super::program::{Child, Node, Object, Op, Program, Property, Reference, Span, TRACKS, types};
@@ -84,6 +84,10 @@ impl Tables {
         let start = self.pool.len() as u32;
         self.pool.push_str(text);
         Span { start, len: text.len() as u32 }
+    }
+
+    fn property(&mut self, name: &str, child: Child, required: u32) -> Property {
+        Property { head: head(name.as_bytes()), name: self.keep(name), child, required }
     }
 }
 
@@ -325,8 +329,8 @@ impl Compiler<'_> {
         }
         let mut properties = Vec::with_capacity(declared.map_or(0, Value::len));
         for (name, value) in declared.into_iter().flat_map(Value::members) {
-            let child = Some(self.child(schema, value)?);
-            properties.push((name, Property { name: self.t.keep(name), child, required: program::OPTIONAL }));
+            let child = self.child(schema, value)?;
+            properties.push((name, self.t.property(name, child, program::OPTIONAL)));
         }
         self.require(required, &mut properties);
         let mut patterns = Vec::new();
@@ -368,10 +372,9 @@ impl Compiler<'_> {
                 declared.get(name).copied()
             };
             match known.and_then(|at| properties.get_mut(at)) {
-                Some((_, property)) => property.required = place as u32,
+                Some((_, property)) => property.required = program::place(place),
                 None => {
-                    let name = self.t.keep(name);
-                    added.push(("", Property { name, child: None, required: place as u32 }));
+                    added.push(("", self.t.property(name, Child::UNDECLARED, program::place(place))));
                 }
             }
         }

@@ -38,6 +38,7 @@ pub(super) enum Why<'a, 'd> {
     Pattern(u32),
     Format(Format),
     Words(Span),
+    Word(Span),
     Enum(&'a Enum),
     Twins(usize, usize),
     Missing(&'a Object),
@@ -73,6 +74,7 @@ impl Why<'_, '_> {
             Why::Pattern(_) => "pattern",
             Why::Format(_) => "format",
             Why::Words(_) => "enum",
+            Why::Word(_) => "const",
             Why::Enum(list) => list.keyword,
             Why::Twins(..) => "uniqueItems",
             Why::Missing(_) => "required",
@@ -145,6 +147,7 @@ fn write_message<'d>(
             write!(out, "expected {}, got {got}", format.expectation())
         }
         Why::Words(run) => words(out, p, *run, value),
+        Why::Word(text) => write!(out, "expected {}, got {got}", Clipped(p.text(*text))),
         Why::Enum(list) if list.keyword == "const" => {
             write!(out, "expected {}, got {got}", Clipped(p.text(list.text)))
         }
@@ -220,7 +223,7 @@ fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) -> 
 
 fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) -> fmt::Result {
     let declared = object.properties.of(&p.properties).iter();
-    let declared: Vec<&Property> = declared.filter(|property| property.child.is_some()).collect();
+    let declared: Vec<&Property> = declared.filter(|property| property.is_declared()).collect();
     let names = declared.iter().map(|property| p.text(property.name));
     write!(out, "unknown member `{}`", Short(name))?;
     match nearest(name, names.clone()) {
@@ -245,7 +248,8 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
     let p = run.program;
     let children = children.of(&p.children);
     let mask = children.iter().fold(0, |mask, child| mask | types_of(p, *child));
-    if !is_of(value, mask) {
+    let spot = value.spot();
+    if !is_of(spot, mask) {
         return match mask {
             0 => write!(out, "no alternative allows any value, got {}", Got(value)),
             _ => write!(out, "expected {}, got {}", Types(mask), Got(value)),
@@ -256,7 +260,7 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
         return Ok(());
     }
     let here = run.path(value).len();
-    let possible = children.iter().enumerate().filter(|(_, child)| is_of(value, types_of(p, **child)));
+    let possible = children.iter().enumerate().filter(|(_, child)| is_of(spot, types_of(p, **child)));
     let mut nearest = None;
     for (i, child) in possible.take(MOST_TRIED) {
         let Some(reason) = run.reason(*child, value) else { continue };
@@ -304,7 +308,6 @@ impl fmt::Display for Types {
             (types::STRING, "a string"),
             (types::NUMBER, "a number"),
             (types::INTEGER, "an integer"),
-            (types::FRACTION, "a number that is no integer"),
             (types::BOOL, "true or false"),
             (types::NULL, "null"),
         ];

@@ -215,6 +215,11 @@ pub(super) fn is_integer(text: &[u8]) -> bool {
     text.iter().all(|b| *b <= b'9' && *b != b'.') || Decimal::of(text).is_whole()
 }
 
+/// Whether no other text has the same value, among those that are plain.
+pub(super) fn is_plain(text: &[u8]) -> bool {
+    text != b"-0" && text.iter().all(|b| *b <= b'9' && *b != b'.')
+}
+
 /// The integer, when it is written as one and has at most 18 digits.
 #[inline]
 pub(super) fn short_integer(text: &[u8]) -> Option<i64> {

@@ -44,7 +44,11 @@ impl Compiler<'_> {
             ops.push(Op::Multiple(self.t.keep(text)));
         }
         if let Some(value) = schema.get(Keyword::Const) {
-            self.members_of(std::iter::once(value), value.raw(), "const", ops);
+            match value.as_str() {
+                // Without escapes, what stands in the text is the string.
+                Some(text) if text.len() + 2 == value.raw().len() => ops.push(Op::Word(self.t.keep(value.raw()))),
+                _ => self.members_of(std::iter::once(value), value.raw(), "const", ops),
+            }
         }
         if let Some(list) = schema.get(Keyword::Enum) {
             self.members_of(list.items(), list.raw(), "enum", ops);

@@ -7,7 +7,7 @@
 //! value ends, within the depth the limits allow.
 
 use super::super::SchemaLimits;
-use super::super::program::{Child, FORWARDS, LEAF, Node, Op, Program, SHARED, Span, types};
+use super::super::program::{Child, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, types};
 use super::super::survey::Fault;
 use super::Tables;
 
@@ -18,6 +18,7 @@ pub(super) fn link(t: &mut Tables, root: Child, base: Span, limits: &SchemaLimit
     follow(&mut root, &moved);
     mark_shared(t, root);
     check_depth(t, limits)?;
+    mark_members(t);
     Ok(Program {
         root: Some(root),
         base,
@@ -72,7 +73,7 @@ fn follow(child: &mut Child, moved: &[Child]) {
 
 fn each_child(t: &mut Tables, mut visit: impl FnMut(&mut Child)) {
     t.children.iter_mut().for_each(&mut visit);
-    t.properties.iter_mut().filter_map(|p| p.child.as_mut()).for_each(&mut visit);
+    t.properties.iter_mut().filter(|p| p.is_declared()).map(|p| &mut p.child).for_each(&mut visit);
     t.objects.iter_mut().map(|o| &mut o.additional).for_each(&mut visit);
     t.arrays.iter_mut().filter_map(|a| a.rest.as_mut()).for_each(&mut visit);
     t.contains.iter_mut().map(|c| &mut c.child).for_each(&mut visit);
@@ -113,6 +114,17 @@ fn mark_shared(t: &mut Tables, root: Child) {
     }
 }
 
+/// Lets nodes that only look at an object's members point to the object's table.
+fn mark_members(t: &mut Tables) {
+    for node in &mut t.nodes {
+        let run = Span { start: node.ops, len: u32::from(node.count) };
+        if let ([Op::Object(index)], types::OBJECT) = (run.of(&t.ops), node.types) {
+            node.flags |= MEMBERS;
+            node.ops = *index;
+        }
+    }
+}
+
 /// Whether an operation looks at the value alone.
 fn is_leaf(op: &Op) -> bool {
     matches!(
@@ -125,6 +137,7 @@ fn is_leaf(op: &Op) -> bool {
             | Op::Pattern(_)
             | Op::Format(_)
             | Op::Words(_)
+            | Op::Word(_)
             | Op::Enum(_)
             | Op::Unique
     )

@@ -12,12 +12,21 @@ pub(super) fn is_email(text: &str, wide: bool) -> bool {
 
 /// dot-atom: words of ordinary characters with dots between.
 fn is_dotted(local: &str, wide: bool) -> bool {
-    let is_word = |c: char| {
-        c.is_ascii_alphanumeric()
-            || "!#$%&'*+-/=?^_`{|}~".contains(c)
-            || wide && !c.is_ascii() && !c.is_control()
-    };
-    local.split('.').all(|word| !word.is_empty() && word.chars().all(is_word))
+    let mut in_word = false;
+    for c in local.chars() {
+        let dot = c == '.';
+        let good = match c {
+            '.' => in_word,
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '!' | '#'..='\'' | '*' | '+' | '-' | '/' => true,
+            '=' | '?' | '^'..='`' | '{'..='~' => true,
+            _ => wide && !c.is_ascii() && !c.is_control(),
+        };
+        if !good {
+            return false;
+        }
+        in_word = !dot;
+    }
+    in_word
 }
 
 /// A text in quotes, in which a backslash takes the next character as it is.

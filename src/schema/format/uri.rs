@@ -27,8 +27,8 @@ fn is_scheme(scheme: &str) -> bool {
 
 /// What follows the scheme.
 fn is_tail(text: &str, wide: bool) -> bool {
-    let (text, fragment) = cut(text, '#');
-    let (text, query) = cut(text, '?');
+    let (text, fragment) = cut(text, b'#');
+    let (text, query) = cut(text, b'?');
     let path = match text.strip_prefix("//") {
         None => text,
         Some(rest) => {
@@ -44,9 +44,9 @@ fn is_tail(text: &str, wide: bool) -> bool {
         && fragment.is_none_or(|f| is_made_of(f, ":@/?", wide, false))
 }
 
-fn cut(text: &str, mark: char) -> (&str, Option<&str>) {
-    match text.split_once(mark) {
-        Some((before, behind)) => (before, Some(behind)),
+fn cut(text: &str, mark: u8) -> (&str, Option<&str>) {
+    match text.bytes().position(|b| b == mark).and_then(|at| text.split_at_checked(at)) {
+        Some((before, behind)) => (before, behind.get(1..)),
         None => (text, None),
     }
 }
@@ -92,10 +92,11 @@ fn is_made_of(text: &str, more: &str, wide: bool, private: bool) -> bool {
     while let Some(c) = chars.next() {
         let good = match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' => true,
+            '-' | '.' | '_' | '~' | '!' | '$' | '&'..='*' | '+' | ',' | ';' | '=' => true,
             '%' => {
                 [chars.next(), chars.next()].iter().flatten().filter(|c| c.is_ascii_hexdigit()).count() == 2
             }
-            c if c.is_ascii() => "-._~!$&'()*+,;=".contains(c) || more.contains(c),
+            c if c.is_ascii() => more.bytes().any(|b| b == c as u8),
             c => wide && (is_wide(c) || private && is_private(c)),
         };
         if !good {

@@ -4,9 +4,8 @@
 //!
 //! Invariant: `uniqueItems` never compares pairwise beyond a handful of scalars.
 
-use crate::json::{Kind, Value};
+use crate::json::Value;
 
-use super::super::canon;
 use super::super::explain::Why;
 use super::super::program::Child;
 use super::seen::Seen;
@@ -18,9 +17,14 @@ impl<'d> Run<'_, 'd> {
         let program = self.program;
         let Some(array) = program.arrays.get(index as usize) else { return false };
         let prefix = array.prefix.of(&program.children);
+        let spot = value.spot();
+        self.charge(spot.len());
         let mut fits = true;
-        for (i, (child, item)) in prefix.iter().zip(value.items()).enumerate() {
-            if !self.child(*child, item, None) {
+        let mut items = spot.inside();
+        // The list goes first: what it has no more entries for stays among the items.
+        for (i, child) in prefix.iter().enumerate() {
+            let Some(item) = items.next() else { break };
+            if !self.inner(*child, item) {
                 self.outwards(array.prefix_keyword, Inner::Index(i));
                 fits = false;
                 if self.halts() {
@@ -29,8 +33,8 @@ impl<'d> Run<'_, 'd> {
             }
         }
         if let Some(rest) = array.rest {
-            for item in value.items().skip(prefix.len()) {
-                if !self.child(rest, item, None) {
+            for item in items {
+                if !self.inner(rest, item) {
                     self.outwards(array.rest_keyword, Inner::Nothing);
                     fits = false;
                     if self.halts() {
@@ -51,9 +55,11 @@ impl<'d> Run<'_, 'd> {
     #[inline(never)]
     pub(super) fn contains(&mut self, index: u32, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let Some(contains) = self.program.contains.get(index as usize) else { return false };
+        let spot = value.spot();
+        self.charge(spot.len());
         let mut count = 0u32;
-        for (i, item) in value.items().enumerate() {
-            if !self.quietly(contains.child, item, None) {
+        for (i, item) in spot.inside().enumerate() {
+            if !self.quietly(contains.child, item.value(), None) {
                 continue;
             }
             count += 1;
@@ -71,33 +77,23 @@ impl<'d> Run<'_, 'd> {
     }
 
     #[inline(never)]
-    pub(super) fn unique(&mut self, value: Value<'d>) -> bool {
-        if value.kind() != Kind::Array || value.len() < 2 {
-            return true;
-        }
-        self.charge(value.raw().len() / 8);
-        match canon::twins(value) {
-            Some((i, j)) => self.fail(value, Why::Twins(i, j)),
-            None => true,
-        }
-    }
-
-    #[inline(never)]
     pub(super) fn unevaluated_items(
         &mut self,
         child: Child,
         value: Value<'d>,
         seen: Option<&mut Seen>,
     ) -> bool {
-        let Some(seen) = seen.filter(|_| value.kind() == Kind::Array) else { return true };
+        let Some(seen) = seen else { return true };
+        let spot = value.spot();
+        self.charge(spot.len());
         let mut fits = true;
-        for (position, item) in value.items().enumerate() {
+        for (position, item) in spot.inside().enumerate() {
             if seen.has(position) {
                 continue;
             }
             if child == Child::NONE {
                 fits = self.fail(value, Why::UnevaluatedItem(position));
-            } else if !self.child(child, item, None) {
+            } else if !self.inner(child, item) {
                 self.outwards("unevaluatedItems", Inner::Nothing);
                 fits = false;
             }

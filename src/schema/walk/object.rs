@@ -5,109 +5,171 @@
 //!
 //! Invariant: a member is looked up in time logarithmic in the number of declared names.
 
-use crate::json::Value;
+use crate::json::{Spot, Value};
 
 use super::super::canon;
 use super::super::explain::Why;
-use super::super::program::{Child, OPTIONAL, Object, Property, SCANNED, Span};
+use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, Span, types};
 use super::seen::Seen;
 use super::{Inner, Run};
 
 /// How many dependents are looked up one by one; for more the names are sorted first.
 const FEW_DEPENDENTS: usize = 8;
 
+/// What [`Spot::tag`] says of objects.
+const OBJECT: u32 = 7;
+
 impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
-    pub(super) fn object(&mut self, index: u32, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+    pub(super) fn object(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let program = self.program;
         let Some(object) = program.objects.get(index as usize) else { return false };
-        if value.len() < object.required as usize && self.quiet {
+        let spot = value.spot();
+        if spot.tag() != OBJECT {
+            return !self.quiet && self.wrong_type(value, types::OBJECT);
+        }
+        if spot.len() < object.required as usize && self.quiet || !self.enter() {
             return false;
         }
-        let properties = object.properties.of(&program.properties);
-        // A bit for each of the first 64 required names.
-        let mut found = 0u64;
-        let mut expected = 0;
+        self.charge(spot.len());
+        let fits = self.members(object, value, spot, seen);
+        self.depth -= 1;
+        fits
+    }
+
+    #[inline(always)]
+    fn members(
+        &mut self,
+        object: &'p Object,
+        value: Value<'d>,
+        spot: Spot<'d>,
+        mut seen: Option<&mut Seen>,
+    ) -> bool {
+        let program = self.program;
+        let pool = program.pool.as_bytes();
+        let plain = object.patterned.len == 0 && seen.is_none();
+        // What comes next when members come in the table's order.
+        let mut expected = object.properties.of(&program.properties);
+        let mut found = 0;
         let mut fits = true;
-        for (position, (name, member)) in value.member_values().enumerate() {
-            let mut evaluated = object.has_additional;
-            let mut declared = false;
-            if let Some(at) = self.find(properties, name, expected) {
-                expected = at + 1;
-                if let Some(property) = properties.get(at) {
-                    if property.required < 64 {
-                        found |= 1 << property.required;
-                    }
-                    if let Some(child) = property.child {
-                        declared = true;
-                        evaluated = true;
-                        if !self.child(child, member, None) {
-                            self.outwards("properties", Inner::Name(name.as_str().unwrap_or_default()));
-                            fits = false;
-                        }
-                    }
+        let mut position = 0;
+        let mut inside = spot.inside();
+        while let Some((name, member)) = inside.next_member() {
+            let (head, len) = name.head();
+            let property = match expected {
+                [property, rest @ ..] if property.is_named(pool, name, head, len) => {
+                    expected = rest;
+                    Some(property)
                 }
+                _ => match self.find(object, name.value(), (head, len), expected.len()) {
+                    [property, rest @ ..] => {
+                        expected = rest;
+                        Some(property)
+                    }
+                    [] => None,
+                },
+            };
+            let mut child = Child::UNDECLARED;
+            if let Some(property) = property {
+                found |= property.bit();
+                child = property.child;
             }
-            if object.patterned.len > 0 {
-                let name = name.as_str().unwrap_or_default();
-                let matched = self.patterned(object, name, member, &mut fits);
-                declared |= matched;
-                evaluated |= matched;
-            }
-            if !declared && object.additional != Child::ANY {
-                if object.additional == Child::NONE {
-                    fits = self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()));
-                } else if !self.child(object.additional, member, None) {
-                    self.outwards("additionalProperties", Inner::Nothing);
-                    fits = false;
-                }
-            }
-            if !fits && self.halts() {
-                return false;
-            }
-            if evaluated {
-                if let Some(seen) = &mut seen {
+            let declared = child != Child::UNDECLARED;
+            let mut held = !declared || self.inner(child, member) || self.within("properties", name.value());
+            if !plain || !declared && object.additional != Child::ANY {
+                let evaluated = self.beside(object, value, [name.value(), member.value()], declared, &mut held);
+                if let Some(seen) = seen.as_mut().filter(|_| evaluated) {
                     seen.set(position);
                 }
             }
+            if !held {
+                fits = false;
+                if self.halts() {
+                    return false;
+                }
+            }
+            position += 1;
         }
-        let wanted = u64::MAX.checked_shr(64 - object.required.min(64)).unwrap_or(0);
-        if found != wanted || object.required > 64 && !self.has_required(properties, value) {
+        let wanted = object.wanted();
+        if found & wanted != wanted || object.required > BEYOND && !self.has_required(object, value) {
             return self.fail(value, Why::Missing(object));
         }
         fits
     }
 
-    /// Whether all required names are there, for tables that require more than 64.
+    /// Adds a member's name to the trail of what failed there; `false`.
+    #[cold]
     #[inline(never)]
-    fn has_required(&mut self, properties: &[Property], value: Value<'d>) -> bool {
+    fn within(&mut self, keyword: &'static str, name: Value<'d>) -> bool {
+        self.outwards(keyword, Inner::Name(name.as_str().unwrap_or_default()));
+        false
+    }
+
+    /// What patternProperties and additionalProperties say about a member; whether anything was
+    /// said about it at all.
+    #[inline(never)]
+    fn beside(
+        &mut self,
+        object: &Object,
+        value: Value<'d>,
+        [name, member]: [Value<'d>; 2],
+        mut declared: bool,
+        fits: &mut bool,
+    ) -> bool {
+        if object.patterned.len > 0 {
+            declared |= self.patterned(object, name.as_str().unwrap_or_default(), member, fits);
+        }
+        if !declared && object.additional != Child::ANY {
+            if object.additional == Child::NONE {
+                *fits = self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()));
+            } else if !self.child(object.additional, member, None) {
+                self.outwards("additionalProperties", Inner::Nothing);
+                *fits = false;
+            }
+        }
+        declared || object.has_additional
+    }
+
+    /// Whether all required names are there, for tables that require more than have a bit.
+    #[inline(never)]
+    fn has_required(&mut self, object: &Object, value: Value<'d>) -> bool {
         self.charge(value.len());
-        let mut there: Vec<_> = value.member_values().map(|(name, _)| name.string_bytes()).collect();
+        let mut there: Vec<_> = value.members().map(|(name, _)| name.as_bytes()).collect();
         there.sort_unstable_by(|a, b| canon::compare_names(a, b));
         let pool = self.program.pool.as_bytes();
+        let properties = object.properties.of(&self.program.properties);
         let mut required = properties.iter().filter(|p| p.required != OPTIONAL);
         required
             .all(|p| there.binary_search_by(|name| canon::compare_names(name, p.name.bytes(pool))).is_ok())
     }
 
-    /// Where a name is in an object's table. `expected` is where it is when members come in the
-    /// table's order.
-    #[inline]
-    fn find(&self, properties: &[Property], name: Value<'_>, expected: usize) -> Option<usize> {
+    /// An object's table from a name on that did not come as expected, with `left` entries to
+    /// come; nothing for a name that is not there.
+    #[inline(never)]
+    fn find(
+        &self,
+        object: &Object,
+        name: Value<'d>,
+        (head, len): (u64, usize),
+        left: usize,
+    ) -> &'p [Property] {
         let pool = self.program.pool.as_bytes();
-        let name = name.string_bytes();
-        let is = |property: &Property| {
-            property.name.len as usize == name.len() && canon::same(property.name.bytes(pool), name)
-        };
-        if properties.len() <= SCANNED {
-            let (before, from) = properties.split_at_checked(expected).unwrap_or((properties, &[]));
-            let found = from.iter().position(is).map(|at| at + expected);
-            return found.or_else(|| before.iter().position(is));
+        let properties = object.properties.of(&self.program.properties);
+        if properties.len() > SCANNED {
+            let name = name.as_str().unwrap_or_default().as_bytes();
+            let at = properties.binary_search_by(|p| canon::compare_names(p.name.bytes(pool), name));
+            return properties.get(at.unwrap_or(usize::MAX)..).unwrap_or_default();
         }
-        if properties.get(expected).is_some_and(is) {
-            return Some(expected);
+        // Names that were left out are more likely than a change of order.
+        let mut at = if left == 0 { 0 } else { properties.len().saturating_sub(left) };
+        for _ in properties {
+            let Some(rest @ [property, ..]) = properties.get(at..) else { break };
+            if property.is_named(pool, name.spot(), head, len) {
+                return rest;
+            }
+            at = if rest.len() > 1 { at + 1 } else { 0 };
         }
-        properties.binary_search_by(|p| canon::compare_names(p.name.bytes(pool), name)).ok()
+        &[]
     }
 
     /// Checks a member against the schemas of all patterns that its name matches; whether there
@@ -135,6 +197,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     #[inline(never)]
     pub(super) fn names(&mut self, child: Child, value: Value<'d>) -> bool {
+        self.charge(value.len());
         let mut fits = true;
         for (name, _) in value.member_values() {
             if !self.quietly(child, name, None) {
@@ -150,6 +213,7 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     pub(super) fn dependents(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let program = self.program;
+        let spot = value.spot();
         let dependents = run.of(&program.dependents);
         let mut sorted = Vec::new();
         let words: usize = dependents.iter().map(|d| d.required.len as usize + 1).sum();
@@ -160,7 +224,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
         self.charge(words);
         let has = |name: &str| match sorted.is_empty() {
-            true => value.members().any(|(n, _)| n == name),
+            true => spot.inside().step_by(2).any(|n| n.string() == Some(name.as_bytes())),
             false => sorted.binary_search(&name).is_ok(),
         };
         let mut fits = true;
@@ -195,6 +259,7 @@ impl<'p, 'd> Run<'p, 'd> {
         seen: Option<&mut Seen>,
     ) -> bool {
         let Some(seen) = seen else { return true };
+        self.charge(value.len());
         let mut fits = true;
         for (position, (name, member)) in value.members().enumerate() {
             if seen.has(position) {
@@ -210,9 +275,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 return false;
             }
         }
-        if value.kind() == crate::json::Kind::Object {
-            seen.set_all();
-        }
+        seen.set_all();
         fits
     }
 }
