@@ -5,7 +5,7 @@
 //!
 //! Invariant: a spot holds the node of its own place, so both always tell of the same value.
 
-use super::parse::{DECODED, NUMBER, Node, STRING};
+use super::parse::{NUMBER, Node, STRING};
 use super::{Doc, Value};
 
 /// The bytes of a word that so many bytes fill.
@@ -78,17 +78,11 @@ impl<'d> Spot<'d> {
     /// The bytes of the string with its escapes resolved; `None` for anything else.
     #[inline(always)]
     pub(crate) fn string(self) -> Option<&'d [u8]> {
-        match self.node.tag() {
-            STRING => {
-                let (start, end) = (self.node.start as usize + 1, (self.node.end as usize).wrapping_sub(1));
-                self.doc.text.as_bytes().get(start..end)
-            }
-            DECODED => {
-                let start = self.node.link as usize;
-                self.doc.decoded.as_bytes().get(start..start + self.node.count() as usize)
-            }
-            _ => None,
+        if self.node.tag() != STRING {
+            return decoded(self.value());
         }
+        let (start, end) = (self.node.start as usize + 1, (self.node.end as usize).wrapping_sub(1));
+        self.doc.text.as_bytes().get(start..end)
     }
 
     /// The bytes of the number as it is written; `None` for anything else.
@@ -107,6 +101,11 @@ impl<'d> Spot<'d> {
         let end = if self.node.is_container() { self.node.link as usize } else { first };
         Spots { doc: self.doc, rest: self.doc.nodes.get(first..end).unwrap_or_default(), at: self.at + 1 }
     }
+}
+
+#[inline(never)]
+fn decoded(value: Value<'_>) -> Option<&[u8]> {
+    value.as_str().map(str::as_bytes)
 }
 
 #[inline(never)]

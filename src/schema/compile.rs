@@ -339,7 +339,13 @@ impl Compiler<'_> {
             self.pattern(source, schema.at(value))?;
             patterns.push(self.child(schema, value)?);
         }
+        let marks = |property: &Property| program::mark((property.head, property.name.len as usize));
+        let known = properties.iter().fold(0, |all, (_, p)| all | marks(p));
+        let needed = properties.iter().filter(|(_, p)| p.required != program::OPTIONAL);
+        let needed = needed.fold(0, |all, (_, p)| all | marks(p));
         let object = Object {
+            known,
+            needed,
             properties: extend(&mut self.t.properties, properties.into_iter().map(|(_, p)| p)),
             patterned: extend(&mut self.t.children, patterns),
             first_pattern,

@@ -11,8 +11,8 @@
 use crate::json::{Spot, Value};
 
 use super::format::Format;
-use super::{canon, number};
 use super::pattern::Pattern;
+use super::{canon, number};
 
 /// The types of JSON values, as bits. `number` has a second one for what is no integer, which
 /// never stands alone.
@@ -120,8 +120,9 @@ impl Span {
 
     /// Whether it is this string.
     #[inline(never)]
-    fn is(self, pool: &[u8], text: Value<'_>) -> bool {
-        text.spot().string().is_some_and(|text| canon::same(self.bytes(pool), text))
+    fn is(self, program: &Program, text: Value<'_>) -> bool {
+        let bytes = self.bytes(program.pool.as_bytes());
+        text.spot().string().is_some_and(|text| canon::same(bytes, text))
     }
 
     /// What stands between the quotes around it.
@@ -157,6 +158,8 @@ pub(super) const FORWARDS: u8 = 4;
 pub(super) const LEAF: u8 = 8;
 /// Is an object with one operation, on its members; [`Node::ops`] is an index into the objects.
 pub(super) const MEMBERS: u8 = 16;
+/// Is an array with one operation, on its elements; [`Node::ops`] is an index into the arrays.
+pub(super) const ELEMENTS: u8 = 32;
 
 /// One check. Those on strings, numbers, arrays and objects let every other type pass.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +169,7 @@ pub(super) enum Op {
         min: u32,
         max: u32,
     },
-    /// minItems, maxItems.
+    /// minItems, maxItems, where there are no schemas for the elements.
     Items {
         min: u32,
         max: u32,
@@ -241,6 +244,16 @@ pub(super) struct Object {
     pub(super) additional: Child,
     /// Whether `additionalProperties` is there at all, which matters to `unevaluatedProperties`.
     pub(super) has_additional: bool,
+    /// The marks of all names, and of the required ones; see [`mark`].
+    pub(super) known: u64,
+    pub(super) needed: u64,
+}
+
+/// One of 64 bits for a name, given its head and length. Names that differ may share one, so a
+/// mark that is not there tells that a name is not, and one that is there tells nothing.
+#[inline(always)]
+pub(super) fn mark((head, _): (u64, usize)) -> u64 {
+    1 << (head.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }
 
 /// Longer tables are sorted and searched by halves.
@@ -269,6 +282,12 @@ pub(super) fn place(number: usize) -> u32 {
 }
 
 impl Object {
+    /// Whether no object with names of these marks fits.
+    pub(super) fn refuses(&self, marks: u64) -> bool {
+        let closed = self.additional == Child::NONE && self.patterned.len == 0;
+        self.needed & !marks != 0 || closed && marks & !self.known != 0
+    }
+
     /// The bits of the required names; all of them when there are no more than [`BEYOND`].
     #[inline]
     pub(super) fn wanted(&self) -> u64 {
@@ -279,10 +298,10 @@ impl Object {
 impl Property {
     /// Whether this is its name, given its head and length.
     #[inline(always)]
-    pub(super) fn is_named(&self, pool: &[u8], name: Spot<'_>, head: u64, len: usize) -> bool {
+    pub(super) fn is_named(&self, program: &Program, name: Spot<'_>, head: u64, len: usize) -> bool {
         self.head == head
             && self.name.len as usize == len
-            && (len <= 8 || self.name.is(pool, name.value()))
+            && (len <= 8 || self.name.is(program, name.value()))
     }
 
     /// Its bit among those of the required names.
@@ -296,9 +315,11 @@ impl Property {
     }
 }
 
-/// prefixItems and items.
+/// prefixItems and items, minItems and maxItems.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Array {
+    pub(super) min: u32,
+    pub(super) max: u32,
     /// A run of the children.
     pub(super) prefix: Span,
     pub(super) rest: Option<Child>,

@@ -27,7 +27,7 @@ use crate::record::Violation;
 use super::SchemaLimits;
 use super::explain::{self, Why};
 use super::program::{
-    Child, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types,
+    Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types,
 };
 use super::survey;
 
@@ -177,6 +177,7 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Takes steps beside those of the nodes.
     #[inline]
     fn charge(&mut self, steps: usize) {
+        self.over |= self.steps < steps as u64;
         self.steps = self.steps.saturating_sub(steps as u64);
     }
 
@@ -245,8 +246,14 @@ impl<'p, 'd> Run<'p, 'd> {
         match child.as_types() {
             Some(mask) => is_of(spot, mask) || !self.quiet && self.wrong_type(spot.value(), mask),
             None => match self.program.nodes.get(child.index() as usize) {
-                Some(node) if node.flags == LEAF && self.clearly_fits(node, spot) => true,
-                _ => self.node(child.index(), spot.value(), None),
+                Some(node) => match node.flags {
+                    LEAF => self.clearly_fits(node, spot) || self.leaf(node, spot.value()),
+                    MEMBERS => self.object(node.ops, spot.value(), None),
+                    ELEMENTS => self.array(node.ops, spot.value(), None),
+                    _ => self.node(child.index(), spot.value(), None),
+                },
+                // OK because the program is consistent; a hole in it fails closed.
+                None => false,
             },
         }
     }
@@ -267,6 +274,7 @@ impl<'p, 'd> Run<'p, 'd> {
         match node.flags {
             LEAF => self.leaf(node, value),
             MEMBERS => self.object(node.ops, value, seen),
+            ELEMENTS => self.array(node.ops, value, seen),
             0 => self.apply(node, value, seen),
             _ => self.flagged(index, value, seen),
         }
@@ -295,8 +303,6 @@ impl<'p, 'd> Run<'p, 'd> {
             self.leaf(node, value)
         } else if node.flags & SHARED != 0 && self.steps < self.keep_below {
             self.kept(index, node, value, seen)
-        } else if node.flags & MEMBERS != 0 {
-            self.object(node.ops, value, seen)
         } else if node.flags & TRACKS != 0 && is_of(value.spot(), types::ARRAY | types::OBJECT) {
             self.apply_apart(node, value, seen)
         } else {
@@ -356,10 +362,7 @@ impl<'p, 'd> Run<'p, 'd> {
             }
         }
         let mut own = seen.is_some().then(Seen::default);
-        let fits = match node.flags & MEMBERS {
-            0 => self.apply(node, value, own.as_mut()),
-            _ => self.object(node.ops, value, own.as_mut()),
-        };
+        let fits = self.apply(node, value, own.as_mut());
         if let (true, Some(seen), Some(own)) = (fits, seen, &own) {
             seen.merge(own);
             self.charge(own.words());
@@ -379,22 +382,34 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
-    /// Takes a step and a level; `false`, and the validation fails, where none is left.
+    /// Takes a level, and a step beside so many; `false`, and the validation fails, where none is
+    /// left.
     #[inline(always)]
-    fn enter(&mut self) -> bool {
-        if self.steps == 0 || self.depth >= self.limits.depth {
-            self.over = true;
-            return false;
+    fn enter(&mut self, steps: usize) -> bool {
+        match self.steps.checked_sub(steps as u64 + 1) {
+            Some(left) if self.depth < self.limits.depth => {
+                self.steps = left;
+                self.depth += 1;
+                true
+            }
+            left => {
+                self.steps = left.unwrap_or(0);
+                self.over = true;
+                false
+            }
         }
-        self.steps -= 1;
-        self.depth += 1;
-        true
     }
 
     /// Runs a node's types and operations.
     #[inline(never)]
     fn apply(&mut self, node: &Node, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
-        if !self.enter() {
+        if node.flags & MEMBERS != 0 {
+            return self.object(node.ops, value, seen);
+        }
+        if node.flags & ELEMENTS != 0 {
+            return self.array(node.ops, value, seen);
+        }
+        if !self.enter(0) {
             return false;
         }
         if !is_of(value.spot(), node.types) {
@@ -435,14 +450,8 @@ impl<'p, 'd> Run<'p, 'd> {
             Op::UnevaluatedProperties(child) => {
                 !is(types::OBJECT) || self.unevaluated_properties(child, value, seen)
             }
-            _ => self.other_op(op, value),
+            _ => self.holds(op, value) || !self.quiet && self.blame(op, value),
         }
-    }
-
-    /// An operation that looks at the value alone, among others.
-    #[inline(never)]
-    fn other_op(&mut self, op: Op, value: Value<'d>) -> bool {
-        self.holds(op, value.spot()) || !self.quiet && self.blame(op, value)
     }
 
     /// Why a value does not fit a subschema, for messages about the value around it.

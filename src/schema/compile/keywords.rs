@@ -20,18 +20,10 @@ use crate::json::{Kind, Value};
 impl Compiler<'_> {
     /// Keywords that hold no subschemas.
     pub(super) fn asserted(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
-        let range = |least: Keyword, most: Keyword| {
-            let min = schema.get(least).map_or(0, count);
-            let max = schema.get(most).map_or(u32::MAX, count);
-            (min > 0 || max < u32::MAX).then_some((min, max))
-        };
-        if let Some((min, max)) = range(Keyword::MinLength, Keyword::MaxLength) {
+        if let Some((min, max)) = schema.range(Keyword::MinLength, Keyword::MaxLength) {
             ops.push(Op::Length { min, max });
         }
-        if let Some((min, max)) = range(Keyword::MinItems, Keyword::MaxItems) {
-            ops.push(Op::Items { min, max });
-        }
-        if let Some((min, max)) = range(Keyword::MinProperties, Keyword::MaxProperties) {
+        if let Some((min, max)) = schema.range(Keyword::MinProperties, Keyword::MaxProperties) {
             ops.push(Op::Members { min, max });
         }
         self.bounds(schema, ops);
@@ -46,7 +38,9 @@ impl Compiler<'_> {
         if let Some(value) = schema.get(Keyword::Const) {
             match value.as_str() {
                 // Without escapes, what stands in the text is the string.
-                Some(text) if text.len() + 2 == value.raw().len() => ops.push(Op::Word(self.t.keep(value.raw()))),
+                Some(text) if text.len() + 2 == value.raw().len() => {
+                    ops.push(Op::Word(self.t.keep(value.raw())))
+                }
                 _ => self.members_of(std::iter::once(value), value.raw(), "const", ops),
             }
         }
@@ -149,6 +143,7 @@ impl Compiler<'_> {
             let message = "an array of schemas in `items` beside `prefixItems`".to_owned();
             return Err(Fault { at: schema.at(list), message });
         }
+        let size = schema.range(Keyword::MinItems, Keyword::MaxItems);
         if prefix.is_some() || rest.is_some() {
             let mut children = Vec::new();
             for value in prefix.into_iter().flat_map(Value::items) {
@@ -161,7 +156,10 @@ impl Compiler<'_> {
             let prefix_keyword = if list.is_some() { "items" } else { "prefixItems" };
             let prefix = extend(&mut self.t.children, children);
             ops.push(Op::Array(self.t.arrays.len() as u32));
-            self.t.arrays.push(Array { prefix, rest, rest_keyword, prefix_keyword });
+            let (min, max) = size.unwrap_or((0, u32::MAX));
+            self.t.arrays.push(Array { min, max, prefix, rest, rest_keyword, prefix_keyword });
+        } else if let Some((min, max)) = size {
+            ops.push(Op::Items { min, max });
         }
         if schema.get(Keyword::UniqueItems).and_then(Value::as_bool) == Some(true) {
             ops.push(Op::Unique);
@@ -205,6 +203,15 @@ impl Compiler<'_> {
             ops.push(Op::Dependents(extend(&mut self.t.dependents, dependents)));
         }
         Ok(())
+    }
+}
+
+impl Subschema<'_> {
+    /// The least and the most that two keywords allow, if they forbid anything.
+    fn range(&self, least: Keyword, most: Keyword) -> Option<(u32, u32)> {
+        let min = self.get(least).map_or(0, count);
+        let max = self.get(most).map_or(u32::MAX, count);
+        (min > 0 || max < u32::MAX).then_some((min, max))
     }
 }
 

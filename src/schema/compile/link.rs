@@ -7,7 +7,9 @@
 //! value ends, within the depth the limits allow.
 
 use super::super::SchemaLimits;
-use super::super::program::{Child, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, types};
+use super::super::program::{
+    Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, types,
+};
 use super::super::survey::Fault;
 use super::Tables;
 
@@ -18,7 +20,7 @@ pub(super) fn link(t: &mut Tables, root: Child, base: Span, limits: &SchemaLimit
     follow(&mut root, &moved);
     mark_shared(t, root);
     check_depth(t, limits)?;
-    mark_members(t);
+    mark_containers(t);
     Ok(Program {
         root: Some(root),
         base,
@@ -114,14 +116,17 @@ fn mark_shared(t: &mut Tables, root: Child) {
     }
 }
 
-/// Lets nodes that only look at an object's members point to the object's table.
-fn mark_members(t: &mut Tables) {
+/// Lets nodes that only look at members or elements point to the table of these.
+fn mark_containers(t: &mut Tables) {
     for node in &mut t.nodes {
         let run = Span { start: node.ops, len: u32::from(node.count) };
-        if let ([Op::Object(index)], types::OBJECT) = (run.of(&t.ops), node.types) {
-            node.flags |= MEMBERS;
-            node.ops = *index;
-        }
+        let (flag, index) = match (run.of(&t.ops), node.types) {
+            ([Op::Object(index)], types::OBJECT) => (MEMBERS, *index),
+            ([Op::Array(index)], types::ARRAY) => (ELEMENTS, *index),
+            _ => continue,
+        };
+        node.flags |= flag;
+        node.ops = index;
     }
 }
 

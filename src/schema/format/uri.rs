@@ -6,8 +6,8 @@ use super::host;
 
 /// A URI or, when `wide`, an IRI: a reference with a scheme.
 pub(super) fn is_uri(text: &str, wide: bool) -> bool {
-    let Some((scheme, rest)) = text.split_once(':') else { return false };
-    is_scheme(scheme) && is_tail(rest, wide)
+    let (scheme, rest) = cut(text, b':');
+    rest.is_some_and(|rest| is_scheme(scheme) && is_tail(rest, wide))
 }
 
 /// A URI reference: with or without a scheme.
@@ -32,7 +32,7 @@ fn is_tail(text: &str, wide: bool) -> bool {
     let path = match text.strip_prefix("//") {
         None => text,
         Some(rest) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let (authority, path) = rest.split_at(rest.bytes().position(|b| b == b'/').unwrap_or(rest.len()));
             if !is_authority(authority, wide) {
                 return false;
             }

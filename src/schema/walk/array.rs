@@ -4,31 +4,60 @@
 //!
 //! Invariant: `uniqueItems` never compares pairwise beyond a handful of scalars.
 
-use crate::json::Value;
+use crate::json::{Spot, Value};
 
 use super::super::explain::Why;
-use super::super::program::Child;
+use super::super::program::{Array, Child, types};
 use super::seen::Seen;
 use super::{Inner, Run};
 
-impl<'d> Run<'_, 'd> {
+/// What [`Spot::tag`] says of arrays.
+const ARRAY: u32 = 6;
+
+impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     pub(super) fn array(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let program = self.program;
         let Some(array) = program.arrays.get(index as usize) else { return false };
-        let prefix = array.prefix.of(&program.children);
         let spot = value.spot();
-        self.charge(spot.len());
-        let mut fits = true;
+        if spot.tag() != ARRAY {
+            return !self.quiet && self.wrong_type(value, types::ARRAY);
+        }
+        if !self.enter(spot.len()) {
+            return false;
+        }
+        let fits = self.elements(array, value, spot);
+        if let Some(seen) = seen {
+            match array.rest {
+                Some(_) => seen.set_all(),
+                None => (0..(array.prefix.len as usize).min(value.len())).for_each(|i| seen.set(i)),
+            }
+        }
+        self.depth -= 1;
+        fits
+    }
+
+    #[inline(always)]
+    fn elements(&mut self, array: &'p Array, value: Value<'d>, spot: Spot<'d>) -> bool {
+        let mut fits = spot.len() >= array.min as usize && spot.len() <= array.max as usize;
+        if !fits {
+            self.fail(value, Why::Items { min: array.min, max: array.max });
+            if self.halts() {
+                return false;
+            }
+        }
         let mut items = spot.inside();
-        // The list goes first: what it has no more entries for stays among the items.
-        for (i, child) in prefix.iter().enumerate() {
-            let Some(item) = items.next() else { break };
-            if !self.inner(*child, item) {
-                self.outwards(array.prefix_keyword, Inner::Index(i));
-                fits = false;
-                if self.halts() {
-                    return false;
+        if array.prefix.len > 0 {
+            let prefix = array.prefix.of(&self.program.children);
+            // The list goes first: what it has no more entries for stays among the items.
+            for (i, child) in prefix.iter().enumerate() {
+                let Some(item) = items.next() else { break };
+                if !self.inner(*child, item) {
+                    self.outwards(array.prefix_keyword, Inner::Index(i));
+                    fits = false;
+                    if self.halts() {
+                        return false;
+                    }
                 }
             }
         }
@@ -41,12 +70,6 @@ impl<'d> Run<'_, 'd> {
                         return false;
                     }
                 }
-            }
-        }
-        if let Some(seen) = seen {
-            match array.rest {
-                Some(_) => seen.set_all(),
-                None => (0..prefix.len().min(value.len())).for_each(|i| seen.set(i)),
             }
         }
         fits

@@ -27,9 +27,13 @@ impl<'p, 'd> Run<'p, 'd> {
             Some(Op::Words(run)) if node.types & types::STRING != 0 => {
                 spot.string().is_some_and(|text| self.has_word(*run, text))
             }
-            // What reads as an integer needs no other look at its type.
+            // What is written as an integer needs no other look at its type.
             Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
-                self.is_integer_within(*index, spot)
+                let clearly = spot.number().and_then(number::around);
+                clearly.is_some_and(|(low, high)| {
+                    (low == high || node.types & types::NUMBER == types::NUMBER)
+                        && self.clears(*index, low, high)
+                })
             }
             _ => false,
         }
@@ -41,7 +45,7 @@ impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
         let spot = value.spot();
         let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);
-        let fits = is_of(spot, node.types) && ops.iter().all(|op| self.holds(*op, spot));
+        let fits = is_of(spot, node.types) && ops.iter().all(|op| self.holds(*op, value));
         fits || !self.quiet && self.blame_leaf(node, ops, value)
     }
 
@@ -55,7 +59,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
         self.depth += 1;
         for op in ops {
-            if !self.holds(*op, spot) {
+            if !self.holds(*op, value) {
                 self.blame(*op, value);
             }
         }
@@ -98,23 +102,17 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     /// Whether an operation that looks at the value alone holds.
-    #[inline(always)]
-    pub(super) fn holds(&mut self, op: Op, spot: Spot<'d>) -> bool {
-        match op {
-            Op::Length { min, max } => spot.string().is_none_or(|text| has_length(text, min, max)),
-            Op::Words(run) => spot.string().is_some_and(|text| self.has_word(run, text)),
-            Op::Bounds(index) => {
-                self.is_integer_within(index, spot) || spot.number().is_none() || self.exact_bounds(index, spot.value())
-            }
-            _ => self.rarer_holds(op, spot.value()),
-        }
-    }
-
     #[inline(never)]
-    fn rarer_holds(&mut self, op: Op, value: Value<'d>) -> bool {
+    pub(super) fn holds(&mut self, op: Op, value: Value<'d>) -> bool {
         let spot = value.spot();
         let within = |min: u32, max: u32| spot.len() >= min as usize && spot.len() <= max as usize;
         match op {
+            Op::Length { min, max } => spot.string().is_none_or(|text| has_length(text, min, max)),
+            Op::Words(run) => spot.string().is_some_and(|text| self.has_word(run, text)),
+            Op::Bounds(index) => spot.number().is_none_or(|text| {
+                number::around(text).is_some_and(|(low, high)| self.clears(index, low, high))
+                    || self.exact_bounds(index, value)
+            }),
             Op::Items { min, max } => value.kind() != Kind::Array || within(min, max),
             Op::Members { min, max } => value.kind() != Kind::Object || within(min, max),
             Op::Word(text) => {
@@ -126,7 +124,9 @@ impl<'p, 'd> Run<'p, 'd> {
                 self.charge(text.len() / 8);
                 format.accepts(text)
             }),
-            Op::Enum(index) => self.program.enums.get(index as usize).is_some_and(|l| self.is_member(l, value)),
+            Op::Enum(index) => {
+                self.program.enums.get(index as usize).is_some_and(|l| self.is_member(l, value))
+            }
             Op::Multiple(divisor) => value.as_number().is_none_or(|text| self.is_multiple(text, divisor)),
             Op::Unique => self.is_unique(value),
             // Operations with subschemas do not come here; one that did fails closed.
@@ -145,14 +145,10 @@ impl<'p, 'd> Run<'p, 'd> {
         pattern.is_match(text)
     }
 
-    /// Whether it is an integer as usually written, and within the bounds.
+    /// Whether all between two integers is within the bounds.
     #[inline]
-    fn is_integer_within(&self, index: u32, spot: Spot<'d>) -> bool {
-        let number = spot.number().and_then(number::short_integer);
-        match (self.program.bounds.get(index as usize), number) {
-            (Some(bounds), Some(n)) => bounds.low <= n && n <= bounds.high,
-            _ => false,
-        }
+    fn clears(&self, index: u32, low: i64, high: i64) -> bool {
+        self.program.bounds.get(index as usize).is_some_and(|b| b.low <= low && high <= b.high)
     }
 
     #[inline(never)]

@@ -9,7 +9,7 @@ use crate::json::{Spot, Value};
 
 use super::super::canon;
 use super::super::explain::Why;
-use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, Span, types};
+use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, Span, mark, types};
 use super::seen::Seen;
 use super::{Inner, Run};
 
@@ -28,106 +28,114 @@ impl<'p, 'd> Run<'p, 'd> {
         if spot.tag() != OBJECT {
             return !self.quiet && self.wrong_type(value, types::OBJECT);
         }
-        if spot.len() < object.required as usize && self.quiet || !self.enter() {
+        if spot.len() < object.required as usize && self.quiet || !self.enter(spot.len()) {
             return false;
         }
-        self.charge(spot.len());
-        let fits = self.members(object, value, spot, seen);
+        let (fits, found) = match seen {
+            None if object.patterned.len == 0 => self.members(object, value, spot),
+            seen => self.noted_members(object, value, seen),
+        };
+        let wanted = object.wanted();
+        let missing = found & wanted != wanted
+            || object.required > BEYOND && (fits || !self.halts()) && !self.has_required(object, value);
+        let fits = fits && !missing || missing && self.fail(value, Why::Missing(object));
         self.depth -= 1;
         fits
     }
 
+    /// Goes through the members of an object without patterns for names; whether they fit, and
+    /// which of the required names were there.
     #[inline(always)]
-    fn members(
-        &mut self,
-        object: &'p Object,
-        value: Value<'d>,
-        spot: Spot<'d>,
-        mut seen: Option<&mut Seen>,
-    ) -> bool {
+    fn members(&mut self, object: &'p Object, value: Value<'d>, spot: Spot<'d>) -> (bool, u64) {
         let program = self.program;
-        let pool = program.pool.as_bytes();
-        let plain = object.patterned.len == 0 && seen.is_none();
         // What comes next when members come in the table's order.
         let mut expected = object.properties.of(&program.properties);
         let mut found = 0;
         let mut fits = true;
-        let mut position = 0;
         let mut inside = spot.inside();
         while let Some((name, member)) = inside.next_member() {
             let (head, len) = name.head();
-            let property = match expected {
-                [property, rest @ ..] if property.is_named(pool, name, head, len) => {
-                    expected = rest;
-                    Some(property)
-                }
-                _ => match self.find(object, name.value(), (head, len), expected.len()) {
-                    [property, rest @ ..] => {
-                        expected = rest;
-                        Some(property)
-                    }
-                    [] => None,
-                },
+            let from = match expected {
+                [property, ..] if property.is_named(program, name, head, len) => expected,
+                _ if object.known & mark((head, len)) == 0 => &[],
+                _ => self.find(object, name.value(), (head, len), expected.len()),
             };
             let mut child = Child::UNDECLARED;
-            if let Some(property) = property {
+            if let [property, rest @ ..] = from {
+                expected = rest;
                 found |= property.bit();
                 child = property.child;
             }
-            let declared = child != Child::UNDECLARED;
-            let mut held = !declared || self.inner(child, member) || self.within("properties", name.value());
-            if !plain || !declared && object.additional != Child::ANY {
-                let evaluated = self.beside(object, value, [name.value(), member.value()], declared, &mut held);
-                if let Some(seen) = seen.as_mut().filter(|_| evaluated) {
-                    seen.set(position);
-                }
-            }
+            let held = match child {
+                Child::UNDECLARED => self.undeclared(object, value, name.value(), member.value()),
+                child => self.inner(child, member) || self.within("properties", Some(name.value())),
+            };
             if !held {
                 fits = false;
                 if self.halts() {
-                    return false;
+                    return (false, u64::MAX);
                 }
             }
-            position += 1;
         }
-        let wanted = object.wanted();
-        if found & wanted != wanted || object.required > BEYOND && !self.has_required(object, value) {
-            return self.fail(value, Why::Missing(object));
-        }
-        fits
+        (fits, found)
     }
 
-    /// Adds a member's name to the trail of what failed there; `false`.
-    #[cold]
+    /// The same for any object, noting which members were evaluated.
     #[inline(never)]
-    fn within(&mut self, keyword: &'static str, name: Value<'d>) -> bool {
-        self.outwards(keyword, Inner::Name(name.as_str().unwrap_or_default()));
-        false
-    }
-
-    /// What patternProperties and additionalProperties say about a member; whether anything was
-    /// said about it at all.
-    #[inline(never)]
-    fn beside(
+    fn noted_members(
         &mut self,
-        object: &Object,
+        object: &'p Object,
         value: Value<'d>,
-        [name, member]: [Value<'d>; 2],
-        mut declared: bool,
-        fits: &mut bool,
-    ) -> bool {
-        if object.patterned.len > 0 {
-            declared |= self.patterned(object, name.as_str().unwrap_or_default(), member, fits);
-        }
-        if !declared && object.additional != Child::ANY {
-            if object.additional == Child::NONE {
-                *fits = self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()));
-            } else if !self.child(object.additional, member, None) {
-                self.outwards("additionalProperties", Inner::Nothing);
-                *fits = false;
+        mut seen: Option<&mut Seen>,
+    ) -> (bool, u64) {
+        let mut found = 0;
+        let mut fits = true;
+        for (position, (name, member)) in value.member_values().enumerate() {
+            let mut declared = false;
+            let mut held = true;
+            if let [property, ..] = self.find(object, name, name.spot().head(), usize::MAX) {
+                found |= property.bit();
+                declared = property.is_declared();
+                held = !declared
+                    || self.child(property.child, member, None)
+                    || self.within("properties", Some(name));
+            }
+            if object.patterned.len > 0 {
+                declared |= self.patterned(object, name.as_str().unwrap_or_default(), member, &mut held);
+            }
+            held &= declared || self.undeclared(object, value, name, member);
+            if !held {
+                fits = false;
+                if self.halts() {
+                    return (false, u64::MAX);
+                }
+            }
+            if let Some(seen) = seen.as_mut().filter(|_| declared || object.has_additional) {
+                seen.set(position);
             }
         }
-        declared || object.has_additional
+        (fits, found)
+    }
+
+    /// What `additionalProperties` says about a member.
+    #[inline]
+    fn undeclared(&mut self, object: &Object, value: Value<'d>, name: Value<'d>, member: Value<'d>) -> bool {
+        match object.additional {
+            Child::ANY => true,
+            Child::NONE => {
+                !self.quiet && self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()))
+            }
+            child => self.child(child, member, None) || self.within("additionalProperties", None),
+        }
+    }
+
+    /// Adds a keyword, and a member's name, to the trail of what failed there; `false`.
+    #[cold]
+    #[inline(never)]
+    fn within(&mut self, keyword: &'static str, name: Option<Value<'d>>) -> bool {
+        let name = name.and_then(Value::as_str);
+        self.outwards(keyword, name.map_or(Inner::Nothing, Inner::Name));
+        false
     }
 
     /// Whether all required names are there, for tables that require more than have a bit.
@@ -153,9 +161,9 @@ impl<'p, 'd> Run<'p, 'd> {
         (head, len): (u64, usize),
         left: usize,
     ) -> &'p [Property] {
-        let pool = self.program.pool.as_bytes();
         let properties = object.properties.of(&self.program.properties);
         if properties.len() > SCANNED {
+            let pool = self.program.pool.as_bytes();
             let name = name.as_str().unwrap_or_default().as_bytes();
             let at = properties.binary_search_by(|p| canon::compare_names(p.name.bytes(pool), name));
             return properties.get(at.unwrap_or(usize::MAX)..).unwrap_or_default();
@@ -164,7 +172,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let mut at = if left == 0 { 0 } else { properties.len().saturating_sub(left) };
         for _ in properties {
             let Some(rest @ [property, ..]) = properties.get(at..) else { break };
-            if property.is_named(pool, name.spot(), head, len) {
+            if property.is_named(self.program, name.spot(), head, len) {
                 return rest;
             }
             at = if rest.len() > 1 { at + 1 } else { 0 };
