@@ -1,9 +1,10 @@
 """The Python SDK 2.x against the board: pinned to the modern era, negotiating, and with the handshake.
 
-Used as `python client.py OUT COMMAND ARGS…`; the wire logs go to folders under OUT.
+Used as `python client.py stdio|http OUT SERVER ARGS…`; the wire logs go to folders under OUT.
 """
 
 import logging
+import subprocess
 import sys
 import warnings
 from contextlib import asynccontextmanager
@@ -16,12 +17,32 @@ from harness import CHECK_TIMEOUT, Inbox, Session, same
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.subscriptions import ResourceUpdated
 
-TAP = Path(__file__).resolve().parent.parent / "tap.py"
+TAPS = Path(__file__).resolve().parent.parent
 META = "io.modelcontextprotocol/"
 MODES = {"modern": "2026-07-28", "auto": "auto", "legacy": "legacy"}
 # Seconds.
 CLOSE_TIMEOUT = 2
 SESSION_TIMEOUT = 90
+OVER = sys.argv[1]
+
+
+def tap(transport, session, server):
+    """The command that runs `server` behind the tap of a transport."""
+    return ["python3", "-I", "-S", str(TAPS / f"tap_{transport}.py"), str(session.folder), *server]
+
+
+class Served:
+    """A server behind the tap of HTTP."""
+
+    def __init__(self, session, server):
+        command = tap("http", session, server)
+        self.tap = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = self.tap.stdout.readline().strip()
+        assert self.url, "the server does not listen"
+
+    def end(self):
+        """Has the server told that it is no longer needed."""
+        self.tap.stdin.close()
 
 
 class Peer:
@@ -32,14 +53,20 @@ class Peer:
         self.era = "legacy" if mode == "legacy" else "modern"
         self.logs, self.updates = Inbox(), Inbox()
         self.asked, self.keys, self.answer = [], [], None
+        self.served = Served(session, server) if OVER == "http" else None
+        command, *args = tap("stdio", session, [*server, "--stdio"])
         self.client = Client(
-            StdioServerParameters(command="python3", args=["-I", "-S", str(TAP), str(session.folder), *server]),
+            self.served.url if self.served else StdioServerParameters(command=command, args=args),
             mode=MODES[mode],
             read_timeout_seconds=CHECK_TIMEOUT,
             elicitation_callback=self._elicit if elicitation else None,
             logging_callback=self._log,
             message_handler=self._message,
         )
+
+    def end(self):
+        if self.served:
+            self.served.end()
 
     async def _elicit(self, context, params):
         self.asked.append(params)
@@ -126,6 +153,7 @@ async def talk(session, mode, server):
         await check_board(session, peer)
         closing.begin()
     closing.end()
+    peer.end()
     await session.check("close", closing.quick)
 
 
@@ -158,6 +186,7 @@ async def leave_early(session, mode, server):
                 await started.wait()
             closing.begin()
         closing.end()
+        peer.end()
         await session.check("close-busy", close_busy)
 
 
@@ -170,7 +199,7 @@ async def run(session, mode, server):
 
 
 async def main():
-    out, *server = sys.argv[1:]
+    out, *server = sys.argv[2:]
     for mode in MODES:
         await run(Session(f"py/{mode}", out), mode, server)
 

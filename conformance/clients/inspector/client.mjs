@@ -1,6 +1,6 @@
 // The Inspector's command line against the board: one process, one connection and one request per run.
 //
-// Used as `node client.mjs OUT COMMAND ARGS…`; the wire logs go to folders under OUT. What the command line
+// Used as `node client.mjs stdio|http OUT SERVER ARGS…`; the wire logs go to folders under OUT. What the command line
 // cannot do is tried all the same, so that `../unable.txt` is proved right or wrong on every run. Each run
 // starts a new server, so nothing can be written in one run and read in the next.
 
@@ -12,9 +12,9 @@ import {
   TOOLS, contents, diagnosis, promptList, refused, resourceList, said, statusObject, templateList, text, toolSchemas,
 } from "../board.mjs";
 import { Session, holds, same, within } from "../harness.mjs";
-import { tapped } from "../spawn.mjs";
+import { served, tapped } from "../spawn.mjs";
 
-const [out, ...server] = process.argv.slice(2);
+const [over, out, ...server] = process.argv.slice(2);
 const CLI = fileURLToPath(new URL("node_modules/.bin/mcp-inspector", import.meta.url));
 /** Longest single run, and longest check of a few runs, in milliseconds; a run starts two programs. */
 const RUN_TIMEOUT = 20_000;
@@ -25,11 +25,13 @@ const SESSION_TIMEOUT = 180_000;
 const TOOL_ERROR = 5;
 const PROTOCOL = { legacy: "2025-11-25", modern: "2026-07-28" };
 
-function start(session, era, ...args) {
-  const { command, args: rest } = tapped(session.folder, server);
+async function start(session, era, ...args) {
+  const link = over === "http" && (await served(session.folder, server));
+  const { command, args: rest } = link ? { command: link.url, args: [] } : tapped(session.folder, server);
+  const target = link ? ["--transport", "http", command] : ["--", command, ...rest];
   const child = spawn(
     process.execPath,
-    [CLI, "--cli", "--format", "json", "--protocol-era", era, ...args, "--", command, ...rest],
+    [CLI, "--cli", "--format", "json", "--protocol-era", era, ...args, ...target],
     // It keeps its settings and secrets under HOME; ours is the folder of this session.
     { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, HOME: session.folder } },
   );
@@ -38,14 +40,17 @@ function start(session, era, ...args) {
   child.stderr.on("data", (chunk) => (run.stderr += chunk));
   run.ended = new Promise((resolve, reject) => {
     child.on("error", reject);
-    child.on("close", (code, signal) => resolve(signal ?? code));
+    child.on("close", (code, signal) => {
+      if (link) link.end();
+      resolve(signal ?? code);
+    });
   });
   return run;
 }
 
 /** One run to its end: exit code, the result or the error it printed, and all it printed. */
 async function run(session, era, ...args) {
-  const started = start(session, era, ...args);
+  const started = await start(session, era, ...args);
   const code = await within(started.ended, RUN_TIMEOUT, "the command").finally(() => started.child.kill("SIGKILL"));
   const last = (stream) => stream.trim().split("\n").at(-1);
   const parsed = (line) => (line?.startsWith("{") ? JSON.parse(line) : {});
@@ -198,7 +203,7 @@ async function checkEra(session, era) {
   }
 
   await check("close", async () => {
-    const started = start(session, era, "--method", "tools/list");
+    const started = await start(session, era, "--method", "tools/list");
     same(await within(started.ended, RUN_TIMEOUT, "the command"), 0, "exit code");
   });
   await check("elicit-incapable", () => {
@@ -220,7 +225,7 @@ async function interrupted(session, era, timeout) {
   const logs = () => readdirSync(session.folder).filter((name) => name.startsWith("wire-")).length;
   const [before, calls] = [logs(), wire(session).filter(steps).length];
   const args = JSON.stringify({ pin: 1, times: 100, intervalMs: 1000 });
-  const started = start(session, era, "--method", "tools/call", "--tool-name", "blink", "--tool-args-json", args);
+  const started = await start(session, era, "--method", "tools/call", "--tool-name", "blink", "--tool-args-json", args);
   try {
     await seen(session, steps, calls + 1, "the call", RUN_TIMEOUT);
     started.child.kill("SIGINT");

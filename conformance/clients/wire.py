@@ -31,22 +31,31 @@ CROSSED = 0.15
 EXIT_LIMIT = 2.0
 # A server with a call under way may go on for its grace period, 5 s as it comes, until it is told by SIGTERM.
 BUSY_LIMIT = 5.0
+# What an error of the modern era makes of an answer's status, unless events have begun; the others leave it at 200.
+STATUS = {-32700: 400, -32600: 400, -32601: 404, -32602: 400, -32020: 400, -32021: 400, -32022: 400}
 RECORD = re.compile(r"(\d+\.\d+) ([><!]) ?(.*)", re.S)
 
 
 class Log:
-    """One server process: `records` are (at, mark, text), `messages` (at, mark, message)."""
+    """One server process: `records` are (at, mark, text), `messages` (at, mark, message).
+
+    `left` says when the client hung up on a request over HTTP, which in the modern era is its way to cancel.
+    """
 
     def __init__(self, path):
         self.path = path
         self.records = []
         self.messages = []
         self.faults = []
+        self.left = {}
         for raw in path.read_text(encoding="utf-8").split("\n")[:-1]:
             at, mark, text = RECORD.fullmatch(raw).groups()
             self.records.append((float(at), mark, text))
             if mark in "><":
                 self._message(float(at), mark, text)
+            elif text.startswith("hung up on "):
+                self.left.setdefault(text.removeprefix("hung up on "), float(at))
+        self.http = self.event("http") is not None
 
     def _message(self, at, mark, text):
         try:
@@ -78,7 +87,13 @@ class Log:
                 open_calls.discard(key(message["params"]["requestId"]))
             if mark == "<" and "method" not in message and at <= moment:
                 open_calls.discard(key(message.get("id")))
+        if self.modern():
+            open_calls -= {name for name, at in self.left.items() if at <= moment}
         return bool(open_calls)
+
+    def modern(self):
+        """Whether no handshake was made."""
+        return all(message["method"] != "initialize" for _, message in self.requests().values())
 
     def is_probe(self):
         asked = [message["method"] for _, message in self.requests().values()]
@@ -111,6 +126,8 @@ def answers(log):
     for name, (_, message) in asked.items():
         if "progressToken" in meta(message):
             tokens[key(meta(message)["progressToken"])] = name
+    if log.modern():
+        cancelled.update(log.left)
     for at, mark, message in log.messages:
         method = message.get("method")
         if mark == ">" and method == "notifications/cancelled":
@@ -135,7 +152,7 @@ def answers(log):
     yield from steps(log, tokens, answered)
     for name, (at, message) in asked.items():
         held = message["method"] == "subscriptions/listen"
-        if name not in answered and name not in cancelled and not held and at < eof[0] - EXIT_LIMIT:
+        if name not in answered and name not in cancelled and name not in log.left and not held and at < eof[0] - EXIT_LIMIT:
             yield f"never answered: {json.dumps(message)}"
 
 
@@ -169,6 +186,10 @@ def cancels(logs):
                 _, request = asked.get(key(message["params"]["requestId"]), (0, {}))
                 if request.get("method") == "tools/call" and key(meta(request).get("progressToken")) in alive:
                     return
+        for name in log.left if log.modern() else ():
+            _, request = asked[name]
+            if request["method"] == "tools/call" and key(meta(request).get("progressToken")) in alive:
+                return
     yield "no running call was cancelled"
 
 
@@ -260,12 +281,22 @@ def not_found(error, origin, modern, shown):
 def exits(log):
     """The server ends by itself with code 0 within 2 s of its input's end; a probed copy may be told by SIGTERM.
 
-    With a call under way it may take its grace period, and must heed a SIGTERM meanwhile.
+    With a call under way it may take its grace period, and must heed a SIGTERM meanwhile. Over HTTP there is no input
+    that could end: it goes when it is told, and with a call under way within its grace period.
     """
     end = log.event("exit ")
     eof, told = log.event("eof"), log.event("signal ")
     if end is None:
         yield f"{log.path.name}: no exit seen; its client had to kill it, or it still runs"
+        return
+    if log.http:
+        took, limit = (end[0] - told[0], BUSY_LIMIT + 0.5 if log.busy_at(told[0]) else EXIT_LIMIT) if told else (0, 0)
+        if told is None:
+            yield f"{log.path.name}: exit {end[1]} before it was told to go"
+        elif took > limit:
+            yield f"{log.path.name}: gone only {took:.1f} s after SIGTERM"
+        elif end[1] != "0":
+            yield f"{log.path.name}: exit code {end[1]}"
         return
     busy = eof is not None and log.busy_at(eof[0])
     if busy and told and told[0] < end[0]:
@@ -283,6 +314,50 @@ def exits(log):
         yield f"{log.path.name}: had to be told by signal {told[1]}"
     if end[1] != "0":
         yield f"{log.path.name}: exit code {end[1]}"
+
+
+def http(log, modern):
+    """Status, type and fields of every answer fit what was asked, and what the era wants."""
+    errors = {}
+    for _, mark, message in log.messages:
+        if mark == "<" and "error" in message and "id" in message:
+            errors[key(message["id"])] = message["error"].get("code")
+    for _, mark, text in log.records:
+        if mark == "!" and text.startswith("answer "):
+            answer = json.loads(text.removeprefix("answer "))
+            yield from (f"{fault}: {text}" for fault in answered_well(answer, errors, modern))
+        elif mark == "!" and text.startswith("field ") and modern and not text.startswith("field event message"):
+            yield f"nothing but data belongs into an event of this era: {text}"
+        elif mark == "!" and text.startswith(("the server ", "an event stream ")):
+            yield text
+
+
+def answered_well(answer, errors, modern):
+    status, kind, method = answer["status"], answer["type"], answer.get("method")
+    if answer["gives"] and method != "initialize":
+        yield "a session id where none belongs"
+    if answer["http"] == "POST" and method is not None and "id" in answer:
+        expected = 200
+        if modern and kind == "application/json":
+            expected = STATUS.get(errors.get(key(answer["id"])), 200)
+        if status != expected:
+            yield f"status {status} instead of {expected}"
+        if kind not in ("application/json", "text/event-stream"):
+            yield "neither JSON nor events"
+        if method == "initialize" and not answer["gives"]:
+            yield "no session id"
+        if modern and method != "subscriptions/listen" and kind == "text/event-stream" and method != "tools/call":
+            yield "events where nothing can happen before the answer"
+    elif answer["http"] == "POST":
+        if status != 202 or kind:
+            yield "a notification or an answer is taken with 202 and nothing else"
+    elif answer["http"] == "GET":
+        if status != 405 if modern else (status, kind) != (200, "text/event-stream"):
+            yield "what a GET gets"
+    elif not 200 <= status < 300:
+        yield "the session could not be ended"
+    if kind == "text/event-stream" and (answer["cache"] != "no-cache" or answer["buffering"] != "no"):
+        yield "fields that keep intermediaries from holding events back"
 
 
 def settled(folder):
@@ -319,6 +394,8 @@ def main():
     report(session, "wire-answers", (fault for log in talks for fault in answers(log)))
     report(session, "wire-cancel", cancels(talks))
     report(session, "wire-era", (fault for log in talks for fault in era(log, modern)))
+    if logs[0].http:
+        report(session, "wire-http", (fault for log in logs for fault in http(log, modern)))
     report(session, "exit", (fault for log in logs for fault in exits(log)))
 
 

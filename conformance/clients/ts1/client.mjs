@@ -1,9 +1,10 @@
 // The TypeScript SDK 1.x against the board: one era, the handshake.
 //
-// Used as `node client.mjs OUT COMMAND ARGS…`; the wire logs go to folders under OUT.
+// Used as `node client.mjs stdio|http OUT SERVER ARGS…`; the wire logs go to folders under OUT.
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import {
   ElicitRequestSchema,
   LoggingMessageNotificationSchema,
@@ -11,9 +12,9 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { checkBareBoard, checkBoard } from "../board.mjs";
 import { Inbox, Session } from "../harness.mjs";
-import { tapped } from "../spawn.mjs";
+import { served, tapped } from "../spawn.mjs";
 
-const [out, ...server] = process.argv.slice(2);
+const [over, out, ...server] = process.argv.slice(2);
 
 async function connect(session, capabilities) {
   const client = new Client({ name: "tinymcp-ts1", version: "1" }, { capabilities });
@@ -55,7 +56,11 @@ async function connect(session, capabilities) {
         close: () => drop(watched),
       };
     },
-    close: () => client.close(),
+    close: async () => {
+      await transport.terminateSession?.();
+      await client.close();
+      if (link) link.end();
+    },
   };
   client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => peer.logs.push(params));
   client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => peer.updates.push(params.uri));
@@ -65,9 +70,16 @@ async function connect(session, capabilities) {
       return peer.answer;
     });
   }
-  const transport = new StdioClientTransport(tapped(session.folder, server));
+  const link = over === "http" && (await served(session.folder, server));
+  const transport = link
+    ? new StreamableHTTPClientTransport(new URL(link.url))
+    : new StdioClientTransport(tapped(session.folder, server));
   // The client tells its transport the negotiated revision and keeps no copy of it.
-  transport.setProtocolVersion = (version) => (transport.seen = version);
+  const tell = transport.setProtocolVersion?.bind(transport);
+  transport.setProtocolVersion = (version) => {
+    transport.seen = version;
+    tell?.(version);
+  };
   await client.connect(transport);
   return peer;
 }

@@ -1,16 +1,16 @@
 // The TypeScript client 2.x against the board, in each of its negotiation modes.
 //
-// Used as `node client.mjs OUT COMMAND ARGS…`; the wire logs go to folders under OUT. In its modes `auto` and
-// pinned this SDK asks `server/discover` of a throw-away copy of the server first, so those sessions leave two
-// wire logs per connection.
+// Used as `node client.mjs stdio|http OUT SERVER ARGS…`; the wire logs go to folders under OUT. In its modes `auto`
+// and pinned this SDK asks `server/discover` of a throw-away copy of a server on stdio first, so those sessions leave
+// two wire logs per connection.
 
-import { Client, LOG_LEVEL_META_KEY } from "@modelcontextprotocol/client";
+import { Client, LOG_LEVEL_META_KEY, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { checkBareBoard, checkBoard } from "../board.mjs";
 import { Inbox, Session } from "../harness.mjs";
-import { tapped } from "../spawn.mjs";
+import { served, tapped } from "../spawn.mjs";
 
-const [out, ...server] = process.argv.slice(2);
+const [over, out, ...server] = process.argv.slice(2);
 const MODES = { modern: { pin: "2026-07-28" }, auto: "auto", legacy: "legacy" };
 
 async function connect(session, mode, capabilities) {
@@ -41,7 +41,11 @@ async function connect(session, mode, capabilities) {
       client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) }, options),
     prompt: (name, args) => client.getPrompt({ name, arguments: args }),
     complete: async (ref, argument) => (await client.complete({ ref, argument })).completion.values,
-    close: () => client.close(),
+    close: async () => {
+      await transport.terminateSession?.();
+      await client.close();
+      if (link) link.end();
+    },
   };
   client.setNotificationHandler("notifications/message", ({ params }) => peer.logs.push(params));
   client.setNotificationHandler("notifications/resources/updated", ({ params }) => peer.updates.push(params.uri));
@@ -51,7 +55,11 @@ async function connect(session, mode, capabilities) {
       return peer.answer;
     });
   }
-  await client.connect(new StdioClientTransport(tapped(session.folder, server)));
+  const link = over === "http" && (await served(session.folder, server));
+  const transport = link
+    ? new StreamableHTTPClientTransport(new URL(link.url))
+    : new StdioClientTransport(tapped(session.folder, server));
+  await client.connect(transport);
   peer.era = client.getProtocolEra();
   Object.assign(peer, peer.era === "modern" ? modern(client) : legacy(client));
   const expected = mode === "legacy" ? "legacy" : "modern";

@@ -1,6 +1,6 @@
 """Turns what the clients print into the verdict of the run.
 
-Used as `… | python3 report.py CLIENT…`. Reads `ok NAME` and `FAIL NAME: …` lines with their indented excerpts
+Used as `… | python3 report.py stdio|http CLIENT…`. Reads `ok NAME` and `FAIL NAME: …` lines with their indented excerpts
 from stdin, passes them on, and holds them against `plan.json` (every session of the named clients must report
 every check once) and `unable.txt` (what a client cannot do must fail, with the words given there). The last
 line is `N passed, N failed`; the exit code is 1 when anything failed.
@@ -15,24 +15,27 @@ HERE = Path(__file__).resolve().parent
 RESULT = re.compile(r"(ok|FAIL) ([a-z0-9]+/[a-z]+/[a-z-]+)(?:: (.*))?")
 
 
-def planned(clients):
+def planned(transport, clients):
     """Names of all checks of the named clients, in the plan's order."""
     plan = json.loads((HERE / "plan.json").read_text())
     return [
         f"{client}/{session}/{check}"
         for client in clients
         for session in plan["sessions"][client]
-        for check in plan["checks"]
+        for check in [*plan["checks"], *plan[transport]]
     ]
 
 
-def unable(names):
+def unable(transport, names):
     """Check name to (words, reason), for those of `names` that `unable.txt` lists."""
     listed = {}
     for line in (HERE / "unable.txt").read_text().splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         pattern, words, reason = (part.strip() for part in line.split("|"))
+        pattern, _, only = pattern.partition(" over ")
+        if only not in ("", transport):
+            continue
         client, session, check = pattern.split("/")
         for name in names:
             parts = name.split("/")
@@ -42,8 +45,9 @@ def unable(names):
 
 
 def main():
-    names = planned(sys.argv[1:])
-    listed = unable(names)
+    transport, *clients = sys.argv[1:]
+    names = planned(transport, clients)
+    listed = unable(transport, names)
     waiting = dict.fromkeys(names)
     passed, failed = 0, []
 
