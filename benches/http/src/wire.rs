@@ -3,7 +3,7 @@
 //! Does: append heads and the lines of `benches/stdio` as bodies. Does not: read answers.
 //! Invariant: `Content-Length` is the last header, so a bare loop finds the length right before the empty line.
 
-use stdio_bench::wire::{Framing, Script, push_number};
+use stdio_bench::wire::{Framing, HEAD, META, Script, push_number};
 
 /// Whether the server shall keep the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +76,43 @@ impl Requests {
         self.body.clear();
         self.script.push_call(&mut self.body, id);
         self.push(out, "tools/call", Some("echo"), after);
+    }
+
+    /// One call of any tool; `arguments` is an object, and `more` what stands besides it, with its comma.
+    pub fn push_tool(&mut self, out: &mut Vec<u8>, id: u64, tool: &str, arguments: &str, more: &str) {
+        self.body.clear();
+        self.body.extend_from_slice(HEAD);
+        push_number(&mut self.body, id);
+        let call = format!(
+            ",\"method\":\"tools/call\",\"params\":{{\"name\":\"{tool}\",\"arguments\":{arguments},\"_meta\":{{{more}"
+        );
+        self.body.extend_from_slice(call.as_bytes());
+        if self.framing == Framing::Modern {
+            // Its members, without its name and its outer brace.
+            let meta = META.strip_prefix(b"\"_meta\":{").unwrap_or(META);
+            if !more.is_empty() {
+                self.body.push(b',');
+            }
+            self.body.extend_from_slice(meta);
+        } else {
+            self.body.push(b'}');
+        }
+        self.body.extend_from_slice(b"}}");
+        self.push(out, "tools/call", Some(tool), After::Keep);
+    }
+
+    /// A request of the modern era for updates of one resource; its answer has no end.
+    pub fn push_listen(&mut self, out: &mut Vec<u8>, id: u64, uri: &str) {
+        self.body.clear();
+        self.body.extend_from_slice(HEAD);
+        push_number(&mut self.body, id);
+        let filter = format!(
+            ",\"method\":\"subscriptions/listen\",\"params\":{{\"notifications\":{{\"resourceSubscriptions\":[\"{uri}\"]}},"
+        );
+        self.body.extend_from_slice(filter.as_bytes());
+        self.body.extend_from_slice(META);
+        self.body.extend_from_slice(b"}}");
+        self.push(out, "subscriptions/listen", None, After::Keep);
     }
 
     /// Head and body; in the modern era the head repeats `method` and `name`.
