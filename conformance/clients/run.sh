@@ -45,73 +45,10 @@ done
 
 note() { printf '%s\n' "$transport.sh: $*" >&2; }
 
-# Installs Debian packages when that is possible here.
-apt_install() {
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        note "missing: $* (not root, or no apt-get: install them yourself)"
-        exit 1
-    fi
-    note "installing $*"
-    apt-get update -qq >&2
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >&2
-}
-
-wants() {
-    local client
-    for client in "${clients[@]}"; do
-        case " $* " in *" $client "*) return 0 ;; esac
-    done
-    return 1
-}
-
-# Installs the locked packages of one folder, unless that very lock is installed already.
-npm_install() {
-    local folder=$1
-    shift
-    if ! cmp -s "$folder/package-lock.json" "$folder/node_modules/.installed-lock"; then
-        note "installing the packages of ${folder#"$here"/}"
-        (cd "$folder" && npm ci --no-audit --no-fund --loglevel=error "$@" >&2)
-        cp "$folder/package-lock.json" "$folder/node_modules/.installed-lock"
-    fi
-}
-
-# The Inspector needs 22.19; every JavaScript client then runs on the same one.
-node_is_new() {
-    node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 19) ? 0 : 1)'
-}
-
-command -v python3 >/dev/null || apt_install python3
-if wants ts1 ts2 inspector; then
-    command -v node >/dev/null && command -v npm >/dev/null || apt_install nodejs npm
-    if ! node_is_new; then
-        npm_install "$here/node"
-        PATH=$here/node/node_modules/.bin:$PATH
-        export PATH
-    fi
-    for client in ts1 ts2 inspector; do
-        if wants "$client"; then npm_install "$here/$client" --ignore-scripts; fi
-    done
-fi
-if wants py; then
-    if ! cmp -s "$here/py/requirements.txt" "$here/py/.venv/installed.txt"; then
-        python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
-        note "installing the packages of py"
-        rm -rf "$here/py/.venv"
-        python3 -m venv "$here/py/.venv"
-        "$here/py/.venv/bin/pip" install --quiet --disable-pip-version-check --no-deps \
-            -r "$here/py/requirements.txt" >&2
-        cp "$here/py/requirements.txt" "$here/py/.venv/installed.txt"
-    fi
-fi
-
-if [ -z "$server" ]; then
-    # Cargo itself says where the program is: target folder and target may be set in many ways.
-    server=$(cargo build --manifest-path "$here/../../Cargo.toml" --release --example board_server --features http-server \
-        --message-format=json-render-diagnostics | python3 -c '
-import json, sys
-found = [json.loads(line) for line in sys.stdin]
-print([m["executable"] for m in found if m.get("target", {}).get("name") == "board_server"][-1])')
-fi
+# shellcheck source=install.sh
+. "$here/install.sh"
+install_clients "${clients[@]}"
+if [ -z "$server" ]; then server=$(build_board); fi
 
 out=$here/out/$transport
 rm -rf "$out"
