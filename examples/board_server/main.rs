@@ -190,7 +190,9 @@ fn main() -> ExitCode {
 
 #[cfg(target_os = "linux")]
 fn usage(problem: &str) -> ExitCode {
-    eprintln!("board_server: {problem}\nusage: board_server [--stdio | --http ADDR [--key FILE]] [--root DIR]");
+    eprintln!(
+        "board_server: {problem}\nusage: board_server [--stdio | --http ADDR [--key FILE]] [--root DIR]"
+    );
     ExitCode::from(2)
 }
 
