@@ -55,6 +55,8 @@ mod server;
 mod transport;
 
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "http-server")]
+pub use limits::HttpLimits;
 pub use limits::Limits;
 pub use model::ask::{
     Action, Block, Field, Form, FormAnswer, Root, SampleAnswer, Sampling, ToolChoice, ToolUse,
@@ -69,6 +71,8 @@ pub use server::{
     Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolResult,
 };
+#[cfg(feature = "http-server")]
+pub use server::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
 pub use transport::{Link, MemoryEnd, memory};
 
 /// The code of the README, compiled.
