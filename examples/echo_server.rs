@@ -101,6 +101,8 @@ fn serve_http(_: Server, _: &str) -> Result<(), tinymcp::Error> {
 }
 
 fn usage(problem: &str) -> ExitCode {
-    eprintln!("echo_server: {problem}\nusage: echo_server [--stdio | --http ADDR] [--inline | --hand-over] [--many N]");
+    eprintln!(
+        "echo_server: {problem}\nusage: echo_server [--stdio | --http ADDR] [--inline | --hand-over] [--many N]"
+    );
     ExitCode::from(2)
 }

@@ -38,27 +38,34 @@ fn requests(server: &mut Server) -> Result<(), Error> {
                 .field(Field::text("email").description("User's email address").required());
             ctx.elicit("user", form).map(|answer| said(&answer))
         })?
-        .tool(Tool::new("test_elicitation_sep1034_defaults").description("Offers defaults"), |ctx, _: Nothing| {
-            let form = Form::new("Please review these values")
-                .field(Field::text("name").default("John Doe"))
-                .field(Field::integer("age").default(30))
-                .field(Field::number("score").default(95.5))
-                .field(Field::choice("status", ["active", "inactive", "pending"]).default("active"))
-                .field(Field::boolean("verified").default(true));
-            ctx.elicit("review", form).map(|answer| said(&answer))
-        })?
-        .tool(Tool::new("test_elicitation_sep1330_enums").description("Offers choices"), |ctx, _: Nothing| {
-            let titled = [("value1", "First Option"), ("value2", "Second Option"), ("value3", "Third Option")];
-            let plain = ["option1", "option2", "option3"];
-            let named = [("opt1", "Option One"), ("opt2", "Option Two"), ("opt3", "Option Three")];
-            let form = Form::new("Please choose")
-                .field(Field::choice("untitledSingle", plain))
-                .field(Field::titled_choice("titledSingle", titled))
-                .field(Field::named_choice("legacyEnum", named))
-                .field(Field::choices("untitledMulti", plain))
-                .field(Field::titled_choices("titledMulti", titled));
-            ctx.elicit("choices", form).map(|answer| said(&answer))
-        })?;
+        .tool(
+            Tool::new("test_elicitation_sep1034_defaults").description("Offers defaults"),
+            |ctx, _: Nothing| {
+                let form = Form::new("Please review these values")
+                    .field(Field::text("name").default("John Doe"))
+                    .field(Field::integer("age").default(30))
+                    .field(Field::number("score").default(95.5))
+                    .field(Field::choice("status", ["active", "inactive", "pending"]).default("active"))
+                    .field(Field::boolean("verified").default(true));
+                ctx.elicit("review", form).map(|answer| said(&answer))
+            },
+        )?
+        .tool(
+            Tool::new("test_elicitation_sep1330_enums").description("Offers choices"),
+            |ctx, _: Nothing| {
+                let titled =
+                    [("value1", "First Option"), ("value2", "Second Option"), ("value3", "Third Option")];
+                let plain = ["option1", "option2", "option3"];
+                let named = [("opt1", "Option One"), ("opt2", "Option Two"), ("opt3", "Option Three")];
+                let form = Form::new("Please choose")
+                    .field(Field::choice("untitledSingle", plain))
+                    .field(Field::titled_choice("titledSingle", titled))
+                    .field(Field::named_choice("legacyEnum", named))
+                    .field(Field::choices("untitledMulti", plain))
+                    .field(Field::titled_choices("titledMulti", titled));
+                ctx.elicit("choices", form).map(|answer| said(&answer))
+            },
+        )?;
     Ok(())
 }
 
@@ -67,7 +74,11 @@ fn said(answer: &FormAnswer) -> String {
         .into_iter()
         .filter_map(|name| Some(format!("{name}={}", answer.value(name)?.raw())))
         .collect::<Vec<_>>();
-    format!("User response: action={}, content={}", format!("{:?}", answer.action()).to_lowercase(), content.join(" "))
+    format!(
+        "User response: action={}, content={}",
+        format!("{:?}", answer.action()).to_lowercase(),
+        content.join(" ")
+    )
 }
 
 fn name(ctx: &mut Context<'_>) -> Result<FormAnswer, Failure> {
@@ -84,7 +95,9 @@ fn capital(ctx: &mut Context<'_>) -> Result<SampleAnswer, Failure> {
 
 /// What requests of 2026-07-28 are answered with: questions, in one round or several.
 fn rounds(server: &mut Server) -> Result<(), Error> {
-    let tool = |name: &str| Tool::new(format!("test_input_required_result_{name}")).description("Asks before it answers");
+    let tool = |name: &str| {
+        Tool::new(format!("test_input_required_result_{name}")).description("Asks before it answers")
+    };
     server
         .tool(tool("elicitation"), |ctx, _: Nothing| greet(ctx))?
         .tool(Tool::new("test_streaming_elicitation").description("Asks on a stream"), |ctx, _: Nothing| {
@@ -106,10 +119,19 @@ fn rounds(server: &mut Server) -> Result<(), Error> {
             Ok(format!("{} {} {} roots", greeting.text(), user.text("name").unwrap_or("you"), roots.len()))
         })?
         .tool(tool("multi_round"), |ctx, _: Nothing| {
-            let first = ctx.elicit("step1", Form::new("Step 1: What is your name?").field(Field::text("name").required()))?;
-            let second =
-                ctx.elicit("step2", Form::new("Step 2: What is your favorite color?").field(Field::text("color").required()))?;
-            Ok(format!("{} likes {}", first.text("name").unwrap_or("Somebody"), second.text("color").unwrap_or("none")))
+            let first = ctx.elicit(
+                "step1",
+                Form::new("Step 1: What is your name?").field(Field::text("name").required()),
+            )?;
+            let second = ctx.elicit(
+                "step2",
+                Form::new("Step 2: What is your favorite color?").field(Field::text("color").required()),
+            )?;
+            Ok(format!(
+                "{} likes {}",
+                first.text("name").unwrap_or("Somebody"),
+                second.text("color").unwrap_or("none")
+            ))
         })?
         .tool(tool("capabilities"), |ctx, _: Nothing| match ctx.client_can() {
             can if can.sampling => Ok(capital(ctx)?.text()),
@@ -123,7 +145,8 @@ fn rounds(server: &mut Server) -> Result<(), Error> {
         .prompt(
             Prompt::new("test_input_required_result_prompt").description("Asks before it answers"),
             |ctx, _| {
-                let form = Form::new("What context should the prompt use?").field(Field::text("context").required());
+                let form =
+                    Form::new("What context should the prompt use?").field(Field::text("context").required());
                 let answer = ctx.elicit("user_context", form)?;
                 Ok(PromptOutput::new().user(format!("Context: {}", answer.text("context").unwrap_or("none"))))
             },
@@ -132,17 +155,26 @@ fn rounds(server: &mut Server) -> Result<(), Error> {
     let handle = server.handle();
     let prompts = server.handle();
     server
-        .tool(Tool::new("test_trigger_tool_change").description("Changes the list of tools"), move |_, _: Nothing| {
-            handle.remove_tool("test_temporary")?;
-            handle.add_tool(Tool::new("test_temporary").description("Comes and goes"), |_, _: Nothing| Ok(json!({})))?;
-            handle.remove_tool("test_temporary")?;
-            Ok(Content::text("The list of tools has changed"))
-        })?
-        .tool(Tool::new("test_trigger_prompt_change").description("Changes the list of prompts"), move |_, _: Nothing| {
-            prompts.add_prompt(Prompt::new("test_temporary"), |_, _| Ok(PromptOutput::new()))?;
-            prompts.remove_prompt("test_temporary")?;
-            Ok(Content::text("The list of prompts has changed"))
-        })?;
+        .tool(
+            Tool::new("test_trigger_tool_change").description("Changes the list of tools"),
+            move |_, _: Nothing| {
+                handle.remove_tool("test_temporary")?;
+                handle.add_tool(
+                    Tool::new("test_temporary").description("Comes and goes"),
+                    |_, _: Nothing| Ok(json!({})),
+                )?;
+                handle.remove_tool("test_temporary")?;
+                Ok(Content::text("The list of tools has changed"))
+            },
+        )?
+        .tool(
+            Tool::new("test_trigger_prompt_change").description("Changes the list of prompts"),
+            move |_, _: Nothing| {
+                prompts.add_prompt(Prompt::new("test_temporary"), |_, _| Ok(PromptOutput::new()))?;
+                prompts.remove_prompt("test_temporary")?;
+                Ok(Content::text("The list of prompts has changed"))
+            },
+        )?;
     Ok(())
 }
 

@@ -19,11 +19,15 @@ fn resources(server: &mut Server) -> Result<(), Error> {
             |_, uri| Ok(ResourceContents::text(uri, "This is the content of the static text resource.")),
         )?
         .resource(
-            Resource::new("test://static-binary", "Static binary").description("An image").mime_type("image/png"),
+            Resource::new("test://static-binary", "Static binary")
+                .description("An image")
+                .mime_type("image/png"),
             |_, uri| Ok(ResourceContents::bytes(uri, PNG)),
         )?
         .resource(
-            Resource::new("test://watched-resource", "Watched").description("To subscribe to").mime_type("text/plain"),
+            Resource::new("test://watched-resource", "Watched")
+                .description("To subscribe to")
+                .mime_type("text/plain"),
             |_, uri| Ok(ResourceContents::text(uri, "Watched resource content")),
         )?
         .template(
@@ -62,7 +66,7 @@ fn prompts(server: &mut Server) -> Result<(), Error> {
                 let uri = arguments.required("resourceUri")?;
                 let contents = ResourceContents::text(uri, "Embedded resource content for testing.");
                 Ok(PromptOutput::new()
-                    .message(Role::User, Content::from(contents.mime_type("text/plain")))
+                    .message(Role::User, Content::Embedded(contents.mime_type("text/plain")))
                     .user("Please process the embedded resource above."))
             },
         )?

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use tinymcp::json::Json;
-use tinymcp::{
-    Content, Context, Error, Failure, Level, ResourceContents, Server, Tool, ToolOutput, json,
-};
+use tinymcp::{Content, Context, Error, Failure, Level, ResourceContents, Server, Tool, ToolOutput, json};
 
 use crate::Nothing;
 
 /// One transparent pixel.
-pub(crate) const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\
+pub(crate) const PNG: &[u8] =
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\
     \0\0\0\rIDATx\x9cc\0\x01\0\0\x05\0\x01\r\n-\xb4\0\0\0\0IEND\xaeB`\x82";
 /// A wave file without a sample.
 const WAV: &[u8] = b"RIFF$\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0@\x1f\0\0@\x1f\0\0\x01\0\x08\0data\0\0\0\0";
@@ -35,17 +34,21 @@ pub(crate) fn add(server: &mut Server) -> Result<(), Error> {
         .tool(Tool::new("test_audio_content").description("Gives a sound").read_only(), |_, _: Nothing| {
             Ok(Content::audio(WAV, "audio/wav"))
         })?
-        .tool(Tool::new("test_embedded_resource").description("Gives a resource").read_only(), |_, _: Nothing| {
-            let text = "This is an embedded resource content.";
-            let contents = ResourceContents::text("test://embedded-resource", text).mime_type("text/plain");
-            Ok(Content::from(contents))
-        })?
+        .tool(
+            Tool::new("test_embedded_resource").description("Gives a resource").read_only(),
+            |_, _: Nothing| {
+                let text = "This is an embedded resource content.";
+                let contents =
+                    ResourceContents::text("test://embedded-resource", text).mime_type("text/plain");
+                Ok(Content::Embedded(contents))
+            },
+        )?
         .tool(Tool::new("test_multiple_content_types").description("Gives three things"), |_, _: Nothing| {
             let text = r#"{"test":"data","value":123}"#;
             let contents = ResourceContents::text("test://mixed-content-resource", text);
             Ok(ToolOutput::text("Multiple content types test:")
                 .content(Content::image(PNG, "image/png"))
-                .content(Content::from(contents.mime_type("application/json"))))
+                .content(Content::Embedded(contents.mime_type("application/json"))))
         })?
         .tool(Tool::new("test_error_handling").description("Fails"), |_, _: Nothing| {
             Err::<(), _>(Failure::new("This tool intentionally returns an error for testing"))
@@ -59,15 +62,20 @@ pub(crate) fn add(server: &mut Server) -> Result<(), Error> {
         })?
         .tool(Tool::new("test_tool_with_logging").description("Logs what it does"), log)?
         .tool(Tool::new("test_logging_tool").description("Logs what it does"), log)?
-        .tool(Tool::new("test_reconnection").description("Lets its client go, and come back"), |ctx, _: Nothing| {
-            ctx.detach(Duration::from_millis(500));
-            ctx.wait(2 * STEP)?;
-            Ok("Reconnection test completed successfully")
-        })?
+        .tool(
+            Tool::new("test_reconnection").description("Lets its client go, and come back"),
+            |ctx, _: Nothing| {
+                ctx.detach(Duration::from_millis(500));
+                ctx.wait(2 * STEP)?;
+                Ok("Reconnection test completed successfully")
+            },
+        )?
         .tool(headers(), |_, arguments: Where| {
             Ok(format!("region: {}", arguments.region.as_deref().unwrap_or("none")))
         })?
-        .tool(json_schema(), |_, arguments: Json| Ok(format!("JSON Schema 2020-12 tool called with: {}", arguments.as_str())))?;
+        .tool(json_schema(), |_, arguments: Json| {
+            Ok(format!("JSON Schema 2020-12 tool called with: {}", arguments.as_str()))
+        })?;
     Ok(())
 }
 

@@ -97,7 +97,10 @@ impl Eras {
 
 /// Whether sessions of this version exist.
 pub(super) fn is_legacy(version: &[u8]) -> bool {
-    std::str::from_utf8(version).ok().and_then(revision::parse).is_some_and(|revision| revision != V2026_07_28)
+    std::str::from_utf8(version)
+        .ok()
+        .and_then(revision::parse)
+        .is_some_and(|revision| revision != V2026_07_28)
 }
 
 /// The code of the error that a frame of ours carries; `None` for a result.
@@ -135,7 +138,9 @@ mod tests {
 
     #[test]
     fn codes_are_found_behind_any_id() {
-        for id in ["1", "-7", "\"a\"", "\"\"", r#""\"},\\""#, r#""\\\"""#, r#""\u0022,""#, "18446744073709551615"] {
+        for id in
+            ["1", "-7", "\"a\"", "\"\"", r#""\"},\\""#, r#""\\\"""#, r#""\u0022,""#, "18446744073709551615"]
+        {
             let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"x"}}}}"#);
             assert_eq!(error_code(frame.as_bytes()), Some(-32601), "{frame}");
             let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"error":{{"code":1}}}}}}"#);

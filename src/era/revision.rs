@@ -73,8 +73,7 @@ const OLDEST: Features = Features {
 const MARCH: Features = Features { batch: true, annotations: true, audio: true, ..OLDEST };
 const JUNE: Features =
     Features { batch: false, links: true, titles: true, structured: true, elicitation: true, ..MARCH };
-const NOVEMBER: Features =
-    Features {
+const NOVEMBER: Features = Features {
     icons: true,
     rich_forms: true,
     sampling_tools: true,

@@ -224,7 +224,8 @@ impl Core {
         answers: &Answers,
     ) -> Result<String, Fault> {
         let expires = now().saturating_add(self.limits.ask_timeout.as_secs().max(1));
-        let state = seal::seal(self.key()?, principal.unwrap_or_default(), &digest(query, doc), expires, answers);
+        let state =
+            seal::seal(self.key()?, principal.unwrap_or_default(), &digest(query, doc), expires, answers);
         if state.len() > self.limits.state_bytes {
             return Err(Fault::Internal(
                 "The answers to this call's questions are too large to be carried along",
@@ -238,7 +239,12 @@ impl Core {
     ///
     /// # Errors
     /// A state that does not verify.
-    pub(crate) fn answers(&self, principal: Option<&str>, query: &Query, doc: &Doc) -> Result<Answers, Fault> {
+    pub(crate) fn answers(
+        &self,
+        principal: Option<&str>,
+        query: &Query,
+        doc: &Doc,
+    ) -> Result<Answers, Fault> {
         let mut answers = match query.state.and_then(|node| doc.at(node).as_str()) {
             None => Answers::new(),
             Some(state) => {

@@ -19,7 +19,9 @@ static SESSIONS: Sessions = Sessions {
     opens: "initialize",
     check,
     resumes: |revision| features(revision).priming,
-    missing: || Fault::InvalidRequest(format!("{SESSION} is missing: open a session with initialize first").into()),
+    missing: || {
+        Fault::InvalidRequest(format!("{SESSION} is missing: open a session with initialize first").into())
+    },
     lost: || Fault::InvalidRequest("There is no such session: open another one with initialize".into()),
 };
 

@@ -194,8 +194,10 @@ mod tests {
     use super::*;
 
     fn auth() -> Auth {
-        let metadata = ResourceMetadata::new("https://board.example/mcp", "https://login.example").scope("read");
-        let known = known_tokens(vec![("s3cret".to_owned(), "alice".to_owned()), ("t".to_owned(), "bob".to_owned())]);
+        let metadata =
+            ResourceMetadata::new("https://board.example/mcp", "https://login.example").scope("read");
+        let known =
+            known_tokens(vec![("s3cret".to_owned(), "alice".to_owned()), ("t".to_owned(), "bob".to_owned())]);
         let check = move |token: &str| match token {
             "weak" => Err(TokenRefusal::Scope("read write".to_owned())),
             token => known(token),

@@ -5,8 +5,6 @@
 //! names must be one of ours, and its `Origin`, if it has one, too (MCP 2026-07-28 and 2025-11-25
 //! basic/transports, security). What it does not: tell who a client is; see `auth.rs`.
 
-use std::net::IpAddr;
-
 /// The hosts that everybody may name: this machine's own names for itself.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
@@ -76,14 +74,6 @@ fn split(host: &str) -> Option<(&str, Option<&str>)> {
         && !name.contains(['/', '@', '?', '#', ' '])
         && port.is_none_or(|port| port.parse::<u16>().is_ok());
     valid.then_some((name, port))
-}
-
-/// Whether only this machine can reach a server that is bound to this address.
-pub(super) fn is_loopback(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => v4.is_loopback(),
-        IpAddr::V6(v6) => v6.is_loopback() || v6.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback()),
-    }
 }
 
 #[cfg(test)]

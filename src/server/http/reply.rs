@@ -99,11 +99,6 @@ impl Reply {
         self.mode.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an event stream was opened.
-    pub(super) fn streams_events(&self) -> bool {
-        matches!(*self.mode(), Mode::Stream(_))
-    }
-
     /// Answers with this frame and these fields beside the usual ones.
     pub(super) fn answer_with(&self, frame: &[u8], fields: &[Field<'_>]) {
         let mut mode = self.mode();

@@ -18,8 +18,8 @@ use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
 use crate::transport::Outlet;
 use crate::transport::http_server::{Engine, Listener, Remote};
 
-use super::service::Endpoint;
 use super::HttpServer;
+use super::service::Endpoint;
 
 /// A server whose address is open; see [`HttpServer::bind`].
 #[must_use = "nothing is served until `serve` is called"]
@@ -53,21 +53,20 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
         return Err(Error::new(ErrorKind::Invalid, format!("{:?} is no path", options.path)));
     }
     let mut parts = serve::take_apart(server, true)?;
-    let listener = Listener::bind(address)?;
-    if options.gate.is_local() && !listener.is_loopback() {
+    let listeners = Listener::bind(address)?;
+    let address = listeners.first().map(Listener::address).unwrap_or_default();
+    if options.gate.is_local() && !listeners.iter().all(Listener::is_local) {
         eprintln!(
-            "tinymcp: {} can be reached from other machines, but only requests to localhost are served: \
-             name the server's host with allow_host",
-            listener.address()
+            "tinymcp: {address} can be reached from other machines, but only requests to localhost are served: \
+             name the server's host with allow_host"
         );
     }
     let core = &parts.core;
     let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(Nobody)));
     core.catalog.connect(&shared);
     let inline = std::mem::take(&mut parts.inline);
-    let address = listener.address().to_owned();
     let endpoint = Endpoint::new(core, &Arc::new(options), &shared, inline);
-    let mut engine = Engine::new(vec![listener], endpoint, &core.limits)?;
+    let mut engine = Engine::new(listeners, endpoint, &core.limits)?;
     let remote = engine.remote();
     engine.service().wake_with(remote);
     Ok(BoundServer { parts, shared, engine, address })
@@ -135,7 +134,11 @@ fn end(core: &Arc<Core>, shared: &Arc<Connection>, remote: &Remote, over: &Atomi
         conn.input_ended();
     }
     core.pool.close();
-    let look = || connections.iter().for_each(|conn| drop(conn.look(Instant::now())));
+    let look = || {
+        for conn in &connections {
+            conn.look(Instant::now());
+        }
+    };
     while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {
         look();
     }

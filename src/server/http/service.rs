@@ -29,11 +29,11 @@ use crate::server::job::Job;
 use crate::transport::Outlet;
 use crate::transport::http_server::{Admission, Exchange, Field, Flow, Head, Refusal, Remote, Service};
 
+use super::Options;
 use super::auth::{Denial, WELL_KNOWN};
 use super::reply::{Accepts, JSON, Load, Mode, Reply};
 use super::session::{Session, Table};
 use super::stream::{Budget, Came, Place, Streams};
-use super::Options;
 
 /// How often sessions are looked at for idle ones, at most.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -118,7 +118,8 @@ impl Stop {
     }
 
     fn say(self, exchange: &Exchange) {
-        let fields: Vec<Field<'_>> = self.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let fields: Vec<Field<'_>> =
+            self.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         exchange.respond(self.status, &fields, &self.body);
     }
 }
@@ -285,13 +286,14 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     fn plan(&mut self, visit: &Visit<'_>, doc: &Doc) -> Result<Plan, Stop> {
         if doc.root().kind() == Kind::Array {
             return match self.core.eras.of_post(visit.head, &Params::default(), None) {
-                Posted::InSession => self.session(visit, None).map(|(conn, streams)| Plan::Call(conn, streams)),
+                Posted::InSession => {
+                    self.session(visit, None).map(|(conn, streams)| Plan::Call(conn, streams))
+                }
                 _ => Err(Stop::fault(400, None, &Fault::InvalidRequest("One message at a time".into()))),
             };
         }
-        let message = Message::read(doc.root()).map_err(|shape| {
-            Stop::fault(400, shape.id, &Fault::InvalidRequest(shape.message.into()))
-        })?;
+        let message = Message::read(doc.root())
+            .map_err(|shape| Stop::fault(400, shape.id, &Fault::InvalidRequest(shape.message.into())))?;
         let (method, params, id) = match &message {
             Message::Request(request) => {
                 (Some(request.method), Params::read(request.params), Some(request.id))
