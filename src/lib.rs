@@ -71,6 +71,8 @@ pub use server::{
     Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolResult,
 };
+#[cfg(feature = "http-server")]
+pub use server::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
 pub use transport::{Link, MemoryEnd, memory};
 
 /// The code of the README, compiled.

@@ -114,6 +114,21 @@ pub struct HttpLimits {
     /// How long the rest of a refused request is read and dropped, so that the peer gets to read
     /// why. 2 s. `TINYMCP_LINGER_MS`.
     pub linger: Duration,
+    /// Sessions open at once, of clients before 2026-07-28. 1024: one costs about a kilobyte.
+    /// Beyond it the one that has been idle for longest has to go. `TINYMCP_SESSIONS`.
+    pub sessions: usize,
+    /// How long a session may be idle: no call, no event stream. 30 min: clients open another one
+    /// without asking anybody. `TINYMCP_SESSION_MS`.
+    pub session_timeout: Duration,
+    /// Events of one session that are kept for a client that comes back for them. 256.
+    /// `TINYMCP_REPLAY`.
+    pub replay: usize,
+    /// Bytes of such events of all sessions; one session gets a quarter. 4 MiB.
+    /// `TINYMCP_REPLAY_BYTES`.
+    pub replay_bytes: usize,
+    /// After how long a client may come back whose event stream ended early. 1 s.
+    /// `TINYMCP_RETRY_MS`.
+    pub retry: Duration,
 }
 
 #[cfg(feature = "http-server")]
@@ -152,6 +167,11 @@ impl Default for HttpLimits {
             stall_timeout: Duration::from_secs(10),
             comment_interval: Duration::from_secs(15),
             linger: Duration::from_secs(2),
+            sessions: 1024,
+            session_timeout: Duration::from_secs(30 * 60),
+            replay: 256,
+            replay_bytes: 4 << 20,
+            retry: Duration::from_secs(1),
         }
     }
 }
@@ -336,6 +356,31 @@ const HTTP_SETTINGS: &[Setting] = &[
         least: 1,
         most: MOST_MS,
         set: |l, n| l.http.linger = Duration::from_millis(n),
+    },
+    Setting {
+        variable: "TINYMCP_SESSIONS",
+        least: 1,
+        most: 65_536,
+        set: |l, n| l.http.sessions = n as usize,
+    },
+    Setting {
+        variable: "TINYMCP_SESSION_MS",
+        least: 100,
+        most: MOST_MS,
+        set: |l, n| l.http.session_timeout = Duration::from_millis(n),
+    },
+    Setting { variable: "TINYMCP_REPLAY", least: 0, most: 65_536, set: |l, n| l.http.replay = n as usize },
+    Setting {
+        variable: "TINYMCP_REPLAY_BYTES",
+        least: 0,
+        most: MOST_BYTES,
+        set: |l, n| l.http.replay_bytes = n as usize,
+    },
+    Setting {
+        variable: "TINYMCP_RETRY_MS",
+        least: 0,
+        most: MOST_MS,
+        set: |l, n| l.http.retry = Duration::from_millis(n),
     },
 ];
 #[cfg(not(feature = "http-server"))]

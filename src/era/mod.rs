@@ -15,6 +15,8 @@
 //! - A message is classified by its `_meta` first and its method second: `initialize` with modern
 //!   `_meta` is an unknown method (basic/versioning; requirement NEG-03).
 
+#[cfg(feature = "http-server")]
+pub(crate) mod http;
 pub(crate) mod legacy; // legacy
 pub(crate) mod modern;
 mod read;
@@ -78,6 +80,10 @@ pub(crate) trait ServerEra: Sync {
 
     /// Whether an array of messages is a batch in this session, or an invalid request.
     fn batches(&self, session: &Session) -> bool;
+
+    /// What this era has to say about HTTP.
+    #[cfg(feature = "http-server")]
+    fn http(&self) -> &dyn http::HttpEra;
 }
 
 /// How a handler's questions reach the client.
