@@ -174,8 +174,8 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         Some((era, era.http().sessions()?))
     }
 
-    /// Everything that can be said before the body is there.
-    fn admit<'h>(&mut self, head: &'h Head<'h>) -> Result<Visit<'h>, Stop> {
+    /// Everything that can be said before the body is there; `again` when it is.
+    fn admit<'h>(&mut self, head: &'h Head<'h>, again: bool) -> Result<Visit<'h>, Stop> {
         if !self.options.gate.admits(text(head, "host"), text(head, "origin")) {
             let fault = Fault::InvalidRequest("This host or origin is not served".into());
             return Err(Stop::fault(403, None, &fault));
@@ -186,7 +186,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         if head.path() != self.options.path {
             return Err(Stop::new(404));
         }
-        let principal = self.principal(head)?;
+        let principal = self.principal(head, again)?;
         let accepts = Accepts::read(head.field("accept"));
         let sessions = self.legacy().map(|(_, sessions)| sessions);
         match head.method() {
@@ -218,15 +218,14 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         Some(Stop { body: metadata.document(), ..Stop::new(200) }.with(JSON.0, JSON.1))
     }
 
-    fn principal(&mut self, head: &Head<'_>) -> Result<Option<Arc<str>>, Stop> {
+    fn principal(&mut self, head: &Head<'_>, again: bool) -> Result<Option<Arc<str>>, Stop> {
         if self.options.auth.check.is_none() {
             return Ok(None);
         }
         let field = text(head, "authorization");
         let hash = hmac_sha256::Hash::hash(field.unwrap_or_default().as_bytes());
         if let Some((known, owner)) = self.admitted.take() {
-            // The same request again, now with its body.
-            if field.is_some() && known == hash {
+            if again && field.is_some() && known == hash {
                 return Ok(Some(owner));
             }
         }
@@ -535,14 +534,14 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
 
 impl<F: InlineTool + Send + ?Sized> Service for Endpoint<F> {
     fn head(&mut self, head: &Head<'_>) -> Admission {
-        match self.admit(head) {
+        match self.admit(head, false) {
             Ok(_) => Admission::Read,
             Err(Stop { status, fields, body }) => Admission::Refuse(Refusal { status, fields, body }),
         }
     }
 
     fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow {
-        match self.admit(head) {
+        match self.admit(head, true) {
             Err(stop) => stop.say(&exchange),
             Ok(visit) => match head.method() {
                 "POST" => self.post(&visit, body, exchange),
