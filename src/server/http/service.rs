@@ -174,8 +174,8 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         Some((era, era.http().sessions()?))
     }
 
-    /// Everything that can be said before the body is there; `again` when it is.
-    fn admit<'h>(&mut self, head: &'h Head<'h>, again: bool) -> Result<Visit<'h>, Stop> {
+    /// Everything that can be said before the body is there.
+    fn admit(&mut self, head: &Head<'_>) -> Result<(), Stop> {
         if !self.options.gate.admits(text(head, "host"), text(head, "origin")) {
             let fault = Fault::InvalidRequest("This host or origin is not served".into());
             return Err(Stop::fault(403, None, &fault));
@@ -186,8 +186,8 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         if head.path() != self.options.path {
             return Err(Stop::new(404));
         }
-        let principal = self.principal(head, again)?;
-        let accepts = Accepts::read(head.field("accept"));
+        self.principal(head, false)?;
+        let accepts = Accepts::read(head.all("accept"));
         let sessions = self.legacy().map(|(_, sessions)| sessions);
         match head.method() {
             "POST" => {
@@ -205,7 +205,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             }
             _ => return Err(Stop::new(405).with("allow", "POST")),
         }
-        Ok(Visit { head, accepts, principal })
+        Ok(())
+    }
+
+    /// What of a request that was admitted is needed with its body.
+    fn visit<'h>(&mut self, head: &'h Head<'h>) -> Result<Visit<'h>, Stop> {
+        let principal = self.principal(head, true)?;
+        Ok(Visit { head, accepts: Accepts::read(head.all("accept")), principal })
     }
 
     /// The protected resource's metadata, which anybody may read.
@@ -534,14 +540,14 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
 
 impl<F: InlineTool + Send + ?Sized> Service for Endpoint<F> {
     fn head(&mut self, head: &Head<'_>) -> Admission {
-        match self.admit(head, false) {
-            Ok(_) => Admission::Read,
+        match self.admit(head) {
+            Ok(()) => Admission::Read,
             Err(Stop { status, fields, body }) => Admission::Refuse(Refusal { status, fields, body }),
         }
     }
 
     fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow {
-        match self.admit(head, true) {
+        match self.visit(head) {
             Err(stop) => stop.say(&exchange),
             Ok(visit) => match head.method() {
                 "POST" => self.post(&visit, body, exchange),
