@@ -102,6 +102,7 @@ impl<S: Service> Engine<S> {
             poll.registry().register(listener.source(), Token(WAKER + 1 + n), Interest::READABLE)?;
         }
         let http = &limits.http;
+        let most = most_connections(http.connections);
         let now = Instant::now();
         Ok(Engine {
             service,
@@ -121,8 +122,8 @@ impl<S: Service> Engine<S> {
                 head_fields: http.head_fields,
                 body_bytes: limits.frame_bytes,
             },
-            most: most_connections(http.connections),
-            shared: Arc::new(Shared::new(limits, waker)),
+            most,
+            shared: Arc::new(Shared::new(limits, most / 2, waker)),
             space: Vec::new(),
             serial: 0,
             kept: 0,
