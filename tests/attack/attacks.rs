@@ -115,7 +115,7 @@ fn stands(attack: &Attack, victim: &Arc<Victim>, before: Size, long: bool) -> bo
     });
     let grown = seen.most.resident_kb.saturating_sub(before.resident_kb);
     let stood = left.is_ok()
-        && seen.slowest < Duration::from_secs(1)
+        && seen.slowest < if long { Duration::from_secs(1) } else { PATIENCE }
         && grown < GROWTH_KB
         && seen.most.threads <= THREADS;
     println!(
@@ -364,14 +364,14 @@ fn unread_streams(scene: &Scene) -> Ended {
 
 fn unread_events(scene: &Scene) -> Ended {
     let request = call_with(scene.address, 1, "flood", "", r#","progressToken":1"#);
-    unread(scene, 150, &request)
+    unread(scene, 100, &request)
 }
 
 fn unread_answers(scene: &Scene) -> Ended {
     // An answer repeats what was sent.
     let long = format!(r#","x":"{}""#, "x".repeat(10_000));
     let request = call_with(scene.address, 1, "echo", &long, "");
-    unread(scene, 150, &request.repeat(400))
+    unread(scene, 100, &request.repeat(400))
 }
 
 fn abandoned_sessions(scene: &Scene) -> Ended {

@@ -128,10 +128,12 @@ impl Shared {
         self.unsent.load(Ordering::Relaxed) > self.limits.unsent_bytes / 2
     }
 
+    #[cfg(test)]
     pub(super) fn unsent(&self) -> usize {
         self.unsent.load(Ordering::Relaxed)
     }
 
+    #[cfg(test)]
     pub(super) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
