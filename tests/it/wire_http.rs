@@ -210,16 +210,27 @@ impl Wire for Http {
         let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let message: Value = serde_json::from_slice(body).unwrap_or_default();
         let alone = self.session.lock().unwrap().is_none();
-        if alone && message["method"] == "notifications/cancelled" {
+        if message["method"] == "notifications/cancelled" {
             // Closing the stream is how a modern client cancels.
             if let Some(stream) = self.open.remove(&message["params"]["requestId"].to_string()) {
-                stream.shutdown(Shutdown::Both).map_err(|error| error.to_string())?;
+                return match stream.shutdown(Shutdown::Both) {
+                    // Its answer came, and the server has closed already.
+                    Err(error) if error.kind() != std::io::ErrorKind::NotConnected => Err(error.to_string()),
+                    _ => Ok(()),
+                };
             }
-            return Ok(());
         }
-        let open = self.request("POST", &fields(&message, self.accept), body)?;
-        if message.get("method").is_some() && message.get("id").is_some() {
-            self.open.insert(message["id"].to_string(), open.stream);
+        let mut fields = fields(&message, self.accept);
+        let asks = message.is_array() || message.get("method").is_some() && message.get("id").is_some();
+        if alone && !asks && fields.len() == 2 {
+            fields.push(("MCP-Protocol-Version".to_owned(), "2026-07-28".to_owned()));
+        }
+        let modern = fields.len() > 2;
+        let open = self.request("POST", &fields, body)?;
+        if asks {
+            if modern {
+                self.open.insert(message["id"].to_string(), open.stream);
+            }
         } else {
             // Whatever is sent next comes after it.
             let _ = open.head.recv_timeout(PATIENCE);
