@@ -59,8 +59,9 @@ use crate::limits::Limits;
 const NOTES: usize = 256;
 /// Bytes of the head of an answer; what common servers and proxies allow for.
 const HEAD_BYTES: usize = 16 << 10;
-/// Idle connections are closed after this: servers close theirs after a minute or less.
-const IDLE: Duration = Duration::from_secs(30);
+/// Idle connections are not used again after this. Common servers close theirs after 5 s, and a
+/// request that meets the closing is lost without anybody knowing whether it was acted on.
+const IDLE: Duration = Duration::from_secs(4);
 /// How much of a closing client's time may go into ending the session politely.
 const FAREWELL: Duration = Duration::from_secs(2);
 

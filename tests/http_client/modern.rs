@@ -70,6 +70,35 @@ fn every_post_carries_headers_that_agree_with_its_body() {
 }
 
 #[test]
+fn the_last_list_says_what_is_mirrored() {
+    let lists = AtomicUsize::new(0);
+    let stage = Stage::new(move |seen, to| {
+        let id = member(&seen.body, "/id");
+        let body = match member(&seen.body, "/method").as_str() {
+            "server/discover" => discovered(&id),
+            "tools/list" => {
+                let header = ["A", "B", ""][lists.fetch_add(1, Ordering::Relaxed)];
+                let annotation = format!(r#","x-mcp-header":"{header}""#);
+                let annotation = if header.is_empty() { "" } else { &annotation };
+                tools(&id, &tool("paint", &format!(r#"{{"type":"string"{annotation}}}"#)))
+            }
+            _ => text(&id, "done"),
+        };
+        answer(to, "200 OK", JSON, &body)
+    });
+    let client = client().connect(stage.url()).unwrap();
+    let mut rows = Vec::new();
+    for _ in 0..3 {
+        client.tools().unwrap();
+        client.call_tool("paint", json!({"zone": "z"})).unwrap();
+        let call = stage.rest().pop().unwrap();
+        rows.push(["a", "b"].map(|name| call.header(&format!("mcp-param-{name}")).is_some()));
+    }
+    assert_eq!(rows, [[true, false], [false, true], [false, false]]);
+    client.close();
+}
+
+#[test]
 fn tools_with_bad_annotations_are_left_out_and_reported() {
     let stage = Stage::new(|seen, to| {
         let id = member(&seen.body, "/id");

@@ -36,7 +36,8 @@ type Source = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
 impl Endpoint {
     /// The URL that messages are posted to; `http`, or `https` with the feature `tls`. It is
-    /// checked when a client connects.
+    /// checked when a client connects. Connections go there directly: proxies that the environment
+    /// names are not used.
     pub fn new(url: impl Into<String>) -> Endpoint {
         Endpoint { url: url.into(), headers: Vec::new(), source: None, reach: Reach::Everywhere }
     }

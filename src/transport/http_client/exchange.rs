@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use crate::transport::carrier::Sink;
 
-/// How often somebody who waits looks whether the waiting still makes sense.
-pub(super) const TICK: Duration = Duration::from_secs(1);
+/// How often somebody who waits looks whether the waiting still makes sense. Rarely in tests, so
+/// that what should be woken and is not shows.
+pub(super) const TICK: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 /// Why an exchange ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
