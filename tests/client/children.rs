@@ -8,14 +8,14 @@ use tinymcp::{Client, ClientBuilder, Era, ErrorKind, Limits, Stderr, json};
 use super::played::{SOON, plain};
 
 /// A server in a few lines of shell.
-fn shell(script: &str) -> Command {
+pub(crate) fn shell(script: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(script);
     command
 }
 
 /// Answers the opening of a session, then goes on with `then`.
-fn session(then: &str) -> Command {
+pub(crate) fn session(then: &str) -> Command {
     shell(&format!(
         r#"read -r open
 id=${{open#*'"id":'}}; id=${{id%%,*}}
@@ -25,7 +25,7 @@ read -r ready
     ))
 }
 
-fn legacy() -> ClientBuilder {
+pub(crate) fn legacy() -> ClientBuilder {
     plain().era(Era::Legacy)
 }
 
@@ -57,7 +57,7 @@ fn pid_said_by(client: &Client) -> u32 {
 }
 
 /// A server that is called by its process number.
-fn numbered(then: &str) -> Command {
+pub(crate) fn numbered(then: &str) -> Command {
     shell(&format!(
         r#"read -r open
 id=${{open#*'"id":'}}; id=${{id%%,*}}
@@ -138,12 +138,12 @@ fn a_server_that_does_not_exit_is_made_to_and_its_children_too() {
         drop(client);
         assert!(before.elapsed() < SOON, "{stubborn}");
         assert!(!is_there(pid), "{stubborn}");
-        assert!(rustix_group_is_empty(pid), "{stubborn}");
+        assert!(group_is_empty(pid), "{stubborn}");
     }
 }
 
 /// Whether nothing of this process group is left but what is being buried.
-fn rustix_group_is_empty(group: u32) -> bool {
+fn group_is_empty(group: u32) -> bool {
     let deadline = Instant::now() + SOON;
     loop {
         let left = std::fs::read_dir("/proc").unwrap().filter_map(|p| {

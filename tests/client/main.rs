@@ -14,6 +14,7 @@
 mod broken;
 mod children;
 mod detect;
+mod left;
 mod own;
 mod played;
 mod race;
