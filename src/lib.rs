@@ -62,6 +62,8 @@ pub use client::{
     Progress, Request, ServerInfo,
 };
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "http-server")]
+pub use limits::HttpLimits;
 pub use limits::Limits;
 pub use model::ask::{
     Action, Block, Field, FieldKind, Form, FormAnswer, Naming, Root, SampleAnswer, Sampling, ToolChoice,
@@ -79,8 +81,12 @@ pub use server::{
     Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolResult,
 };
+#[cfg(feature = "http-server")]
+pub use server::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
 #[cfg(all(feature = "client", unix))]
 pub use transport::Stderr;
+#[cfg(feature = "http-client")]
+pub use transport::http_client::Endpoint;
 pub use transport::{Link, MemoryEnd, memory, memory_links};
 
 /// The code of the README, compiled.

@@ -6,10 +6,16 @@
 //! A value that cannot be read, or that lies outside its range, is an error when serving starts:
 //! a limit that silently fell back to its default would be no limit.
 
+#[cfg(feature = "http-server")]
+mod http;
+
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::json::ParseLimits;
+
+#[cfg(feature = "http-server")]
+pub use http::HttpLimits;
 
 /// Caps and timeouts of one server or client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +120,22 @@ pub struct Limits {
     /// `TINYMCP_STDERR_BYTES`.
     #[cfg(feature = "client")]
     pub stderr_bytes: usize,
+    /// Threads of one HTTP client that make the exchanges of started calls and listen streams, 1 to
+    /// 1024, and connections it keeps open for the next call. 64: calls that are waited for need
+    /// none. `TINYMCP_HTTP_THREADS`.
+    #[cfg(feature = "http-client")]
+    pub http_threads: usize,
+    /// How long an HTTP client tries to connect, over all addresses of a name. 10 s: three lost
+    /// packets. `TINYMCP_CONNECT_MS`.
+    #[cfg(feature = "http-client")]
+    pub connect_timeout: Duration,
+    /// Connections in a row without one message after which an event stream is given up. 100:
+    /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
+    #[cfg(feature = "http-client")]
+    pub reconnects: u32,
+    /// What only the HTTP server has.
+    #[cfg(feature = "http-server")]
+    pub http: HttpLimits,
 }
 
 impl Default for Limits {
@@ -160,6 +182,14 @@ impl Default for Limits {
             child_exit: Duration::from_secs(2),
             #[cfg(feature = "client")]
             stderr_bytes: 16 << 10,
+            #[cfg(feature = "http-client")]
+            http_threads: 64,
+            #[cfg(feature = "http-client")]
+            connect_timeout: Duration::from_secs(10),
+            #[cfg(feature = "http-client")]
+            reconnects: 100,
+            #[cfg(feature = "http-server")]
+            http: HttpLimits::default(),
         }
     }
 }
@@ -300,7 +330,28 @@ const SETTINGS: &[Setting] = &[
         most: MOST_BYTES,
         set: |l, n| l.stderr_bytes = n as usize,
     },
+    #[cfg(feature = "http-client")]
+    Setting {
+        variable: "TINYMCP_HTTP_THREADS",
+        least: 1,
+        most: 1024,
+        set: |l, n| l.http_threads = n as usize,
+    },
+    #[cfg(feature = "http-client")]
+    Setting {
+        variable: "TINYMCP_CONNECT_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.connect_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "http-client")]
+    Setting { variable: "TINYMCP_RECONNECTS", least: 0, most: 1 << 30, set: |l, n| l.reconnects = n as u32 },
 ];
+
+#[cfg(feature = "http-server")]
+use http::SETTINGS as HTTP_SETTINGS;
+#[cfg(not(feature = "http-server"))]
+const HTTP_SETTINGS: &[Setting] = &[];
 
 impl Limits {
     /// The defaults, changed by the `TINYMCP_…` variables of the environment.
@@ -314,7 +365,7 @@ impl Limits {
     /// The defaults, changed by what `lookup` finds.
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
         let mut limits = Limits::default();
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().chain(HTTP_SETTINGS) {
             let Some(text) = lookup(setting.variable) else { continue };
             match text.trim().parse::<u64>() {
                 Ok(n) if (setting.least..=setting.most).contains(&n) => (setting.set)(&mut limits, n),
@@ -349,6 +400,11 @@ impl Limits {
             self.calls = self.calls.clamp(1, 65_536);
             self.handlers = self.handlers.clamp(1, 64);
             self.events = self.events.clamp(1, 65_536);
+            #[cfg(feature = "http-client")]
+            {
+                self.http_threads = self.http_threads.clamp(1, 1024);
+                self.connect_timeout = most.min(self.connect_timeout);
+            }
             for time in [
                 &mut self.call_timeout,
                 &mut self.call_longest,
@@ -358,6 +414,8 @@ impl Limits {
                 *time = most.min(*time);
             }
         }
+        #[cfg(feature = "http-server")]
+        self.http.clamp(most);
         self
     }
 
@@ -380,7 +438,7 @@ mod tests {
 
     #[test]
     fn every_variable_is_read_and_range_checked() {
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().chain(HTTP_SETTINGS) {
             let with =
                 |text: String| Limits::from_lookup(|name| (name == setting.variable).then(|| text.clone()));
             let changed = with((setting.least + 1).to_string());

@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("era", &["json", "rpc", "model"]),
     ("error", &["json"]),
     ("limits", &["error", "json"]),
-    ("transport", &["error", "limits"]),
+    ("transport", &["error", "limits", "era"]),
     ("pool", &[]),
     ("schema", &["json", "record"]),
     ("lint", &["json", "model", "schema"]),

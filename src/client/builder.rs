@@ -10,6 +10,9 @@ use crate::model::{Change, Identity, Level};
 use crate::transport::carrier::{Carrier, Dial};
 use crate::transport::{ChildDial, Link, Stderr, StreamCarrier};
 
+#[cfg(feature = "http-client")]
+use crate::transport::http_client::{Endpoint, HttpDial};
+
 use super::Client;
 use super::connect::{Era, Plan};
 use super::desk::{Desk, Handlers, LogEntry};
@@ -152,7 +155,7 @@ impl ClientBuilder {
     pub fn spawn(self, command: Command) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;
         let stderr = self.stderr;
-        self.connect(limits.clone(), &mut ChildDial::new(command, stderr, limits))
+        self.dial(limits.clone(), &mut ChildDial::new(command, stderr, limits))
     }
 
     /// Talks over a link: a socket, a serial line, a server in this process.
@@ -161,7 +164,29 @@ impl ClientBuilder {
     /// As [`ClientBuilder::spawn`], except for the program.
     pub fn over(self, link: Link) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;
-        self.connect(limits, &mut LinkDial(Some(Arc::new(StreamCarrier::over(link)))))
+        self.dial(limits, &mut LinkDial(Some(Arc::new(StreamCarrier::over(link)))))
+    }
+
+    /// Talks to a URL over Streamable HTTP.
+    ///
+    /// ```no_run
+    /// use tinymcp::{Client, Endpoint};
+    ///
+    /// let endpoint = Endpoint::new("http://127.0.0.1:8080/mcp").bearer_token("…");
+    /// let client = Client::builder("inspector", "1.0.0").connect(endpoint)?;
+    /// # Ok::<(), tinymcp::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] for a URL or header that cannot be used;
+    /// [`crate::ErrorKind::Io`] when nobody is there; [`crate::ErrorKind::Refused`] when the server
+    /// does not let this client in; [`crate::ErrorKind::PeerIncompatible`] when it speaks no revision
+    /// that this client does.
+    #[cfg(feature = "http-client")]
+    pub fn connect(self, endpoint: impl Into<Endpoint>) -> Result<Client, Error> {
+        let limits = self.chosen_limits()?;
+        let mut dial = HttpDial::new(endpoint.into(), &limits)?;
+        self.dial(limits, &mut dial)
     }
 
     fn chosen_limits(&self) -> Result<Limits, Error> {
@@ -171,7 +196,7 @@ impl ClientBuilder {
         }
     }
 
-    pub(super) fn connect(self, limits: Limits, dial: &mut dyn Dial) -> Result<Client, Error> {
+    pub(super) fn dial(self, limits: Limits, dial: &mut dyn Dial) -> Result<Client, Error> {
         let desk = Arc::new(Desk::new(self.handlers, &limits));
         let plan = Plan { limits, identity: self.identity, era: self.era, desk, log_level: self.log_level };
         plan.connect(dial).map(Client::of)
@@ -199,6 +224,15 @@ impl Client {
     /// As [`ClientBuilder::spawn`].
     pub fn spawn(command: Command) -> Result<Client, Error> {
         ClientBuilder::unnamed().spawn(command)
+    }
+
+    /// Talks to a URL over Streamable HTTP, with nothing registered.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::connect`].
+    #[cfg(feature = "http-client")]
+    pub fn connect(endpoint: impl Into<Endpoint>) -> Result<Client, Error> {
+        ClientBuilder::unnamed().connect(endpoint)
     }
 
     /// Talks over a link, with nothing registered.

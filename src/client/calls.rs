@@ -47,7 +47,7 @@ impl Client {
     /// As [`Request::wait`]; [`ErrorKind::Limit`] when the list has more entries or pages than
     /// [`crate::Limits`] allow.
     pub fn tools(&self) -> Result<Vec<Tool>, Error> {
-        self.all(List::Tools, page_of_tools)
+        self.all(List::Tools, self.core().page_of_tools())
     }
 
     /// All resources.
@@ -76,7 +76,7 @@ impl Client {
 
     /// One page of tools: the first, or the one at a cursor.
     pub fn prepare_tools(&self, cursor: Option<&str>) -> Request<Page<Tool>> {
-        Request::new(self.core(), &Want::List(List::Tools, cursor), page_of_tools)
+        Request::new(self.core(), &Want::List(List::Tools, cursor), self.core().page_of_tools())
     }
 
     /// One page of resources.
@@ -312,7 +312,20 @@ fn collect<T>(
 impl Core {
     /// Reads the list of tools again, whatever was kept.
     pub(super) fn refresh_tools(self: &std::sync::Arc<Self>, patience: Patience) -> Result<(), Error> {
-        collect(self, List::Tools, page_of_tools, Some(patience)).map(|_| ())
+        collect(self, List::Tools, self.page_of_tools(), Some(patience)).map(|_| ())
+    }
+}
+
+impl Core {
+    /// How a page of tools is read.
+    fn page_of_tools(&self) -> Decode<Page<Tool>> {
+        #[cfg(feature = "http-client")]
+        if self.mirrors_arguments() {
+            return |result| {
+                page(result, "tools", |tool| decode::tool(tool).filter(|_| super::mirror::is_usable(tool)))
+            };
+        }
+        page_of_tools
     }
 }
 

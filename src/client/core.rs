@@ -79,6 +79,8 @@ pub(super) struct Core {
     closing: Mutex<bool>,
     closed: Condvar,
     pub(super) renewal: Renewal,
+    #[cfg(feature = "http-client")]
+    pub(super) mirrors: super::mirror::Mirrors,
 }
 
 struct Flight {
@@ -114,6 +116,8 @@ impl Core {
             closing: Mutex::new(false),
             closed: Condvar::new(),
             renewal: Renewal::default(),
+            #[cfg(feature = "http-client")]
+            mirrors: super::mirror::Mirrors::default(),
             limits,
         })
     }
@@ -290,6 +294,12 @@ impl Core {
         if spare.len() < SPARE {
             spare.push(doc);
         }
+    }
+
+    /// Whether arguments of tools travel in headers too.
+    #[cfg(feature = "http-client")]
+    pub(super) fn mirrors_arguments(&self) -> bool {
+        self.traits.headers && !self.era().sessions()
     }
 
     fn count_noise(&self, line: &[u8]) {

@@ -79,11 +79,16 @@ pub(super) fn send(
         state: sending.state,
     };
     era.request(&mut w, &envelope, sending.order);
-    let headers = if core.traits.headers {
+    #[cfg_attr(not(feature = "http-client"), allow(unused_mut))]
+    let mut headers = if core.traits.headers {
         era.headers(core.greeting().revision, Some(sending.order))
     } else {
         Vec::new()
     };
+    #[cfg(feature = "http-client")]
+    if core.mirrors_arguments() {
+        core.mirrors.headers(sending.order, &mut headers);
+    }
     let message = Outgoing {
         frame: w.as_bytes(),
         kind: if sending.stream { Kind::Stream(sending.id) } else { Kind::Request(sending.id) },
@@ -330,6 +335,10 @@ impl Exchange {
         }
         match self.core.era().outcome(reply.value()).map_err(misbehaved)? {
             Outcome::Complete(hint) => {
+                #[cfg(feature = "http-client")]
+                if self.core.mirrors_arguments() && self.order.method == "tools/list" {
+                    self.core.learn_tools(reply.value());
+                }
                 self.keep(&reply, hint);
                 Ok(Some(Step::Complete(reply)))
             }

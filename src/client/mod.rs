@@ -36,6 +36,8 @@ mod core;
 mod desk;
 mod exchange;
 mod listen;
+#[cfg(feature = "http-client")]
+mod mirror;
 mod request;
 mod slot;
 

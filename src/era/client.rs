@@ -169,7 +169,7 @@ pub(crate) fn verdict(answer: Result<Value<'_>, &RpcError>) -> Verdict {
                 other => other.map_or_else(|| Verdict::Neither(list(supported)), Verdict::Legacy),
             }
         }
-        Err(error) if [modern::HEADER_MISMATCH, modern::MISSING_CAPABILITY].contains(&error.code) => {
+        Err(error) if [modern::header::MISMATCH, modern::MISSING_CAPABILITY].contains(&error.code) => {
             Verdict::Modern(None)
         }
         Err(_) => Verdict::Legacy(NEWEST_SESSION),
@@ -179,7 +179,7 @@ pub(crate) fn verdict(answer: Result<Value<'_>, &RpcError>) -> Verdict {
 /// Whether an error says that the headers did not match the message: the one that goes away when
 /// the list of tools is read again (basic/transports/streamable-http, client behaviour).
 pub(crate) fn is_header_mismatch(error: &RpcError) -> bool {
-    error.code == modern::HEADER_MISMATCH
+    error.code == modern::header::MISMATCH
 }
 
 /// The revision to speak out of those a server names: the modern one first, else the newest older

@@ -13,10 +13,17 @@
 pub(crate) mod carrier;
 #[cfg(all(feature = "client", unix))]
 mod child;
+#[cfg(feature = "http-client")]
+pub(crate) mod http_client;
+#[cfg(feature = "http-server")]
+#[allow(dead_code, unused_imports)]
+pub(crate) mod http_server;
 mod line;
 mod memory;
 #[cfg(all(feature = "client", unix))]
 mod pipe;
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+pub(crate) mod sse;
 mod stdio;
 #[cfg(feature = "client")]
 mod stream;
@@ -33,7 +40,7 @@ pub(crate) use stream::StreamCarrier;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What an [`Inlet`] gives.
 pub(crate) enum Input<'a> {
@@ -79,6 +86,21 @@ pub(crate) trait Outlet: Send + Sync {
 
     /// An expected answer will not come: its request was cancelled.
     fn abandon(&self) {}
+
+    /// Sends, or answers, without waiting for the peer, whatever that means for a peer that does
+    /// not read. False: this outlet cannot, and nothing was sent.
+    fn post(&self, _frames: &[u8], _answer: bool) -> bool {
+        false
+    }
+
+    /// Who sends the requests that are answered here, where that was proven.
+    fn principal(&self) -> Option<&str> {
+        None
+    }
+
+    /// Lets go of the peer, who comes back after this time for what was sent meanwhile. Does
+    /// nothing where peers cannot come back.
+    fn pause(&self, _time: Duration) {}
 
     /// Whether the peer is gone.
     fn closed(&self) -> bool;

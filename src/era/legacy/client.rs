@@ -15,6 +15,7 @@ use crate::model::{CacheHint, Revision};
 use crate::rpc::Notification;
 
 use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, Told};
+use super::super::modern::header;
 use super::super::order::Order;
 use super::super::{decode, revision};
 
@@ -69,6 +70,6 @@ impl ClientEra for LegacyClient {
         if order.is_some_and(|o| o.method == "initialize") {
             return Vec::new();
         }
-        vec![("MCP-Protocol-Version".to_owned(), revision::name(revision).to_owned())]
+        vec![(header::VERSION.to_owned(), revision::name(revision).to_owned())]
     }
 }

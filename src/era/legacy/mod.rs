@@ -2,6 +2,10 @@
 
 #[cfg(feature = "client")]
 mod client;
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+pub(crate) mod header;
+#[cfg(feature = "http-server")]
+mod http;
 mod server;
 
 #[cfg(feature = "client")]

@@ -11,9 +11,6 @@
 
 use std::borrow::Cow;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-
 use crate::json::{Kind, Value, Writer};
 use crate::model::{CacheHint, ClientCapabilities, Identity, Revision};
 use crate::rpc::Notification;
@@ -22,9 +19,7 @@ use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, Told};
 use super::super::order::Order;
 use super::super::revision::{self, V2026_07_28, features};
 use super::super::{decode, write};
-
-/// A header does not say what the message says (basic/transports/streamable-http).
-pub(in crate::era) const HEADER_MISMATCH: i32 = -32020;
+use super::header;
 
 /// The modern era, to be named by clients that speak it.
 pub(crate) static CLIENT: ModernClient = ModernClient;
@@ -106,12 +101,13 @@ impl ClientEra for ModernClient {
         }
     }
 
-    fn headers(&self, revision: Revision, order: Option<&Order>) -> Vec<(String, String)> {
-        let mut headers = vec![("MCP-Protocol-Version".to_owned(), revision::name(revision).to_owned())];
+    fn headers(&self, _: Revision, order: Option<&Order>) -> Vec<(String, String)> {
+        // What `_meta` says: this era has one revision, also before the server has said so.
+        let mut headers = vec![(header::VERSION.to_owned(), revision::name(V2026_07_28).to_owned())];
         if let Some(order) = order {
-            headers.push(("Mcp-Method".to_owned(), order.method.clone().into_owned()));
+            headers.push((header::METHOD.to_owned(), order.method.clone().into_owned()));
             if let Some(subject) = &order.subject {
-                headers.push(("Mcp-Name".to_owned(), header_value(subject).into_owned()));
+                headers.push((header::NAME.to_owned(), header::encode(subject).into_owned()));
             }
         }
         headers
@@ -125,40 +121,5 @@ fn hint(result: Value<'_>) -> CacheHint {
     CacheHint {
         ttl_ms: u32::try_from(ttl).unwrap_or(u32::MAX),
         public: result.get("cacheScope").and_then(Value::as_str) == Some("public"),
-    }
-}
-
-/// A text as the value of a mirrored header: as it stands where a header can hold it, in base64
-/// between two marks otherwise (basic/transports/streamable-http, value encoding).
-pub(in crate::era) fn header_value(text: &str) -> Cow<'_, str> {
-    let edge = |b: Option<&u8>| matches!(b, Some(b' ' | b'\t'));
-    let bytes = text.as_bytes();
-    let plain = bytes.iter().all(|b| (0x20..0x7f).contains(b)) && !edge(bytes.first()) && !edge(bytes.last());
-    if plain && !(text.starts_with("=?base64?") && text.ends_with("?=")) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(format!("=?base64?{}?=", STANDARD.encode(text)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_header_cannot_hold_is_encoded() {
-        for plain in ["", "led_set", "us west 1", "a,b;c=d", "=?base64?", "?=", "=?BASE64?eA==?="] {
-            assert_eq!(header_value(plain), plain);
-        }
-        for (text, encoded) in [
-            (" a", "=?base64?IGE=?="),
-            ("a\t", "=?base64?YQk=?="),
-            ("a\tb", "=?base64?YQli?="),
-            ("é", "=?base64?w6k=?="),
-            ("a\r\nb", "=?base64?YQ0KYg==?="),
-            ("\u{7f}", "=?base64?fw==?="),
-            ("=?base64?eA==?=", "=?base64?PT9iYXNlNjQ/ZUE9PT89?="),
-        ] {
-            assert_eq!(header_value(text), encoded);
-        }
     }
 }
