@@ -11,5 +11,11 @@
 //! | `race` | many threads, cancellation and deadlines on one connection |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod broken;
+mod children;
+mod detect;
+mod left;
 mod own;
 mod played;
+mod race;
+mod wire;
