@@ -99,6 +99,27 @@ fn the_last_list_says_what_is_mirrored() {
 }
 
 #[test]
+fn what_broke_off_is_sent_anew_once_where_that_does_no_harm() {
+    let stage = Stage::new(|seen, to| {
+        let id = member(&seen.body, "/id");
+        match member(&seen.body, "/method").as_str() {
+            "server/discover" => answer(to, "200 OK", JSON, &discovered(&id)),
+            // Its second connection answers.
+            "tools/list" if seen.connection == 1 => answer(to, "200 OK", JSON, &tools(&id, "")),
+            _ => Next::Close,
+        }
+    });
+    let client = client().connect(stage.url()).unwrap();
+    assert!(client.tools().unwrap().is_empty());
+    assert_eq!(client.prompts().unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(client.call_tool("t", json!({})).unwrap_err().kind(), ErrorKind::Io);
+    let methods: Vec<String> = stage.rest().iter().map(|s| member(&s.body, "/method")).collect();
+    let (list, prompts) = ("tools/list", "prompts/list");
+    assert_eq!(methods, ["server/discover", list, list, prompts, prompts, "tools/call"]);
+    client.close();
+}
+
+#[test]
 fn tools_with_bad_annotations_are_left_out_and_reported() {
     let stage = Stage::new(|seen, to| {
         let id = member(&seen.body, "/id");
