@@ -225,13 +225,21 @@ impl HttpCarrier {
             .max_idle_connections(limits.http_threads)
             .max_idle_connections_per_host(limits.http_threads)
             .max_idle_age(IDLE)
-            .user_agent(concat!("tinymcp/", env!("CARGO_PKG_VERSION")))
-            .build();
+            .user_agent(concat!("tinymcp/", env!("CARGO_PKG_VERSION")));
+        #[cfg(feature = "tls")]
+        let config = match &target.roots {
+            Some(roots) => {
+                use ureq::tls::TlsConfig;
+                config.tls_config(TlsConfig::builder().root_certs(roots.clone()).build())
+            }
+            None => config,
+        };
+        let config = config.build();
         let opener = Opener { reach: target.reach, timeout: limits.connect_timeout };
         #[cfg(feature = "tls")]
         let opener = {
             use ureq::unversioned::transport::{Connector as _, RustlsConnector};
-            opener.chain(RustlsConnector::default())
+            opener.chain(RustlsConnector::default()).chain(wire::Shaken)
         };
         let shared = Arc::new(Shared {
             agent: Agent::with_parts(config, opener, Lookup),

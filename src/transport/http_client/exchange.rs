@@ -57,6 +57,9 @@ pub(super) struct Exchange {
     stopped: Condvar,
     patience: AtomicU8,
     sent: AtomicBool,
+    /// What is written now is about the connection, not the request.
+    #[cfg(feature = "tls")]
+    shaking: AtomicBool,
 }
 
 struct State {
@@ -100,6 +103,8 @@ impl Exchange {
             stopped: Condvar::new(),
             patience: AtomicU8::new(Patience::Long as u8),
             sent: AtomicBool::new(false),
+            #[cfg(feature = "tls")]
+            shaking: AtomicBool::new(false),
         }
     }
 
@@ -227,7 +232,17 @@ impl Exchange {
 
     /// Bytes of the request have left: the server may have acted on it.
     pub(super) fn sent(&self) {
+        #[cfg(feature = "tls")]
+        if self.shaking.load(Ordering::Relaxed) {
+            return;
+        }
         self.sent.store(true, Ordering::Relaxed);
+    }
+
+    /// A handshake begins or ends: until then nothing of the request has left.
+    #[cfg(feature = "tls")]
+    pub(super) fn shake(&self, begins: bool) {
+        self.shaking.store(begins, Ordering::Relaxed);
     }
 
     /// Whether bytes of the request have left.
