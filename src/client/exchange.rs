@@ -69,7 +69,7 @@ pub(super) fn send(
     here: Option<&mut dyn FnMut() -> bool>,
 ) -> Result<(), Failure> {
     let era = core.era();
-    let mut w = Writer::new();
+    let mut w = Writer::with_capacity(384 + sending.order.params.len());
     let envelope = Envelope {
         id: sending.id,
         card: &core.card,
@@ -317,6 +317,13 @@ impl Exchange {
             Err(Failure::SessionLost) if !self.repeated && self.core.era().sessions() => {
                 self.repeated = true;
                 self.core.renew(self.epoch, Instant::now() + self.options.patience.timeout)?;
+                return Ok(None);
+            }
+            // Whether the server has acted on it is not known, and does not matter.
+            Err(Failure::Interrupted(_))
+                if !self.repeated && self.state.is_none() && self.order.may_be_repeated() =>
+            {
+                self.repeated = true;
                 return Ok(None);
             }
             Err(failure) => return Err(self.core.explained(&failure)),
