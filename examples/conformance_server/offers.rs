@@ -16,19 +16,22 @@ fn resources(server: &mut Server) -> Result<(), Error> {
     server
         .resource(
             Resource::new("test://static-text", "Static text").description("A text").mime_type("text/plain"),
-            |_, uri| Ok(ResourceContents::text(uri, "This is the content of the static text resource.")),
+            |_, uri| {
+                Ok(ResourceContents::text(uri, "This is the content of the static text resource.")
+                    .mime_type("text/plain"))
+            },
         )?
         .resource(
             Resource::new("test://static-binary", "Static binary")
                 .description("An image")
                 .mime_type("image/png"),
-            |_, uri| Ok(ResourceContents::bytes(uri, PNG)),
+            |_, uri| Ok(ResourceContents::bytes(uri, PNG).mime_type("image/png")),
         )?
         .resource(
             Resource::new("test://watched-resource", "Watched")
                 .description("To subscribe to")
                 .mime_type("text/plain"),
-            |_, uri| Ok(ResourceContents::text(uri, "Watched resource content")),
+            |_, uri| Ok(ResourceContents::text(uri, "Watched resource content").mime_type("text/plain")),
         )?
         .template(
             Template::new("test://template/{id}/data", "Template")?
@@ -37,7 +40,7 @@ fn resources(server: &mut Server) -> Result<(), Error> {
             |_, uri, variables| {
                 let id = variables.get("id").unwrap_or_default();
                 let text = format!(r#"{{"id":"{id}","templateTest":true,"data":"Data for ID: {id}"}}"#);
-                Ok(ResourceContents::text(uri, text))
+                Ok(ResourceContents::text(uri, text).mime_type("application/json"))
             },
         )?;
     Ok(())

@@ -24,7 +24,7 @@ use crate::pool::Refused;
 use crate::rpc::{Message, Request};
 use crate::server::connection::Connection;
 use crate::server::core::Core;
-use crate::server::dispatch::{InlineTool, Reader};
+use crate::server::dispatch::{InlineTool, Reader, shape_fault};
 use crate::server::job::Job;
 use crate::transport::Outlet;
 use crate::transport::http_server::{Admission, Exchange, Field, Flow, Head, Refusal, Remote, Service};
@@ -103,8 +103,19 @@ impl Stop {
 
     /// With an error in the body that belongs to no request, or to one with this id.
     fn fault(status: u16, id: Option<Value<'_>>, fault: &Fault) -> Stop {
+        Stop::fault_to(None, status, id, fault)
+    }
+
+    /// The same in the form that a session's client knows.
+    fn fault_to(conn: Option<&Connection>, status: u16, id: Option<Value<'_>>, fault: &Fault) -> Stop {
         let mut w = Writer::new();
-        era::fault_without_query(&mut w, id.map(Value::raw), None, fault);
+        let session = conn.map(Connection::session);
+        era::fault_without_query(
+            &mut w,
+            id.map(Value::raw),
+            session.as_ref().and_then(|s| s.as_ref()),
+            fault,
+        );
         Stop { status, fields: vec![(JSON.0, JSON.1.to_owned())], body: w.into_bytes() }
     }
 
@@ -231,8 +242,8 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         doc = match parsed {
             Ok(()) => self.document(visit, doc, exchange),
             Err(error) => {
-                let fault = Fault::Parse(format!("The body is not JSON: {error}"));
-                Stop::fault(400, None, &fault).say(&exchange);
+                let fault = Fault::Parse(format!("The message is not JSON: {error}"));
+                self.stray(visit, None, &fault).say(&exchange);
                 doc
             }
         };
@@ -282,6 +293,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         }
     }
 
+    /// What is said of bytes that are no message, in the form that the client of a session knows.
+    fn stray(&mut self, visit: &Visit<'_>, id: Option<Value<'_>>, fault: &Fault) -> Stop {
+        let name = self.legacy().and_then(|(_, words)| Fields::field(visit.head, words.id));
+        let session = name.and_then(|name| self.sessions.find(name, visit.principal.as_deref()));
+        Stop::fault_to(session.map(|session| &*session.conn), 400, id, fault)
+    }
+
     /// What a document is, and whether it may go on.
     fn plan(&mut self, visit: &Visit<'_>, doc: &Doc) -> Result<Plan, Stop> {
         if doc.root().kind() == Kind::Array {
@@ -292,8 +310,10 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
                 _ => Err(Stop::fault(400, None, &Fault::InvalidRequest("One message at a time".into()))),
             };
         }
-        let message = Message::read(doc.root())
-            .map_err(|shape| Stop::fault(400, shape.id, &Fault::InvalidRequest(shape.message.into())))?;
+        let message = Message::read(doc.root()).map_err(|shape| match shape.answer {
+            true => self.stray(visit, shape.id, &shape_fault(&shape)),
+            false => Stop::new(400),
+        })?;
         let (method, params, id) = match &message {
             Message::Request(request) => {
                 (Some(request.method), Params::read(request.params), Some(request.id))
@@ -309,9 +329,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             // Closing the stream is how a client cancels; nothing else is notified (2026-07-28
             // basic/patterns/cancellation).
             (Posted::Alone, Message::Notification(_)) => Err(Stop::new(202)),
-            (Posted::Alone, Message::Response(_)) => {
-                Err(Stop::fault(400, None, &Fault::InvalidRequest("Nothing was asked".into())))
-            }
+            (Posted::Alone, Message::Response(_)) => Err(Stop::new(400)),
             (Posted::Opening, Message::Request(_)) if !self.names_session(visit) => Ok(Plan::Opening),
             (_, Message::Request(_)) => {
                 let (conn, streams) = self.session(visit, id)?;
