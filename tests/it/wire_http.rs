@@ -221,7 +221,7 @@ impl Wire for Http {
             }
         }
         let mut fields = fields(&message, self.accept);
-        let asks = message.get("method").is_some() && message.get("id").is_some();
+        let asks = message.is_array() || message.get("method").is_some() && message.get("id").is_some();
         if alone && !asks && fields.len() == 2 {
             fields.push(("MCP-Protocol-Version".to_owned(), "2026-07-28".to_owned()));
         }

@@ -86,7 +86,7 @@ impl Fields for Head<'_> {
 
 /// A field that must be text.
 fn text<'h>(head: &'h Head<'_>, name: &str) -> Option<&'h str> {
-    head.field(name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
+    Fields::field(head, name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
 }
 
 /// Why a request got no further: its status, and the fields that come with it.

@@ -19,6 +19,10 @@ use crate::error::{Error, ErrorKind};
 
 /// The address that stands for the sockets the service manager passed on.
 const SYSTEMD: &str = "systemd";
+/// Connections that wait to be taken in. The usual 128 overflow while this process waits for its
+/// turn on a busy machine, and a peer that was dropped tries again after a second.
+#[cfg(unix)]
+const BACKLOG: i32 = 1024;
 /// What the address of a Unix socket starts with.
 const UNIX: &str = "unix:";
 
@@ -57,7 +61,12 @@ impl Listener {
         let mut last = None;
         for candidate in resolved {
             match TcpListener::bind(candidate) {
-                Ok(tcp) => return Ok(vec![Listener::tcp(tcp)]),
+                Ok(tcp) => {
+                    #[cfg(unix)]
+                    rustix::net::listen(&tcp, BACKLOG)
+                        .map_err(|error| cannot_listen(address, error.into()))?;
+                    return Ok(vec![Listener::tcp(tcp)]);
+                }
                 Err(error) => last = Some(error),
             }
         }
@@ -157,6 +166,7 @@ fn bind_unix(path: &str) -> Result<Listener, Error> {
         }
     }
     let unix = UnixListener::bind(file).map_err(failed)?;
+    rustix::net::listen(&unix, BACKLOG).map_err(|error| failed(error.into()))?;
     let listener = Listener { inner: Inner::Unix(unix), file: Some(file.to_path_buf()) };
     // To connect takes the right to write, which the usual umask leaves to the owner anyway.
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
@@ -230,6 +240,16 @@ impl Socket {
             Socket::Tcp(s) => s.shutdown(how),
             #[cfg(unix)]
             Socket::Unix(s) => s.shutdown(how),
+        }
+    }
+
+    /// Closes it and has the system forget what the peer has not read, which it would otherwise keep
+    /// for minutes.
+    pub(super) fn abort(self) {
+        #[cfg(unix)]
+        if let Socket::Tcp(tcp) = &self {
+            // What cannot be set has no effect but memory.
+            let _ = rustix::net::sockopt::set_socket_linger(tcp, Some(std::time::Duration::ZERO));
         }
     }
 
