@@ -205,15 +205,17 @@ export async function checkBoard(session, peer) {
   });
   await check("cancel", async () => {
     const abort = new AbortController();
-    let started;
-    const first = new Promise((resolve) => (started = resolve));
-    // As many as the server has workers: only cancelled work makes room for the next call.
+    // As many as the server has workers: only cancelled work makes room for the next call. All of them have to run
+    // before they are cancelled, for over HTTP a cancellation may overtake its call.
+    const running = [];
     const calls = Array.from({ length: WORKERS }, async (_, i) => {
+      let started;
+      running.push(new Promise((resolve) => (started = resolve)));
       const options = { onprogress: started, signal: abort.signal };
       const call = peer.call("blink", { pin: i, times: 100, intervalMs: 100 }, options);
       return call.then((result) => `a result: ${JSON.stringify(result)}`, () => "rejected");
     });
-    await within(first, 3000, "the first progress");
+    await within(Promise.all(running), 3000, "the first progress of each call");
     abort.abort("no longer wanted");
     const outcomes = await within(Promise.all(calls), 2000, "the cancelled calls");
     same(outcomes, calls.map(() => "rejected"), "outcomes of the cancelled calls");

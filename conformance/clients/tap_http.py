@@ -147,6 +147,8 @@ class Connection:
             except ValueError:
                 self.log.write(">", body)
         about = {"http": method, "session": "mcp-session-id" in head.fields}
+        if "last-event-id" in head.fields:
+            about["resumes"] = True
         if isinstance(message, dict):
             about.update({name: message[name] for name in ("method", "id") if name in message})
         self.upstream.sendall(raw + b"\r\n\r\n" + body)
