@@ -115,7 +115,8 @@ fn defaults() -> Vec<(&'static str, u64)> {
 
 #[test]
 fn every_limit_stands_in_the_readme_with_its_default() {
-    let stated: Vec<_> = known_rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
+    let stated: Vec<_> =
+        known_rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
     assert_eq!(stated, defaults());
     let sources = [include_str!("../src/limits.rs"), include_str!("../src/limits/http.rs")];
     let known: usize = sources.iter().map(|text| text.matches("variable: \"TINYMCP_").count()).sum();

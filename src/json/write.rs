@@ -198,14 +198,6 @@ impl Writer {
         self
     }
 
-    /// A whole line with its end, written elsewhere; what follows is a new value of its own.
-    pub(crate) fn raw_frame(&mut self, frame: &[u8]) {
-        self.buf.extend_from_slice(frame);
-        self.comma = false;
-        self.spliced = false;
-        self.line = self.buf.len();
-    }
-
     /// A text that ends where a value comes next, `"a":1,"b":` or `"a":[`, byte for byte.
     pub fn raw_open(&mut self, text: &str) -> &mut Self {
         self.raw(text);

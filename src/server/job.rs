@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::era::{Questions, Reply, ServerEra};
+use crate::era::{Questions, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value};
 use crate::model::ask::Ask;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
@@ -71,24 +71,26 @@ impl Job {
         if self.call.is_settled() {
             return self.conn.core.recycle(self.doc);
         }
-        let conclusion = self.conclude();
+        let conclusion = self.conclude_since(Instant::now());
         self.settle(conclusion);
     }
 
-    /// The same on the thread that reads: `send` takes the answer, if there is one at once.
-    pub(crate) fn run_here(mut self, send: impl FnOnce(&Connection, &[u8])) {
+    /// Runs the handler on the thread that reads, which accepted the job just now.
+    pub(crate) fn conclude_here(&mut self) -> Conclusion {
         self.pace().inspect(|pace| pace.suspend());
-        // It was accepted just now: reading the clock takes as long as a lock.
+        // Reading the clock takes as long as a lock, so it is not read again.
         let conclusion = self.conclude_since(self.accepted.unwrap_or_else(Instant::now));
         self.pace().inspect(|pace| pace.resume());
-        let conn = &self.conn;
-        let send = |frame: &[u8]| send(conn, frame);
-        match &conclusion {
-            Conclusion::Done(outcome) => conn.finish_with(&self, outcome.reply(conn), send),
-            Conclusion::Fault(fault) => conn.finish_with(&self, Reply::Fault(fault), send),
-            Conclusion::Asked(_) => return self.settle(conclusion),
+        conclusion
+    }
+
+    /// Whom its answer goes to.
+    pub(crate) fn to(&self) -> To<'_> {
+        To {
+            id: self.doc.at(self.query.id).raw(),
+            revision: self.query.peer.revision,
+            card: &self.conn.core.card,
         }
-        self.conn.core.recycle(self.doc);
     }
 
     /// Bytes of memory that it keeps while it waits.
@@ -104,11 +106,8 @@ impl Job {
         }
     }
 
-    fn conclude(&mut self) -> Conclusion {
-        self.conclude_since(Instant::now())
-    }
-
     fn conclude_since(&mut self, started: Instant) -> Conclusion {
+        self.call.start();
         let mut answers = std::mem::take(&mut self.answers);
         let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
         if let Some(pace) = self.pace() {

@@ -28,6 +28,7 @@ mod page;
 mod post;
 mod reading;
 mod registry;
+mod request;
 #[cfg(feature = "schema")]
 mod schema;
 mod seal;

@@ -37,6 +37,17 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         let text = |node| doc.at(node).as_str().unwrap_or_default();
         let gate =
             |open: bool| if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) };
+        // The others are looked at when they are entered among the calls in flight.
+        let at_once = !matches!(
+            query.operation,
+            Operation::CallTool { .. }
+                | Operation::ReadResource { .. }
+                | Operation::GetPrompt { .. }
+                | Operation::Complete { .. }
+        );
+        if at_once && self.conn.is_taken(request.id) {
+            return Err(duplicate());
+        }
         let reply = match query.operation {
             Operation::CallTool { name, .. } => {
                 gate(offer.tools)?;

@@ -242,27 +242,29 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
 
     fn post(&mut self, visit: &Visit<'_>, body: &[u8], exchange: Exchange) {
         self.reader.refresh();
-        let mut doc = self.reader.doc.take().unwrap_or_default();
+        let mut doc = self.reader.doc.take().unwrap_or_else(|| self.core.spare_doc());
         let parsed = doc.parse_next(body, &self.core.limits.parse());
-        doc = match parsed {
+        let left = match parsed {
             Ok(()) => self.document(visit, doc, exchange),
             Err(error) => {
                 let fault = Fault::Parse(format!("The message is not JSON: {error}"));
                 self.stray(visit, None, &fault).say(&exchange);
-                doc
+                Some(doc)
             }
         };
-        doc.shrink_to(SPARE_BYTES);
-        self.reader.doc = Some(doc);
+        self.reader.doc = left.map(|mut doc| {
+            doc.shrink_to(SPARE_BYTES);
+            doc
+        });
     }
 
-    /// Handles a posted document; gives it, or another one, back.
-    fn document(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Box<Doc> {
+    /// Handles a posted document; gives it back unless a job keeps it.
+    fn document(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Option<Box<Doc>> {
         let plan = match self.plan(visit, &doc) {
             Ok(plan) => plan,
             Err(stop) => {
                 stop.say(&exchange);
-                return doc;
+                return Some(doc);
             }
         };
         match plan {
@@ -278,7 +280,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
                 self.turn_to(&conn, visit);
                 if doc.root().kind() == Kind::Array {
                     self.batch(&doc, &reply);
-                    return doc;
+                    return Some(doc);
                 }
                 self.run(doc, &reply)
             }
@@ -411,7 +413,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     /// Handles a message whose answer goes to `reply`.
-    fn run(&mut self, doc: Box<Doc>, reply: &Arc<Reply>) -> Box<Doc> {
+    fn run(&mut self, doc: Box<Doc>, reply: &Arc<Reply>) -> Option<Box<Doc>> {
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(reply);
         let doc = self.reader.message(doc, &outlet);
         if std::mem::take(&mut self.reader.crowded) {
@@ -464,11 +466,11 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     /// Opens a session, if the request is one that can.
-    fn open(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Box<Doc> {
+    fn open(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Option<Box<Doc>> {
         let now = Instant::now();
         if !self.sessions.make_room(now) {
             Stop::busy().say(&exchange);
-            return doc;
+            return Some(doc);
         }
         let streams = Arc::new(Streams::new(&self.budget));
         let outlet: Arc<dyn Outlet> = Arc::<Streams>::clone(&streams);
