@@ -16,7 +16,10 @@ choose_target() {
     esac
     local name=${target//-/_}
     name=${name^^}
-    export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-gcc"
+    case $target in
+        *musl*) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-musl-gcc" ;;
+        *) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-gcc" ;;
+    esac
     export RUSTC=$tools/bin/rustc RUSTDOC=$tools/bin/rustdoc
     # Folders of their own: what another compiler has built would be built again each time.
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$repository/target}/cross

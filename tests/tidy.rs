@@ -20,7 +20,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("schema", &["json", "record"]),
     ("lint", &["json", "model", "schema"]),
     ("bin", &[]),
-    ("server", &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool", "schema"]),
+    (
+        "server",
+        &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool", "schema", "lint"],
+    ),
     ("client", &["error", "limits", "json", "rpc", "model", "era", "transport", "pool"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "client", "transport"]),
 ];

@@ -40,6 +40,7 @@ mod constant;
 mod decode;
 mod error;
 mod names;
+pub(crate) mod order;
 mod parse;
 mod scan;
 #[cfg(feature = "schema")]

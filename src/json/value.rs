@@ -22,6 +22,11 @@ impl NodeId {
     /// The value the whole document holds.
     pub const ROOT: NodeId = NodeId(0);
 
+    #[cfg(feature = "schema")]
+    pub(crate) fn new(index: u32) -> NodeId {
+        NodeId(index)
+    }
+
     pub(crate) fn index(self) -> u32 {
         self.0
     }

@@ -9,7 +9,8 @@
 
 use std::cmp::Ordering;
 
-use crate::json::{Kind, Value};
+use crate::json::order;
+use crate::json::{Kind, Spot, Value};
 
 use super::number::{self, Decimal};
 
@@ -65,8 +66,10 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
 
 fn sorted(object: Value<'_>) -> Vec<(&str, Value<'_>)> {
     let mut members: Vec<_> = object.members().collect();
-    members.sort_by(|a, b| compare_names(a.0.as_bytes(), b.0.as_bytes()));
-    members.reverse();
+    // Of equal names the last first, from the back.
+    order::sort(&mut members, |a, b| {
+        compare_names(b.0.as_bytes(), a.0.as_bytes()).then(b.1.offset().cmp(&a.1.offset()))
+    });
     members.dedup_by(|a, b| a.0 == b.0);
     members
 }
@@ -111,7 +114,7 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
         places.push((start, forms.len(), i));
     }
     let form = |place: &(usize, usize, usize)| forms.get(place.0..place.1).unwrap_or_default();
-    places.sort_unstable_by(|a, b| form(a).cmp(form(b)).then(a.2.cmp(&b.2)));
+    order::sort(&mut places, |a, b| form(a).cmp(form(b)).then(a.2.cmp(&b.2)));
     let twice = places.windows(2).filter(|w| form(&w[0]) == form(&w[1])).min_by_key(|w| w[1].2);
     twice.map(|w| (w[0].2, w[1].2))
 }
@@ -119,21 +122,25 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
 /// The same for a few values of which equal ones have the same text: no containers, and no numbers
 /// that can be written in several ways. `None` when there are others.
 fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
-    let mut seen: [(bool, &[u8]); FEW] = [(false, &[]); FEW];
-    for (i, item) in array.spot().inside().enumerate() {
-        let this = match (item.string(), item.number()) {
-            (Some(text), _) => (true, text),
-            (_, Some(number)) if number::is_plain(number) => (false, number),
-            _ if item.tag() < 3 => (false, item.value().raw().as_bytes()),
-            _ => return None,
-        };
-        let before = seen.get(..i)?;
-        if let Some(j) = before.iter().position(|(text, bytes)| *text == this.0 && same(bytes, this.1)) {
-            return Some(Some((j, i)));
+    for (i, a) in array.spot().inside().enumerate() {
+        let text = plain(a)?;
+        for (j, b) in array.spot().inside().take(i).enumerate() {
+            // Both are strings, or neither is.
+            if a.string().is_some() == b.string().is_some() && same(plain(b)?, text) {
+                return Some(Some((j, i)));
+            }
         }
-        *seen.get_mut(i)? = this;
     }
     Some(None)
+}
+
+/// The text of a value that has no other.
+fn plain(spot: Spot<'_>) -> Option<&[u8]> {
+    match (spot.string(), spot.number()) {
+        (Some(text), _) => Some(text),
+        (_, Some(number)) => number::is_plain(number).then_some(number),
+        _ => (spot.tag() < 3).then(|| spot.value().raw().as_bytes()),
+    }
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@
 //! Invariants: everything here is cold; a message stays short whatever schema and value hold;
 //! alternatives are looked into one level deep, so no message takes long to find.
 
-use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use crate::json::Value;
 use crate::record::{Counted, Got, Short, nearest};
 
 use super::format::Format;
+use super::index::Index;
 use super::program::{
     BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Op, Program, Property, Span,
     is_of, types,
@@ -24,6 +24,8 @@ pub(super) const FALSE: &str = "false schema";
 
 /// How many names or words a message lists at most.
 const MOST_LISTED: usize = 24;
+/// How many comparisons of names are cheaper than a table of them.
+const MOST_COMPARED: usize = 256;
 /// How many alternatives are looked into for the nearest one.
 const MOST_TRIED: usize = 8;
 
@@ -95,7 +97,7 @@ impl Why<'_, '_> {
 
 /// The sentence about a failure.
 pub(super) fn message<'d>(run: &Run<'_, 'd>, value: Value<'d>, why: &Why<'_, 'd>) -> String {
-    let mut out = String::with_capacity(80);
+    let mut out = String::with_capacity(128);
     // OK to drop: writing to a String cannot fail.
     let _ = write_message(&mut out, run, value, why);
     out
@@ -214,8 +216,15 @@ fn words(out: &mut String, p: &Program, run: Span, value: Value<'_>) -> fmt::Res
 fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) -> fmt::Result {
     let required = object.properties.of(&p.properties).iter();
     let required = required.filter(|property| property.required != super::program::OPTIONAL);
-    let there: HashSet<&str> = value.members().map(|(name, _)| name).collect();
-    let absent = required.map(|property| p.text(property.name)).filter(|name| !there.contains(name));
+    // Few names are looked for one by one, many in a table.
+    let many = value.len().saturating_mul(object.required as usize) > MOST_COMPARED;
+    let mut there = Index::default();
+    for (name, _) in value.members().filter(|_| many) {
+        there.enter(name.as_bytes(), 0);
+    }
+    let is_there =
+        |name: &&str| if many { there.get(name.as_bytes()).is_some() } else { value.get(name).is_some() };
+    let absent = required.map(|property| p.text(property.name)).filter(|name| !is_there(name));
     let absent: Vec<_> = absent.take(MOST_LISTED + 1).collect();
     out.push_str("missing ");
     list(out, absent.into_iter(), '`')

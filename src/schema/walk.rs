@@ -19,13 +19,12 @@ mod leaf;
 mod object;
 mod seen;
 
-use std::collections::HashMap;
-
-use crate::json::{NodeId, Spot, Value};
+use crate::json::{Spot, Value};
 use crate::record::Violation;
 
 use super::SchemaLimits;
 use super::explain::{self, Why};
+use super::index::{Index, key};
 use super::program::{
     Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types,
 };
@@ -48,6 +47,7 @@ pub(super) struct Run<'p, 'd> {
     /// Verdicts are kept when fewer steps than this are left.
     keep_below: u64,
     depth: u32,
+    most_depth: u32,
     over: bool,
     nested: bool,
     quiet: bool,
@@ -94,7 +94,26 @@ enum Verdict {
 }
 
 /// Verdicts by node, value and whether evaluated members were asked for.
-type Verdicts = HashMap<(u32, NodeId, bool), (Verdict, Option<Box<Seen>>)>;
+#[derive(Default)]
+struct Verdicts {
+    index: Index,
+    list: Vec<(Verdict, Option<Box<Seen>>)>,
+}
+
+impl Verdicts {
+    fn get(&self, key: &[u8]) -> Option<&(Verdict, Option<Box<Seen>>)> {
+        self.list.get(self.index.get(key)? as usize)
+    }
+
+    /// Keeps the verdict; a later one replaces it.
+    fn put(&mut self, key: &[u8], verdict: (Verdict, Option<Box<Seen>>)) {
+        let next = self.list.len() as u64;
+        match self.list.get_mut(self.index.enter(key, next) as usize) {
+            Some(known) => *known = verdict,
+            None => self.list.push(verdict),
+        }
+    }
+}
 
 impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn new(program: &'p Program, limits: &'p SchemaLimits, root: Value<'d>) -> Run<'p, 'd> {
@@ -107,6 +126,7 @@ impl<'p, 'd> Run<'p, 'd> {
             steps,
             keep_below: steps.saturating_sub(KEEP_AFTER + bytes),
             depth: 0,
+            most_depth: limits.depth,
             over: false,
             nested: false,
             quiet: true,
@@ -303,6 +323,8 @@ impl<'p, 'd> Run<'p, 'd> {
             self.leaf(node, value)
         } else if node.flags & SHARED != 0 && self.steps < self.keep_below {
             self.kept(index, node, value, seen)
+        } else if node.flags & MEMBERS != 0 {
+            self.object(node.ops, value, seen)
         } else if node.flags & TRACKS != 0 && is_of(value.spot(), types::ARRAY | types::OBJECT) {
             self.apply_apart(node, value, seen)
         } else {
@@ -348,7 +370,7 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Runs a shared node, unless its verdict on this value is known.
     #[inline(never)]
     fn kept(&mut self, index: u32, node: &Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
-        let key = (index, value.id(), seen.is_some());
+        let key = key(&[index, value.id().index()], if seen.is_some() { "seen" } else { "" });
         if let Some((verdict, known)) = self.verdicts.as_ref().and_then(|v| v.get(&key)) {
             match verdict {
                 Verdict::Fits => {
@@ -376,8 +398,8 @@ impl<'p, 'd> Run<'p, 'd> {
             (false, false) => Verdict::Explained,
         };
         let verdicts = self.verdicts.get_or_insert_default();
-        if verdicts.len() < self.limits.verdicts {
-            verdicts.insert(key, (verdict, own.map(Box::new)));
+        if verdicts.list.len() < self.limits.verdicts {
+            verdicts.put(&key, (verdict, own.map(Box::new)));
         }
         fits
     }
@@ -387,7 +409,7 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(always)]
     fn enter(&mut self, steps: usize) -> bool {
         match self.steps.checked_sub(steps as u64 + 1) {
-            Some(left) if self.depth < self.limits.depth => {
+            Some(left) if self.depth < self.most_depth => {
                 self.steps = left;
                 self.depth += 1;
                 true

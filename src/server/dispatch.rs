@@ -39,13 +39,13 @@ const BATCH_MESSAGES: usize = 100;
 /// Answers wait no longer than this for later ones while inline handlers run.
 const BATCH_TIME: Duration = Duration::from_millis(1);
 
-/// Reads one connection's frames.
-pub(crate) struct Reader<F: ?Sized> {
+/// Reads one connection's frames: a `Reader<dyn InlineTools>`, so that there is one whatever its
+/// inline tools are.
+pub(crate) struct Reader<I: ?Sized> {
     pub(super) conn: Arc<Connection>,
     pub(super) core: Arc<Core>,
     pub(super) registry: Arc<Registry>,
     version: usize,
-    inline: Vec<Box<F>>,
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
     runs_here: bool,
     here: Option<Quick>,
@@ -69,23 +69,24 @@ pub(crate) struct Reader<F: ?Sized> {
     last_size: usize,
     /// `out` held a large answer.
     large_out: bool,
+    inline: I,
 }
 
-/// An inline handler, whether or not it may move between threads.
-pub(crate) trait InlineTool {
-    /// As what it is called.
-    fn as_dyn(&mut self) -> &mut InlineFn;
+/// Inline handlers, whether or not they may move between threads.
+pub(crate) trait InlineTools {
+    /// The handler at a place.
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn>;
 }
 
-impl InlineTool for InlineFn {
-    fn as_dyn(&mut self) -> &mut InlineFn {
-        self
+impl InlineTools for Vec<Box<InlineFn>> {
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
+        self.get_mut(place).map(|tool| &mut **tool)
     }
 }
 
-impl InlineTool for InlineSend {
-    fn as_dyn(&mut self) -> &mut InlineFn {
-        self
+impl InlineTools for Vec<Box<InlineSend>> {
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
+        self.get_mut(place).map(|tool| &mut **tool as &mut InlineFn)
     }
 }
 
@@ -112,8 +113,8 @@ enum Step {
     Run { era: &'static dyn ServerEra, query: Query, work: Work, answers: Answers },
 }
 
-impl<F: InlineTool + ?Sized> Reader<F> {
-    pub(crate) fn new(conn: Arc<Connection>, inline: Vec<Box<F>>, runs_here: bool) -> Reader<F> {
+impl<I: InlineTools + 'static> Reader<I> {
+    pub(crate) fn new(conn: Arc<Connection>, inline: I, runs_here: bool) -> Reader<I> {
         let core = Arc::clone(&conn.core);
         // In this order: a change in between is noticed with the first frame.
         let version = core.catalog.version();
@@ -125,7 +126,6 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             core,
             registry,
             version,
-            inline,
             runs_here,
             here: None,
             doc: None,
@@ -140,9 +140,27 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             offer,
             last_size: 0,
             large_out: false,
+            inline,
         }
     }
 
+    /// The reader as all its methods know it.
+    pub(crate) fn whole(&mut self) -> &mut Reader<dyn InlineTools> {
+        self
+    }
+
+    /// What it reads for.
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.conn
+    }
+
+    /// Stack for a thread that reads, in bytes.
+    pub(crate) fn stack(&self) -> usize {
+        self.core.limits.worker_stack
+    }
+}
+
+impl Reader<dyn InlineTools> {
     /// Takes one frame. A job that comes back is for the caller to run.
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
         self.refresh();
@@ -213,19 +231,9 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         self.peer = peer;
     }
 
-    /// What it reads for.
-    pub(crate) fn connection(&self) -> &Arc<Connection> {
-        &self.conn
-    }
-
     /// Whether there is no point in reading on.
     pub(crate) fn over(&self) -> bool {
         self.conn.outlet.closed() || self.core.catalog.stopping()
-    }
-
-    /// Stack for a thread that reads, in bytes.
-    pub(crate) fn stack(&self) -> usize {
-        self.core.limits.worker_stack
     }
 
     /// Takes note of a frame that was too long to be read.
@@ -431,7 +439,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             let time = self.core.limits.handler_deadline;
             deadline = (!time.is_zero()).then(|| now + time);
         }
-        if let Some(handler) = inline.and_then(|(place, _)| self.inline.get_mut(place)) {
+        if let Some(handler) = inline.and_then(|(place, _)| self.inline.tool(place)) {
             let exchange = Exchange {
                 conn: &self.conn,
                 outlet: &**outlet,
@@ -441,7 +449,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 call: None,
                 deadline,
             };
-            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler.as_dyn()));
+            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler));
             if let (Some(started), Some((_, pace))) = (watch, inline) {
                 pace.note(started.elapsed());
             }
@@ -498,7 +506,11 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Enters a job among the calls in flight and passes it on. Gives its document back if it does
     /// not keep it.
-    fn accept(&mut self, mut job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Option<Box<Doc>> {
+    fn accept(
+        &mut self,
+        mut job: Job,
+        pass: impl FnOnce(&mut Reader<dyn InlineTools>, Job),
+    ) -> Option<Box<Doc>> {
         job.accepted = Some(Instant::now());
         let mut entered = self.conn.begin(&job);
         if entered == Err(Refusal::NoRoom) && self.waits {
@@ -554,12 +566,12 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             },
             _ => None,
         };
-        match place.and_then(|place| self.inline.get_mut(place)) {
+        match place.and_then(|place| self.inline.tool(place)) {
             None => self.jobs.push(job),
             Some(handler) => {
                 let mut answers = std::mem::take(&mut job.answers);
                 let exchange = Exchange { deadline: self.core.deadline(), ..job.exchange() };
-                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler.as_dyn()));
+                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler));
                 job.answers = answers;
                 job.settle(conclusion);
             }

@@ -6,7 +6,8 @@ use super::host;
 
 /// Whether a text is a mailbox; `wide` allows characters beyond ASCII.
 pub(super) fn is_email(text: &str, wide: bool) -> bool {
-    let Some((local, domain)) = text.rsplit_once('@') else { return false };
+    let Some(at) = text.bytes().rposition(|b| b == b'@') else { return false };
+    let (Some(local), Some(domain)) = (text.get(..at), text.get(at + 1..)) else { return false };
     (is_dotted(local, wide) || is_quoted(local, wide)) && is_domain(domain, wide)
 }
 

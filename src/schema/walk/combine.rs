@@ -13,6 +13,7 @@ use super::{Inner, Run, Token};
 
 impl<'d> Run<'_, 'd> {
     /// Checks without explaining.
+    #[inline]
     pub(super) fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let before = std::mem::replace(&mut self.quiet, true);
         let fits = self.child(child, value, seen);
