@@ -39,6 +39,8 @@
 //! the failure on with `?`; when the answer is there the handler runs again from the start. So
 //! side effects come after the answers. See [`Context::elicit`].
 
+#[cfg(feature = "client")]
+mod client;
 mod era;
 mod error;
 pub mod json;
@@ -54,22 +56,38 @@ pub mod schema;
 mod server;
 mod transport;
 
+#[cfg(feature = "client")]
+pub use client::{
+    About, Call, Canceller, Client, ClientBuilder, Counts, Era, InputRequired, LogEntry, Outcome, Page,
+    Progress, Request, ServerInfo,
+};
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "http-server")]
+pub use limits::HttpLimits;
 pub use limits::Limits;
 pub use model::ask::{
-    Action, Block, Field, Form, FormAnswer, Root, SampleAnswer, Sampling, ToolChoice, ToolUse,
+    Action, Block, Field, FieldKind, Form, FormAnswer, Naming, Root, SampleAnswer, Sampling, ToolChoice,
+    ToolUse,
 };
+#[cfg(feature = "client")]
+pub use model::ask::{FormReply, Refusal, SampleReply, UrlRequest};
 pub use model::catalog::{Annotations, Argument, Icon, Prompt, Resource, Template, Tool, ToolHints};
 pub use model::content::{
-    Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
+    Body, Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
 };
 pub use model::uri_template::{TemplateError, TemplateErrorKind, UriTemplate, Variables};
-pub use model::{CacheHint, ClientCapabilities, Level};
+pub use model::{CacheHint, Change, ClientCapabilities, Level, Offer as ServerOffer};
 pub use server::{
     Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolResult,
 };
-pub use transport::{Link, MemoryEnd, memory};
+#[cfg(feature = "http-server")]
+pub use server::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
+#[cfg(all(feature = "client", unix))]
+pub use transport::Stderr;
+#[cfg(feature = "http-client")]
+pub use transport::http_client::Endpoint;
+pub use transport::{Link, MemoryEnd, memory, memory_links};
 
 /// The code of the README, compiled.
 #[cfg(doctest)]

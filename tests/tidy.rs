@@ -13,9 +13,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("record", &["json"]),
     ("model", &["json", "rpc"]),
     ("era", &["json", "rpc", "model"]),
-    ("error", &[]),
+    ("error", &["json"]),
     ("limits", &["error", "json"]),
-    ("transport", &["error", "limits"]),
+    ("transport", &["error", "limits", "era"]),
     ("pool", &[]),
     ("schema", &["json", "record"]),
     ("lint", &["json", "model", "schema"]),
@@ -24,7 +24,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         "server",
         &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool", "schema", "lint"],
     ),
-    ("lib", &["error", "limits", "json", "record", "model", "server", "transport"]),
+    ("client", &["error", "limits", "json", "rpc", "model", "era", "transport", "pool"]),
+    ("lib", &["error", "limits", "json", "record", "model", "server", "client", "transport"]),
 ];
 
 /// Words that only one era has; outside `src/era/` they stand in comments at most.

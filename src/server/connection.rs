@@ -32,6 +32,8 @@ use super::reading::Baton;
 pub(crate) struct Connection {
     pub core: Arc<Core>,
     pub outlet: Arc<dyn Outlet>,
+    /// Many clients without sessions share it: their ids have nothing to do with each other.
+    shared: bool,
     session: Mutex<Option<Session>>,
     calls: Flight,
     parked: Mutex<Parked>,
@@ -79,6 +81,7 @@ impl Connection {
         Connection {
             core,
             outlet,
+            shared: false,
             session: Mutex::default(),
             calls: Flight::default(),
             parked: Mutex::default(),
@@ -89,6 +92,12 @@ impl Connection {
             post: Post::default(),
             baton: OnceLock::new(),
         }
+    }
+
+    /// For the requests of many clients, each of which is answered to an outlet of its own.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn shared(core: Arc<Core>, outlet: Arc<dyn Outlet>) -> Connection {
+        Connection { shared: true, ..Connection::new(core, outlet) }
     }
 
     /// What the watching thread looks at to see whether a handler holds reading up.
@@ -122,7 +131,7 @@ impl Connection {
     /// Takes a call in; it stays until it is settled.
     pub(crate) fn begin(&self, job: &Job) -> Result<(), Refusal> {
         let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(()) };
-        if lock(&self.listens).iter().any(|l| l.id == id) {
+        if !self.shared && lock(&self.listens).iter().any(|l| l.id == id) {
             return Err(Refusal::Duplicate);
         }
         let running = Running {
@@ -135,7 +144,7 @@ impl Connection {
             outlet: Arc::clone(&job.outlet),
             weight: job.weight(),
         };
-        self.calls.enter(running, self.core.limits.in_flight_bytes)?;
+        self.calls.enter(running, self.core.limits.in_flight_bytes, !self.shared)?;
         self.core.alarm.arm();
         Ok(())
     }
@@ -147,7 +156,11 @@ impl Connection {
 
     /// Whether a call or subscription with this id is open.
     pub(crate) fn is_open(&self, id: &Id) -> bool {
-        self.calls.is_open(id) || lock(&self.listens).iter().any(|l| l.id == *id)
+        !self.shared && (self.calls.is_open(id) || self.listens_as(id))
+    }
+
+    fn listens_as(&self, id: &Id) -> bool {
+        lock(&self.listens).iter().any(|l| l.id == *id)
     }
 
     /// Settles a call with an answer, unless somebody did before.
@@ -193,6 +206,25 @@ impl Connection {
         } else {
             lock(&self.listens).retain(|listen| listen.id != *id);
         }
+    }
+
+    /// Cancels the calls and ends the subscriptions whose peers are gone.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn drop_closed(&self) {
+        let gone = self.calls.take_closed();
+        for running in &gone {
+            running.call.cancel();
+        }
+        if !gone.is_empty() {
+            self.drop_settled();
+        }
+        lock(&self.listens).retain(|listen| !listen.outlet.closed());
+    }
+
+    /// Whether calls are in flight.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn busy(&self) -> bool {
+        self.calls.len() > 0
     }
 
     /// Forgets queued and parked work of settled calls, and withdraws their questions.
@@ -294,7 +326,8 @@ impl Connection {
         outlet: &Arc<dyn Outlet>,
     ) -> Result<(), Fault> {
         let mut listens = lock(&self.listens);
-        if listens.len() >= self.core.limits.listens {
+        // Those of many clients are bounded by the event streams that may be open.
+        if !self.shared && listens.len() >= self.core.limits.listens {
             return Err(Fault::Internal("Too many listen requests are open"));
         }
         let mut w = Writer::new();
@@ -400,6 +433,12 @@ impl Connection {
         self.drop_settled();
     }
 
+    /// Forgets a call that its caller answers; false if somebody else has or will.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn forget(&self, call: &Arc<Call>) -> bool {
+        self.calls.take(call).is_some_and(|running| running.call.settle())
+    }
+
     /// Answers a call that will not run, unless it is settled.
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
@@ -410,26 +449,38 @@ impl Connection {
     /// Answers what still runs, ends every subscription and closes the outlet; what was said before
     /// gets until `deadline` to leave.
     pub(crate) fn close(&self, deadline: Instant) {
-        for running in self.calls.take_all() {
-            self.give_up(&running, "The server is shutting down");
-        }
-        self.drop_settled();
-        for listen in std::mem::take(&mut *lock(&self.listens)) {
-            let mut w = Writer::new();
-            // The sources disagree on how a server ends a subscription, so both are sent
-            // (requirements, AMB-01).
-            listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
-            w.newline();
-            let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
-            listen.era.reply(&mut w, &to, Reply::ListenEnded);
-            w.newline();
-            self.post.send(&listen.outlet, w.into_bytes());
-        }
+        self.give_all_up("The server is shutting down");
+        self.end_listens();
         self.post.close(deadline);
         let left = || self.answering.load(Ordering::SeqCst) > 0 && !self.outlet.closed();
         while left() && Instant::now() < deadline {
             self.core.alarm.pause();
         }
         self.outlet.close(deadline);
+    }
+
+    /// Answers whatever still runs.
+    pub(crate) fn give_all_up(&self, why: &'static str) {
+        for running in self.calls.take_all() {
+            self.give_up(&running, why);
+        }
+        self.drop_settled();
+    }
+
+    /// Ends every subscription.
+    pub(crate) fn end_listens(&self) {
+        for listen in std::mem::take(&mut *lock(&self.listens)) {
+            let mut w = Writer::new();
+            // The sources disagree on how a server ends a subscription, so both are sent
+            // (requirements, AMB-01).
+            listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
+            w.newline();
+            self.post.send(&listen.outlet, w.into_bytes());
+            let mut w = Writer::new();
+            let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
+            listen.era.reply(&mut w, &to, Reply::ListenEnded);
+            w.newline();
+            self.post.answer(&listen.outlet, w.into_bytes());
+        }
     }
 }

@@ -49,9 +49,13 @@ pub(crate) struct Reader<F: ?Sized> {
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
     runs_here: bool,
     here: Option<Job>,
-    doc: Doc,
+    pub(super) doc: Doc,
     pub(super) out: Writer,
-    jobs: Vec<Job>,
+    pub(super) jobs: Vec<Job>,
+    /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
+    pub(super) waits: bool,
+    /// A call was refused because the calls in flight take too much memory.
+    pub(super) crowded: bool,
     /// The connection's outlet, except while a message is being handled.
     outlet: Option<Arc<dyn Outlet>>,
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
@@ -109,6 +113,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             doc: Doc::default(),
             out: Writer::new(),
             jobs: Vec::new(),
+            waits: true,
+            crowded: false,
             outlet,
             peer: None,
             first_waiting: None,
@@ -120,12 +126,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Takes one frame. A job that comes back is quick and for the caller to run.
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Job> {
-        let version = self.core.catalog.version();
-        if version != self.version {
-            self.version = version;
-            self.registry = self.core.catalog.registry();
-            self.offer = self.registry.offer(self.core.catalog.promised());
-        }
+        self.refresh();
         let mut doc = std::mem::take(&mut self.doc);
         let parsed = doc.parse_again(bytes, &self.core.limits.parse());
         // Memory of a large message is given back by the next small one, not between large ones,
@@ -145,6 +146,16 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         self.here.take()
     }
 
+    /// Takes note of changes to what is registered.
+    pub(super) fn refresh(&mut self) {
+        let version = self.core.catalog.version();
+        if version != self.version {
+            self.version = version;
+            self.registry = self.core.catalog.registry();
+            self.offer = self.registry.offer(self.core.catalog.promised());
+        }
+    }
+
     /// Takes a job back that the caller does not run.
     pub(crate) fn put(&mut self, job: Job) {
         self.jobs.push(job);
@@ -153,6 +164,15 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     /// Adds an answer to those that leave together.
     pub(crate) fn collect(&mut self, frame: &[u8]) {
         self.out.raw_frame(frame);
+    }
+
+    /// Reads for this connection from now on.
+    #[cfg(feature = "http-server")]
+    pub(super) fn turn_to(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
+        if !Arc::ptr_eq(&self.conn, conn) {
+            self.conn = Arc::clone(conn);
+        }
+        self.peer = peer;
     }
 
     /// What it reads for.
@@ -178,7 +198,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Hands jobs over. Answers that are ready leave first if that has to wait for handlers.
     pub(crate) fn submit(&mut self) {
-        if self.jobs.is_empty() {
+        if self.jobs.is_empty() || !self.waits {
             return;
         }
         let pool = self.core.pool.clone();
@@ -238,15 +258,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     /// Handles a parsed document; gives it, or another one, back for the next frame.
     fn document(&mut self, doc: Doc) -> Doc {
         if doc.root().kind() == Kind::Array {
-            let batches = {
-                let session = self.conn.session();
-                session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
-            };
-            match doc.root().len() {
-                1..=BATCH_MESSAGES if batches => self.batch(doc.root()),
-                len if batches && len > 0 => self.no_batch("The batch holds too many messages"),
-                _ => self.no_batch("Batches of messages are not accepted"),
-            }
+            let outlet = Arc::clone(&self.conn.outlet);
+            self.array(doc.root(), &outlet);
             return doc;
         }
         // Lent, not cloned: counting references costs as much as reading a short message.
@@ -257,7 +270,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    fn message(&mut self, doc: Doc, outlet: &Arc<dyn Outlet>) -> Doc {
+    pub(super) fn message(&mut self, doc: Doc, outlet: &Arc<dyn Outlet>) -> Doc {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -283,6 +296,20 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             Step::Done => doc,
             Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
         }
+    }
+
+    /// Handles an array of messages. Gives back whether there is anything to answer.
+    pub(super) fn array(&mut self, messages: Value<'_>, outlet: &Arc<dyn Outlet>) -> bool {
+        let batches = {
+            let session = self.conn.session();
+            session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
+        };
+        match messages.len() {
+            1..=BATCH_MESSAGES if batches => return self.batch(messages, outlet),
+            len if batches && len > 0 => self.no_batch("The batch holds too many messages"),
+            _ => self.no_batch("Batches of messages are not accepted"),
+        }
+        true
     }
 
     fn no_batch(&mut self, why: &'static str) {
@@ -412,7 +439,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     /// Enters a job among the calls in flight and passes it on; gives a document for the next frame.
     fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Doc {
         let mut entered = self.conn.begin(&job);
-        if entered == Err(Refusal::NoRoom) {
+        if entered == Err(Refusal::NoRoom) && self.waits {
             self.flush();
             self.conn.wait_for_room(&job);
             entered = self.conn.begin(&job);
@@ -423,7 +450,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 pass(self, job);
                 self.core.spare_doc()
             }
-            Err(Refusal::Duplicate | Refusal::NoRoom) => {
+            Err(refusal) => {
+                self.crowded = refusal == Refusal::NoRoom;
                 let to = To {
                     id: job.doc.at(job.query.id).raw(),
                     revision: job.query.peer.revision,
@@ -481,10 +509,11 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     /// Handles each message of a batch; their answers leave together (JSON-RPC 2.0 §6).
-    fn batch(&mut self, messages: Value<'_>) {
+    /// Gives back whether there is anything to answer.
+    fn batch(&mut self, messages: Value<'_>, to: &Arc<dyn Outlet>) -> bool {
         // What `out` holds from here on are the answers of one message.
         self.send();
-        let batch = Batch::new(Arc::clone(&self.conn.outlet));
+        let batch = Batch::new(Arc::clone(to));
         let outlet: Arc<dyn Outlet> = batch.clone();
         for message in messages.items() {
             let mut doc = self.core.spare_doc();
@@ -498,7 +527,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 self.out.clear();
             }
         }
-        batch.complete();
+        let answers = batch.complete();
         self.flush();
+        answers
     }
 }

@@ -139,10 +139,11 @@ impl Flight {
         }
     }
 
-    /// Enters a call, if with it all of them weigh no more than `most` bytes.
-    pub(crate) fn enter(&self, running: Running, most: usize) -> Result<(), Refusal> {
+    /// Enters a call, if with it all of them weigh no more than `most` bytes. Ids that must be
+    /// `unique` are those of one client.
+    pub(crate) fn enter(&self, running: Running, most: usize, unique: bool) -> Result<(), Refusal> {
         let mut table = self.table();
-        if table.calls.iter().any(|other| other.id == running.id) {
+        if unique && table.calls.iter().any(|other| other.id == running.id) {
             return Err(Refusal::Duplicate);
         }
         if !table.has_room(running.weight, most) {
@@ -189,6 +190,27 @@ impl Flight {
         let running = table.take(at);
         self.tell_of_room(&table);
         Some(running)
+    }
+
+    /// Takes out the calls whose peer is gone.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn take_closed(&self) -> Vec<Running> {
+        let (mut gone, mut at) = (Vec::new(), 0);
+        let mut table = self.table();
+        while let Some(running) = table.calls.get(at) {
+            match running.outlet.closed() {
+                true => gone.push(table.take(at)),
+                false => at += 1,
+            }
+        }
+        self.tell_of_room(&table);
+        gone
+    }
+
+    /// How many calls there are.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn len(&self) -> usize {
+        self.table().calls.len()
     }
 
     /// Takes out the calls whose deadline has come, and tells whether others have one.

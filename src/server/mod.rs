@@ -19,6 +19,8 @@ mod dispatch;
 mod failure;
 mod flight;
 mod handle;
+#[cfg(feature = "http-server")]
+mod http;
 mod job;
 mod mask;
 mod operation;
@@ -52,6 +54,8 @@ use self::registry::ToolHandler;
 pub use self::context::Context;
 pub use self::failure::Failure;
 pub use self::handle::Handle;
+#[cfg(feature = "http-server")]
+pub use self::http::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
 pub use self::tool::{ToolArguments, ToolResult};
 
@@ -368,6 +372,31 @@ impl Server {
     /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is wrong.
     pub fn serve_stdio(self) -> Result<(), Error> {
         serve::stdio(self)
+    }
+
+    /// Serves Streamable HTTP at this address until SIGTERM or SIGINT comes, or [`Handle::stop`] is
+    /// called: `127.0.0.1:8080`. The endpoint is `/mcp`; clients of every revision use the same one.
+    ///
+    /// Only requests to this machine's own names are served; [`Server::http`] sets that, and tokens.
+    ///
+    /// # Errors
+    /// As with [`HttpServer::bind`].
+    #[cfg(feature = "http-server")]
+    pub fn serve_http(self, address: &str) -> Result<(), Error> {
+        self.http().serve(address)
+    }
+
+    /// Options for serving over HTTP.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), tinymcp::Error> {
+    /// # let server = tinymcp::Server::new("a", "1");
+    /// server.http().allow_host("board.example").tokens([("s3cret", "alice")]).serve("0.0.0.0:8080")
+    /// # }
+    /// ```
+    #[cfg(feature = "http-server")]
+    pub fn http(self) -> HttpServer {
+        HttpServer::new(self)
     }
 
     /// Serves one connection until its input ends or [`Handle::stop`] is called. Signals are left

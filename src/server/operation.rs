@@ -46,14 +46,20 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 let Some(entry) = self.registry.tools.find(text(name)) else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
                 };
-                return Ok(Some((Work::Tool(Arc::clone(entry)), self.core.answers(query, doc)?)));
+                return Ok(Some((
+                    Work::Tool(Arc::clone(entry)),
+                    self.core.answers(outlet.principal(), query, doc)?,
+                )));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources)?;
                 let Some((read, variables)) = self.registry.reader(text(uri)) else {
                     return Err(Fault::ResourceNotFound(text(uri).to_owned()));
                 };
-                return Ok(Some((Work::Read(read, Arc::new(variables)), self.core.answers(query, doc)?)));
+                return Ok(Some((
+                    Work::Read(read, Arc::new(variables)),
+                    self.core.answers(outlet.principal(), query, doc)?,
+                )));
             }
             Operation::GetPrompt { name, arguments } => {
                 gate(offer.prompts)?;
@@ -61,7 +67,10 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                     return Err(Fault::InvalidParams(format!("Unknown prompt: {}", text(name)).into()));
                 };
                 check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
-                return Ok(Some((Work::Prompt(Arc::clone(entry)), self.core.answers(query, doc)?)));
+                return Ok(Some((
+                    Work::Prompt(Arc::clone(entry)),
+                    self.core.answers(outlet.principal(), query, doc)?,
+                )));
             }
             Operation::Complete { subject, kind, argument, .. } => {
                 gate(offer.completions)?;
