@@ -6,6 +6,7 @@ use crate::client::{serve, serve_with, server, stage};
 
 const GET: (&str, &str) = ("Accept", "text/event-stream");
 
+// shows: H11-10 H11-11 H11-24
 #[test]
 fn only_clients_of_the_newest_sessions_get_an_event_without_data() {
     let served = serve(server(stage()));
@@ -25,6 +26,7 @@ fn only_clients_of_the_newest_sessions_get_an_event_without_data() {
     }
 }
 
+// shows: H11-12 H11-25 H11-26
 #[test]
 fn a_call_outlives_its_connection_and_its_result_waits() {
     let stage = stage();
