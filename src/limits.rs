@@ -103,7 +103,7 @@ pub struct HttpLimits {
     /// 503; one alone may be larger. `TINYMCP_ARRIVING_BYTES`.
     pub arriving_bytes: usize,
     /// Bytes of answers that wait for slow peers, on all connections. 8 MiB, which only large answers
-    /// to many of them reach; one alone may be larger. A quarter for event streams whose readers are
+    /// to many of them reach; one alone may be larger. An eighth for event streams whose readers are
     /// behind. From half of it on, those that read nothing for a second are cut.
     /// `TINYMCP_UNSENT_BYTES`.
     pub unsent_bytes: usize,

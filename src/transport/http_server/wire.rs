@@ -254,10 +254,10 @@ impl Wire {
         }
         let rest = whole - written;
         let before = self.shared.unsent.fetch_add(rest, Ordering::Relaxed);
-        // A stream whose reader is behind already has a quarter of it: events are many and come
+        // A stream whose reader is behind already has an eighth of it: events are many and come
         // without being asked for.
         let behind = state.phase == Phase::Events && state.out.is_some();
-        let most = self.shared.limits.unsent_bytes / if behind { 4 } else { 1 };
+        let most = self.shared.limits.unsent_bytes / if behind { 8 } else { 1 };
         if before > 0 && before + rest > most {
             self.shared.unsent.fetch_sub(rest, Ordering::Relaxed);
             self.cut(state);
