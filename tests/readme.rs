@@ -17,9 +17,19 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-/// The rows of the table of limits: variable, default, least, most.
+/// The rows of the tables of limits, as far as the features have them: variable, default, least,
+/// most.
 fn rows() -> Vec<(&'static str, u64, u64, u64)> {
-    let rows = README.lines().filter(|line| line.starts_with("| `TINYMCP_"));
+    let (servers, clients) = README.split_once("Clients have more of them").unwrap();
+    let of_clients = clients.lines().filter(|line| line.starts_with("| `TINYMCP_")).count();
+    let known = match (cfg!(feature = "client"), cfg!(feature = "http-client")) {
+        (_, true) => of_clients,
+        (true, false) => of_clients - 3,
+        (false, false) => 0,
+    };
+    let [servers, clients] =
+        [servers, clients].map(|text| text.lines().filter(|line| line.starts_with("| `TINYMCP_")));
+    let rows = servers.chain(clients.take(known));
     rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let (least, most) = cells[3].split_once(" to ").unwrap();
@@ -33,7 +43,8 @@ fn rows() -> Vec<(&'static str, u64, u64, u64)> {
 fn every_limit_stands_in_the_readme_with_its_default() {
     let d = Limits::default();
     let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
-    let defaults = [
+    #[cfg_attr(not(feature = "client"), allow(unused_mut))]
+    let mut defaults = vec![
         ("TINYMCP_FRAME_BYTES", d.frame_bytes as u64),
         ("TINYMCP_JSON_DEPTH", d.json_depth.into()),
         ("TINYMCP_JSON_NODES", d.json_nodes.into()),
@@ -52,10 +63,33 @@ fn every_limit_stands_in_the_readme_with_its_default() {
         ("TINYMCP_BACKLOG_BYTES", d.backlog_bytes as u64),
         ("TINYMCP_ADDRESS_SPACE", d.address_space),
     ];
+    #[cfg(feature = "client")]
+    defaults.extend([
+        ("TINYMCP_CALL_MS", milliseconds(d.call_timeout)),
+        ("TINYMCP_CALL_LONGEST_MS", milliseconds(d.call_longest)),
+        ("TINYMCP_PROBE_MS", milliseconds(d.probe_timeout)),
+        ("TINYMCP_CALLS", d.calls as u64),
+        ("TINYMCP_ROUNDS", d.rounds.into()),
+        ("TINYMCP_LIST_ENTRIES", d.list_entries as u64),
+        ("TINYMCP_LIST_PAGES", d.list_pages as u64),
+        ("TINYMCP_HANDLERS", d.handlers as u64),
+        ("TINYMCP_EVENTS", d.events as u64),
+        ("TINYMCP_CACHE_BYTES", d.cache_bytes as u64),
+        ("TINYMCP_CHILD_EXIT_MS", milliseconds(d.child_exit)),
+        ("TINYMCP_STDERR_BYTES", d.stderr_bytes as u64),
+    ]);
+    #[cfg(feature = "http-client")]
+    defaults.extend([
+        ("TINYMCP_HTTP_THREADS", d.http_threads as u64),
+        ("TINYMCP_CONNECT_MS", milliseconds(d.connect_timeout)),
+        ("TINYMCP_RECONNECTS", d.reconnects.into()),
+    ]);
     let stated: Vec<_> = rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
     assert_eq!(stated, defaults);
     let known = include_str!("../src/limits.rs").matches("variable: \"TINYMCP_").count();
-    assert_eq!(known, defaults.len(), "src/limits.rs knows another number of variables");
+    if cfg!(feature = "http-client") {
+        assert_eq!(known, defaults.len(), "src/limits.rs knows another number of variables");
+    }
 }
 
 fn serve_nothing(variable: &str, value: u128) -> Output {

@@ -366,7 +366,8 @@ impl Core {
     /// What has no form ends the call it seems to answer; nothing is told to the server.
     fn malformed(self: &Arc<Self>, frame: &[u8], root: Value<'_>, shape: &ShapeError<'_>) {
         let answers = root.get("method").is_none();
-        if let Some(id) = shape.id.and_then(Value::as_u64).filter(|_| answers) {
+        let waits = |id: &u64| answers && lock(&self.flight).pending.find(*id).is_some();
+        if let Some(id) = shape.id.and_then(Value::as_u64).filter(waits) {
             let what = format!("a malformed answer: {}", shape.message);
             self.over(id, Err(Failure::Misbehaved(what)));
             return;

@@ -69,7 +69,7 @@ pub(super) fn send(
     here: Option<&mut dyn FnMut() -> bool>,
 ) -> Result<(), Failure> {
     let era = core.era();
-    let mut w = Writer::new();
+    let mut w = Writer::with_capacity(384 + sending.order.params.len());
     let envelope = Envelope {
         id: sending.id,
         card: &core.card,

@@ -93,9 +93,9 @@ impl Order {
     /// # Errors
     /// Parameters that are no object.
     pub(crate) fn new(want: &Want<'_>) -> Result<Order, &'static str> {
-        let mut w = Writer::new();
+        // Members without their object: the envelope opens it.
+        let mut w = Writer::with_capacity(128);
         let (mut meta, mut subject, mut shelf) = (String::new(), None, None);
-        w.begin_object();
         let method: Cow<'static, str> = match want {
             Want::Open(revision, card) => {
                 open(&mut w, *revision, card);
@@ -171,9 +171,8 @@ impl Order {
                 (*method).to_owned().into()
             }
         };
-        w.end_object();
         let may_ask = matches!(&*method, "tools/call" | "resources/read" | "prompts/get");
-        Ok(Order { method, params: members(&w.into_json()), meta, subject, shelf, may_ask })
+        Ok(Order { method, params: members(w), meta, subject, shelf, may_ask })
     }
 
     /// Whether this runs a tool.
@@ -182,10 +181,10 @@ impl Order {
     }
 }
 
-/// The members of an object that was written here, without its braces.
-fn members(object: &Json) -> String {
-    let text = object.as_str();
-    text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or_default().to_owned()
+/// The members that were written.
+fn members(w: Writer) -> String {
+    // OK to default: only UTF-8 is ever written.
+    String::from_utf8(w.into_bytes()).unwrap_or_default()
 }
 
 /// The first character of a value tells its kind.
@@ -199,12 +198,10 @@ fn other(w: &mut Writer, params: &Json, meta: &mut String, subject: &mut Option<
     for (name, value) in doc.root().members() {
         if name == "_meta" && value.kind() == Kind::Object {
             let mut inner = Writer::new();
-            inner.begin_object();
             for (name, value) in value.members().filter(|(name, _)| *name != "progressToken") {
                 inner.key(name).value(value);
             }
-            inner.end_object();
-            *meta = members(&inner.into_json());
+            *meta = members(inner);
             continue;
         }
         if subject.is_none() && matches!(name, "name" | "uri" | "taskId") {

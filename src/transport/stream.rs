@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
@@ -18,6 +18,9 @@ use super::{Inlet, Input, Link, Outlet};
 
 /// Stack of the thread that reads: parsing does not recurse, and no user code runs there.
 const READER_STACK: usize = 128 << 10;
+
+/// How long a failed sender waits to be told why by the thread that reads.
+const REASON: Duration = Duration::from_millis(400);
 
 /// Takes frames from any thread, each with its own patience.
 pub(crate) trait Feed: Send + Sync {
@@ -47,6 +50,36 @@ pub(crate) struct StreamCarrier {
     feed: Arc<dyn Feed>,
     life: Arc<dyn Life>,
     running: Mutex<Option<Running>>,
+    over: Arc<Over>,
+}
+
+/// Why nothing comes any more, as soon as that is known.
+#[derive(Default)]
+struct Over {
+    why: Mutex<Option<Failure>>,
+    known: Condvar,
+}
+
+impl Over {
+    fn set(&self, why: Failure) -> Failure {
+        let why = lock(&self.why).get_or_insert(why).clone();
+        self.known.notify_all();
+        why
+    }
+
+    /// Writing fails before reading has found out why: a moment of patience gives a better reason.
+    fn reason(&self, otherwise: Failure) -> Failure {
+        let deadline = Instant::now() + REASON;
+        let mut why = lock(&self.why);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match &*why {
+                Some(why) => return why.clone(),
+                None if left.is_zero() => return otherwise,
+                None => why = self.known.wait_timeout(why, left).unwrap_or_else(PoisonError::into_inner).0,
+            }
+        }
+    }
 }
 
 struct Running {
@@ -56,7 +89,13 @@ struct Running {
 
 impl StreamCarrier {
     pub(super) fn new(inlet: Box<dyn Inlet>, feed: Arc<dyn Feed>, life: Arc<dyn Life>) -> StreamCarrier {
-        StreamCarrier { inlet: Mutex::new(Some(inlet)), feed, life, running: Mutex::new(None) }
+        StreamCarrier {
+            inlet: Mutex::new(Some(inlet)),
+            feed,
+            life,
+            running: Mutex::new(None),
+            over: Arc::default(),
+        }
     }
 
     /// A carrier over a link.
@@ -75,7 +114,7 @@ impl Carrier for StreamCarrier {
     fn start(&self, sink: Arc<dyn Sink>) -> Result<(), Error> {
         let Some(mut inlet) = lock(&self.inlet).take() else { return Ok(()) };
         let life = Arc::clone(&self.life);
-        let told = Arc::clone(&sink);
+        let (told, over) = (Arc::clone(&sink), Arc::clone(&self.over));
         let reader = std::thread::Builder::new().name("mcp-client".into()).stack_size(READER_STACK).spawn(
             move || {
                 loop {
@@ -84,8 +123,8 @@ impl Carrier for StreamCarrier {
                             told.frame(frame);
                         }
                         Input::TooLong => told.oversized(),
-                        Input::End => return told.end(Failure::Closed(life.last_words())),
-                        Input::Failed(error) => return told.end(Failure::Io(error.to_string())),
+                        Input::End => return told.end(over.set(Failure::Closed(life.last_words()))),
+                        Input::Failed(error) => return told.end(over.set(Failure::Io(error.to_string()))),
                     }
                 }
             },
@@ -95,7 +134,10 @@ impl Carrier for StreamCarrier {
     }
 
     fn send(&self, message: &Outgoing<'_>, _drive: Drive<'_>) -> Result<(), Failure> {
-        self.feed.send(message.frame, message.deadline)
+        self.feed.send(message.frame, message.deadline).map_err(|failure| match failure {
+            Failure::Closed(_) => self.over.reason(failure),
+            other => other,
+        })
     }
 
     fn abandon(&self, _id: u64) {}
@@ -108,10 +150,11 @@ impl Carrier for StreamCarrier {
 
     fn close(&self, deadline: Instant) {
         let running = lock(&self.running).take();
+        let closed = self.over.set(Failure::Closed("this side closed the connection".to_owned()));
         self.feed.close(deadline);
         let ends = self.life.end();
         let Some(running) = running else { return };
-        running.sink.end(Failure::Closed("the connection was closed".to_owned()));
+        running.sink.end(closed);
         // The reader itself may drop the last handle of a client and come here.
         if ends && running.reader.thread().id() != std::thread::current().id() {
             // OK to drop: a reader does not panic, and if it did there is nobody to tell.

@@ -6,6 +6,8 @@
 mod detection;
 mod leftovers;
 mod modern;
+#[cfg(feature = "http-server")]
+mod ours;
 mod sessions;
 // Shared with the tests of the carrier, which use all of it.
 #[allow(dead_code)]
