@@ -70,13 +70,8 @@ const OLDEST: Features = Features {
 const MARCH: Features = Features { batch: true, annotations: true, audio: true, ..OLDEST };
 const JUNE: Features =
     Features { batch: false, links: true, titles: true, structured: true, elicitation: true, ..MARCH };
-const NOVEMBER: Features = Features {
-    icons: true,
-    rich_forms: true,
-    sampling_tools: true,
-    null_error_id: false,
-    ..JUNE
-};
+const NOVEMBER: Features =
+    Features { icons: true, rich_forms: true, sampling_tools: true, null_error_id: false, ..JUNE };
 const JULY: Features = Features { any_structured: true, ..NOVEMBER };
 
 const FEATURES: [Features; Revision::COUNT] = [OLDEST, MARCH, JUNE, NOVEMBER, JULY];
