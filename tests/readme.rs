@@ -19,7 +19,10 @@ fn program(name: &str) -> PathBuf {
 
 /// The rows of the table of limits: variable, default, least, most.
 fn rows() -> Vec<(&'static str, u64, u64, u64)> {
-    let rows = README.lines().filter(|line| line.starts_with("| `TINYMCP_"));
+    // The second table is of variables that only an HTTP server reads.
+    let (all, _) = README.split_once("With the feature `http-server`:").unwrap();
+    let text = if cfg!(feature = "http-server") { README } else { all };
+    let rows = text.lines().filter(|line| line.starts_with("| `TINYMCP_"));
     rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let (least, most) = cells[3].split_once(" to ").unwrap();
@@ -33,7 +36,7 @@ fn rows() -> Vec<(&'static str, u64, u64, u64)> {
 fn every_limit_stands_in_the_readme_with_its_default() {
     let d = Limits::default();
     let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
-    let defaults = [
+    let mut defaults = vec![
         ("TINYMCP_FRAME_BYTES", d.frame_bytes as u64),
         ("TINYMCP_JSON_DEPTH", d.json_depth.into()),
         ("TINYMCP_JSON_NODES", d.json_nodes.into()),
@@ -52,10 +55,43 @@ fn every_limit_stands_in_the_readme_with_its_default() {
         ("TINYMCP_BACKLOG_BYTES", d.backlog_bytes as u64),
         ("TINYMCP_ADDRESS_SPACE", d.address_space),
     ];
+    defaults.extend(http(&d));
     let stated: Vec<_> = rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
     assert_eq!(stated, defaults);
     let known = include_str!("../src/limits.rs").matches("variable: \"TINYMCP_").count();
-    assert_eq!(known, defaults.len(), "src/limits.rs knows another number of variables");
+    let unread = if cfg!(feature = "http-server") { 0 } else { 18 };
+    assert_eq!(known, defaults.len() + unread, "src/limits.rs knows another number of variables");
+}
+
+#[cfg(feature = "http-server")]
+fn http(limits: &Limits) -> Vec<(&'static str, u64)> {
+    let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
+    let h = &limits.http;
+    vec![
+        ("TINYMCP_CONNECTIONS", h.connections as u64),
+        ("TINYMCP_STREAMS", h.streams as u64),
+        ("TINYMCP_HEAD_BYTES", h.head_bytes as u64),
+        ("TINYMCP_HEAD_FIELDS", h.head_fields as u64),
+        ("TINYMCP_HEAD_MS", milliseconds(h.head_timeout)),
+        ("TINYMCP_IDLE_MS", milliseconds(h.idle_timeout)),
+        ("TINYMCP_BODY_MS", milliseconds(h.body_timeout)),
+        ("TINYMCP_BODY_RATE", h.body_rate as u64),
+        ("TINYMCP_ARRIVING_BYTES", h.arriving_bytes as u64),
+        ("TINYMCP_UNSENT_BYTES", h.unsent_bytes as u64),
+        ("TINYMCP_STALL_MS", milliseconds(h.stall_timeout)),
+        ("TINYMCP_COMMENT_MS", milliseconds(h.comment_interval)),
+        ("TINYMCP_LINGER_MS", milliseconds(h.linger)),
+        ("TINYMCP_SESSIONS", h.sessions as u64),
+        ("TINYMCP_SESSION_MS", milliseconds(h.session_timeout)),
+        ("TINYMCP_REPLAY", h.replay as u64),
+        ("TINYMCP_REPLAY_BYTES", h.replay_bytes as u64),
+        ("TINYMCP_RETRY_MS", milliseconds(h.retry)),
+    ]
+}
+
+#[cfg(not(feature = "http-server"))]
+fn http(_: &Limits) -> Vec<(&'static str, u64)> {
+    Vec::new()
 }
 
 fn serve_nothing(variable: &str, value: u128) -> Output {

@@ -48,7 +48,7 @@ use std::time::Instant;
 pub(crate) use answer::Field;
 pub(crate) use engine::Engine;
 pub(crate) use exchange::Exchange;
-pub(crate) use head::{Head, Peer};
+pub(crate) use head::Head;
 pub(crate) use listen::Listener;
 pub(crate) use wire::Remote;
 

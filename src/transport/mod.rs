@@ -10,7 +10,6 @@
 //!   makes its senders wait.
 
 #[cfg(feature = "http-server")]
-#[allow(dead_code, unused_imports)]
 pub(crate) mod http_server;
 mod line;
 mod memory;

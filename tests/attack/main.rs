@@ -3,11 +3,11 @@
 //! One binary with a runner of its own (`harness = false` in Cargo.toml): the server under attack is
 //! this program again, in a process of its own, so that its memory, threads and descriptors can be
 //! counted. While an attack goes on, a witness calls a tool, on new connections and on one that
-//! stays open; every call must be answered within a second.
+//! stays open, and every call must be answered.
 //!
-//! Without anything else the times are short and the numbers those of a moment's work;
-//! `TINYMCP_LONG=1` attacks a server with default settings with the numbers of `attacks.rs`, and
-//! belongs to a release build (`conformance/attack.sh`).
+//! Without anything else the server's times are short and some numbers small. `TINYMCP_LONG=1` attacks a
+//! server with default settings and holds it to a second for each call; it belongs to a release
+//! build (`conformance/attack.sh`).
 //!
 //! # Invariants
 //! - Nothing waits for a fixed time: attackers act, and the runner waits for what must come of it.

@@ -48,9 +48,32 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// Starts a session and subscribes to a resource; the session's id.
+pub fn session(stream: &mut TcpStream, address: SocketAddr, uri: &str) -> Option<String> {
+    let (whole, _) = exchange_whole(stream, &initialize(address))?;
+    let named = |line: &str| line.to_ascii_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned);
+    let id = whole.lines().find_map(named)?;
+    let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();
+    let subscribe =
+        format!(r#"{{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{{"uri":"{uri}"}}}}"#);
+    for (body, expected) in [(ready, 202), (subscribe, 200)] {
+        let length = body.len();
+        let fields = format!(
+            "MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: {id}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let (status, body) = exchange(stream, &head(address, &fields))?;
+        assert_eq!(status, expected, "{body}");
+    }
+    Some(id)
+}
+
 /// Sends a request and reads the answer: its status and body. Nothing if the connection was closed
 /// before a byte of it came, which a client answers by calling again on another.
 pub fn exchange(stream: &mut TcpStream, request: &str) -> Option<(u16, String)> {
+    exchange_whole(stream, request).map(|(head, body)| (head[9..12].parse().unwrap(), body))
+}
+
+fn exchange_whole(stream: &mut TcpStream, request: &str) -> Option<(String, String)> {
     let gone = |kind| {
         matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted)
     };
@@ -73,7 +96,7 @@ pub fn exchange(stream: &mut TcpStream, request: &str) -> Option<(u16, String)> 
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let length = head.lines().find_map(|l| l.strip_prefix("content-length: ")).unwrap_or("0");
         if body.len() == length.parse::<usize>().unwrap() {
-            return Some((head[9..12].parse().unwrap(), body.to_owned()));
+            return Some((head.to_owned(), body.to_owned()));
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::client::{serve, serve_with, server, stage};
 
 const GET: (&str, &str) = ("Accept", "text/event-stream");
 
+// shows: H11-10 H11-11 H11-24
 #[test]
 fn only_clients_of_the_newest_sessions_get_an_event_without_data() {
     let served = serve(server(stage()));
@@ -25,6 +26,7 @@ fn only_clients_of_the_newest_sessions_get_an_event_without_data() {
     }
 }
 
+// shows: H11-12 H11-25 H11-26
 #[test]
 fn a_call_outlives_its_connection_and_its_result_waits() {
     let stage = stage();
@@ -45,7 +47,8 @@ fn a_call_outlives_its_connection_and_its_result_waits() {
     stage.mark("go");
     assert_eq!(back.message()["result"]["content"][0]["text"], "went");
     assert_eq!(back.event(), None);
-    // Once more from the start, after the end.
+    // Once more from the start, after the end, and nothing of another stream.
+    assert!(served.ask(&id, 2, "tools/call", json!({"name": "report"})).rest().len() > 3);
     let again = served.send("GET", "/mcp", &[session, GET, ("Last-Event-ID", &first)], "").rest();
     let methods: Vec<_> = again.iter().map(|event| event.message()).collect();
     assert_eq!(methods.len(), 2);

@@ -5,6 +5,7 @@ use tinymcp::{ResourceMetadata, TokenRefusal};
 
 use crate::client::{META, initialize, serve, serve_with, server, stage};
 
+// shows: H11-02 H26-02 H26-03 SEC-01
 #[test]
 fn foreign_hosts_and_origins_stay_outside() {
     let served = serve(server(stage()));
@@ -47,6 +48,7 @@ fn guarded() -> crate::client::Served {
     })
 }
 
+// shows: AUTHS-01 AUTHS-02 AUTHS-03 AUTHS-04 AUTHS-05 AUTHS-10
 #[test]
 fn tokens_tell_who_calls() {
     let served = guarded();
@@ -85,6 +87,7 @@ fn tokens_tell_who_calls() {
     assert_eq!(served.send("GET", "/.well-known/oauth-protected-resource/other", &[], "").status, 404);
 }
 
+// shows: SEC-06
 #[test]
 fn a_session_belongs_to_who_opened_it() {
     let served = guarded();

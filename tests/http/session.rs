@@ -6,6 +6,7 @@ use crate::client::{BOTH, initialize, serve, serve_with, server, stage};
 
 const GET: (&str, &str) = ("Accept", "text/event-stream");
 
+// shows: H11-01 H11-07 H11-20 H11-27 H11-28 H11-30 H11-31 H11-34 H11-36 H11-37
 #[test]
 fn a_session_lives_from_initialize_to_delete() {
     let served = serve(server(stage()));
@@ -42,6 +43,7 @@ fn a_session_lives_from_initialize_to_delete() {
     assert_eq!(served.send("DELETE", "/mcp", &session, "").status, 404);
 }
 
+// shows: H11-08 H11-15 H11-16 H11-21 H11-22 H11-23
 #[test]
 fn questions_and_reports_travel_on_the_stream_of_their_call() {
     let served = serve(server(stage()));
@@ -87,6 +89,7 @@ fn a_client_without_event_streams_is_asked_nothing() {
     assert_eq!(call("report")["result"]["content"][0]["text"], "reported");
 }
 
+// shows: H11-18
 #[test]
 fn a_cancelled_call_ends_without_an_answer() {
     let stage = stage();

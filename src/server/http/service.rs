@@ -175,7 +175,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     /// Everything that can be said before the body is there.
-    fn admit<'h>(&mut self, head: &'h Head<'h>) -> Result<Visit<'h>, Stop> {
+    fn admit(&mut self, head: &Head<'_>) -> Result<(), Stop> {
         if !self.options.gate.admits(text(head, "host"), text(head, "origin")) {
             let fault = Fault::InvalidRequest("This host or origin is not served".into());
             return Err(Stop::fault(403, None, &fault));
@@ -186,8 +186,8 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         if head.path() != self.options.path {
             return Err(Stop::new(404));
         }
-        let principal = self.principal(head)?;
-        let accepts = Accepts::read(head.field("accept"));
+        self.principal(head, false)?;
+        let accepts = Accepts::read(head.all("accept"));
         let sessions = self.legacy().map(|(_, sessions)| sessions);
         match head.method() {
             "POST" => {
@@ -205,7 +205,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             }
             _ => return Err(Stop::new(405).with("allow", "POST")),
         }
-        Ok(Visit { head, accepts, principal })
+        Ok(())
+    }
+
+    /// What of a request that was admitted is needed with its body.
+    fn visit<'h>(&mut self, head: &'h Head<'h>) -> Result<Visit<'h>, Stop> {
+        let principal = self.principal(head, true)?;
+        Ok(Visit { head, accepts: Accepts::read(head.all("accept")), principal })
     }
 
     /// The protected resource's metadata, which anybody may read.
@@ -218,15 +224,14 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         Some(Stop { body: metadata.document(), ..Stop::new(200) }.with(JSON.0, JSON.1))
     }
 
-    fn principal(&mut self, head: &Head<'_>) -> Result<Option<Arc<str>>, Stop> {
+    fn principal(&mut self, head: &Head<'_>, again: bool) -> Result<Option<Arc<str>>, Stop> {
         if self.options.auth.check.is_none() {
             return Ok(None);
         }
         let field = text(head, "authorization");
         let hash = hmac_sha256::Hash::hash(field.unwrap_or_default().as_bytes());
         if let Some((known, owner)) = self.admitted.take() {
-            // The same request again, now with its body.
-            if field.is_some() && known == hash {
+            if again && field.is_some() && known == hash {
                 return Ok(Some(owner));
             }
         }
@@ -536,13 +541,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
 impl<F: InlineTool + Send + ?Sized> Service for Endpoint<F> {
     fn head(&mut self, head: &Head<'_>) -> Admission {
         match self.admit(head) {
-            Ok(_) => Admission::Read,
+            Ok(()) => Admission::Read,
             Err(Stop { status, fields, body }) => Admission::Refuse(Refusal { status, fields, body }),
         }
     }
 
     fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow {
-        match self.admit(head) {
+        match self.visit(head) {
             Err(stop) => stop.say(&exchange),
             Ok(visit) => match head.method() {
                 "POST" => self.post(&visit, body, exchange),

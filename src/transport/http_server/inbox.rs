@@ -9,7 +9,7 @@
 //! - Nothing is taken beyond the end of the request that is being read.
 
 use super::chunked::{Chunked, Fault};
-use super::head::{Framing, Head, Peer, Plan, Refused, find_end, no_fields, parse};
+use super::head::{Framing, Head, Plan, Refused, find_end, no_fields, parse};
 use super::pieces::Pieces;
 use super::{Admission, Refusal};
 
@@ -125,23 +125,22 @@ impl Inbox {
         &mut self,
         input: &[u8],
         bounds: &Bounds,
-        peer: Peer,
         desk: &mut dyn Desk,
     ) -> Result<(usize, Step), Refused> {
         match &mut self.stage {
-            Stage::Head { .. } | Stage::Ahead => self.push_head(input, bounds, peer, desk),
+            Stage::Head { .. } | Stage::Ahead => self.push_head(input, bounds, desk),
             Stage::Length { left, body } => {
                 let n = (*left).min(input.len());
                 *left -= n;
                 body.push(&input[..n]);
                 let whole = *left == 0;
-                let step = if whole { self.hand_over(bounds, peer, desk)? } else { Step::More };
+                let step = if whole { self.hand_over(bounds, desk)? } else { Step::More };
                 Ok((n, step))
             }
             Stage::Chunks { decoder, body } => {
                 let n = decode(decoder, input, body, bounds)?;
                 let whole = decoder.is_done();
-                let step = if whole { self.hand_over(bounds, peer, desk)? } else { Step::More };
+                let step = if whole { self.hand_over(bounds, desk)? } else { Step::More };
                 Ok((n, step))
             }
         }
@@ -151,7 +150,6 @@ impl Inbox {
         &mut self,
         input: &[u8],
         bounds: &Bounds,
-        peer: Peer,
         desk: &mut dyn Desk,
     ) -> Result<(usize, Step), Refused> {
         // SHOULD ignore at least one empty line before a request (RFC 9112, 2.2).
@@ -184,9 +182,7 @@ impl Inbox {
             } else if self.buf.starts_with(b"\r\n") {
                 self.buf.clear();
                 self.stage = START;
-                return self
-                    .push_head(&fresh[2 - before..], bounds, peer, desk)
-                    .map(|(n, s)| (n + 2 - before, s));
+                return self.push_head(&fresh[2 - before..], bounds, desk).map(|(n, s)| (n + 2 - before, s));
             } else {
                 find_end(&self.buf, &mut searched)?
             }
@@ -206,7 +202,7 @@ impl Inbox {
         let mut stored = std::mem::take(&mut self.buf);
         stored.truncate(end);
         let head = if stored.is_empty() { &fresh[..end] } else { &stored[..] };
-        let (n, step) = self.start(head, &input[taken..], bounds, peer, desk)?;
+        let (n, step) = self.start(head, &input[taken..], bounds, desk)?;
         Ok((taken + n, step))
     }
 
@@ -216,11 +212,10 @@ impl Inbox {
         bytes: &[u8],
         rest: &[u8],
         bounds: &Bounds,
-        peer: Peer,
         desk: &mut dyn Desk,
     ) -> Result<(usize, Step), Refused> {
         let mut space = no_fields();
-        let (head, plan) = parse(bytes, &mut space, bounds.head_fields, peer)?;
+        let (head, plan) = parse(bytes, &mut space, bounds.head_fields)?;
         let length = match plan.framing {
             Framing::Length(n) => usize::try_from(n).ok(),
             Framing::Chunked => None,
@@ -263,11 +258,11 @@ impl Inbox {
     }
 
     /// The body is complete. The head is parsed once more: only bodies that came in pieces pay.
-    fn hand_over(&mut self, bounds: &Bounds, peer: Peer, desk: &mut dyn Desk) -> Result<Step, Refused> {
+    fn hand_over(&mut self, bounds: &Bounds, desk: &mut dyn Desk) -> Result<Step, Refused> {
         let Inbox { buf, stage } = std::mem::take(self);
         let (Stage::Length { body, .. } | Stage::Chunks { body, .. }) = stage else { return Ok(Step::More) };
         let mut space = no_fields();
-        let (head, plan) = parse(&buf, &mut space, bounds.head_fields, peer)?;
+        let (head, plan) = parse(&buf, &mut space, bounds.head_fields)?;
         desk.request(&head, plan, &body.into_vec());
         Ok(Step::Asked)
     }

@@ -5,7 +5,7 @@
 //! - The file of a Unix socket of ours is only its owner's, and is removed at the end.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{Shutdown, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,6 @@ use mio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use mio::net::{UnixListener, UnixStream};
 
-use super::head::Peer;
 use crate::error::{Error, ErrorKind};
 
 /// The address that stands for the sockets the service manager passed on.
@@ -93,15 +92,6 @@ impl Listener {
         }
     }
 
-    /// The TCP address it listens at, if it is one.
-    pub(crate) fn socket_addr(&self) -> Option<SocketAddr> {
-        match &self.inner {
-            Inner::Tcp(tcp) => tcp.local_addr().ok(),
-            #[cfg(unix)]
-            Inner::Unix(_) => None,
-        }
-    }
-
     /// Whether only processes of this machine can connect.
     pub(crate) fn is_local(&self) -> bool {
         match &self.inner {
@@ -111,16 +101,16 @@ impl Listener {
         }
     }
 
-    pub(super) fn accept(&self) -> io::Result<(Socket, Peer)> {
+    pub(super) fn accept(&self) -> io::Result<Socket> {
         match &self.inner {
             Inner::Tcp(tcp) => {
-                let (stream, peer) = tcp.accept()?;
+                let (stream, _) = tcp.accept()?;
                 // Answers are written whole; one that waits for a delayed acknowledgement is slow.
                 stream.set_nodelay(true)?;
-                Ok((Socket::Tcp(stream), Peer::Ip(peer)))
+                Ok(Socket::Tcp(stream))
             }
             #[cfg(unix)]
-            Inner::Unix(unix) => Ok((Socket::Unix(unix.accept()?.0), Peer::Local)),
+            Inner::Unix(unix) => Ok(Socket::Unix(unix.accept()?.0)),
         }
     }
 

@@ -84,9 +84,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(limits: &Limits, waker: mio::Waker) -> Shared {
+    /// `streams` is how many of the connections there can be may be event streams.
+    pub(super) fn new(limits: &Limits, streams: usize, waker: mio::Waker) -> Shared {
+        let mut http = limits.http.clone();
+        http.streams = http.streams.min(streams.max(1));
         Shared {
-            limits: limits.http.clone(),
+            limits: http,
             backlog_bytes: limits.backlog_bytes,
             patient: limits.workers / 2,
             waiting: AtomicUsize::new(0),
@@ -125,10 +128,12 @@ impl Shared {
         self.unsent.load(Ordering::Relaxed) > self.limits.unsent_bytes / 2
     }
 
+    #[cfg(test)]
     pub(super) fn unsent(&self) -> usize {
         self.unsent.load(Ordering::Relaxed)
     }
 
+    #[cfg(test)]
     pub(super) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
@@ -249,7 +254,9 @@ impl Wire {
         }
         let rest = whole - written;
         let before = self.shared.unsent.fetch_add(rest, Ordering::Relaxed);
-        if before > 0 && before + rest > self.shared.limits.unsent_bytes {
+        // Streams have half of it: their events are many and come without being asked for.
+        let share = if state.phase == Phase::Events { 2 } else { 1 };
+        if before > 0 && before + rest > self.shared.limits.unsent_bytes / share {
             self.shared.unsent.fetch_sub(rest, Ordering::Relaxed);
             self.cut(state);
             return Sent::Broken;
