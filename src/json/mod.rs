@@ -40,8 +40,11 @@ mod constant;
 mod decode;
 mod error;
 mod names;
+pub(crate) mod order;
 mod parse;
 mod scan;
+#[cfg(feature = "schema")]
+mod spot;
 mod text;
 #[cfg(feature = "miniserde")]
 mod typed;
@@ -49,6 +52,8 @@ mod value;
 mod write;
 
 pub use error::{ErrorKind, ParseError};
+#[cfg(feature = "schema")]
+pub(crate) use spot::{Spot, head};
 pub use text::{Json, ToJson};
 #[cfg(feature = "miniserde")]
 pub use typed::{TypedError, from_value, to_writer};

@@ -62,7 +62,7 @@ fn sorted(text: &str, decoded: &str, nodes: &[Node], names: &mut [Name]) -> Opti
     let mut first: Option<u32> = None;
     for run in names.chunk_by_mut(|a, b| a.key == b.key) {
         if run.len() > 1 {
-            run.sort_unstable_by(|a, b| spelled(a).cmp(spelled(b)).then(a.node.cmp(&b.node)));
+            super::order::sort(run, |a, b| spelled(a).cmp(spelled(b)).then(a.node.cmp(&b.node)));
             let later = run
                 .windows(2)
                 .filter(|pair| spelled(&pair[0]) == spelled(&pair[1]))

@@ -10,6 +10,8 @@ use std::fmt;
 
 use super::Doc;
 use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE};
+#[cfg(feature = "schema")]
+use super::spot::Spot;
 use super::text::Json;
 
 /// The name of a value within its document, for keeping where a borrow cannot be kept.
@@ -19,6 +21,11 @@ pub struct NodeId(u32);
 impl NodeId {
     /// The value the whole document holds.
     pub const ROOT: NodeId = NodeId(0);
+
+    #[cfg(feature = "schema")]
+    pub(crate) fn new(index: u32) -> NodeId {
+        NodeId(index)
+    }
 
     pub(crate) fn index(self) -> u32 {
         self.0
@@ -104,16 +111,11 @@ impl<'d> Value<'d> {
         Named(self.member_values())
     }
 
-    /// The bytes of the number as it is written; none for anything else.
+    /// The value with its node, for code that asks more than one thing of it.
     #[cfg(feature = "schema")]
     #[inline]
-    pub(crate) fn number_bytes(self) -> &'d [u8] {
-        let node = self.node();
-        let found = match node.tag() {
-            NUMBER => self.doc.text.as_bytes().get(node.start as usize..node.end as usize),
-            _ => None,
-        };
-        found.unwrap_or_default()
+    pub(crate) fn spot(self) -> Spot<'d> {
+        Spot::new(self.doc, self.node, self.node())
     }
 
     /// Whether this is a number without fraction and exponent that `i64` or `u64` holds.

@@ -16,7 +16,7 @@ use crate::era::{self, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
-use crate::rpc::{Id, Message, Notification, Request, Response};
+use crate::rpc::{Id, Message, Notification, Request, Response, ShapeError};
 use crate::transport::Outlet;
 
 use super::InlineSend;
@@ -39,20 +39,24 @@ const BATCH_MESSAGES: usize = 100;
 /// Answers wait no longer than this for later ones while inline handlers run.
 const BATCH_TIME: Duration = Duration::from_millis(1);
 
-/// Reads one connection's frames.
-pub(crate) struct Reader<F: ?Sized> {
+/// Reads one connection's frames: a `Reader<dyn InlineTools>`, so that there is one whatever its
+/// inline tools are.
+pub(crate) struct Reader<I: ?Sized> {
     pub(super) conn: Arc<Connection>,
     pub(super) core: Arc<Core>,
     pub(super) registry: Arc<Registry>,
     version: usize,
-    inline: Vec<Box<F>>,
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
     runs_here: bool,
     here: Option<Quick>,
     /// A document for the next frame, which likely is like the last one.
-    doc: Option<Box<Doc>>,
+    pub(super) doc: Option<Box<Doc>>,
     pub(super) out: Writer,
-    jobs: Vec<Job>,
+    pub(super) jobs: Vec<Job>,
+    /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
+    pub(super) waits: bool,
+    /// A call was refused because the calls in flight take too much memory.
+    pub(super) crowded: bool,
     /// The connection's outlet, except while a message is being handled.
     outlet: Option<Arc<dyn Outlet>>,
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
@@ -65,23 +69,32 @@ pub(crate) struct Reader<F: ?Sized> {
     last_size: usize,
     /// `out` held a large answer.
     large_out: bool,
+    inline: I,
 }
 
-/// An inline handler, whether or not it may move between threads.
-pub(crate) trait InlineTool {
-    /// As what it is called.
-    fn as_dyn(&mut self) -> &mut InlineFn;
+/// Inline handlers, whether or not they may move between threads.
+pub(crate) trait InlineTools {
+    /// The handler at a place.
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn>;
 }
 
-impl InlineTool for InlineFn {
-    fn as_dyn(&mut self) -> &mut InlineFn {
-        self
+impl InlineTools for Vec<Box<InlineFn>> {
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
+        self.get_mut(place).map(|tool| &mut **tool)
     }
 }
 
-impl InlineTool for InlineSend {
-    fn as_dyn(&mut self) -> &mut InlineFn {
-        self
+impl InlineTools for Vec<Box<InlineSend>> {
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
+        self.get_mut(place).map(|tool| &mut **tool as &mut InlineFn)
+    }
+}
+
+/// What is wrong with a document that is no message.
+pub(super) fn shape_fault(shape: &ShapeError<'_>) -> Fault {
+    match shape.code {
+        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
+        _ => Fault::InvalidRequest(shape.message.into()),
     }
 }
 
@@ -100,8 +113,8 @@ enum Step {
     Run { era: &'static dyn ServerEra, query: Query, work: Work, answers: Answers },
 }
 
-impl<F: InlineTool + ?Sized> Reader<F> {
-    pub(crate) fn new(conn: Arc<Connection>, inline: Vec<Box<F>>, runs_here: bool) -> Reader<F> {
+impl<I: InlineTools + 'static> Reader<I> {
+    pub(crate) fn new(conn: Arc<Connection>, inline: I, runs_here: bool) -> Reader<I> {
         let core = Arc::clone(&conn.core);
         // In this order: a change in between is noticed with the first frame.
         let version = core.catalog.version();
@@ -113,12 +126,13 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             core,
             registry,
             version,
-            inline,
             runs_here,
             here: None,
             doc: None,
             out: Writer::new(),
             jobs: Vec::new(),
+            waits: true,
+            crowded: false,
             outlet,
             peer: None,
             first_waiting: None,
@@ -126,17 +140,30 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             offer,
             last_size: 0,
             large_out: false,
+            inline,
         }
     }
 
+    /// The reader as all its methods know it.
+    pub(crate) fn whole(&mut self) -> &mut Reader<dyn InlineTools> {
+        self
+    }
+
+    /// What it reads for.
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.conn
+    }
+
+    /// Stack for a thread that reads, in bytes.
+    pub(crate) fn stack(&self) -> usize {
+        self.core.limits.worker_stack
+    }
+}
+
+impl Reader<dyn InlineTools> {
     /// Takes one frame. A job that comes back is for the caller to run.
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
-        let version = self.core.catalog.version();
-        if version != self.version {
-            self.version = version;
-            self.registry = self.core.catalog.registry();
-            self.offer = self.registry.offer(self.core.catalog.promised());
-        }
+        self.refresh();
         let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
         let parsed = doc.parse_next(bytes, &self.core.limits.parse());
         // Memory of a large message is given back by the next small one, not between large ones,
@@ -157,6 +184,16 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         }
         // Looked at first: a job is too large to be moved for nothing.
         if self.here.is_some() { self.here.take() } else { None }
+    }
+
+    /// Takes note of changes to what is registered.
+    pub(super) fn refresh(&mut self) {
+        let version = self.core.catalog.version();
+        if version != self.version {
+            self.version = version;
+            self.registry = self.core.catalog.registry();
+            self.offer = self.registry.offer(self.core.catalog.promised());
+        }
     }
 
     /// Takes a job back that the caller does not run.
@@ -185,19 +222,18 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         self.doc = Some(job.doc);
     }
 
-    /// What it reads for.
-    pub(crate) fn connection(&self) -> &Arc<Connection> {
-        &self.conn
+    /// Reads for this connection from now on.
+    #[cfg(feature = "http-server")]
+    pub(super) fn turn_to(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
+        if !Arc::ptr_eq(&self.conn, conn) {
+            self.conn = Arc::clone(conn);
+        }
+        self.peer = peer;
     }
 
     /// Whether there is no point in reading on.
     pub(crate) fn over(&self) -> bool {
         self.conn.outlet.closed() || self.core.catalog.stopping()
-    }
-
-    /// Stack for a thread that reads, in bytes.
-    pub(crate) fn stack(&self) -> usize {
-        self.core.limits.worker_stack
     }
 
     /// Takes note of a frame that was too long to be read.
@@ -208,7 +244,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Hands jobs over. Answers that are ready leave first if that has to wait for handlers.
     pub(crate) fn submit(&mut self) {
-        if self.jobs.is_empty() {
+        if self.jobs.is_empty() || !self.waits {
             return;
         }
         let pool = self.core.pool.clone();
@@ -268,15 +304,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     /// Handles a parsed document; gives it back unless a job keeps it.
     fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
         if doc.root().kind() == Kind::Array {
-            let batches = {
-                let session = self.conn.session();
-                session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
-            };
-            match doc.root().len() {
-                1..=BATCH_MESSAGES if batches => self.batch(doc.root()),
-                len if batches && len > 0 => self.no_batch("The batch holds too many messages"),
-                _ => self.no_batch("Batches of messages are not accepted"),
-            }
+            let outlet = Arc::clone(&self.conn.outlet);
+            self.array(doc.root(), &outlet);
             return Some(doc);
         }
         // Lent, not cloned: counting references costs as much as reading a short message.
@@ -287,7 +316,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
+    pub(super) fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -300,11 +329,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
             Err(shape) => {
                 if shape.answer {
-                    let fault = match shape.code {
-                        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
-                        _ => Fault::InvalidRequest(shape.message.into()),
-                    };
-                    self.stray(shape.id, &fault);
+                    self.stray(shape.id, &shape_fault(&shape));
                 }
                 Step::Done
             }
@@ -313,6 +338,20 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             Step::Done => Some(doc),
             Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
         }
+    }
+
+    /// Handles an array of messages. Gives back whether there is anything to answer.
+    pub(super) fn array(&mut self, messages: Value<'_>, outlet: &Arc<dyn Outlet>) -> bool {
+        let batches = {
+            let session = self.conn.session();
+            session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
+        };
+        match messages.len() {
+            1..=BATCH_MESSAGES if batches => return self.batch(messages, outlet),
+            len if batches && len > 0 => self.no_batch("The batch holds too many messages"),
+            _ => self.no_batch("Batches of messages are not accepted"),
+        }
+        true
     }
 
     fn no_batch(&mut self, why: &'static str) {
@@ -400,7 +439,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             let time = self.core.limits.handler_deadline;
             deadline = (!time.is_zero()).then(|| now + time);
         }
-        if let Some(handler) = inline.and_then(|(place, _)| self.inline.get_mut(place)) {
+        if let Some(handler) = inline.and_then(|(place, _)| self.inline.tool(place)) {
             let exchange = Exchange {
                 conn: &self.conn,
                 outlet: &**outlet,
@@ -410,7 +449,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 call: None,
                 deadline,
             };
-            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler.as_dyn()));
+            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler));
             if let (Some(started), Some((_, pace))) = (watch, inline) {
                 pace.note(started.elapsed());
             }
@@ -467,10 +506,14 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     /// Enters a job among the calls in flight and passes it on. Gives its document back if it does
     /// not keep it.
-    fn accept(&mut self, mut job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Option<Box<Doc>> {
+    fn accept(
+        &mut self,
+        mut job: Job,
+        pass: impl FnOnce(&mut Reader<dyn InlineTools>, Job),
+    ) -> Option<Box<Doc>> {
         job.accepted = Some(Instant::now());
         let mut entered = self.conn.begin(&job);
-        if entered == Err(Refusal::NoRoom) {
+        if entered == Err(Refusal::NoRoom) && self.waits {
             self.flush();
             self.conn.wait_for_room(&job);
             job.accepted = Some(Instant::now());
@@ -482,7 +525,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 pass(self, job);
                 None
             }
-            Err(Refusal::Duplicate | Refusal::NoRoom) => {
+            Err(refusal) => {
+                self.crowded = refusal == Refusal::NoRoom;
                 job.era.reply(&mut self.out, &job.to(), Reply::Fault(&duplicate()));
                 self.out.newline();
                 Some(job.doc)
@@ -522,12 +566,12 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             },
             _ => None,
         };
-        match place.and_then(|place| self.inline.get_mut(place)) {
+        match place.and_then(|place| self.inline.tool(place)) {
             None => self.jobs.push(job),
             Some(handler) => {
                 let mut answers = std::mem::take(&mut job.answers);
                 let exchange = Exchange { deadline: self.core.deadline(), ..job.exchange() };
-                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler.as_dyn()));
+                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler));
                 job.answers = answers;
                 job.settle(conclusion);
             }
@@ -535,10 +579,11 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     /// Handles each message of a batch; their answers leave together (JSON-RPC 2.0 §6).
-    fn batch(&mut self, messages: Value<'_>) {
+    /// Gives back whether there is anything to answer.
+    fn batch(&mut self, messages: Value<'_>, to: &Arc<dyn Outlet>) -> bool {
         // What `out` holds from here on are the answers of one message.
         self.send();
-        let batch = Batch::new(Arc::clone(&self.conn.outlet));
+        let batch = Batch::new(Arc::clone(to));
         let outlet: Arc<dyn Outlet> = batch.clone();
         for message in messages.items() {
             let mut doc = self.core.spare_doc();
@@ -557,7 +602,8 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 self.out.clear();
             }
         }
-        batch.complete();
+        let answers = batch.complete();
         self.flush();
+        answers
     }
 }

@@ -224,6 +224,9 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     mut tool: Tool,
     handler: ToolHandler,
 ) -> Result<(), Error> {
+    if let Some(flaw) = A::flaw().or_else(R::flaw) {
+        return Err(Error::new(ErrorKind::Invalid, format!("tool {:?}: {flaw}", tool.name)));
+    }
     // A type that brings its schema reads and writes what the schema says; only schemas written
     // by hand need a check of their own.
     let compiler = catalog.compiler();

@@ -19,11 +19,14 @@ mod dispatch;
 mod failure;
 mod flight;
 mod handle;
+#[cfg(feature = "http-server")]
+mod http;
 mod job;
 mod mask;
 mod operation;
 mod page;
 mod post;
+mod profile;
 mod reading;
 mod registry;
 mod request;
@@ -52,6 +55,8 @@ use self::registry::ToolHandler;
 pub use self::context::Context;
 pub use self::failure::Failure;
 pub use self::handle::Handle;
+#[cfg(feature = "http-server")]
+pub use self::http::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
 pub use self::tool::{ToolArguments, ToolResult};
 
@@ -203,6 +208,27 @@ impl Server {
         self
     }
 
+    /// Describes tools as a host takes them that refuses more than it should: their input schemas
+    /// are simplified copies for all clients that have no profile of their own. Calls are checked
+    /// against the schemas that were registered. Profiles that require every member let a model
+    /// send `null` for those it leaves out, which types made by [`record!`](crate::record!) take.
+    #[cfg(feature = "lint")]
+    pub fn schema_profile(&mut self, profile: &'static crate::lint::Profile) -> &mut Server {
+        self.catalog.change(|r| r.profiles.set(None, profile));
+        self
+    }
+
+    /// The same for clients that call themselves so (`clientInfo.name`).
+    #[cfg(feature = "lint")]
+    pub fn client_schema_profile(
+        &mut self,
+        client: &str,
+        profile: &'static crate::lint::Profile,
+    ) -> &mut Server {
+        self.catalog.change(|r| r.profiles.set(Some(client), profile));
+        self
+    }
+
     /// Runs when serving ends, before the process does; SIGTERM included. Several run in the order
     /// in which they were registered, each also when one before it panicked; handlers that did not
     /// end in their grace period may still be running. Not run when serving cannot start, or when
@@ -347,6 +373,31 @@ impl Server {
     /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is wrong.
     pub fn serve_stdio(self) -> Result<(), Error> {
         serve::stdio(self)
+    }
+
+    /// Serves Streamable HTTP at this address until SIGTERM or SIGINT comes, or [`Handle::stop`] is
+    /// called: `127.0.0.1:8080`. The endpoint is `/mcp`; clients of every revision use the same one.
+    ///
+    /// Only requests to this machine's own names are served; [`Server::http`] sets that, and tokens.
+    ///
+    /// # Errors
+    /// As with [`HttpServer::bind`].
+    #[cfg(feature = "http-server")]
+    pub fn serve_http(self, address: &str) -> Result<(), Error> {
+        self.http().serve(address)
+    }
+
+    /// Options for serving over HTTP.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), tinymcp::Error> {
+    /// # let server = tinymcp::Server::new("a", "1");
+    /// server.http().allow_host("board.example").tokens([("s3cret", "alice")]).serve("0.0.0.0:8080")
+    /// # }
+    /// ```
+    #[cfg(feature = "http-server")]
+    pub fn http(self) -> HttpServer {
+        HttpServer::new(self)
     }
 
     /// Serves one connection until its input ends or [`Handle::stop`] is called. Signals are left

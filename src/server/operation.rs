@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use crate::era::{List, Params, Reply, ServerEra, To};
 use crate::json::Doc;
+#[cfg(feature = "lint")]
+use crate::json::Value;
 use crate::model::content::Completion;
 use crate::model::{Fault, Filter, Operation, Query};
 use crate::rpc::{Id, Request};
 use crate::transport::Outlet;
 
-use super::dispatch::{InlineTool, Reader};
+use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
+use super::profile::{Form, PLAIN};
 use super::registry::{Describe, Registry, Table};
 use super::seal::Answers;
 
@@ -22,7 +25,7 @@ pub(super) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is still open".into())
 }
 
-impl<F: InlineTool + ?Sized> Reader<F> {
+impl Reader<dyn InlineTools> {
     /// Answers an operation, or says what has to run for it.
     pub(super) fn operation(
         &mut self,
@@ -54,14 +57,20 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 let Some(entry) = self.registry.tools.find(text(name)) else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
                 };
-                return Ok(Some((Work::Tool(Arc::clone(entry)), self.core.answers(query, doc)?)));
+                return Ok(Some((
+                    Work::Tool(Arc::clone(entry)),
+                    self.core.answers(outlet.principal(), query, doc)?,
+                )));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources)?;
                 let Some((read, variables)) = self.registry.reader(text(uri)) else {
                     return Err(Fault::ResourceNotFound(text(uri).to_owned()));
                 };
-                return Ok(Some((Work::Read(read, Arc::new(variables)), self.core.answers(query, doc)?)));
+                return Ok(Some((
+                    Work::Read(read, Arc::new(variables)),
+                    self.core.answers(outlet.principal(), query, doc)?,
+                )));
             }
             Operation::GetPrompt { name, arguments } => {
                 gate(offer.prompts)?;
@@ -69,7 +78,10 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                     return Err(Fault::InvalidParams(format!("Unknown prompt: {}", text(name)).into()));
                 };
                 check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
-                return Ok(Some((Work::Prompt(Arc::clone(entry)), self.core.answers(query, doc)?)));
+                return Ok(Some((
+                    Work::Prompt(Arc::clone(entry)),
+                    self.core.answers(outlet.principal(), query, doc)?,
+                )));
             }
             Operation::Complete { subject, kind, argument, .. } => {
                 gate(offer.completions)?;
@@ -87,19 +99,23 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
             Operation::ListTools { cursor } => {
                 gate(offer.tools)?;
-                return self.page(era, query, List::Tools, cursor.map(text), request, |r| &r.tools);
+                let form = self.form(doc, query);
+                return self.page(era, query, List::Tools, cursor.map(text), request, form, |r| &r.tools);
             }
             Operation::ListResources { cursor } => {
                 gate(offer.resources)?;
-                return self.page(era, query, List::Resources, cursor.map(text), request, |r| &r.resources);
+                return self
+                    .page(era, query, List::Resources, cursor.map(text), request, PLAIN, |r| &r.resources);
             }
             Operation::ListTemplates { cursor } => {
                 gate(offer.resources)?;
-                return self.page(era, query, List::Templates, cursor.map(text), request, |r| &r.templates);
+                return self
+                    .page(era, query, List::Templates, cursor.map(text), request, PLAIN, |r| &r.templates);
             }
             Operation::ListPrompts { cursor } => {
                 gate(offer.prompts)?;
-                return self.page(era, query, List::Prompts, cursor.map(text), request, |r| &r.prompts);
+                return self
+                    .page(era, query, List::Prompts, cursor.map(text), request, PLAIN, |r| &r.prompts);
             }
             Operation::Open => {
                 let session = era.open(params, query);
@@ -163,7 +179,21 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         Ok(None)
     }
 
+    /// The form in which a client is shown tools.
+    #[cfg(feature = "lint")]
+    fn form(&self, doc: &Doc, query: &Query) -> Form {
+        let name = |client: Value<'_>| client.get("name").and_then(Value::as_str).map(str::to_owned);
+        self.registry.profiles.of(|| match query.client {
+            Some(node) => name(doc.at(node)),
+            None => self.conn.session().as_ref().and_then(|session| name(session.client.to_doc().root())),
+        })
+    }
+
+    #[cfg(not(feature = "lint"))]
+    fn form(&self, _: &Doc, _: &Query) -> Form {}
+
     /// Answers with a page of a list.
+    #[allow(clippy::too_many_arguments)] // OK because they are what a page depends on.
     fn page<T: Describe>(
         &mut self,
         era: &'static dyn ServerEra,
@@ -171,13 +201,14 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         list: List,
         cursor: Option<&str>,
         request: &Request<'_>,
+        form: Form,
         table: impl Fn(&Registry) -> &Table<T>,
     ) -> Result<Option<(Work, Answers)>, Fault> {
         let revision = query.peer.revision;
         let registry = Arc::clone(&self.registry);
         let (entries, more) = table(&registry).page(page::place(list, cursor)?, self.core.limits.page);
         let next = entries.last().filter(|_| more).map(|last| page::cursor(list, last.sequence));
-        let mut rendered = entries.iter().map(|entry| entry.rendered(revision));
+        let mut rendered = entries.iter().map(|entry| entry.rendered(revision, form));
         let to = To { id: request.id.raw(), revision, card: &self.core.card };
         let cache = self.core.list_cache;
         era.reply(

@@ -69,7 +69,7 @@ impl Pace {
 /// Everything that reading needs, and what is done when it ends.
 pub(crate) struct Reading {
     pub inlet: Box<dyn Inlet>,
-    pub reader: Reader<InlineSend>,
+    pub reader: Reader<Vec<Box<InlineSend>>>,
     pub served: Served,
 }
 
@@ -147,7 +147,7 @@ impl Baton {
         let started = spawn("mcp-reader", stack, move || {
             let reading = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(mut reading) = reading {
-                reading.reader.flush();
+                reading.reader.whole().flush();
                 run(reading, &baton);
             }
         });
@@ -188,47 +188,47 @@ pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
     let result = loop {
         let input = reading.inlet.next();
         conn.set_reading(true);
-        if reading.reader.over() {
+        if reading.reader.whole().over() {
             break Ok(());
         }
         let here = match input {
-            Input::Frame(bytes) => reading.reader.frame(bytes),
+            Input::Frame(bytes) => reading.reader.whole().frame(bytes),
             Input::TooLong => {
-                reading.reader.too_long();
+                reading.reader.whole().too_long();
                 None
             }
             Input::End => break Ok(()),
             Input::Failed(error) => break Err(Error::from(error)),
         };
         if let Some(quick) = here {
-            reading.reader.submit();
+            reading.reader.whole().submit();
             match run_here(reading, quick, baton) {
                 Some(back) => reading = back,
                 None => return baton.freed(),
             }
         }
-        if reading.reader.over() {
+        if reading.reader.whole().over() {
             break Ok(());
         }
         if !reading.inlet.ready() {
-            reading.reader.flush();
+            reading.reader.whole().flush();
             conn.set_reading(false);
         }
     };
-    reading.reader.flush();
+    reading.reader.whole().flush();
     reading.served.with(result);
 }
 
 /// Runs a quick tool's handler on this thread. Gives reading back, unless another thread took it.
 fn run_here(reading: Box<Reading>, mut quick: Quick, baton: &Baton) -> Option<Box<Reading>> {
     if let Some(mut reading) = baton.lay(reading, &mut quick.running) {
-        reading.reader.put(quick);
+        reading.reader.whole().put(quick);
         return Some(reading);
     }
     let conclusion = quick.job.conclude_here();
     let mut back = baton.pick_up(&mut quick.running);
     match &mut back {
-        Some(reading) if quick.running.is_some() => reading.reader.conclude(quick, conclusion),
+        Some(reading) if quick.running.is_some() => reading.reader.whole().conclude(quick, conclusion),
         // It is among the calls in flight by now, where others may have settled it.
         _ => quick.job.settle(conclusion),
     }

@@ -12,6 +12,8 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::era::Descriptor;
+#[cfg(feature = "http-server")]
+use crate::era::modern::header::{self, Mirror};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
@@ -21,6 +23,9 @@ use crate::model::{CompletionKind, Fault, Offer, Revision};
 
 use super::context::Context;
 use super::failure::Failure;
+#[cfg(feature = "lint")]
+use super::profile;
+use super::profile::Form;
 use super::reading::Pace;
 
 /// Checks values against one schema; what a schema validator plugs in here.
@@ -115,6 +120,9 @@ pub(crate) struct ToolEntry {
     pub handler: ToolHandler,
     pub input: Option<Arc<dyn SchemaCheck>>,
     pub output: Option<Arc<dyn SchemaCheck>>,
+    /// Arguments that HTTP clients repeat in fields of the head.
+    #[cfg(feature = "http-server")]
+    pub mirrors: Box<[Mirror]>,
     pub pace: Pace,
 }
 
@@ -142,11 +150,17 @@ struct CompleteEntry {
     complete: Arc<CompleteFn>,
 }
 
-/// Something registered: named, described, rendered once for each revision.
+/// A description, once it was rendered, for each revision.
+pub(super) type Renderings = [OnceLock<Box<str>>; Revision::COUNT];
+
+/// Something registered: named, described, rendered once for each revision and form.
 pub(crate) struct Listed<T> {
     pub entry: T,
     pub sequence: u64,
-    rendered: [OnceLock<Box<str>>; Revision::COUNT],
+    rendered: Renderings,
+    /// The same in the forms of the hosts' profiles, in their order.
+    #[cfg(feature = "lint")]
+    simplified: OnceLock<Box<[Renderings]>>,
 }
 
 /// What can stand in a list.
@@ -155,15 +169,22 @@ pub(crate) trait Describe {
     fn name(&self) -> &str;
     /// How it is described.
     fn descriptor(&self) -> Descriptor<'_>;
+    /// Writes the description in a form.
+    fn render(&self, w: &mut Writer, revision: Revision, _form: Form) {
+        self.descriptor().render(w, revision);
+    }
 }
 
 impl<T: Describe> Listed<T> {
     /// The descriptor as `revision` knows it, without a line end.
-    pub(crate) fn rendered(&self, revision: Revision) -> &str {
-        match self.rendered.get(revision.slot()) {
+    pub(super) fn rendered(&self, revision: Revision, form: Form) -> &str {
+        let cells = &self.rendered;
+        #[cfg(feature = "lint")]
+        let cells = form.and_then(|profile| profile::cells(&self.simplified, profile)).unwrap_or(cells);
+        match cells.get(revision.slot()) {
             Some(cell) => cell.get_or_init(|| {
                 let mut w = Writer::new();
-                self.entry.descriptor().render(&mut w, revision);
+                self.entry.render(&mut w, revision, form);
                 // Once here, instead of in every list that shows it.
                 w.newline();
                 w.as_str().strip_suffix('\n').unwrap_or_default().into()
@@ -208,6 +229,8 @@ impl<T: Describe> Table<T> {
                     entry,
                     sequence: self.next,
                     rendered: Default::default(),
+                    #[cfg(feature = "lint")]
+                    simplified: OnceLock::new(),
                 }));
                 Ok(())
             }
@@ -249,7 +272,7 @@ impl<T: Describe> Table<T> {
 }
 
 macro_rules! describe {
-    ($($entry:ident, $field:ident, $name:expr, $descriptor:ident;)*) => {$(
+    ($($entry:ident, $field:ident, $name:expr, $descriptor:ident $(, $render:item)?;)*) => {$(
         impl Describe for $entry {
             fn name(&self) -> &str {
                 let name: fn(&$entry) -> &str = $name;
@@ -258,11 +281,19 @@ macro_rules! describe {
             fn descriptor(&self) -> Descriptor<'_> {
                 Descriptor::$descriptor(&self.$field)
             }
+            $($render)?
         }
     )*};
 }
 describe! {
-    ToolEntry, tool, |e| &e.tool.name, Tool;
+    ToolEntry, tool, |e| &e.tool.name, Tool,
+        #[cfg(feature = "lint")]
+        fn render(&self, w: &mut Writer, revision: Revision, form: Form) {
+            match form {
+                Some(profile) => Descriptor::Tool(&profile::simplified(&self.tool, profile)).render(w, revision),
+                None => self.descriptor().render(w, revision),
+            }
+        };
     ResourceEntry, resource, |e| &e.resource.uri, Resource;
     TemplateEntry, template, |e| e.template.uri.as_str(), Template;
     PromptEntry, prompt, |e| &e.prompt.name, Prompt;
@@ -276,6 +307,8 @@ pub(crate) struct Registry {
     pub templates: Table<TemplateEntry>,
     pub prompts: Table<PromptEntry>,
     completions: Vec<CompleteEntry>,
+    #[cfg(feature = "lint")]
+    pub(super) profiles: super::profile::Profiles,
 }
 
 impl Registry {
@@ -288,7 +321,17 @@ impl Registry {
         check_tool_name(&tool.name)?;
         let input = compile(&tool.name, "input", tool.input_schema.as_ref(), checks.input, true)?;
         let output = compile(&tool.name, "output", tool.output_schema.as_ref(), checks.output, false)?;
-        self.tools.add(ToolEntry { tool, handler, input, output, pace: Pace::default() })
+        #[cfg(feature = "http-server")]
+        let mirrors = mirrors(&tool)?;
+        self.tools.add(ToolEntry {
+            tool,
+            handler,
+            input,
+            output,
+            #[cfg(feature = "http-server")]
+            mirrors,
+            pace: Pace::default(),
+        })
     }
 
     pub(crate) fn remove_tool(&mut self, name: &str) -> bool {
@@ -448,6 +491,17 @@ fn compile(
         None => Ok(None),
         Some(Ok(check)) => Ok(Some(check)),
         Some(Err(why)) => Err(invalid(format!("the {which} schema of tool {tool:?}: {why}"))),
+    }
+}
+
+/// A tool whose annotations are wrong is one that HTTP clients have to leave out (MCP 2026-07-28
+/// server/tools, x-mcp-header).
+#[cfg(feature = "http-server")]
+fn mirrors(tool: &Tool) -> Result<Box<[Mirror]>, Error> {
+    let Some(schema) = &tool.input_schema else { return Ok(Box::default()) };
+    match header::mirrors(schema.to_doc().root()) {
+        Ok(mirrors) => Ok(mirrors.into()),
+        Err(why) => Err(invalid(format!("the input schema of tool {:?}: {why}", tool.name))),
     }
 }
 
