@@ -21,8 +21,8 @@
 //!
 //! Bytes come in through `transport/line.rs` as one frame. `json/parse.rs` turns the frame into a
 //! [`json::Doc`], `rpc/mod.rs` into a message, `era/` into a neutral query with the peer that
-//! sent it. `server/dispatch.rs` finds the tool in `server/registry.rs` and hands document and
-//! query to `pool.rs`; a worker runs the handler through `server/job.rs` with a [`Context`]. The
+//! sent it. `server/dispatch.rs` finds the tool in `server/registry.rs`, `server/start.rs` hands
+//! document and query to `pool.rs`; a worker runs the handler through `server/job.rs` with a [`Context`]. The
 //! outcome is encoded by the same era into the worker's buffer and leaves through the link's
 //! outlet. An inline tool skips the hand-over.
 //!

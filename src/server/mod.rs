@@ -34,6 +34,7 @@ mod request;
 mod schema;
 mod seal;
 mod serve;
+mod start;
 mod tool;
 
 use std::sync::Arc;
