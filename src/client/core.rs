@@ -21,7 +21,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::client::{ClientCard, ClientEra, Greeting, Notice, Told, write_answer};
-use crate::era::{client as codec, legacy, modern};
+use crate::era::legacy; // legacy
+use crate::era::{client as codec, modern};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Kind as JsonKind, Value, Writer};
 use crate::limits::Limits;
@@ -123,7 +124,10 @@ impl Core {
     }
 
     pub(super) fn era(&self) -> &'static dyn ClientEra {
-        if self.era.load(Ordering::Acquire) == 0 { &modern::CLIENT } else { &legacy::CLIENT }
+        match self.era.load(Ordering::Acquire) {
+            1 => &legacy::CLIENT, // legacy
+            _ => &modern::CLIENT,
+        }
     }
 
     /// From now on a session is spoken in, or about to be opened.

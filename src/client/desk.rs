@@ -226,9 +226,11 @@ impl Desk {
         }
     }
 
-    /// Has something of the client's own done, after what is already waiting.
+    /// Has something of the client's own done, beside the news if there is room, else after them.
     pub(super) fn chore(self: &Arc<Self>, job: Job) {
-        self.post(News::Chore(job));
+        if let Err(refused) = self.pool.try_submit(job) {
+            self.post(News::Chore(refused.job));
+        }
     }
 
     fn post(self: &Arc<Self>, news: News) {
