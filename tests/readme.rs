@@ -20,16 +20,18 @@ fn program(name: &str) -> PathBuf {
 /// The rows of the tables of limits, as far as the features have them: variable, default, least,
 /// most.
 fn rows() -> Vec<(&'static str, u64, u64, u64)> {
-    let (servers, clients) = README.split_once("Clients have more of them").unwrap();
-    let of_clients = clients.lines().filter(|line| line.starts_with("| `TINYMCP_")).count();
-    let known = match (cfg!(feature = "client"), cfg!(feature = "http-client")) {
+    let (main, rest) = README.split_once("With the feature `http-server`:").unwrap();
+    let (http, clients) = rest.split_once("Clients have more of them").unwrap();
+    let [main, http, clients] =
+        [main, http, clients].map(|text| text.lines().filter(|line| line.starts_with("| `TINYMCP_")));
+    let of_clients = clients.clone().count();
+    let of_clients = match (cfg!(feature = "client"), cfg!(feature = "http-client")) {
         (_, true) => of_clients,
         (true, false) => of_clients - 3,
         (false, false) => 0,
     };
-    let [servers, clients] =
-        [servers, clients].map(|text| text.lines().filter(|line| line.starts_with("| `TINYMCP_")));
-    let rows = servers.chain(clients.take(known));
+    let of_http = if cfg!(feature = "http-server") { usize::MAX } else { 0 };
+    let rows = main.chain(http.take(of_http)).chain(clients.take(of_clients));
     rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let (least, most) = cells[3].split_once(" to ").unwrap();
@@ -43,7 +45,6 @@ fn rows() -> Vec<(&'static str, u64, u64, u64)> {
 fn every_limit_stands_in_the_readme_with_its_default() {
     let d = Limits::default();
     let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
-    #[cfg_attr(not(feature = "client"), allow(unused_mut))]
     let mut defaults = vec![
         ("TINYMCP_FRAME_BYTES", d.frame_bytes as u64),
         ("TINYMCP_JSON_DEPTH", d.json_depth.into()),
@@ -63,6 +64,7 @@ fn every_limit_stands_in_the_readme_with_its_default() {
         ("TINYMCP_BACKLOG_BYTES", d.backlog_bytes as u64),
         ("TINYMCP_ADDRESS_SPACE", d.address_space),
     ];
+    defaults.extend(http(&d));
     #[cfg(feature = "client")]
     defaults.extend([
         ("TINYMCP_CALL_MS", milliseconds(d.call_timeout)),
@@ -86,10 +88,42 @@ fn every_limit_stands_in_the_readme_with_its_default() {
     ]);
     let stated: Vec<_> = rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
     assert_eq!(stated, defaults);
-    let known = include_str!("../src/limits.rs").matches("variable: \"TINYMCP_").count();
-    if cfg!(feature = "http-client") {
+    if cfg!(all(feature = "http-client", feature = "http-server")) {
+        let pages = [include_str!("../src/limits.rs"), include_str!("../src/limits/http.rs")];
+        let known: usize = pages.map(|page| page.matches("variable: \"TINYMCP_").count()).iter().sum();
         assert_eq!(known, defaults.len(), "src/limits.rs knows another number of variables");
     }
+}
+
+#[cfg(feature = "http-server")]
+fn http(limits: &Limits) -> Vec<(&'static str, u64)> {
+    let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
+    let h = &limits.http;
+    vec![
+        ("TINYMCP_CONNECTIONS", h.connections as u64),
+        ("TINYMCP_STREAMS", h.streams as u64),
+        ("TINYMCP_HEAD_BYTES", h.head_bytes as u64),
+        ("TINYMCP_HEAD_FIELDS", h.head_fields as u64),
+        ("TINYMCP_HEAD_MS", milliseconds(h.head_timeout)),
+        ("TINYMCP_IDLE_MS", milliseconds(h.idle_timeout)),
+        ("TINYMCP_BODY_MS", milliseconds(h.body_timeout)),
+        ("TINYMCP_BODY_RATE", h.body_rate as u64),
+        ("TINYMCP_ARRIVING_BYTES", h.arriving_bytes as u64),
+        ("TINYMCP_UNSENT_BYTES", h.unsent_bytes as u64),
+        ("TINYMCP_STALL_MS", milliseconds(h.stall_timeout)),
+        ("TINYMCP_COMMENT_MS", milliseconds(h.comment_interval)),
+        ("TINYMCP_LINGER_MS", milliseconds(h.linger)),
+        ("TINYMCP_SESSIONS", h.sessions as u64),
+        ("TINYMCP_SESSION_MS", milliseconds(h.session_timeout)),
+        ("TINYMCP_REPLAY", h.replay as u64),
+        ("TINYMCP_REPLAY_BYTES", h.replay_bytes as u64),
+        ("TINYMCP_RETRY_MS", milliseconds(h.retry)),
+    ]
+}
+
+#[cfg(not(feature = "http-server"))]
+fn http(_: &Limits) -> Vec<(&'static str, u64)> {
+    Vec::new()
 }
 
 fn serve_nothing(variable: &str, value: u128) -> Output {

@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run --release --example board_server                  # everything in a scratch folder
 //! cargo run --release --example board_server -- --root DIR    # pins and files below DIR, kept
+//! cargo run --release --features http-server --example board_server -- --http 127.0.0.1:8080
 //! ```
 //!
 //! It shows what a real server is made of: typed arguments and results, a slow tool with progress
@@ -108,8 +109,8 @@ mod board {
         }
     }
 
-    /// Serves until the client hangs up.
-    pub(crate) fn run(root: Option<PathBuf>) -> Result<(), Box<dyn Error>> {
+    /// Serves until the client hangs up or, at an address, until a signal comes.
+    pub(crate) fn run(root: Option<PathBuf>, http: Option<&str>) -> Result<(), Box<dyn Error>> {
         let scratch;
         let root = match &root {
             Some(root) => root.as_path(),
@@ -118,13 +119,28 @@ mod board {
                 scratch.path()
             }
         };
-        Ok(server(root)?.serve_stdio()?)
+        match http {
+            Some(address) => serve_http(server(root)?, address),
+            None => Ok(server(root)?.serve_stdio()?),
+        }
+    }
+
+    #[cfg(feature = "http-server")]
+    fn serve_http(server: Server, address: &str) -> Result<(), Box<dyn Error>> {
+        let bound = server.http().bind(address)?;
+        eprintln!("board_server: http://{}/mcp", bound.address());
+        Ok(bound.serve()?)
+    }
+
+    #[cfg(not(feature = "http-server"))]
+    fn serve_http(_: Server, _: &str) -> Result<(), Box<dyn Error>> {
+        Err("built without the feature http-server".into())
     }
 }
 
 #[cfg(target_os = "linux")]
 fn main() -> ExitCode {
-    let mut root = None;
+    let (mut root, mut http) = (None, None);
     let mut arguments = std::env::args_os().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
@@ -133,10 +149,14 @@ fn main() -> ExitCode {
                 Some(folder) => root = Some(folder.into()),
                 None => return usage("--root needs a folder"),
             },
+            Some("--http") => match arguments.next().and_then(|address| address.into_string().ok()) {
+                Some(address) => http = Some(address),
+                None => return usage("--http needs an address"),
+            },
             _ => return usage(&format!("unknown argument {}", argument.to_string_lossy())),
         }
     }
-    match board::run(root) {
+    match board::run(root, http.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("board_server: {error}");
@@ -147,7 +167,7 @@ fn main() -> ExitCode {
 
 #[cfg(target_os = "linux")]
 fn usage(problem: &str) -> ExitCode {
-    eprintln!("board_server: {problem}\nusage: board_server [--stdio] [--root DIR]");
+    eprintln!("board_server: {problem}\nusage: board_server [--stdio | --http ADDR] [--root DIR]");
     ExitCode::from(2)
 }
 

@@ -199,10 +199,12 @@ impl Connection {
     /// Takes back what was to be answered under this id: the client cancelled it.
     pub(crate) fn cancel(&self, id: &Id) {
         if let Some(running) = self.calls.take_id(id) {
-            if running.call.cancel() {
+            let mine = running.call.cancel();
+            // First what takes questions back: nothing follows the end of the call on its stream.
+            self.drop_settled();
+            if mine {
                 running.outlet.abandon();
             }
-            self.drop_settled();
         } else {
             lock(&self.listens).retain(|listen| listen.id != *id);
         }
@@ -391,9 +393,7 @@ impl Connection {
         let stuck = self.baton.get().is_some_and(Baton::look);
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
-            late.iter()
-                .for_each(|r| self.give_up(r, "The call was not finished within the server's deadline"));
-            self.drop_settled();
+            self.give_up(late, "The call was not finished within the server's deadline");
         }
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
@@ -405,9 +405,12 @@ impl Connection {
         stuck || more || missed
     }
 
-    /// Cancels a call and answers it in the place of its handler.
-    fn give_up(&self, running: &Running, why: &'static str) {
-        if running.call.cancel() {
+    /// Cancels calls and answers them in the place of their handlers.
+    fn give_up(&self, mut calls: Vec<Running>, why: &'static str) {
+        calls.retain(|running| running.call.cancel());
+        // First what takes questions back: nothing follows the answer of a call on its stream.
+        self.drop_settled();
+        for running in &calls {
             let raw = running.id.to_raw();
             let to = To { id: &raw, revision: running.revision, card: &self.core.card };
             let mut w = Writer::new();
@@ -427,10 +430,8 @@ impl Connection {
         self.calls.end();
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
-        for call in stuck {
-            self.refuse(&call, "The input ended before the client's answer came");
-        }
-        self.drop_settled();
+        let stuck = stuck.iter().filter_map(|call| self.calls.take(call)).collect();
+        self.give_up(stuck, "The input ended before the client's answer came");
     }
 
     /// Forgets a call that its caller answers; false if somebody else has or will.
@@ -442,7 +443,7 @@ impl Connection {
     /// Answers a call that will not run, unless it is settled.
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
-            self.give_up(&running, why);
+            self.give_up(vec![running], why);
         }
     }
 
@@ -461,10 +462,7 @@ impl Connection {
 
     /// Answers whatever still runs.
     pub(crate) fn give_all_up(&self, why: &'static str) {
-        for running in self.calls.take_all() {
-            self.give_up(&running, why);
-        }
-        self.drop_settled();
+        self.give_up(self.calls.take_all(), why);
     }
 
     /// Ends every subscription.

@@ -16,7 +16,7 @@ use crate::era::{self, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
-use crate::rpc::{Id, Message, Notification, Request, Response};
+use crate::rpc::{Id, Message, Notification, Request, Response, ShapeError};
 use crate::transport::Outlet;
 
 use super::InlineSend;
@@ -83,6 +83,14 @@ impl InlineTool for InlineFn {
 impl InlineTool for InlineSend {
     fn as_dyn(&mut self) -> &mut InlineFn {
         self
+    }
+}
+
+/// What is wrong with a document that is no message.
+pub(super) fn shape_fault(shape: &ShapeError<'_>) -> Fault {
+    match shape.code {
+        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
+        _ => Fault::InvalidRequest(shape.message.into()),
     }
 }
 
@@ -283,11 +291,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
             Err(shape) => {
                 if shape.answer {
-                    let fault = match shape.code {
-                        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
-                        _ => Fault::InvalidRequest(shape.message.into()),
-                    };
-                    self.stray(shape.id, &fault);
+                    self.stray(shape.id, &shape_fault(&shape));
                 }
                 Step::Done
             }

@@ -28,6 +28,7 @@ pub struct BoundServer {
     shared: Arc<Connection>,
     engine: Engine<Endpoint<InlineSend>>,
     address: String,
+    leave_signals: bool,
 }
 
 /// Requests without a session have nobody to tell anything to.
@@ -65,11 +66,12 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
     let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(Nobody)));
     core.catalog.connect(&shared);
     let inline = std::mem::take(&mut parts.inline);
+    let leave_signals = options.leave_signals;
     let endpoint = Endpoint::new(core, &Arc::new(options), &shared, inline);
     let mut engine = Engine::new(listeners, endpoint, &core.limits)?;
     let remote = engine.remote();
     engine.service().wake_with(remote);
-    Ok(BoundServer { parts, shared, engine, address })
+    Ok(BoundServer { parts, shared, engine, address, leave_signals })
 }
 
 /// Says that the engine's thread is done, also when it ended in a panic.
@@ -97,9 +99,9 @@ impl BoundServer {
     /// [`crate::ErrorKind::Io`]: the sockets failed. [`crate::ErrorKind::Limit`]: the system starts
     /// no thread.
     pub fn serve(self) -> Result<(), Error> {
-        let BoundServer { parts, shared, mut engine, .. } = self;
+        let BoundServer { parts, shared, mut engine, leave_signals, .. } = self;
         let core = Arc::clone(&parts.core);
-        let _signals = core.alarm.catch_signals()?;
+        let _signals = if leave_signals { None } else { Some(core.alarm.catch_signals()?) };
         let remote = engine.remote();
         let over = Arc::new(AtomicBool::new(false));
         let served = Served { over: Arc::clone(&over), core: Arc::clone(&core) };

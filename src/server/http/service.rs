@@ -24,7 +24,7 @@ use crate::pool::Refused;
 use crate::rpc::{Message, Request};
 use crate::server::connection::Connection;
 use crate::server::core::Core;
-use crate::server::dispatch::{InlineTool, Reader};
+use crate::server::dispatch::{InlineTool, Reader, shape_fault};
 use crate::server::job::Job;
 use crate::transport::Outlet;
 use crate::transport::http_server::{Admission, Exchange, Field, Flow, Head, Refusal, Remote, Service};
@@ -86,7 +86,7 @@ impl Fields for Head<'_> {
 
 /// A field that must be text.
 fn text<'h>(head: &'h Head<'_>, name: &str) -> Option<&'h str> {
-    head.field(name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
+    Fields::field(head, name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
 }
 
 /// Why a request got no further: its status, and the fields that come with it.
@@ -103,8 +103,19 @@ impl Stop {
 
     /// With an error in the body that belongs to no request, or to one with this id.
     fn fault(status: u16, id: Option<Value<'_>>, fault: &Fault) -> Stop {
+        Stop::fault_to(None, status, id, fault)
+    }
+
+    /// The same in the form that a session's client knows.
+    fn fault_to(conn: Option<&Connection>, status: u16, id: Option<Value<'_>>, fault: &Fault) -> Stop {
         let mut w = Writer::new();
-        era::fault_without_query(&mut w, id.map(Value::raw), None, fault);
+        let session = conn.map(Connection::session);
+        era::fault_without_query(
+            &mut w,
+            id.map(Value::raw),
+            session.as_ref().and_then(|s| s.as_ref()),
+            fault,
+        );
         Stop { status, fields: vec![(JSON.0, JSON.1.to_owned())], body: w.into_bytes() }
     }
 
@@ -164,7 +175,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     /// Everything that can be said before the body is there.
-    fn admit<'h>(&mut self, head: &'h Head<'h>) -> Result<Visit<'h>, Stop> {
+    fn admit(&mut self, head: &Head<'_>) -> Result<(), Stop> {
         if !self.options.gate.admits(text(head, "host"), text(head, "origin")) {
             let fault = Fault::InvalidRequest("This host or origin is not served".into());
             return Err(Stop::fault(403, None, &fault));
@@ -175,8 +186,8 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         if head.path() != self.options.path {
             return Err(Stop::new(404));
         }
-        let principal = self.principal(head)?;
-        let accepts = Accepts::read(head.field("accept"));
+        self.principal(head, false)?;
+        let accepts = Accepts::read(head.all("accept"));
         let sessions = self.legacy().map(|(_, sessions)| sessions);
         match head.method() {
             "POST" => {
@@ -194,7 +205,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             }
             _ => return Err(Stop::new(405).with("allow", "POST")),
         }
-        Ok(Visit { head, accepts, principal })
+        Ok(())
+    }
+
+    /// What of a request that was admitted is needed with its body.
+    fn visit<'h>(&mut self, head: &'h Head<'h>) -> Result<Visit<'h>, Stop> {
+        let principal = self.principal(head, true)?;
+        Ok(Visit { head, accepts: Accepts::read(head.all("accept")), principal })
     }
 
     /// The protected resource's metadata, which anybody may read.
@@ -207,15 +224,14 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         Some(Stop { body: metadata.document(), ..Stop::new(200) }.with(JSON.0, JSON.1))
     }
 
-    fn principal(&mut self, head: &Head<'_>) -> Result<Option<Arc<str>>, Stop> {
+    fn principal(&mut self, head: &Head<'_>, again: bool) -> Result<Option<Arc<str>>, Stop> {
         if self.options.auth.check.is_none() {
             return Ok(None);
         }
         let field = text(head, "authorization");
         let hash = hmac_sha256::Hash::hash(field.unwrap_or_default().as_bytes());
         if let Some((known, owner)) = self.admitted.take() {
-            // The same request again, now with its body.
-            if field.is_some() && known == hash {
+            if again && field.is_some() && known == hash {
                 return Ok(Some(owner));
             }
         }
@@ -231,8 +247,8 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         doc = match parsed {
             Ok(()) => self.document(visit, doc, exchange),
             Err(error) => {
-                let fault = Fault::Parse(format!("The body is not JSON: {error}"));
-                Stop::fault(400, None, &fault).say(&exchange);
+                let fault = Fault::Parse(format!("The message is not JSON: {error}"));
+                self.stray(visit, None, &fault).say(&exchange);
                 doc
             }
         };
@@ -282,6 +298,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         }
     }
 
+    /// What is said of bytes that are no message, in the form that the client of a session knows.
+    fn stray(&mut self, visit: &Visit<'_>, id: Option<Value<'_>>, fault: &Fault) -> Stop {
+        let name = self.legacy().and_then(|(_, words)| Fields::field(visit.head, words.id));
+        let session = name.and_then(|name| self.sessions.find(name, visit.principal.as_deref()));
+        Stop::fault_to(session.map(|session| &*session.conn), 400, id, fault)
+    }
+
     /// What a document is, and whether it may go on.
     fn plan(&mut self, visit: &Visit<'_>, doc: &Doc) -> Result<Plan, Stop> {
         if doc.root().kind() == Kind::Array {
@@ -292,8 +315,10 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
                 _ => Err(Stop::fault(400, None, &Fault::InvalidRequest("One message at a time".into()))),
             };
         }
-        let message = Message::read(doc.root())
-            .map_err(|shape| Stop::fault(400, shape.id, &Fault::InvalidRequest(shape.message.into())))?;
+        let message = Message::read(doc.root()).map_err(|shape| match shape.answer {
+            true => self.stray(visit, shape.id, &shape_fault(&shape)),
+            false => Stop::new(400),
+        })?;
         let (method, params, id) = match &message {
             Message::Request(request) => {
                 (Some(request.method), Params::read(request.params), Some(request.id))
@@ -309,9 +334,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             // Closing the stream is how a client cancels; nothing else is notified (2026-07-28
             // basic/patterns/cancellation).
             (Posted::Alone, Message::Notification(_)) => Err(Stop::new(202)),
-            (Posted::Alone, Message::Response(_)) => {
-                Err(Stop::fault(400, None, &Fault::InvalidRequest("Nothing was asked".into())))
-            }
+            (Posted::Alone, Message::Response(_)) => Err(Stop::new(400)),
             (Posted::Opening, Message::Request(_)) if !self.names_session(visit) => Ok(Plan::Opening),
             (_, Message::Request(_)) => {
                 let (conn, streams) = self.session(visit, id)?;
@@ -518,13 +541,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
 impl<F: InlineTool + Send + ?Sized> Service for Endpoint<F> {
     fn head(&mut self, head: &Head<'_>) -> Admission {
         match self.admit(head) {
-            Ok(_) => Admission::Read,
+            Ok(()) => Admission::Read,
             Err(Stop { status, fields, body }) => Admission::Refuse(Refusal { status, fields, body }),
         }
     }
 
     fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow {
-        match self.admit(head) {
+        match self.visit(head) {
             Err(stop) => stop.say(&exchange),
             Ok(visit) => match head.method() {
                 "POST" => self.post(&visit, body, exchange),

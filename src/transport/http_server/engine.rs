@@ -19,7 +19,6 @@ use mio::event::Event;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::conn::{Conn, Fate, Room, Worth};
-use super::head::Peer;
 use super::inbox::Bounds;
 use super::listen::{Listener, Socket};
 use super::wire::{Remote, Shared, Wire};
@@ -102,6 +101,7 @@ impl<S: Service> Engine<S> {
             poll.registry().register(listener.source(), Token(WAKER + 1 + n), Interest::READABLE)?;
         }
         let http = &limits.http;
+        let most = most_connections(http.connections);
         let now = Instant::now();
         Ok(Engine {
             service,
@@ -121,8 +121,8 @@ impl<S: Service> Engine<S> {
                 head_fields: http.head_fields,
                 body_bytes: limits.frame_bytes,
             },
-            most: most_connections(http.connections),
-            shared: Arc::new(Shared::new(limits, waker)),
+            most,
+            shared: Arc::new(Shared::new(limits, most / 2, waker)),
             space: Vec::new(),
             serial: 0,
             kept: 0,
@@ -339,7 +339,7 @@ impl<S: Service> Engine<S> {
         for _ in 0..ACCEPTS {
             let Some(accepted) = self.listeners.get(listener).map(Listener::accept) else { return };
             match accepted {
-                Ok((socket, peer)) => self.take_in(socket, peer, now),
+                Ok(socket) => self.take_in(socket, now),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
                     io::ErrorKind::Interrupted
@@ -360,7 +360,7 @@ impl<S: Service> Engine<S> {
         self.accept_at = Some(now);
     }
 
-    fn take_in(&mut self, mut socket: Socket, peer: Peer, now: Instant) {
+    fn take_in(&mut self, mut socket: Socket, now: Instant) {
         let admitted = self.slots.len() - self.free.len() < self.most || self.make_room();
         let slot = self.free.last().copied().unwrap_or(self.slots.len());
         let token = Token(self.first + slot);
@@ -368,7 +368,7 @@ impl<S: Service> Engine<S> {
             return;
         }
         let wire = Arc::new(Wire::new(&self.shared, slot, socket, now));
-        let conn = Conn::new(wire, token, peer, now, self.shared.limits.idle_timeout);
+        let conn = Conn::new(wire, token, now, self.shared.limits.idle_timeout);
         match self.free.pop() {
             Some(slot) => self.slots[slot] = Some(conn),
             None => self.slots.push(Some(conn)),
