@@ -55,6 +55,8 @@
 mod client;
 mod era;
 mod error;
+#[cfg(feature = "hub")]
+mod hub;
 pub mod json;
 mod limits;
 #[cfg(feature = "lint")]
@@ -74,6 +76,8 @@ pub use client::{
     Progress, Request, ServerInfo,
 };
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "hub")]
+pub use hub::{Config, Entry, Hub, HubBuilder, Merged, Missing, Standing, Status, Upstream};
 #[cfg(feature = "http-server")]
 pub use limits::HttpLimits;
 pub use limits::Limits;

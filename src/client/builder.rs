@@ -145,6 +145,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Hears that the connection ended by itself, and why: a child exited, a stream broke. Not of an
+    /// end that this side made.
+    pub fn on_end(mut self, hear: impl Fn(&Error) + Send + Sync + 'static) -> ClientBuilder {
+        self.handlers.end = Some(Box::new(hear));
+        self
+    }
+
     /// Hears of what came that is no message, shortened: stray output of the server.
     pub fn on_noise(mut self, hear: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.noise = Some(Box::new(hear));

@@ -38,9 +38,9 @@ pub struct HttpLimits {
     /// many of the usual, which mostly arrive whole and do not count. Beyond it a request is told
     /// 503; one alone may be larger. `TINYMCP_ARRIVING_BYTES`.
     pub arriving_bytes: usize,
-    /// Bytes of answers that wait for peers that do not read, on all connections. 3 MiB: few
-    /// answers do not fit into what the system buffers. One alone may be larger; event streams have
-    /// half of it, and from half of it on those that keep it waiting for longest are cut.
+    /// Bytes of answers that wait for slow peers, on all connections. 8 MiB, which only large answers
+    /// to many of them reach; one alone may be larger. An eighth for event streams whose readers are
+    /// behind. From half of it on, those that read nothing for a second are cut.
     /// `TINYMCP_UNSENT_BYTES`.
     pub unsent_bytes: usize,
     /// Longest time a peer may take to read anything of what waits for it. 10 s.
@@ -99,7 +99,7 @@ impl Default for HttpLimits {
             body_timeout: Duration::from_secs(10),
             body_rate: 16 << 10,
             arriving_bytes: 3 << 20,
-            unsent_bytes: 3 << 20,
+            unsent_bytes: 8 << 20,
             stall_timeout: Duration::from_secs(10),
             comment_interval: Duration::from_secs(15),
             linger: Duration::from_secs(2),
