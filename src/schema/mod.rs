@@ -38,7 +38,6 @@ mod error;
 mod explain;
 mod format;
 mod keyword;
-mod limit;
 mod metaschema;
 mod number;
 mod output;
@@ -58,8 +57,8 @@ use std::sync::Arc;
 use crate::json::{Doc, Json, Value};
 use crate::record::Violation;
 
+pub use crate::limits::SchemaLimits;
 pub use error::SchemaError;
-pub use limit::SchemaLimits;
 pub use output::Output;
 
 use program::Program;
