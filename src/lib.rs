@@ -26,9 +26,21 @@
 //! outcome is encoded by the same era into the worker's buffer and leaves through the link's
 //! outlet. An inline tool skips the hand-over.
 //!
+//! Over HTTP the bytes come in through `transport/http_server/` as one request; `server/http/` finds
+//! the session or does without, and its `Reply` is the outlet: plain JSON, or an event stream as
+//! soon as something is said before the answer.
+//!
+//! # The path of one call of a client
+//!
+//! With the feature `client`, `client/calls.rs` writes down what is wanted as an order of
+//! `era/order.rs`; `client/exchange.rs` registers it in the table of `rpc/pending.rs`, has its era
+//! write the frame, and hands that to a carrier (`transport/carrier.rs`). The thread that reads
+//! brings answers to `client/core.rs`, which fills the slot that the caller waits at
+//! (`client/slot.rs`), and takes the server's questions and news to `client/desk.rs`.
+//!
 //! # Layers
 //!
-//! Each line may use those below it: `server` → `pool`, `transport` → `era` → `model` → `rpc` →
+//! Each line may use those below it: `server`, `client` → `pool`, `transport` → `era` → `model` → `rpc` →
 //! `json`. Everything below `transport` is free of input, output, locks, threads and clocks. The
 //! protocol's dates and the names that only one era has appear nowhere but in `era/`;
 //! `tests/tidy.rs` checks both.
@@ -43,6 +55,8 @@
 mod client;
 mod era;
 mod error;
+#[cfg(feature = "hub")]
+mod hub;
 pub mod json;
 mod limits;
 #[cfg(feature = "lint")]
@@ -62,6 +76,8 @@ pub use client::{
     Progress, Request, ServerInfo,
 };
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "hub")]
+pub use hub::{Config, Entry, Hub, HubBuilder, Merged, Missing, Standing, Status, Upstream};
 #[cfg(feature = "http-server")]
 pub use limits::HttpLimits;
 pub use limits::Limits;

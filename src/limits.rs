@@ -124,6 +124,17 @@ pub struct Limits {
     /// `TINYMCP_STDERR_BYTES`.
     #[cfg(feature = "client")]
     pub stderr_bytes: usize,
+    /// Servers of one hub, 1 to 65536. 64. `TINYMCP_SERVERS`.
+    #[cfg(feature = "hub")]
+    pub servers: usize,
+    /// How long a hub waits for the lists of all its servers together; what is not there then is
+    /// reported as missing. 10 s: what people wait for a host to start. `TINYMCP_LIST_MS`.
+    #[cfg(feature = "hub")]
+    pub list_timeout: Duration,
+    /// How often in a row a hub starts a server again that ended by itself; 0 never does. 5, after
+    /// pauses of half a second, doubling. `TINYMCP_RESTARTS`.
+    #[cfg(feature = "hub")]
+    pub restarts: u32,
     /// Threads of one HTTP client that make the exchanges of started calls and listen streams, 1 to
     /// 1024, and connections it keeps open for the next call. 64: calls that are waited for need
     /// none. `TINYMCP_HTTP_THREADS`.
@@ -189,6 +200,12 @@ impl Default for Limits {
             child_exit: Duration::from_secs(2),
             #[cfg(feature = "client")]
             stderr_bytes: 16 << 10,
+            #[cfg(feature = "hub")]
+            servers: 64,
+            #[cfg(feature = "hub")]
+            list_timeout: Duration::from_secs(10),
+            #[cfg(feature = "hub")]
+            restarts: 5,
             #[cfg(feature = "http-client")]
             http_threads: 64,
             #[cfg(feature = "http-client")]
@@ -339,6 +356,17 @@ const SETTINGS: &[Setting] = &[
         most: MOST_BYTES,
         set: |l, n| l.stderr_bytes = n as usize,
     },
+    #[cfg(feature = "hub")]
+    Setting { variable: "TINYMCP_SERVERS", least: 1, most: 65_536, set: |l, n| l.servers = n as usize },
+    #[cfg(feature = "hub")]
+    Setting {
+        variable: "TINYMCP_LIST_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.list_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "hub")]
+    Setting { variable: "TINYMCP_RESTARTS", least: 0, most: 1000, set: |l, n| l.restarts = n as u32 },
     #[cfg(feature = "http-client")]
     Setting {
         variable: "TINYMCP_HTTP_THREADS",

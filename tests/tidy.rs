@@ -25,7 +25,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool", "schema", "lint"],
     ),
     ("client", &["error", "limits", "json", "rpc", "model", "era", "transport", "pool"]),
-    ("lib", &["error", "limits", "json", "record", "model", "server", "client", "transport"]),
+    ("hub", &["error", "limits", "json", "model", "client", "transport"]),
+    ("lib", &["error", "limits", "json", "record", "model", "server", "client", "hub", "transport"]),
 ];
 
 /// Words that only one era has; outside `src/era/` they stand in comments at most.

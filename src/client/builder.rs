@@ -1,5 +1,6 @@
 //! Setting a client up: who it is, what it answers, and to what it connects.
 
+#[cfg(unix)]
 use std::process::Command;
 use std::sync::Arc;
 
@@ -8,7 +9,9 @@ use crate::limits::Limits;
 use crate::model::ask::{Action, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest};
 use crate::model::{Change, Identity, Level};
 use crate::transport::carrier::{Carrier, Dial};
-use crate::transport::{ChildDial, Link, Stderr, StreamCarrier};
+#[cfg(unix)]
+use crate::transport::{ChildDial, Stderr};
+use crate::transport::{Link, StreamCarrier};
 
 #[cfg(feature = "http-client")]
 use crate::transport::http_client::{Endpoint, HttpDial};
@@ -39,6 +42,7 @@ pub struct ClientBuilder {
     era: Option<Era>,
     limits: Option<Limits>,
     log_level: Option<Level>,
+    #[cfg(unix)]
     stderr: Stderr,
 }
 
@@ -50,6 +54,7 @@ impl ClientBuilder {
             era: None,
             limits: None,
             log_level: None,
+            #[cfg(unix)]
             stderr: Stderr::default(),
         }
     }
@@ -75,6 +80,7 @@ impl ClientBuilder {
 
     /// What happens to the stderr of a child process; by default it goes where that of this process
     /// goes.
+    #[cfg(unix)]
     pub fn stderr(mut self, stderr: Stderr) -> ClientBuilder {
         self.stderr = stderr;
         self
@@ -139,6 +145,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Hears that the connection ended by itself, and why: a child exited, a stream broke. Not of an
+    /// end that this side made.
+    pub fn on_end(mut self, hear: impl Fn(&Error) + Send + Sync + 'static) -> ClientBuilder {
+        self.handlers.end = Some(Box::new(hear));
+        self
+    }
+
     /// Hears of what came that is no message, shortened: stray output of the server.
     pub fn on_noise(mut self, hear: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.noise = Some(Box::new(hear));
@@ -152,6 +165,7 @@ impl ClientBuilder {
     /// [`crate::ErrorKind::Io`] when there is no such program; [`crate::ErrorKind::Closed`] when it
     /// exits before it answers, with its last words where stderr is captured;
     /// [`crate::ErrorKind::PeerIncompatible`] when it speaks no revision that this client does.
+    #[cfg(unix)]
     pub fn spawn(self, command: Command) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;
         let stderr = self.stderr;
@@ -222,6 +236,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`ClientBuilder::spawn`].
+    #[cfg(unix)]
     pub fn spawn(command: Command) -> Result<Client, Error> {
         ClientBuilder::unnamed().spawn(command)
     }

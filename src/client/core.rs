@@ -259,11 +259,18 @@ impl Core {
         }
     }
 
-    /// Nothing more comes: everything that waits has failed, and so will what follows.
-    fn end(&self, failure: Failure) {
+    /// Why the connection is over, if it is.
+    pub(super) fn ended(&self) -> Option<Error> {
+        let ended = lock(&self.flight).ended.clone();
+        ended.map(|failure| self.explained(&failure))
+    }
+
+    /// Nothing more comes: everything that waits has failed, and so will what follows. Whether that
+    /// is new.
+    fn end(&self, failure: Failure) -> bool {
         let mut flight = lock(&self.flight);
         if flight.ended.is_some() {
-            return;
+            return false;
         }
         flight.ended = Some(failure.clone());
         let waiting = flight.pending.take_all();
@@ -271,6 +278,7 @@ impl Core {
         for (_, slot) in waiting {
             slot.fill(Err(failure.clone()));
         }
+        true
     }
 
     /// Waits, unless the connection is closed first; whether it still is open.
@@ -534,7 +542,10 @@ impl Sink for Ear {
     }
 
     fn end(&self, failure: Failure) {
-        self.0.end(failure);
+        let why = self.0.explained(&failure);
+        if self.0.end(failure) && self.0.is_settled() {
+            self.0.desk.tell_end(why);
+        }
     }
 
     fn deadline(&self, id: u64) -> Option<Instant> {

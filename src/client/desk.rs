@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::error::Error;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::model::ask::Action;
@@ -43,6 +44,7 @@ pub(super) type OnUrl = Box<dyn Fn(&UrlRequest) -> Result<Action, Refusal> + Sen
 pub(super) type OnSample = Box<dyn Fn(&Sampling) -> Result<SampleReply, Refusal> + Send + Sync>;
 pub(super) type OnLog = Box<dyn Fn(&LogEntry) + Send + Sync>;
 pub(super) type OnChange = Box<dyn Fn(&Change) + Send + Sync>;
+pub(super) type OnEnd = Box<dyn Fn(&Error) + Send + Sync>;
 pub(super) type OnNoise = Box<dyn Fn(&str) + Send + Sync>;
 
 /// What the program registered.
@@ -56,6 +58,7 @@ pub(super) struct Handlers {
     pub log: Option<OnLog>,
     pub change: Option<OnChange>,
     pub noise: Option<OnNoise>,
+    pub end: Option<OnEnd>,
 }
 
 /// Something to be done on the pool.
@@ -76,6 +79,7 @@ enum News {
     Log(LogEntry),
     Change(Change),
     Noise(String),
+    End(Error),
     /// Something of the client's own that may wait for the server.
     Chore(Job),
 }
@@ -226,9 +230,18 @@ impl Desk {
         }
     }
 
-    /// Has something of the client's own done, after what is already waiting.
+    /// The last news there is: told whatever else waits.
+    pub(super) fn tell_end(self: &Arc<Self>, why: Error) {
+        if self.handlers.end.is_some() {
+            self.post(News::End(why));
+        }
+    }
+
+    /// Has something of the client's own done, beside the news if there is room, else after them.
     pub(super) fn chore(self: &Arc<Self>, job: Job) {
-        self.post(News::Chore(job));
+        if let Err(refused) = self.pool.try_submit(job) {
+            self.post(News::Chore(refused.job));
+        }
     }
 
     fn post(self: &Arc<Self>, news: News) {
@@ -238,7 +251,7 @@ impl Desk {
                 return;
             }
         }
-        if letterbox.news.len() >= self.most {
+        if letterbox.news.len() >= self.most && !matches!(news, News::End(_)) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -268,6 +281,7 @@ impl Desk {
                 News::Log(entry) => self.handlers.log.iter().for_each(|hear| hear(&entry)),
                 News::Change(change) => self.handlers.change.iter().for_each(|hear| hear(&change)),
                 News::Noise(noise) => self.handlers.noise.iter().for_each(|hear| hear(&noise)),
+                News::End(why) => self.handlers.end.iter().for_each(|hear| hear(&why)),
                 News::Chore(job) => job(),
             });
         }

@@ -319,6 +319,13 @@ impl Exchange {
                 self.core.renew(self.epoch, Instant::now() + self.options.patience.timeout)?;
                 return Ok(None);
             }
+            // Whether the server has acted on it is not known, and does not matter.
+            Err(Failure::Interrupted(_))
+                if !self.repeated && self.state.is_none() && self.order.may_be_repeated() =>
+            {
+                self.repeated = true;
+                return Ok(None);
+            }
             Err(failure) => return Err(self.core.explained(&failure)),
         };
         if !reply.ok {

@@ -169,6 +169,11 @@ impl Client {
         self.core().carrier.aside()
     }
 
+    /// Why the connection is over, if it is: [`ClientBuilder::on_end`] tells when.
+    pub fn ended(&self) -> Option<crate::Error> {
+        self.core().ended()
+    }
+
     /// Ends the connection: calls that wait fail as [`crate::ErrorKind::Closed`], a child process is
     /// asked to exit, then made to. Comes back when that is done. Does nothing the second time.
     pub fn close(&self) {

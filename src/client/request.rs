@@ -41,7 +41,7 @@ impl<T> Request<T> {
     /// server waits for a person does not count.
     pub fn timeout(mut self, timeout: Duration) -> Request<T> {
         // "For ever" in code: a point of time so far away cannot be told.
-        self.options.patience.timeout = timeout.min(self.core.limits.call_longest.max(LONGEST));
+        self.options.patience.timeout = timeout.min(LONGEST);
         self.options.patience.longest = self.options.patience.longest.max(self.options.patience.timeout);
         self
     }

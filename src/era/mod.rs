@@ -292,7 +292,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         },
         Fault::MissingCapability(needed) => RpcError {
             code: if modern { modern::MISSING_CAPABILITY } else { code::INVALID_PARAMS },
-            message: "The client did not declare a capability that this request needs".into(),
+            message: format!("The client did not declare the capability {}", name_of(*needed)).into(),
             data: Some(missing(*needed)),
         },
         Fault::UnsupportedVersion(requested) => RpcError {
@@ -307,6 +307,17 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         Fault::Custom { code, message, data } => {
             RpcError { code: *code, message: message.clone().into(), data: data.clone() }
         }
+    }
+}
+
+/// The capability that is asked for, for a person to read.
+fn name_of(needed: ClientCapabilities) -> &'static str {
+    match needed {
+        ClientCapabilities { url: true, .. } => "elicitation.url",
+        ClientCapabilities { form: true, .. } => "elicitation",
+        ClientCapabilities { sampling_tools: true, .. } => "sampling.tools",
+        ClientCapabilities { sampling: true, .. } => "sampling",
+        _ => "roots",
     }
 }
 

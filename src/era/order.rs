@@ -175,6 +175,27 @@ impl Order {
         Ok(Order { method, params: members(w), meta, subject, shelf, may_ask })
     }
 
+    /// Whether asking twice does no more than asking once, whatever the server: the protocol's own
+    /// methods, those excepted that run something (2026-07-28 basic/transports/streamable-http: a
+    /// request whose stream broke is sent anew).
+    pub(crate) fn may_be_repeated(&self) -> bool {
+        const METHODS: [&str; 12] = [
+            "server/discover",
+            "ping",
+            "tools/list",
+            "resources/list",
+            "resources/templates/list",
+            "resources/read",
+            "prompts/list",
+            "prompts/get",
+            "completion/complete",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "logging/setLevel",
+        ];
+        METHODS.contains(&&*self.method)
+    }
+
     /// Whether this runs a tool.
     pub(crate) fn is_tool_call(&self) -> bool {
         self.method == "tools/call"

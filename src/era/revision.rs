@@ -49,9 +49,6 @@ pub(crate) struct Features {
     pub elicitation: bool,
     /// Sampling messages may hold several blocks, and offer tools.
     pub sampling_tools: bool,
-    /// Event streams begin with an id alone, and may end early to be resumed.
-    #[cfg_attr(not(feature = "http-server"), allow(dead_code))]
-    pub priming: bool,
     /// An error that belongs to no readable request carries `"id":null`; otherwise no id at all.
     pub null_error_id: bool,
 }
@@ -68,21 +65,14 @@ const OLDEST: Features = Features {
     rich_forms: false,
     elicitation: false,
     sampling_tools: false,
-    priming: false,
     null_error_id: true,
 };
 const MARCH: Features = Features { batch: true, annotations: true, audio: true, ..OLDEST };
 const JUNE: Features =
     Features { batch: false, links: true, titles: true, structured: true, elicitation: true, ..MARCH };
-const NOVEMBER: Features = Features {
-    icons: true,
-    rich_forms: true,
-    sampling_tools: true,
-    priming: true,
-    null_error_id: false,
-    ..JUNE
-};
-const JULY: Features = Features { any_structured: true, priming: false, ..NOVEMBER };
+const NOVEMBER: Features =
+    Features { icons: true, rich_forms: true, sampling_tools: true, null_error_id: false, ..JUNE };
+const JULY: Features = Features { any_structured: true, ..NOVEMBER };
 
 const FEATURES: [Features; Revision::COUNT] = [OLDEST, MARCH, JUNE, NOVEMBER, JULY];
 

@@ -15,8 +15,8 @@ pub struct HttpLimits {
     /// idle one costs a few hundred bytes. Beyond it the one that has been idle for longest has to
     /// go; if none is idle, a new one is told 503. `TINYMCP_CONNECTIONS`.
     pub connections: usize,
-    /// Event streams open at once. 256: a quarter of the connections, so that calls still get
-    /// through. `TINYMCP_STREAMS`.
+    /// Event streams open at once, at most half of the connections there can be. 256: a quarter of
+    /// the usual, so that calls still get through. `TINYMCP_STREAMS`.
     pub streams: usize,
     /// Bytes of one request's head. 16 KiB: twice what common servers accept, room for large
     /// tokens. `TINYMCP_HEAD_BYTES`.
@@ -34,12 +34,14 @@ pub struct HttpLimits {
     /// Bytes per second that a body must keep up once `body_timeout` is over. 16 KiB: slower than
     /// any usable network. `TINYMCP_BODY_RATE`.
     pub body_rate: usize,
-    /// Bytes of bodies that are still arriving, on all connections. 4 MiB: one of the largest, or
+    /// Bytes of bodies that are still arriving, on all connections. 3 MiB: a few large ones, or
     /// many of the usual, which mostly arrive whole and do not count. Beyond it a request is told
     /// 503; one alone may be larger. `TINYMCP_ARRIVING_BYTES`.
     pub arriving_bytes: usize,
-    /// Bytes of answers that wait for peers that do not read, on all connections. 4 MiB. From half
-    /// of it on, those that keep it waiting for longest are cut. `TINYMCP_UNSENT_BYTES`.
+    /// Bytes of answers that wait for slow peers, on all connections. 8 MiB, which only large answers
+    /// to many of them reach; one alone may be larger. An eighth for event streams whose readers are
+    /// behind. From half of it on, those that read nothing for a second are cut.
+    /// `TINYMCP_UNSENT_BYTES`.
     pub unsent_bytes: usize,
     /// Longest time a peer may take to read anything of what waits for it. 10 s.
     /// `TINYMCP_STALL_MS`.
@@ -59,7 +61,7 @@ pub struct HttpLimits {
     /// Events of one session that are kept for a client that comes back for them. 256.
     /// `TINYMCP_REPLAY`.
     pub replay: usize,
-    /// Bytes of such events of all sessions; one session gets a quarter. 4 MiB.
+    /// Bytes of such events of all sessions; one session gets a quarter. 1 MiB.
     /// `TINYMCP_REPLAY_BYTES`.
     pub replay_bytes: usize,
     /// After how long a client may come back whose event stream ended early. 1 s.
@@ -96,15 +98,15 @@ impl Default for HttpLimits {
             idle_timeout: Duration::from_secs(120),
             body_timeout: Duration::from_secs(10),
             body_rate: 16 << 10,
-            arriving_bytes: 4 << 20,
-            unsent_bytes: 4 << 20,
+            arriving_bytes: 3 << 20,
+            unsent_bytes: 8 << 20,
             stall_timeout: Duration::from_secs(10),
             comment_interval: Duration::from_secs(15),
             linger: Duration::from_secs(2),
             sessions: 1024,
             session_timeout: Duration::from_secs(30 * 60),
             replay: 256,
-            replay_bytes: 4 << 20,
+            replay_bytes: 1 << 20,
             retry: Duration::from_secs(1),
         }
     }

@@ -67,12 +67,10 @@ impl<'a, 'd> Members<'a, 'd> {
         // last hit.
         let mut next = 0;
         for (name, member) in value.members() {
-            let (before, after) = fields.split_at_checked(next).unwrap_or((fields, &[]));
-            let mut rows = after.iter().chain(before);
-            let Some(row) = rows.position(|field| field.name == name) else {
+            let mut rows = (next..fields.len()).chain(0..next);
+            let Some(at) = rows.find(|row| fields[*row].name == name) else {
                 return Err(unknown_member(name, fields));
             };
-            let at = if row < after.len() { next + row } else { row - after.len() };
             next = at + 1;
             if let (Some(place), Some(field)) = (found.get_mut(at), fields.get(at)) {
                 *place = (field.required || !member.is_null()).then_some(member);

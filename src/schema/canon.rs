@@ -9,6 +9,7 @@
 
 use std::cmp::Ordering;
 
+use crate::json::order;
 use crate::json::{Kind, Spot, Value};
 
 use super::number::{self, Decimal};
@@ -65,8 +66,10 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
 
 fn sorted(object: Value<'_>) -> Vec<(&str, Value<'_>)> {
     let mut members: Vec<_> = object.members().collect();
-    members.sort_by(|a, b| compare_names(a.0.as_bytes(), b.0.as_bytes()));
-    members.reverse();
+    // Of equal names the last first, from the back.
+    order::sort(&mut members, |a, b| {
+        compare_names(b.0.as_bytes(), a.0.as_bytes()).then(b.1.offset().cmp(&a.1.offset()))
+    });
     members.dedup_by(|a, b| a.0 == b.0);
     members
 }
@@ -111,7 +114,7 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
         places.push((start, forms.len(), i));
     }
     let form = |place: &(usize, usize, usize)| forms.get(place.0..place.1).unwrap_or_default();
-    places.sort_unstable_by(|a, b| form(a).cmp(form(b)).then(a.2.cmp(&b.2)));
+    order::sort(&mut places, |a, b| form(a).cmp(form(b)).then(a.2.cmp(&b.2)));
     let twice = places.windows(2).filter(|w| form(&w[0]) == form(&w[1])).min_by_key(|w| w[1].2);
     twice.map(|w| (w[0].2, w[1].2))
 }

@@ -6,13 +6,13 @@
 //! Invariants: everything here is cold; a message stays short whatever schema and value hold;
 //! alternatives are looked into one level deep, so no message takes long to find.
 
-use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use crate::json::Value;
 use crate::record::{Counted, Got, Short, nearest};
 
 use super::format::Format;
+use super::index::Index;
 use super::program::{
     BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Op, Program, Property, Span,
     is_of, types,
@@ -218,8 +218,12 @@ fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) -> 
     let required = required.filter(|property| property.required != super::program::OPTIONAL);
     // Few names are looked for one by one, many in a table.
     let many = value.len().saturating_mul(object.required as usize) > MOST_COMPARED;
-    let there: HashSet<&str> = value.members().filter(|_| many).map(|(name, _)| name).collect();
-    let is_there = |name: &&str| if many { there.contains(name) } else { value.get(name).is_some() };
+    let mut there = Index::default();
+    for (name, _) in value.members().filter(|_| many) {
+        there.enter(name.as_bytes(), 0);
+    }
+    let is_there =
+        |name: &&str| if many { there.get(name.as_bytes()).is_some() } else { value.get(name).is_some() };
     let absent = required.map(|property| p.text(property.name)).filter(|name| !is_there(name));
     let absent: Vec<_> = absent.take(MOST_LISTED + 1).collect();
     out.push_str("missing ");

@@ -6,10 +6,10 @@
 //!
 //! Invariants: a list of places still to visit replaces recursion; the number of places is capped.
 
-use std::collections::HashMap;
-
+use crate::json::order;
 use crate::json::{Kind, NodeId, Value};
 
+use super::index::{Index, key};
 use super::keyword::{Keyword, Rules, Shape};
 use super::{SchemaLimits, uri};
 
@@ -73,10 +73,11 @@ pub(super) struct Fault {
 pub(super) struct Survey {
     pub(super) resources: Vec<Resource>,
     /// Resources by absolute URI.
-    pub(super) by_uri: HashMap<String, u32>,
+    pub(super) by_uri: Index,
     /// Every subschema's resource.
     pub(super) places: Places,
-    pub(super) anchors: HashMap<(u32, String), Place>,
+    anchors: Index,
+    anchored: Vec<Place>,
     /// References, to be resolved when everything is known.
     pub(super) references: Vec<Place>,
     /// Whether any dynamic or recursive reference was seen.
@@ -126,9 +127,14 @@ impl Survey {
         Ok(())
     }
 
+    /// Where the anchor of a resource is.
+    pub(super) fn anchor(&self, resource: u32, name: &str) -> Option<Place> {
+        self.anchored.get(self.anchors.get(&key(&[resource], name))? as usize).copied()
+    }
+
     fn resource(&mut self, base: String, root: Place, rules: Rules) -> u32 {
         let id = self.resources.len() as u32;
-        self.by_uri.entry(base.clone()).or_insert(id);
+        self.by_uri.enter(base.as_bytes(), id.into());
         self.resources.push(Resource { base, root, rules, dynamic: Vec::new() });
         id
     }
@@ -210,7 +216,7 @@ impl<'d> Visit<'_, 'd> {
         match survey.resources.get_mut(self.resource as usize) {
             // The root of a document has both the name it came under and the one it gives itself.
             Some(document) if document.root == at => {
-                survey.by_uri.entry(base.clone()).or_insert(self.resource);
+                survey.by_uri.enter(base.as_bytes(), self.resource.into());
                 document.base = base;
                 document.rules = rules;
             }
@@ -219,7 +225,11 @@ impl<'d> Visit<'_, 'd> {
     }
 
     fn anchor(&mut self, name: &str, at: Place) {
-        self.survey.anchors.entry((self.resource, name.to_owned())).or_insert(at);
+        let survey = &mut *self.survey;
+        let next = survey.anchored.len() as u64;
+        if survey.anchors.enter(&key(&[self.resource], name), next) == next {
+            survey.anchored.push(at);
+        }
     }
 
     fn dynamic(&mut self, name: &str, at: Place) {
@@ -336,7 +346,7 @@ impl<'d> Visit<'_, 'd> {
             }
         }
         let mut names: Vec<_> = value.items().map(|v| (v.as_str().unwrap_or_default(), v.id())).collect();
-        names.sort_unstable();
+        order::sort(&mut names, |a, b| a.0.cmp(b.0).then(a.1.cmp(&b.1)));
         match names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             Some(pair) => {
                 let at = Place { document: self.document, node: pair[1].1 };

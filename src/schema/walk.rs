@@ -19,13 +19,12 @@ mod leaf;
 mod object;
 mod seen;
 
-use std::collections::HashMap;
-
-use crate::json::{NodeId, Spot, Value};
+use crate::json::{Spot, Value};
 use crate::record::Violation;
 
 use super::SchemaLimits;
 use super::explain::{self, Why};
+use super::index::{Index, key};
 use super::program::{
     Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types,
 };
@@ -95,7 +94,26 @@ enum Verdict {
 }
 
 /// Verdicts by node, value and whether evaluated members were asked for.
-type Verdicts = HashMap<(u32, NodeId, bool), (Verdict, Option<Box<Seen>>)>;
+#[derive(Default)]
+struct Verdicts {
+    index: Index,
+    list: Vec<(Verdict, Option<Box<Seen>>)>,
+}
+
+impl Verdicts {
+    fn get(&self, key: &[u8]) -> Option<&(Verdict, Option<Box<Seen>>)> {
+        self.list.get(self.index.get(key)? as usize)
+    }
+
+    /// Keeps the verdict; a later one replaces it.
+    fn put(&mut self, key: &[u8], verdict: (Verdict, Option<Box<Seen>>)) {
+        let next = self.list.len() as u64;
+        match self.list.get_mut(self.index.enter(key, next) as usize) {
+            Some(known) => *known = verdict,
+            None => self.list.push(verdict),
+        }
+    }
+}
 
 impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn new(program: &'p Program, limits: &'p SchemaLimits, root: Value<'d>) -> Run<'p, 'd> {
@@ -352,7 +370,7 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Runs a shared node, unless its verdict on this value is known.
     #[inline(never)]
     fn kept(&mut self, index: u32, node: &Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
-        let key = (index, value.id(), seen.is_some());
+        let key = key(&[index, value.id().index()], if seen.is_some() { "seen" } else { "" });
         if let Some((verdict, known)) = self.verdicts.as_ref().and_then(|v| v.get(&key)) {
             match verdict {
                 Verdict::Fits => {
@@ -380,8 +398,8 @@ impl<'p, 'd> Run<'p, 'd> {
             (false, false) => Verdict::Explained,
         };
         let verdicts = self.verdicts.get_or_insert_default();
-        if verdicts.len() < self.limits.verdicts {
-            verdicts.insert(key, (verdict, own.map(Box::new)));
+        if verdicts.list.len() < self.limits.verdicts {
+            verdicts.put(&key, (verdict, own.map(Box::new)));
         }
         fits
     }

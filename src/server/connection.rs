@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::{Reply, ServerEra, Signal, To};
-use crate::json::Writer;
+use crate::json::{Json, Value, Writer};
 use crate::model::ask::{Answer, Ask};
 use crate::model::content::ToolOutput;
-use crate::model::{Change, Fault, Filter, Operation, Revision, Session};
+use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
 use crate::transport::Outlet;
 
@@ -38,6 +38,9 @@ pub(crate) struct Connection {
     calls: Flight,
     parked: Mutex<Parked>,
     listens: Mutex<Vec<Listen>>,
+    /// Whether there ever was one of them: calls need not look for their ids otherwise. Set by the
+    /// thread that reads, which also reads it.
+    listening: AtomicBool,
     /// Changes that could not be told while the client was not reading; told later, once each.
     missed: Mutex<Vec<Change>>,
     /// Calls that are settled by their handlers and not yet answered.
@@ -86,6 +89,7 @@ impl Connection {
             calls: Flight::default(),
             parked: Mutex::default(),
             listens: Mutex::default(),
+            listening: AtomicBool::new(false),
             missed: Mutex::default(),
             answering: AtomicUsize::new(0),
             reading: AtomicBool::new(false),
@@ -130,23 +134,43 @@ impl Connection {
 
     /// Takes a call in; it stays until it is settled.
     pub(crate) fn begin(&self, job: &Job) -> Result<(), Refusal> {
-        let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(()) };
-        if !self.shared && lock(&self.listens).iter().any(|l| l.id == id) {
+        let Some(running) = self.running(job)? else { return Ok(()) };
+        self.calls.enter(running, self.core.limits.in_flight_bytes, !self.shared)?;
+        self.core.alarm.arm();
+        Ok(())
+    }
+
+    /// Whether a call may be run by the thread that reads, which lets nobody look for it until it
+    /// is over or gives it to [`Connection::adopt`].
+    pub(crate) fn admit(&self, job: &Job) -> Result<Option<Running>, Refusal> {
+        let Some(running) = self.running(job)? else { return Ok(None) };
+        self.calls.admits(&running, self.core.limits.in_flight_bytes)?;
+        self.core.alarm.arm();
+        Ok(Some(running))
+    }
+
+    /// Takes in a call that was admitted.
+    pub(crate) fn adopt(&self, running: Running) {
+        self.calls.adopt(running);
+    }
+
+    /// What is to be known of a job while it runs; nothing if it could not be answered.
+    fn running(&self, job: &Job) -> Result<Option<Running>, Refusal> {
+        let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(None) };
+        let listening = !self.shared && self.listening.load(Ordering::Relaxed);
+        if listening && lock(&self.listens).iter().any(|l| l.id == id) {
             return Err(Refusal::Duplicate);
         }
-        let running = Running {
+        Ok(Some(Running {
             id,
             call: Arc::clone(&job.call),
-            deadline: self.core.deadline(),
+            deadline: self.core.deadline_from(job.accepted),
             era: job.era,
             revision: job.query.peer.revision,
             operation: job.query.operation,
             outlet: Arc::clone(&job.outlet),
             weight: job.weight(),
-        };
-        self.calls.enter(running, self.core.limits.in_flight_bytes, !self.shared)?;
-        self.core.alarm.arm();
-        Ok(())
+        }))
     }
 
     /// Waits until a job that was refused for want of room can be taken in, or serving ends.
@@ -163,18 +187,23 @@ impl Connection {
         lock(&self.listens).iter().any(|l| l.id == *id)
     }
 
-    /// Settles a call with an answer, unless somebody did before.
-    pub(crate) fn finish(&self, job: &Job, reply: Reply<'_>) {
-        self.finish_with(job, reply, |frame| job.outlet.answer(frame));
+    /// Whether this is the id of such a call; for the thread that reads.
+    pub(crate) fn is_taken(&self, id: Value<'_>) -> bool {
+        let any = self.calls.any() || self.listening.load(Ordering::Relaxed);
+        any && Id::read(id).is_some_and(|id| self.is_open(&id))
     }
 
-    /// The same, with a say in how the answer leaves.
-    pub(crate) fn finish_with(&self, job: &Job, reply: Reply<'_>, send: impl FnOnce(&[u8])) {
+    /// Settles a call with an answer, unless somebody did before.
+    pub(crate) fn finish(&self, job: &Job, reply: Reply<'_>) {
         // Counted before it is settled: who finds it settled, or gone, can wait for its answer.
         self.answering.fetch_add(1, Ordering::SeqCst);
         if job.call.settle() {
             self.calls.take(&job.call);
-            self.reply(job, reply, send);
+            self.core.with_writer(|w| {
+                job.era.reply(w, &job.to(), reply);
+                w.newline();
+                job.outlet.answer(w.as_bytes());
+            });
         }
         self.answering.fetch_sub(1, Ordering::SeqCst);
         if self.outlet.closed() || self.core.catalog.stopping() {
@@ -183,26 +212,15 @@ impl Connection {
         }
     }
 
-    fn reply(&self, job: &Job, reply: Reply<'_>, send: impl FnOnce(&[u8])) {
-        let to = To {
-            id: job.doc.at(job.query.id).raw(),
-            revision: job.query.peer.revision,
-            card: &self.core.card,
-        };
-        self.core.with_writer(|w| {
-            job.era.reply(w, &to, reply);
-            w.newline();
-            send(w.as_bytes());
-        });
-    }
-
     /// Takes back what was to be answered under this id: the client cancelled it.
     pub(crate) fn cancel(&self, id: &Id) {
         if let Some(running) = self.calls.take_id(id) {
-            if running.call.cancel() {
+            let mine = running.call.cancel();
+            // First what takes questions back: nothing follows the end of the call on its stream.
+            self.drop_settled();
+            if mine {
                 running.outlet.abandon();
             }
-            self.drop_settled();
         } else {
             lock(&self.listens).retain(|listen| listen.id != *id);
         }
@@ -335,6 +353,7 @@ impl Connection {
         w.newline();
         // Under the lock: nothing of a subscription may precede its acknowledgment.
         self.post.send(outlet, w.into_bytes());
+        self.listening.store(true, Ordering::Relaxed);
         listens.push(Listen { id, raw: raw.to_owned(), filter, era, revision, outlet: Arc::clone(outlet) });
         Ok(())
     }
@@ -385,15 +404,32 @@ impl Connection {
         }
     }
 
+    /// Sends a log entry to the session, if one is open and wants it. A client that does not read
+    /// misses it.
+    pub(crate) fn log(&self, level: Level, logger: Option<&str>, data: &Json) {
+        if self.congested() {
+            return;
+        }
+        let session = lock(&self.session);
+        let Some(session) = session.as_ref().filter(|s| s.ready) else { return };
+        let wanted = session.peer.log_level.is_some_and(|floor| level >= floor);
+        if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
+            let mut w = Writer::new();
+            era.signal(&mut w, session.peer.revision, Signal::Log { level, logger, data });
+            w.newline();
+            self.post.send(&self.outlet, w.into_bytes());
+        }
+    }
+
     /// Flags and answers what is past its deadline; tells what was missed. Gives back whether
     /// there is still something to watch.
     pub(crate) fn look(&self, now: Instant) -> bool {
         let stuck = self.baton.get().is_some_and(Baton::look);
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
-            late.iter()
-                .for_each(|r| self.give_up(r, "The call was not finished within the server's deadline"));
-            self.drop_settled();
+            let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
+            self.give_up(begun, "The call was not finished within the server's deadline");
+            self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
         }
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
@@ -405,9 +441,12 @@ impl Connection {
         stuck || more || missed
     }
 
-    /// Cancels a call and answers it in the place of its handler.
-    fn give_up(&self, running: &Running, why: &'static str) {
-        if running.call.cancel() {
+    /// Cancels calls and answers them in the place of their handlers.
+    fn give_up(&self, mut calls: Vec<Running>, why: &'static str) {
+        calls.retain(|running| running.call.cancel());
+        // First what takes questions back: nothing follows the answer of a call on its stream.
+        self.drop_settled();
+        for running in &calls {
             let raw = running.id.to_raw();
             let to = To { id: &raw, revision: running.revision, card: &self.core.card };
             let mut w = Writer::new();
@@ -427,10 +466,8 @@ impl Connection {
         self.calls.end();
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
-        for call in stuck {
-            self.refuse(&call, "The input ended before the client's answer came");
-        }
-        self.drop_settled();
+        let stuck = stuck.iter().filter_map(|call| self.calls.take(call)).collect();
+        self.give_up(stuck, "The input ended before the client's answer came");
     }
 
     /// Forgets a call that its caller answers; false if somebody else has or will.
@@ -442,7 +479,7 @@ impl Connection {
     /// Answers a call that will not run, unless it is settled.
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
-            self.give_up(&running, why);
+            self.give_up(vec![running], why);
         }
     }
 
@@ -461,10 +498,7 @@ impl Connection {
 
     /// Answers whatever still runs.
     pub(crate) fn give_all_up(&self, why: &'static str) {
-        for running in self.calls.take_all() {
-            self.give_up(&running, why);
-        }
-        self.drop_settled();
+        self.give_up(self.calls.take_all(), why);
     }
 
     /// Ends every subscription.

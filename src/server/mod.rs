@@ -29,6 +29,7 @@ mod post;
 mod profile;
 mod reading;
 mod registry;
+mod request;
 #[cfg(feature = "schema")]
 mod schema;
 mod seal;

@@ -12,7 +12,7 @@ use crate::model::{Fault, Filter, Operation, Query};
 use crate::rpc::{Id, Request};
 use crate::transport::Outlet;
 
-use super::dispatch::{InlineTool, Reader};
+use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
 use super::profile::{Form, PLAIN};
@@ -25,7 +25,7 @@ pub(super) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is still open".into())
 }
 
-impl<F: InlineTool + ?Sized> Reader<F> {
+impl Reader<dyn InlineTools> {
     /// Answers an operation, or says what has to run for it.
     pub(super) fn operation(
         &mut self,
@@ -40,6 +40,17 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         let text = |node| doc.at(node).as_str().unwrap_or_default();
         let gate =
             |open: bool| if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) };
+        // The others are looked at when they are entered among the calls in flight.
+        let at_once = !matches!(
+            query.operation,
+            Operation::CallTool { .. }
+                | Operation::ReadResource { .. }
+                | Operation::GetPrompt { .. }
+                | Operation::Complete { .. }
+        );
+        if at_once && self.conn.is_taken(request.id) {
+            return Err(duplicate());
+        }
         let reply = match query.operation {
             Operation::CallTool { name, .. } => {
                 gate(offer.tools)?;

@@ -176,7 +176,7 @@ pub(crate) trait Describe {
 }
 
 impl<T: Describe> Listed<T> {
-    /// The descriptor as `revision` knows it.
+    /// The descriptor as `revision` knows it, without a line end.
     pub(super) fn rendered(&self, revision: Revision, form: Form) -> &str {
         let cells = &self.rendered;
         #[cfg(feature = "lint")]
@@ -185,7 +185,9 @@ impl<T: Describe> Listed<T> {
             Some(cell) => cell.get_or_init(|| {
                 let mut w = Writer::new();
                 self.entry.render(&mut w, revision, form);
-                w.as_str().into()
+                // Once here, instead of in every list that shows it.
+                w.newline();
+                w.as_str().trim_end().into()
             }),
             None => "",
         }

@@ -25,7 +25,10 @@
 //! - No `send` takes longer than [`Outgoing::deadline`], plus, with [`Drive::Here`], what
 //!   [`Sink::deadline`] grants.
 
-#![allow(dead_code, reason = "statuses, sessions and headers are what only carriers over HTTP have")]
+#![cfg_attr(
+    not(feature = "http-client"),
+    allow(dead_code, reason = "statuses, sessions and headers are what only carriers over HTTP have")
+)]
 
 use std::sync::Arc;
 use std::time::Instant;

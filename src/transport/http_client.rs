@@ -59,8 +59,9 @@ use crate::limits::Limits;
 const NOTES: usize = 256;
 /// Bytes of the head of an answer; what common servers and proxies allow for.
 const HEAD_BYTES: usize = 16 << 10;
-/// Idle connections are closed after this: servers close theirs after a minute or less.
-const IDLE: Duration = Duration::from_secs(30);
+/// Idle connections are not used again after this. Common servers close theirs after 5 s, and a
+/// request that meets the closing is lost without anybody knowing whether it was acted on.
+const IDLE: Duration = Duration::from_secs(4);
 /// How much of a closing client's time may go into ending the session politely.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -224,13 +225,21 @@ impl HttpCarrier {
             .max_idle_connections(limits.http_threads)
             .max_idle_connections_per_host(limits.http_threads)
             .max_idle_age(IDLE)
-            .user_agent(concat!("tinymcp/", env!("CARGO_PKG_VERSION")))
-            .build();
+            .user_agent(concat!("tinymcp/", env!("CARGO_PKG_VERSION")));
+        #[cfg(feature = "tls")]
+        let config = match &target.roots {
+            Some(roots) => {
+                use ureq::tls::TlsConfig;
+                config.tls_config(TlsConfig::builder().root_certs(roots.clone()).build())
+            }
+            None => config,
+        };
+        let config = config.build();
         let opener = Opener { reach: target.reach, timeout: limits.connect_timeout };
         #[cfg(feature = "tls")]
         let opener = {
             use ureq::unversioned::transport::{Connector as _, RustlsConnector};
-            opener.chain(RustlsConnector::default())
+            opener.chain(RustlsConnector::default()).chain(wire::Shaken)
         };
         let shared = Arc::new(Shared {
             agent: Agent::with_parts(config, opener, Lookup),

@@ -16,7 +16,9 @@
 //! | `answer.rs` | status lines, header fields, the date |
 //! | `exchange.rs` | one request's way back, for any thread |
 //! | `wire.rs` | the sending half of a connection, shared with those threads |
-//! | `conn.rs` | the receiving half, which only the engine has |
+//! | `inbox.rs` | the receiving half: bytes in, requests out |
+//! | `pieces.rs` | bytes that wait, in either half |
+//! | `conn.rs` | both halves as the engine sees them: what is next, until when |
 //! | `engine.rs` | the loop: readiness, time, who has to go when there is no room |
 //! | `listen.rs` | addresses: TCP, Unix sockets, sockets of the service manager |
 //!
@@ -38,6 +40,7 @@ mod exchange;
 mod head;
 mod inbox;
 mod listen;
+mod pieces;
 mod wire;
 
 use std::time::Instant;
@@ -45,7 +48,7 @@ use std::time::Instant;
 pub(crate) use answer::Field;
 pub(crate) use engine::Engine;
 pub(crate) use exchange::Exchange;
-pub(crate) use head::{Head, Peer};
+pub(crate) use head::Head;
 pub(crate) use listen::Listener;
 pub(crate) use wire::Remote;
 

@@ -21,17 +21,20 @@ const DEPTH: usize = 256;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tinymcp::{Server, Tool, memory};
+/// use tinymcp::{Server, Tool, json, memory};
 ///
 /// let mut server = Server::new("greeter", "1.0.0");
 /// server.tool(Tool::new("greet"), |_, (): ()| Ok("hello"))?;
 /// let (link, mut client) = memory();
 /// let serving = std::thread::spawn(move || server.serve(link));
-/// client.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","_meta":{
-///     "io.modelcontextprotocol/protocolVersion":"2026-07-28",
-///     "io.modelcontextprotocol/clientCapabilities":{}}}}"#);
-/// let answer = client.receive(Duration::from_secs(5)).expect("an answer");
-/// assert!(answer.contains("hello"));
+/// let meta = json!({
+///     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+///     "io.modelcontextprotocol/clientCapabilities": {},
+/// });
+/// let call = json!({"name": "greet", "_meta": meta});
+/// let answer = client.request("tools/call", call, Duration::from_secs(5)).expect("an answer").to_doc();
+/// let text = answer.root().pointer("/result/content/0/text").and_then(|text| text.as_str());
+/// assert_eq!(text, Some("hello"));
 /// client.finish();
 /// serving.join().expect("no panic")?;
 /// # Ok::<(), tinymcp::Error>(())
@@ -39,7 +42,7 @@ const DEPTH: usize = 256;
 pub fn memory() -> (Link, MemoryEnd) {
     let (to_server, from_client) = bounded(DEPTH);
     let (to_client, from_server) = bounded(DEPTH);
-    (link(from_client, to_client), MemoryEnd { send: Some(to_server), receive: from_server })
+    (link(from_client, to_client), MemoryEnd { send: Some(to_server), receive: from_server, requests: 0 })
 }
 
 /// Two links, each the other's peer: one for a server, one for a client in the same process.
@@ -66,9 +69,17 @@ fn link(receive: Receiver<Vec<u8>>, send: Sender<Vec<u8>>) -> Link {
 pub struct MemoryEnd {
     send: Option<Sender<Vec<u8>>>,
     receive: Receiver<Vec<u8>>,
+    /// Ids given out so far.
+    requests: u64,
 }
 
 impl MemoryEnd {
+    /// A fresh id, for requests that are made for the user.
+    pub(crate) fn next_id(&mut self) -> String {
+        self.requests += 1;
+        format!("request-{}", self.requests)
+    }
+
     /// Sends one message; `false` when the link is closed.
     pub fn send(&self, message: &str) -> bool {
         self.send.as_ref().is_some_and(|s| s.send(message.as_bytes().to_vec()).is_ok())

@@ -16,7 +16,6 @@ mod child;
 #[cfg(feature = "http-client")]
 pub(crate) mod http_client;
 #[cfg(feature = "http-server")]
-#[allow(dead_code, unused_imports)]
 pub(crate) mod http_server;
 mod line;
 mod memory;

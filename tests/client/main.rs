@@ -8,9 +8,14 @@
 //! | `wire` | frames word by word, against a server played by hand |
 //! | `broken` | servers that break the rules |
 //! | `children` | processes: their start, their noise, their end |
+//! | `board` | the example `board_server`, in both eras |
+//! | `left` | that nothing is left of a connection |
 //! | `race` | many threads, cancellation and deadlines on one connection |
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[cfg(target_os = "linux")]
+mod board;
 mod broken;
 mod children;
 mod detect;

@@ -70,6 +70,56 @@ fn every_post_carries_headers_that_agree_with_its_body() {
 }
 
 #[test]
+fn the_last_list_says_what_is_mirrored() {
+    let lists = AtomicUsize::new(0);
+    let stage = Stage::new(move |seen, to| {
+        let id = member(&seen.body, "/id");
+        let body = match member(&seen.body, "/method").as_str() {
+            "server/discover" => discovered(&id),
+            "tools/list" => {
+                let header = ["A", "B", ""][lists.fetch_add(1, Ordering::Relaxed)];
+                let annotation = format!(r#","x-mcp-header":"{header}""#);
+                let annotation = if header.is_empty() { "" } else { &annotation };
+                tools(&id, &tool("paint", &format!(r#"{{"type":"string"{annotation}}}"#)))
+            }
+            _ => text(&id, "done"),
+        };
+        answer(to, "200 OK", JSON, &body)
+    });
+    let client = client().connect(stage.url()).unwrap();
+    let mut rows = Vec::new();
+    for _ in 0..3 {
+        client.tools().unwrap();
+        client.call_tool("paint", json!({"zone": "z"})).unwrap();
+        let call = stage.rest().pop().unwrap();
+        rows.push(["a", "b"].map(|name| call.header(&format!("mcp-param-{name}")).is_some()));
+    }
+    assert_eq!(rows, [[true, false], [false, true], [false, false]]);
+    client.close();
+}
+
+#[test]
+fn what_broke_off_is_sent_anew_once_where_that_does_no_harm() {
+    let stage = Stage::new(|seen, to| {
+        let id = member(&seen.body, "/id");
+        match member(&seen.body, "/method").as_str() {
+            "server/discover" => answer(to, "200 OK", JSON, &discovered(&id)),
+            // Its second connection answers.
+            "tools/list" if seen.connection == 1 => answer(to, "200 OK", JSON, &tools(&id, "")),
+            _ => Next::Close,
+        }
+    });
+    let client = client().connect(stage.url()).unwrap();
+    assert!(client.tools().unwrap().is_empty());
+    assert_eq!(client.prompts().unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(client.call_tool("t", json!({})).unwrap_err().kind(), ErrorKind::Io);
+    let methods: Vec<String> = stage.rest().iter().map(|s| member(&s.body, "/method")).collect();
+    let (list, prompts) = ("tools/list", "prompts/list");
+    assert_eq!(methods, ["server/discover", list, list, prompts, prompts, "tools/call"]);
+    client.close();
+}
+
+#[test]
 fn tools_with_bad_annotations_are_left_out_and_reported() {
     let stage = Stage::new(|seen, to| {
         let id = member(&seen.body, "/id");

@@ -9,7 +9,7 @@ use crate::rpc::{Request, code};
 use super::super::Params;
 use super::super::http::{Fields, HttpEra, Sessions, error_code, is_legacy};
 use super::super::modern::header::{Mirror, VERSION};
-use super::super::revision::features;
+use super::super::revision::V2025_11_25;
 use super::header::{LAST_EVENT, SESSION};
 use super::server::LegacyServer;
 
@@ -18,7 +18,7 @@ static SESSIONS: Sessions = Sessions {
     last_event: LAST_EVENT,
     opens: "initialize",
     check,
-    resumes: |revision| features(revision).priming,
+    resumes: |revision| revision == V2025_11_25,
     missing: || {
         Fault::InvalidRequest(format!("{SESSION} is missing: open a session with initialize first").into())
     },

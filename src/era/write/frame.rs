@@ -18,12 +18,12 @@ pub(in crate::era) fn object(fill: impl FnOnce(&mut Writer)) -> Json {
 
 /// The start of an answer, up to its open result object.
 pub(in crate::era) fn begin_result(w: &mut Writer, id: &str) {
-    w.raw_open("{\"jsonrpc\":\"2.0\",\"id\":").raw(id).raw_open("\"result\":{");
+    w.solid_open("{\"jsonrpc\":\"2.0\",\"id\":").solid(id).solid_open("\"result\":{");
 }
 
 /// The start of a notification, up to its open params object.
 pub(in crate::era) fn begin_notification(w: &mut Writer, method: &str) {
-    w.begin_object().raw_members("\"jsonrpc\":\"2.0\"");
+    w.begin_object().solid("\"jsonrpc\":\"2.0\"");
     w.key("method").string(method);
     w.key("params").begin_object();
 }
@@ -58,7 +58,7 @@ pub(in crate::era) fn reply_members<'a>(w: &mut Writer, revision: Revision, repl
             });
             w.begin_array();
             for entry in entries {
-                w.raw(entry);
+                w.solid(entry);
             }
             w.end_array();
             if let Some(next) = next {
@@ -172,7 +172,7 @@ pub(in crate::era) fn signal_members(w: &mut Writer, revision: Revision, signal:
     match signal {
         Signal::Progress { token, done, total, message } => {
             begin_notification(w, "notifications/progress");
-            w.key("progressToken").raw(token);
+            w.key("progressToken").solid(token);
             number(w.key("progress"), *done);
             if let Some(total) = total {
                 number(w.key("total"), *total);

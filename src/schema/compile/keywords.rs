@@ -15,6 +15,7 @@ use super::super::program::{Array, Bounds, Contains, Dependent, Enum, Op, SCANNE
 use super::super::survey::Fault;
 use super::super::{Dialect, canon};
 use super::{Compiler, Subschema, extend};
+use crate::json::order;
 use crate::json::{Kind, Value};
 
 impl Compiler<'_> {
@@ -112,11 +113,11 @@ impl Compiler<'_> {
         }
         let strings_only = !null && booleans == [false; 2] && numbers.is_empty() && forms.is_empty();
         if words.len() > SCANNED {
-            words.sort_unstable_by(|a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
+            order::sort(&mut words, |a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
         }
-        numbers.sort_unstable_by(|a, b| Decimal::new(a).compare(Decimal::new(b)));
+        order::sort(&mut numbers, |a, b| Decimal::new(a).compare(Decimal::new(b)));
         numbers.dedup_by(|a, b| Decimal::new(a).compare(Decimal::new(b)) == Ordering::Equal);
-        forms.sort_unstable();
+        order::sort(&mut forms, |a, b| a.cmp(b));
         let words: Vec<Span> = words.into_iter().map(|w| self.t.keep(w)).collect();
         let words = extend(&mut self.t.words, words);
         if strings_only && keyword == "enum" && words.len > 0 {

@@ -5,6 +5,7 @@
 //!
 //! Invariant: a member is looked up in time logarithmic in the number of declared names.
 
+use crate::json::order;
 use crate::json::{Spot, Value};
 
 use super::super::canon;
@@ -143,7 +144,7 @@ impl<'p, 'd> Run<'p, 'd> {
     fn has_required(&mut self, object: &Object, value: Value<'d>) -> bool {
         self.charge(value.len());
         let mut there: Vec<_> = value.members().map(|(name, _)| name.as_bytes()).collect();
-        there.sort_unstable_by(|a, b| canon::compare_names(a, b));
+        order::sort(&mut there, |a, b| canon::compare_names(a, b));
         let pool = self.program.pool.as_bytes();
         let properties = object.properties.of(&self.program.properties);
         let mut required = properties.iter().filter(|p| p.required != OPTIONAL);
@@ -228,7 +229,7 @@ impl<'p, 'd> Run<'p, 'd> {
         if words > FEW_DEPENDENTS && value.len() > FEW_DEPENDENTS {
             self.charge(value.len());
             sorted.extend(value.members().map(|(name, _)| name));
-            sorted.sort_unstable();
+            order::sort(&mut sorted, |a, b| a.cmp(b));
         }
         self.charge(words);
         let has = |name: &str| match sorted.is_empty() {

@@ -44,11 +44,17 @@ struct Options {
     path: String,
     gate: Gate,
     auth: Auth,
+    leave_signals: bool,
 }
 
 impl HttpServer {
     pub(super) fn new(server: Server) -> HttpServer {
-        let options = Options { path: "/mcp".to_owned(), gate: Gate::default(), auth: Auth::default() };
+        let options = Options {
+            path: "/mcp".to_owned(),
+            gate: Gate::default(),
+            auth: Auth::default(),
+            leave_signals: false,
+        };
         HttpServer { server, options }
     }
 
@@ -108,6 +114,13 @@ impl HttpServer {
     /// `/.well-known/oauth-protected-resource` (RFC 9728).
     pub fn resource_metadata(mut self, metadata: ResourceMetadata) -> HttpServer {
         self.options.auth.metadata = Some(metadata);
+        self
+    }
+
+    /// Leaves SIGTERM and SIGINT to the program, which stops serving with
+    /// [`Handle::stop`](crate::Handle::stop).
+    pub fn leave_signals(mut self) -> HttpServer {
+        self.options.leave_signals = true;
         self
     }
 

@@ -29,10 +29,11 @@ pub(super) struct Accepts {
 
 impl Accepts {
     /// Reads `Accept` (RFC 9110 §12.5.1); a client that does not say reads everything.
-    pub(super) fn read(field: Option<&[u8]>) -> Accepts {
-        let Some(field) = field else { return Accepts { json: true, events: true } };
-        let mut accepts = Accepts { json: false, events: false };
-        for range in field.split(|byte| *byte == b',') {
+    pub(super) fn read<'f>(fields: impl Iterator<Item = &'f [u8]>) -> Accepts {
+        let mut fields = fields.peekable();
+        let all = fields.peek().is_none();
+        let mut accepts = Accepts { json: all, events: all };
+        for range in fields.flat_map(|field| field.split(|byte| *byte == b',')) {
             let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
             let kind = parts.next().unwrap_or_default();
             if parts.any(|p| matches!(p, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000")) {
@@ -278,8 +279,11 @@ mod tests {
             ("", false, false),
             ("application/json; q=0, */*", true, true),
         ] {
-            assert_eq!(Accepts::read(Some(field.as_bytes())), Accepts { json, events }, "{field}");
+            assert_eq!(Accepts::read([field.as_bytes()].into_iter()), Accepts { json, events }, "{field}");
         }
-        assert_eq!(Accepts::read(None), Accepts { json: true, events: true });
+        let none: [&[u8]; 0] = [];
+        assert_eq!(Accepts::read(none.into_iter()), Accepts { json: true, events: true });
+        let two: [&[u8]; 2] = [b"application/json", b"text/event-stream"];
+        assert_eq!(Accepts::read(two.into_iter()), Accepts { json: true, events: true });
     }
 }

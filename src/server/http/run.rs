@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
 use crate::pool;
-use crate::server::InlineSend;
 use crate::server::connection::Connection;
 use crate::server::core::Core;
 use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
@@ -26,8 +25,9 @@ use super::service::Endpoint;
 pub struct BoundServer {
     parts: Parts,
     shared: Arc<Connection>,
-    engine: Engine<Endpoint<InlineSend>>,
+    engine: Engine<Endpoint>,
     address: String,
+    leave_signals: bool,
 }
 
 /// Requests without a session have nobody to tell anything to.
@@ -65,11 +65,12 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
     let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(Nobody)));
     core.catalog.connect(&shared);
     let inline = std::mem::take(&mut parts.inline);
+    let leave_signals = options.leave_signals;
     let endpoint = Endpoint::new(core, &Arc::new(options), &shared, inline);
     let mut engine = Engine::new(listeners, endpoint, &core.limits)?;
     let remote = engine.remote();
     engine.service().wake_with(remote);
-    Ok(BoundServer { parts, shared, engine, address })
+    Ok(BoundServer { parts, shared, engine, address, leave_signals })
 }
 
 /// Says that the engine's thread is done, also when it ended in a panic.
@@ -97,9 +98,9 @@ impl BoundServer {
     /// [`crate::ErrorKind::Io`]: the sockets failed. [`crate::ErrorKind::Limit`]: the system starts
     /// no thread.
     pub fn serve(self) -> Result<(), Error> {
-        let BoundServer { parts, shared, mut engine, .. } = self;
+        let BoundServer { parts, shared, mut engine, leave_signals, .. } = self;
         let core = Arc::clone(&parts.core);
-        let _signals = core.alarm.catch_signals()?;
+        let _signals = if leave_signals { None } else { Some(core.alarm.catch_signals()?) };
         let remote = engine.remote();
         let over = Arc::new(AtomicBool::new(false));
         let served = Served { over: Arc::clone(&over), core: Arc::clone(&core) };

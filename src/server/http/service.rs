@@ -22,9 +22,10 @@ use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::{ClientCapabilities, Fault};
 use crate::pool::Refused;
 use crate::rpc::{Message, Request};
+use crate::server::InlineSend;
 use crate::server::connection::Connection;
 use crate::server::core::Core;
-use crate::server::dispatch::{InlineTool, Reader};
+use crate::server::dispatch::{Reader, shape_fault};
 use crate::server::job::Job;
 use crate::transport::Outlet;
 use crate::transport::http_server::{Admission, Exchange, Field, Flow, Head, Refusal, Remote, Service};
@@ -41,10 +42,10 @@ const SWEEP: Duration = Duration::from_secs(1);
 const SPARE_BYTES: usize = 64 << 10;
 
 /// The endpoint.
-pub(super) struct Endpoint<F: ?Sized> {
+pub(super) struct Endpoint {
     core: Arc<Core>,
     options: Arc<Options>,
-    reader: Reader<F>,
+    reader: Reader<Vec<Box<InlineSend>>>,
     /// For requests without a session.
     shared: Arc<Connection>,
     sessions: Table,
@@ -86,7 +87,7 @@ impl Fields for Head<'_> {
 
 /// A field that must be text.
 fn text<'h>(head: &'h Head<'_>, name: &str) -> Option<&'h str> {
-    head.field(name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
+    Fields::field(head, name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
 }
 
 /// Why a request got no further: its status, and the fields that come with it.
@@ -103,8 +104,19 @@ impl Stop {
 
     /// With an error in the body that belongs to no request, or to one with this id.
     fn fault(status: u16, id: Option<Value<'_>>, fault: &Fault) -> Stop {
+        Stop::fault_to(None, status, id, fault)
+    }
+
+    /// The same in the form that a session's client knows.
+    fn fault_to(conn: Option<&Connection>, status: u16, id: Option<Value<'_>>, fault: &Fault) -> Stop {
         let mut w = Writer::new();
-        era::fault_without_query(&mut w, id.map(Value::raw), None, fault);
+        let session = conn.map(Connection::session);
+        era::fault_without_query(
+            &mut w,
+            id.map(Value::raw),
+            session.as_ref().and_then(|s| s.as_ref()),
+            fault,
+        );
         Stop { status, fields: vec![(JSON.0, JSON.1.to_owned())], body: w.into_bytes() }
     }
 
@@ -130,13 +142,13 @@ impl From<Denial> for Stop {
     }
 }
 
-impl<F: InlineTool + ?Sized> Endpoint<F> {
+impl Endpoint {
     pub(super) fn new(
         core: &Arc<Core>,
         options: &Arc<Options>,
         shared: &Arc<Connection>,
-        inline: Vec<Box<F>>,
-    ) -> Endpoint<F> {
+        inline: Vec<Box<InlineSend>>,
+    ) -> Endpoint {
         let limits = &core.limits.http;
         let mut reader = Reader::new(Arc::clone(shared), inline, false);
         reader.waits = false;
@@ -164,7 +176,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     /// Everything that can be said before the body is there.
-    fn admit<'h>(&mut self, head: &'h Head<'h>) -> Result<Visit<'h>, Stop> {
+    fn admit(&mut self, head: &Head<'_>) -> Result<(), Stop> {
         if !self.options.gate.admits(text(head, "host"), text(head, "origin")) {
             let fault = Fault::InvalidRequest("This host or origin is not served".into());
             return Err(Stop::fault(403, None, &fault));
@@ -175,8 +187,8 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         if head.path() != self.options.path {
             return Err(Stop::new(404));
         }
-        let principal = self.principal(head)?;
-        let accepts = Accepts::read(head.field("accept"));
+        self.principal(head, false)?;
+        let accepts = Accepts::read(head.all("accept"));
         let sessions = self.legacy().map(|(_, sessions)| sessions);
         match head.method() {
             "POST" => {
@@ -194,7 +206,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             }
             _ => return Err(Stop::new(405).with("allow", "POST")),
         }
-        Ok(Visit { head, accepts, principal })
+        Ok(())
+    }
+
+    /// What of a request that was admitted is needed with its body.
+    fn visit<'h>(&mut self, head: &'h Head<'h>) -> Result<Visit<'h>, Stop> {
+        let principal = self.principal(head, true)?;
+        Ok(Visit { head, accepts: Accepts::read(head.all("accept")), principal })
     }
 
     /// The protected resource's metadata, which anybody may read.
@@ -207,15 +225,14 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         Some(Stop { body: metadata.document(), ..Stop::new(200) }.with(JSON.0, JSON.1))
     }
 
-    fn principal(&mut self, head: &Head<'_>) -> Result<Option<Arc<str>>, Stop> {
+    fn principal(&mut self, head: &Head<'_>, again: bool) -> Result<Option<Arc<str>>, Stop> {
         if self.options.auth.check.is_none() {
             return Ok(None);
         }
         let field = text(head, "authorization");
         let hash = hmac_sha256::Hash::hash(field.unwrap_or_default().as_bytes());
         if let Some((known, owner)) = self.admitted.take() {
-            // The same request again, now with its body.
-            if field.is_some() && known == hash {
+            if again && field.is_some() && known == hash {
                 return Ok(Some(owner));
             }
         }
@@ -225,35 +242,37 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     fn post(&mut self, visit: &Visit<'_>, body: &[u8], exchange: Exchange) {
-        self.reader.refresh();
-        let mut doc = std::mem::take(&mut self.reader.doc);
-        let parsed = doc.parse_again(body, &self.core.limits.parse());
-        doc = match parsed {
+        self.reader.whole().refresh();
+        let mut doc = self.reader.doc.take().unwrap_or_else(|| self.core.spare_doc());
+        let parsed = doc.parse_next(body, &self.core.limits.parse());
+        let left = match parsed {
             Ok(()) => self.document(visit, doc, exchange),
             Err(error) => {
-                let fault = Fault::Parse(format!("The body is not JSON: {error}"));
-                Stop::fault(400, None, &fault).say(&exchange);
-                doc
+                let fault = Fault::Parse(format!("The message is not JSON: {error}"));
+                self.stray(visit, None, &fault).say(&exchange);
+                Some(doc)
             }
         };
-        doc.shrink_to(SPARE_BYTES);
-        self.reader.doc = doc;
+        self.reader.doc = left.map(|mut doc| {
+            doc.shrink_to(SPARE_BYTES);
+            doc
+        });
     }
 
-    /// Handles a posted document; gives it, or another one, back.
-    fn document(&mut self, visit: &Visit<'_>, doc: Doc, exchange: Exchange) -> Doc {
+    /// Handles a posted document; gives it back unless a job keeps it.
+    fn document(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Option<Box<Doc>> {
         let plan = match self.plan(visit, &doc) {
             Ok(plan) => plan,
             Err(stop) => {
                 stop.say(&exchange);
-                return doc;
+                return Some(doc);
             }
         };
         match plan {
             Plan::Alone => {
                 let reply = self.reply(visit, &doc, exchange, self.core.eras.modern, None);
                 let shared = Arc::clone(&self.shared);
-                self.reader.turn_to(&shared, None);
+                self.reader.whole().turn_to(&shared, None);
                 self.run(doc, &reply)
             }
             Plan::Opening => self.open(visit, doc, exchange),
@@ -262,13 +281,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
                 self.turn_to(&conn, visit);
                 if doc.root().kind() == Kind::Array {
                     self.batch(&doc, &reply);
-                    return doc;
+                    return Some(doc);
                 }
                 self.run(doc, &reply)
             }
             Plan::Word(conn) => {
                 self.turn_to(&conn, visit);
-                let doc = self.reader.message(doc, &conn.outlet);
+                let doc = self.reader.whole().message(doc, &conn.outlet);
                 self.reader.out.clear();
                 // Calls that go on with the client's answer: the pool keeps room for them.
                 for job in std::mem::take(&mut self.reader.jobs) {
@@ -282,6 +301,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
         }
     }
 
+    /// What is said of bytes that are no message, in the form that the client of a session knows.
+    fn stray(&mut self, visit: &Visit<'_>, id: Option<Value<'_>>, fault: &Fault) -> Stop {
+        let name = self.legacy().and_then(|(_, words)| Fields::field(visit.head, words.id));
+        let session = name.and_then(|name| self.sessions.find(name, visit.principal.as_deref()));
+        Stop::fault_to(session.map(|session| &*session.conn), 400, id, fault)
+    }
+
     /// What a document is, and whether it may go on.
     fn plan(&mut self, visit: &Visit<'_>, doc: &Doc) -> Result<Plan, Stop> {
         if doc.root().kind() == Kind::Array {
@@ -292,8 +318,10 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
                 _ => Err(Stop::fault(400, None, &Fault::InvalidRequest("One message at a time".into()))),
             };
         }
-        let message = Message::read(doc.root())
-            .map_err(|shape| Stop::fault(400, shape.id, &Fault::InvalidRequest(shape.message.into())))?;
+        let message = Message::read(doc.root()).map_err(|shape| match shape.answer {
+            true => self.stray(visit, shape.id, &shape_fault(&shape)),
+            false => Stop::new(400),
+        })?;
         let (method, params, id) = match &message {
             Message::Request(request) => {
                 (Some(request.method), Params::read(request.params), Some(request.id))
@@ -309,9 +337,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             // Closing the stream is how a client cancels; nothing else is notified (2026-07-28
             // basic/patterns/cancellation).
             (Posted::Alone, Message::Notification(_)) => Err(Stop::new(202)),
-            (Posted::Alone, Message::Response(_)) => {
-                Err(Stop::fault(400, None, &Fault::InvalidRequest("Nothing was asked".into())))
-            }
+            (Posted::Alone, Message::Response(_)) => Err(Stop::new(400)),
             (Posted::Opening, Message::Request(_)) if !self.names_session(visit) => Ok(Plan::Opening),
             (_, Message::Request(_)) => {
                 let (conn, streams) = self.session(visit, id)?;
@@ -365,7 +391,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             // Questions travel as events: who reads none cannot be asked.
             peer.capabilities = ClientCapabilities::default();
         }
-        self.reader.turn_to(conn, peer);
+        self.reader.whole().turn_to(conn, peer);
     }
 
     fn reply(
@@ -388,9 +414,9 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     /// Handles a message whose answer goes to `reply`.
-    fn run(&mut self, doc: Doc, reply: &Arc<Reply>) -> Doc {
+    fn run(&mut self, doc: Box<Doc>, reply: &Arc<Reply>) -> Option<Box<Doc>> {
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(reply);
-        let doc = self.reader.message(doc, &outlet);
+        let doc = self.reader.whole().message(doc, &outlet);
         if std::mem::take(&mut self.reader.crowded) {
             self.reader.out.clear();
             reply.refuse();
@@ -424,7 +450,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     /// Handles several messages, whose answers leave together.
     fn batch(&mut self, doc: &Doc, reply: &Arc<Reply>) {
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(reply);
-        let answers = self.reader.array(doc.root(), &outlet);
+        let answers = self.reader.whole().array(doc.root(), &outlet);
         if !self.reader.out.is_empty() {
             reply.answer_with(self.reader.out.as_bytes(), &[]);
             self.clear_out();
@@ -441,19 +467,19 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     /// Opens a session, if the request is one that can.
-    fn open(&mut self, visit: &Visit<'_>, doc: Doc, exchange: Exchange) -> Doc {
+    fn open(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Option<Box<Doc>> {
         let now = Instant::now();
         if !self.sessions.make_room(now) {
             Stop::busy().say(&exchange);
-            return doc;
+            return Some(doc);
         }
         let streams = Arc::new(Streams::new(&self.budget));
         let outlet: Arc<dyn Outlet> = Arc::<Streams>::clone(&streams);
         let conn = Arc::new(Connection::new(Arc::clone(&self.core), outlet));
         let reply = self.reply(visit, &doc, exchange, self.core.eras.legacy, Some(Arc::clone(&streams)));
-        self.reader.turn_to(&conn, None);
+        self.reader.whole().turn_to(&conn, None);
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
-        let doc = self.reader.message(doc, &outlet);
+        let doc = self.reader.whole().message(doc, &outlet);
         let revision = conn.session().as_ref().map(|session| session.peer.revision);
         let words = self.legacy().map(|(_, words)| words);
         match (revision, words) {
@@ -472,7 +498,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             _ => reply.answer_with(self.reader.out.as_bytes(), &[]),
         }
         let shared = Arc::clone(&self.shared);
-        self.reader.turn_to(&shared, None);
+        self.reader.whole().turn_to(&shared, None);
         self.clear_out();
         doc
     }
@@ -515,16 +541,16 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 }
 
-impl<F: InlineTool + Send + ?Sized> Service for Endpoint<F> {
+impl Service for Endpoint {
     fn head(&mut self, head: &Head<'_>) -> Admission {
         match self.admit(head) {
-            Ok(_) => Admission::Read,
+            Ok(()) => Admission::Read,
             Err(Stop { status, fields, body }) => Admission::Refuse(Refusal { status, fields, body }),
         }
     }
 
     fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow {
-        match self.admit(head) {
+        match self.visit(head) {
             Err(stop) => stop.say(&exchange),
             Ok(visit) => match head.method() {
                 "POST" => self.post(&visit, body, exchange),

@@ -158,6 +158,8 @@ impl Streams {
         if state.resumes {
             state.last_event += 1;
             sse::retry(out, self.budget.retry.as_millis() as u64);
+            // Without the empty line: both are one event.
+            out.pop();
             sse::event(out, Some(&format!("{stream}-{}", state.last_event)), b"");
         }
     }

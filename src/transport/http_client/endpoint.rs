@@ -10,6 +10,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+#[cfg(feature = "tls")]
+use ureq::tls::{PemItem, RootCerts, parse_pem};
 
 use super::wire::Reach;
 use crate::error::{Error, ErrorKind};
@@ -29,6 +31,8 @@ pub struct Endpoint {
     headers: Vec<(String, String)>,
     source: Option<Source>,
     reach: Reach,
+    #[cfg(feature = "tls")]
+    roots: Option<Vec<u8>>,
 }
 
 /// Gives headers for one request.
@@ -36,9 +40,17 @@ type Source = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
 impl Endpoint {
     /// The URL that messages are posted to; `http`, or `https` with the feature `tls`. It is
-    /// checked when a client connects.
+    /// checked when a client connects. Connections go there directly: proxies that the environment
+    /// names are not used.
     pub fn new(url: impl Into<String>) -> Endpoint {
-        Endpoint { url: url.into(), headers: Vec::new(), source: None, reach: Reach::Everywhere }
+        Endpoint {
+            url: url.into(),
+            headers: Vec::new(),
+            source: None,
+            reach: Reach::Everywhere,
+            #[cfg(feature = "tls")]
+            roots: None,
+        }
     }
 
     /// Sends `Authorization: Bearer …` with every request. The token goes to this URL's origin and
@@ -76,6 +88,15 @@ impl Endpoint {
         self
     }
 
+    /// Trusts servers with certificates signed by these, in PEM, and no others; otherwise by the
+    /// authorities that Mozilla trusts. For devices and companies with an authority of their own.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Endpoint {
+        self.roots = Some(pem.into());
+        self
+    }
+
     pub(super) fn checked(self) -> Result<Target, Error> {
         let bad = |why: &str| Error::new(ErrorKind::Invalid, format!("The URL of a server {why}"));
         let uri: Uri = self.url.parse().map_err(|_| bad("cannot be read"))?;
@@ -93,8 +114,28 @@ impl Endpoint {
         }
         let mut headers = HeaderMap::new();
         add(&mut headers, &self.headers)?;
-        Ok(Target { uri, headers, source: self.source, reach: self.reach })
+        Ok(Target {
+            uri,
+            headers,
+            source: self.source,
+            reach: self.reach,
+            #[cfg(feature = "tls")]
+            roots: self.roots.map(|pem| certificates(&pem)).transpose()?,
+        })
     }
+}
+
+/// The certificates of a PEM text.
+#[cfg(feature = "tls")]
+fn certificates(pem: &[u8]) -> Result<RootCerts, Error> {
+    let bad = || Error::new(ErrorKind::Invalid, "The root certificates cannot be read as PEM");
+    let mut found = Vec::new();
+    for item in parse_pem(pem) {
+        if let PemItem::Certificate(certificate) = item.map_err(|_| bad())? {
+            found.push(certificate);
+        }
+    }
+    if found.is_empty() { Err(bad()) } else { Ok(RootCerts::new_with_certs(&found)) }
 }
 
 impl From<&str> for Endpoint {
@@ -135,6 +176,8 @@ fn add(map: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), Error> {
 pub(super) struct Target {
     pub uri: Uri,
     pub reach: Reach,
+    #[cfg(feature = "tls")]
+    pub roots: Option<RootCerts>,
     headers: HeaderMap,
     source: Option<Source>,
 }
@@ -186,6 +229,15 @@ mod tests {
             assert!(!error.to_string().contains("secret"), "{error}");
         }
         assert_eq!(Endpoint::new("https://a/").checked().is_ok(), cfg!(feature = "tls"));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn root_certificates_are_read_before_anything_is_connected() {
+        for bad in ["", "nonsense", "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n"] {
+            let endpoint = Endpoint::new("https://h/").root_certificates(bad);
+            assert_eq!(endpoint.checked().err().unwrap().kind(), ErrorKind::Invalid, "{bad:?}");
+        }
     }
 
     #[test]

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use crate::transport::carrier::Sink;
 
-/// How often somebody who waits looks whether the waiting still makes sense.
-pub(super) const TICK: Duration = Duration::from_secs(1);
+/// How often somebody who waits looks whether the waiting still makes sense. Rarely in tests, so
+/// that what should be woken and is not shows.
+pub(super) const TICK: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 /// Why an exchange ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,9 @@ pub(super) struct Exchange {
     stopped: Condvar,
     patience: AtomicU8,
     sent: AtomicBool,
+    /// What is written now is about the connection, not the request.
+    #[cfg(feature = "tls")]
+    shaking: AtomicBool,
 }
 
 struct State {
@@ -99,6 +103,8 @@ impl Exchange {
             stopped: Condvar::new(),
             patience: AtomicU8::new(Patience::Long as u8),
             sent: AtomicBool::new(false),
+            #[cfg(feature = "tls")]
+            shaking: AtomicBool::new(false),
         }
     }
 
@@ -226,7 +232,17 @@ impl Exchange {
 
     /// Bytes of the request have left: the server may have acted on it.
     pub(super) fn sent(&self) {
+        #[cfg(feature = "tls")]
+        if self.shaking.load(Ordering::Relaxed) {
+            return;
+        }
         self.sent.store(true, Ordering::Relaxed);
+    }
+
+    /// A handshake begins or ends: until then nothing of the request has left.
+    #[cfg(feature = "tls")]
+    pub(super) fn shake(&self, begins: bool) {
+        self.shaking.store(begins, Ordering::Relaxed);
     }
 
     /// Whether bytes of the request have left.

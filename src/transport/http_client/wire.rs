@@ -71,6 +71,8 @@ impl Connector for Opener {
                 Ok(socket) => {
                     let socket = Arc::new(socket);
                     exchange.uses(&socket).map_err(stopped)?;
+                    #[cfg(feature = "tls")]
+                    exchange.shake(details.needs_tls());
                     return Ok(Some(Wire::new(socket, details.config)));
                 }
                 Err(error) if exchange.stop_reason().is_some() => return Err(error.into()),
@@ -78,6 +80,21 @@ impl Connector for Opener {
             }
         }
         Err(last)
+    }
+}
+
+/// Comes after the handshake of TLS, where there is one.
+#[cfg(feature = "tls")]
+#[derive(Debug)]
+pub(super) struct Shaken;
+
+#[cfg(feature = "tls")]
+impl<In: Transport> Connector<In> for Shaken {
+    type Out = In;
+
+    fn connect(&self, _: &ConnectionDetails<'_>, chained: Option<In>) -> Result<Option<In>, Error> {
+        driving()?.shake(false);
+        Ok(chained)
     }
 }
 

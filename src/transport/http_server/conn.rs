@@ -17,7 +17,7 @@ use mio::{Interest, Registry, Token};
 
 use super::answer::{Persistence, write_answer};
 use super::exchange::Exchange;
-use super::head::{Head, Peer, Plan, Refused};
+use super::head::{Head, Plan, Refused};
 use super::inbox::{Bounds, Desk, Inbox, Step};
 use super::wire::{Manner, Phase, Sent, Shared, State, Wire};
 use super::{Admission, Flow, Service};
@@ -71,7 +71,6 @@ pub(super) struct Conn {
     /// When there is something to be done although nothing happened.
     pub deadline: Instant,
     token: Token,
-    peer: Peer,
     mode: Mode,
     /// Since when it has been idle, or the current request has been arriving.
     since: Instant,
@@ -93,13 +92,12 @@ pub(super) enum Worth {
 }
 
 impl Conn {
-    pub(super) fn new(wire: Arc<Wire>, token: Token, peer: Peer, now: Instant, idle: Duration) -> Conn {
+    pub(super) fn new(wire: Arc<Wire>, token: Token, now: Instant, idle: Duration) -> Conn {
         Conn {
             wire,
             inbox: Inbox::new(),
             deadline: now + idle,
             token,
-            peer,
             mode: Mode::Reading,
             since: now,
             stuck: None,
@@ -304,8 +302,8 @@ impl Conn {
     fn take_in(&mut self, bytes: &[u8], room: &mut Room<'_>) {
         let (was_empty, was_body) = (self.inbox.is_empty(), self.inbox.body().is_some());
         let mut counter = Counter { wire: &self.wire, room };
-        let (bounds, peer) = (counter.room.bounds, self.peer);
-        let pushed = self.inbox.push(bytes, &bounds, peer, &mut counter);
+        let bounds = counter.room.bounds;
+        let pushed = self.inbox.push(bytes, &bounds, &mut counter);
         let limits = &room.shared.limits;
         match pushed {
             Ok((_, Step::More)) => {

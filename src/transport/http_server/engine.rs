@@ -19,7 +19,6 @@ use mio::event::Event;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::conn::{Conn, Fate, Room, Worth};
-use super::head::Peer;
 use super::inbox::Bounds;
 use super::listen::{Listener, Socket};
 use super::wire::{Remote, Shared, Wire};
@@ -38,6 +37,8 @@ const READY: usize = 256;
 /// The least time between two looks at all deadlines, and to the next try when the system could
 /// not give a connection.
 const PAUSE: Duration = Duration::from_millis(100);
+/// A peer that has read nothing for so long has to go when too much waits.
+const HELD_UP: Duration = Duration::from_secs(1);
 /// The waker; the listeners come behind it, then the connections.
 const WAKER: usize = 0;
 
@@ -102,6 +103,7 @@ impl<S: Service> Engine<S> {
             poll.registry().register(listener.source(), Token(WAKER + 1 + n), Interest::READABLE)?;
         }
         let http = &limits.http;
+        let most = most_connections(http.connections);
         let now = Instant::now();
         Ok(Engine {
             service,
@@ -121,8 +123,8 @@ impl<S: Service> Engine<S> {
                 head_fields: http.head_fields,
                 body_bytes: limits.frame_bytes,
             },
-            most: most_connections(http.connections),
-            shared: Arc::new(Shared::new(limits, waker)),
+            most,
+            shared: Arc::new(Shared::new(limits, most / 2, waker)),
             space: Vec::new(),
             serial: 0,
             kept: 0,
@@ -240,7 +242,7 @@ impl<S: Service> Engine<S> {
         if let Some(deadline) = orders.stop {
             self.begin_to_stop(deadline, now);
         }
-        while self.shared.is_crowded() && self.close_the_most_stuck() {}
+        self.relieve_the_unsent(now);
         pause
     }
 
@@ -294,13 +296,19 @@ impl<S: Service> Engine<S> {
         }
     }
 
-    fn close_the_most_stuck(&mut self) -> bool {
-        let stuck = self.slots.iter().enumerate();
-        let longest = stuck.filter_map(|(slot, conn)| Some((conn.as_ref()?.stuck()?, slot))).min();
-        longest.is_some_and(|(_, slot)| {
+    /// Too much waits to be read: those that have read nothing for longest go.
+    fn relieve_the_unsent(&mut self, now: Instant) {
+        while self.shared.is_crowded() {
+            let stuck = self.slots.iter().enumerate();
+            let longest = stuck.filter_map(|(slot, conn)| Some((conn.as_ref()?.stuck()?, slot))).min();
+            let Some((since, slot)) = longest else { return };
+            if since + HELD_UP > now {
+                let look = since + HELD_UP;
+                self.sweep_at = Some(self.sweep_at.map_or(look, |at| at.min(look)));
+                return;
+            }
             self.close(slot);
-            true
-        })
+        }
     }
 
     fn close(&mut self, slot: usize) {
@@ -326,6 +334,7 @@ impl<S: Service> Engine<S> {
                 next = next.into_iter().chain(deadline(&self.slots)).min();
             }
             self.sweep_at = next.map(|at| at.max(now + PAUSE));
+            self.relieve_the_unsent(now);
         }
         if self.tick_at.is_some_and(|at| at <= now) {
             self.tick_at = self.service.tick(now);
@@ -339,7 +348,7 @@ impl<S: Service> Engine<S> {
         for _ in 0..ACCEPTS {
             let Some(accepted) = self.listeners.get(listener).map(Listener::accept) else { return };
             match accepted {
-                Ok((socket, peer)) => self.take_in(socket, peer, now),
+                Ok(socket) => self.take_in(socket, now),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return,
                     io::ErrorKind::Interrupted
@@ -360,7 +369,7 @@ impl<S: Service> Engine<S> {
         self.accept_at = Some(now);
     }
 
-    fn take_in(&mut self, mut socket: Socket, peer: Peer, now: Instant) {
+    fn take_in(&mut self, mut socket: Socket, now: Instant) {
         let admitted = self.slots.len() - self.free.len() < self.most || self.make_room();
         let slot = self.free.last().copied().unwrap_or(self.slots.len());
         let token = Token(self.first + slot);
@@ -368,7 +377,7 @@ impl<S: Service> Engine<S> {
             return;
         }
         let wire = Arc::new(Wire::new(&self.shared, slot, socket, now));
-        let conn = Conn::new(wire, token, peer, now, self.shared.limits.idle_timeout);
+        let conn = Conn::new(wire, token, now, self.shared.limits.idle_timeout);
         match self.free.pop() {
             Some(slot) => self.slots[slot] = Some(conn),
             None => self.slots.push(Some(conn)),

@@ -24,6 +24,7 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// Tells it from every other exchange of this engine. Never zero.
+    #[cfg(test)]
     pub(crate) fn id(&self) -> u64 {
         self.id
     }

@@ -8,7 +8,6 @@
 //! - Its framing is unambiguous: no length, one length, or chunked.
 
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
 
 use memchr::memchr;
 
@@ -26,14 +25,6 @@ pub(super) const fn no_fields<'b>() -> Fields<'b> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused(pub u16);
 
-/// Who is at the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Peer {
-    Ip(SocketAddr),
-    /// A process on this machine, over a Unix socket.
-    Local,
-}
-
 /// A request without its body.
 pub(crate) struct Head<'a> {
     pub(super) method: &'a str,
@@ -41,7 +32,6 @@ pub(crate) struct Head<'a> {
     /// The digit after `HTTP/1.`.
     pub(super) minor: u8,
     pub(super) fields: &'a [httparse::Header<'a>],
-    pub(super) peer: Peer,
 }
 
 impl<'a> Head<'a> {
@@ -54,20 +44,6 @@ impl<'a> Head<'a> {
         self.target.split_once('?').map_or(self.target, |(path, _)| path)
     }
 
-    /// What follows the question mark.
-    pub(crate) fn query(&self) -> Option<&'a str> {
-        self.target.split_once('?').map(|(_, query)| query)
-    }
-
-    /// Whether the peer speaks HTTP/1.0, which has no event streams with a visible end.
-    pub(crate) fn is_http_10(&self) -> bool {
-        self.minor == 0
-    }
-
-    pub(crate) fn peer(&self) -> Peer {
-        self.peer
-    }
-
     /// The first value of a field, without the white space around it; the name in any case.
     pub(crate) fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.all(name).next()
@@ -76,11 +52,6 @@ impl<'a> Head<'a> {
     /// Every value of a field, in order: to see that one came twice.
     pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.fields.iter().filter(move |f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value.trim_ascii())
-    }
-
-    /// Every field, in order.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
-        self.fields.iter().map(|f| (f.name, f.value.trim_ascii()))
     }
 }
 
@@ -137,7 +108,6 @@ pub(super) fn parse<'a>(
     bytes: &'a [u8],
     space: &'a mut Fields<'a>,
     most_fields: usize,
-    peer: Peer,
 ) -> Result<(Head<'a>, Plan), Refused> {
     let mut request = httparse::Request::new(&mut []);
     let room = space.get_mut(..most_fields.min(MOST_FIELDS)).unwrap_or_default();
@@ -152,7 +122,7 @@ pub(super) fn parse<'a>(
         return Err(Refused(400));
     };
     let fields: &'a [httparse::Header<'a>] = request.headers;
-    let mut head = Head { method, target, minor, fields, peer };
+    let mut head = Head { method, target, minor, fields };
     head.check_target()?;
     let plan = head.plan()?;
     Ok((head, plan))

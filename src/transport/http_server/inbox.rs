@@ -5,11 +5,12 @@
 //!
 //! # Invariants
 //! - `buf` is empty while nothing of a request is there: an idle connection keeps no buffer.
-//! - In the body, `buf[..head]` is the head and the rest what has come of the body.
+//! - While a body is coming, `buf` is the head.
 //! - Nothing is taken beyond the end of the request that is being read.
 
 use super::chunked::{Chunked, Fault};
-use super::head::{Framing, Head, Peer, Plan, Refused, find_end, no_fields, parse};
+use super::head::{Framing, Head, Plan, Refused, find_end, no_fields, parse};
+use super::pieces::Pieces;
 use super::{Admission, Refusal};
 
 /// What requests are held to.
@@ -53,13 +54,14 @@ enum Stage {
     Head {
         searched: usize,
     },
+    /// So many bytes of the body have not come.
     Length {
-        head: usize,
         left: usize,
+        body: Box<Pieces>,
     },
     Chunks {
-        head: usize,
         decoder: Chunked,
+        body: Box<Pieces>,
     },
     /// `buf` is what came behind a request that is not answered yet.
     Ahead,
@@ -74,7 +76,11 @@ impl Inbox {
 
     /// Bytes of memory it keeps.
     pub(super) fn kept(&self) -> usize {
-        self.buf.capacity()
+        let body = match &self.stage {
+            Stage::Length { body, .. } | Stage::Chunks { body, .. } => body.kept(),
+            Stage::Head { .. } | Stage::Ahead => 0,
+        };
+        self.buf.capacity() + body
     }
 
     /// Whether nothing of a request is there.
@@ -85,7 +91,7 @@ impl Inbox {
     /// The bytes of a body that have come, if one is being read.
     pub(super) fn body(&self) -> Option<usize> {
         match &self.stage {
-            Stage::Length { head, .. } | Stage::Chunks { head, .. } => Some(self.buf.len() - head),
+            Stage::Length { body, .. } | Stage::Chunks { body, .. } => Some(body.len()),
             Stage::Head { .. } | Stage::Ahead => None,
         }
     }
@@ -119,25 +125,22 @@ impl Inbox {
         &mut self,
         input: &[u8],
         bounds: &Bounds,
-        peer: Peer,
         desk: &mut dyn Desk,
     ) -> Result<(usize, Step), Refused> {
         match &mut self.stage {
-            Stage::Head { .. } | Stage::Ahead => self.push_head(input, bounds, peer, desk),
-            Stage::Length { head, left } => {
+            Stage::Head { .. } | Stage::Ahead => self.push_head(input, bounds, desk),
+            Stage::Length { left, body } => {
                 let n = (*left).min(input.len());
                 *left -= n;
-                let (most, whole) = (self.buf.len() + n + *left, *left == 0);
-                let head = *head;
-                append(&mut self.buf, &input[..n], most);
-                let step = if whole { self.hand_over(head, bounds, peer, desk)? } else { Step::More };
+                body.push(&input[..n]);
+                let whole = *left == 0;
+                let step = if whole { self.hand_over(bounds, desk)? } else { Step::More };
                 Ok((n, step))
             }
-            Stage::Chunks { head, decoder } => {
-                let (head, most) = (*head, *head + bounds.body_bytes);
-                let n = decode(decoder, input, &mut self.buf, most)?;
-                let step =
-                    if decoder.is_done() { self.hand_over(head, bounds, peer, desk)? } else { Step::More };
+            Stage::Chunks { decoder, body } => {
+                let n = decode(decoder, input, body, bounds)?;
+                let whole = decoder.is_done();
+                let step = if whole { self.hand_over(bounds, desk)? } else { Step::More };
                 Ok((n, step))
             }
         }
@@ -147,7 +150,6 @@ impl Inbox {
         &mut self,
         input: &[u8],
         bounds: &Bounds,
-        peer: Peer,
         desk: &mut dyn Desk,
     ) -> Result<(usize, Step), Refused> {
         // SHOULD ignore at least one empty line before a request (RFC 9112, 2.2).
@@ -180,9 +182,7 @@ impl Inbox {
             } else if self.buf.starts_with(b"\r\n") {
                 self.buf.clear();
                 self.stage = START;
-                return self
-                    .push_head(&fresh[2 - before..], bounds, peer, desk)
-                    .map(|(n, s)| (n + 2 - before, s));
+                return self.push_head(&fresh[2 - before..], bounds, desk).map(|(n, s)| (n + 2 - before, s));
             } else {
                 find_end(&self.buf, &mut searched)?
             }
@@ -202,7 +202,7 @@ impl Inbox {
         let mut stored = std::mem::take(&mut self.buf);
         stored.truncate(end);
         let head = if stored.is_empty() { &fresh[..end] } else { &stored[..] };
-        let (n, step) = self.start(head, &input[taken..], bounds, peer, desk)?;
+        let (n, step) = self.start(head, &input[taken..], bounds, desk)?;
         Ok((taken + n, step))
     }
 
@@ -212,11 +212,10 @@ impl Inbox {
         bytes: &[u8],
         rest: &[u8],
         bounds: &Bounds,
-        peer: Peer,
         desk: &mut dyn Desk,
     ) -> Result<(usize, Step), Refused> {
         let mut space = no_fields();
-        let (head, plan) = parse(bytes, &mut space, bounds.head_fields, peer)?;
+        let (head, plan) = parse(bytes, &mut space, bounds.head_fields)?;
         let length = match plan.framing {
             Framing::Length(n) => usize::try_from(n).ok(),
             Framing::Chunked => None,
@@ -231,10 +230,10 @@ impl Inbox {
                     desk.request(&head, plan, body);
                     return Ok((n, Step::Asked));
                 }
-                self.buf = Vec::with_capacity(bytes.len() + rest.len());
-                self.buf.extend_from_slice(bytes);
-                self.buf.extend_from_slice(rest);
-                self.stage = Stage::Length { head: bytes.len(), left: n - rest.len() };
+                self.buf = bytes.to_vec();
+                let mut body = Box::<Pieces>::default();
+                body.push(rest);
+                self.stage = Stage::Length { left: n - rest.len(), body };
                 if plan.expects && rest.is_empty() {
                     desk.proceed();
                 }
@@ -242,16 +241,14 @@ impl Inbox {
             }
             (Framing::Length(_), _) => Err(Refused(413)),
             (Framing::Chunked, _) => {
-                self.buf = bytes.to_vec();
-                let mut decoder = Chunked::new();
-                let most = bytes.len() + bounds.body_bytes;
-                let n = decode(&mut decoder, rest, &mut self.buf, most)?;
+                let (mut decoder, mut body) = (Chunked::new(), Box::<Pieces>::default());
+                let n = decode(&mut decoder, rest, &mut body, bounds)?;
                 if decoder.is_done() {
-                    let body = std::mem::take(&mut self.buf);
-                    desk.request(&head, plan, &body[bytes.len()..]);
+                    desk.request(&head, plan, &body.into_vec());
                     return Ok((n, Step::Asked));
                 }
-                self.stage = Stage::Chunks { head: bytes.len(), decoder };
+                self.buf = bytes.to_vec();
+                self.stage = Stage::Chunks { decoder, body };
                 if plan.expects && rest.is_empty() {
                     desk.proceed();
                 }
@@ -261,18 +258,12 @@ impl Inbox {
     }
 
     /// The body is complete. The head is parsed once more: only bodies that came in pieces pay.
-    fn hand_over(
-        &mut self,
-        length: usize,
-        bounds: &Bounds,
-        peer: Peer,
-        desk: &mut dyn Desk,
-    ) -> Result<Step, Refused> {
-        let whole = std::mem::take(self).buf;
-        let (head, body) = whole.split_at(length);
+    fn hand_over(&mut self, bounds: &Bounds, desk: &mut dyn Desk) -> Result<Step, Refused> {
+        let Inbox { buf, stage } = std::mem::take(self);
+        let (Stage::Length { body, .. } | Stage::Chunks { body, .. }) = stage else { return Ok(Step::More) };
         let mut space = no_fields();
-        let (head, plan) = parse(head, &mut space, bounds.head_fields, peer)?;
-        desk.request(&head, plan, body);
+        let (head, plan) = parse(&buf, &mut space, bounds.head_fields)?;
+        desk.request(&head, plan, &body.into_vec());
         Ok(Step::Asked)
     }
 }
@@ -283,20 +274,10 @@ impl Default for Inbox {
     }
 }
 
-fn decode(decoder: &mut Chunked, input: &[u8], buf: &mut Vec<u8>, most: usize) -> Result<usize, Refused> {
-    let room = most.saturating_sub(buf.len());
-    decoder.decode(input, room, |piece| append(buf, piece, most)).map_err(|fault| match fault {
+fn decode(decoder: &mut Chunked, input: &[u8], body: &mut Pieces, bounds: &Bounds) -> Result<usize, Refused> {
+    let room = bounds.body_bytes.saturating_sub(body.len());
+    decoder.decode(input, room, |piece| body.push(piece)).map_err(|fault| match fault {
         Fault::Malformed => Refused(400),
         Fault::TooLong => Refused(413),
     })
-}
-
-/// Appends to a buffer that will be no longer than `most`: it doubles, but never beyond.
-fn append(buf: &mut Vec<u8>, bytes: &[u8], most: usize) {
-    let needed = buf.len() + bytes.len();
-    if needed > buf.capacity() {
-        let room = (2 * buf.capacity()).min(most).max(needed);
-        buf.reserve_exact(room - buf.len());
-    }
-    buf.extend_from_slice(bytes);
 }

@@ -5,7 +5,7 @@
 //! - The file of a Unix socket of ours is only its owner's, and is removed at the end.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{Shutdown, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,14 @@ use mio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use mio::net::{UnixListener, UnixStream};
 
-use super::head::Peer;
 use crate::error::{Error, ErrorKind};
 
 /// The address that stands for the sockets the service manager passed on.
 const SYSTEMD: &str = "systemd";
+/// Connections that wait to be taken in. The usual 128 overflow while this process waits for its
+/// turn on a busy machine, and a peer that was dropped tries again after a second.
+#[cfg(unix)]
+const BACKLOG: i32 = 1024;
 /// What the address of a Unix socket starts with.
 const UNIX: &str = "unix:";
 
@@ -57,7 +60,12 @@ impl Listener {
         let mut last = None;
         for candidate in resolved {
             match TcpListener::bind(candidate) {
-                Ok(tcp) => return Ok(vec![Listener::tcp(tcp)]),
+                Ok(tcp) => {
+                    #[cfg(unix)]
+                    rustix::net::listen(&tcp, BACKLOG)
+                        .map_err(|error| cannot_listen(address, error.into()))?;
+                    return Ok(vec![Listener::tcp(tcp)]);
+                }
                 Err(error) => last = Some(error),
             }
         }
@@ -84,15 +92,6 @@ impl Listener {
         }
     }
 
-    /// The TCP address it listens at, if it is one.
-    pub(crate) fn socket_addr(&self) -> Option<SocketAddr> {
-        match &self.inner {
-            Inner::Tcp(tcp) => tcp.local_addr().ok(),
-            #[cfg(unix)]
-            Inner::Unix(_) => None,
-        }
-    }
-
     /// Whether only processes of this machine can connect.
     pub(crate) fn is_local(&self) -> bool {
         match &self.inner {
@@ -102,16 +101,16 @@ impl Listener {
         }
     }
 
-    pub(super) fn accept(&self) -> io::Result<(Socket, Peer)> {
+    pub(super) fn accept(&self) -> io::Result<Socket> {
         match &self.inner {
             Inner::Tcp(tcp) => {
-                let (stream, peer) = tcp.accept()?;
+                let (stream, _) = tcp.accept()?;
                 // Answers are written whole; one that waits for a delayed acknowledgement is slow.
                 stream.set_nodelay(true)?;
-                Ok((Socket::Tcp(stream), Peer::Ip(peer)))
+                Ok(Socket::Tcp(stream))
             }
             #[cfg(unix)]
-            Inner::Unix(unix) => Ok((Socket::Unix(unix.accept()?.0), Peer::Local)),
+            Inner::Unix(unix) => Ok(Socket::Unix(unix.accept()?.0)),
         }
     }
 
@@ -157,6 +156,7 @@ fn bind_unix(path: &str) -> Result<Listener, Error> {
         }
     }
     let unix = UnixListener::bind(file).map_err(failed)?;
+    rustix::net::listen(&unix, BACKLOG).map_err(|error| failed(error.into()))?;
     let listener = Listener { inner: Inner::Unix(unix), file: Some(file.to_path_buf()) };
     // To connect takes the right to write, which the usual umask leaves to the owner anyway.
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
@@ -230,6 +230,16 @@ impl Socket {
             Socket::Tcp(s) => s.shutdown(how),
             #[cfg(unix)]
             Socket::Unix(s) => s.shutdown(how),
+        }
+    }
+
+    /// Closes it and has the system forget what the peer has not read, which it would otherwise keep
+    /// for minutes.
+    pub(super) fn abort(self) {
+        #[cfg(unix)]
+        if let Socket::Tcp(tcp) = &self {
+            // What cannot be set has no effect but memory.
+            let _ = rustix::net::sockopt::set_socket_linger(tcp, Some(std::time::Duration::ZERO));
         }
     }
 

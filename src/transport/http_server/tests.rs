@@ -79,7 +79,7 @@ pub(super) fn serve(limits: Limits, on_request: OnRequest) -> Running {
 
 pub(super) fn serve_with(limits: Limits, on_head: OnHead, on_request: OnRequest) -> Running {
     let listeners = Listener::bind("127.0.0.1:0").unwrap();
-    let address = listeners[0].socket_addr().unwrap();
+    let address = listeners[0].address().parse().unwrap();
     let ((gone, hear_gone), (stopped, hear_stopped)) = (mpsc::channel(), mpsc::channel());
     let service = Closures { on_head, on_request, gone, stopped };
     let mut engine = Engine::new(listeners, service, &limits).unwrap();

@@ -20,7 +20,11 @@ use std::time::Instant;
 
 use super::answer::{DATE, Date};
 use super::listen::Socket;
+use super::pieces::Pieces;
 use crate::limits::{HttpLimits, Limits};
+
+/// Parts that are sent at once: head, start of a chunk, its bytes, its end.
+const PARTS: usize = 4;
 
 /// What the engine and all wires have in common.
 pub(super) struct Shared {
@@ -80,9 +84,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(super) fn new(limits: &Limits, waker: mio::Waker) -> Shared {
+    /// `streams` is how many of the connections there can be may be event streams.
+    pub(super) fn new(limits: &Limits, streams: usize, waker: mio::Waker) -> Shared {
+        let mut http = limits.http.clone();
+        http.streams = http.streams.min(streams.max(1));
         Shared {
-            limits: limits.http.clone(),
+            limits: http,
             backlog_bytes: limits.backlog_bytes,
             patient: limits.workers / 2,
             waiting: AtomicUsize::new(0),
@@ -116,15 +123,17 @@ impl Shared {
         lock(&self.date).now()
     }
 
-    /// Whether so much waits that those who keep it waiting should go.
+    /// Whether so much waits that those who read nothing should go.
     pub(super) fn is_crowded(&self) -> bool {
         self.unsent.load(Ordering::Relaxed) > self.limits.unsent_bytes / 2
     }
 
+    #[cfg(test)]
     pub(super) fn unsent(&self) -> usize {
         self.unsent.load(Ordering::Relaxed)
     }
 
+    #[cfg(test)]
     pub(super) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
@@ -175,8 +184,8 @@ pub(super) struct State {
     pub at: Instant,
     called: bool,
     waiting: u32,
-    sent: usize,
-    out: Vec<u8>,
+    /// What waits to be sent.
+    out: Option<Box<Pieces>>,
 }
 
 /// What became of bytes that were to be sent.
@@ -201,8 +210,7 @@ impl Wire {
             at: now,
             called: false,
             waiting: 0,
-            sent: 0,
-            out: Vec::new(),
+            out: None,
         };
         Wire { shared: Arc::clone(shared), slot, state: Mutex::new(state), room: Condvar::new() }
     }
@@ -227,8 +235,12 @@ impl Wire {
     /// Sends these parts, one behind the other, without waiting.
     pub(super) fn send(&self, state: &mut State, parts: &[&[u8]]) -> Sent {
         let mut written = 0;
-        if state.out.is_empty() {
-            match write(state, parts) {
+        if state.out.is_none() {
+            let mut slices = [IoSlice::new(&[]); PARTS];
+            for (slice, part) in slices.iter_mut().zip(parts) {
+                *slice = IoSlice::new(part);
+            }
+            match write(state, &slices[..parts.len().min(PARTS)]) {
                 Ok(n) => written = n,
                 Err(_) => {
                     self.cut(state);
@@ -242,20 +254,20 @@ impl Wire {
         }
         let rest = whole - written;
         let before = self.shared.unsent.fetch_add(rest, Ordering::Relaxed);
-        if before > 0 && before + rest > self.shared.limits.unsent_bytes {
+        // A stream whose reader is behind already has an eighth of it: events are many and come
+        // without being asked for.
+        let behind = state.phase == Phase::Events && state.out.is_some();
+        let most = self.shared.limits.unsent_bytes / if behind { 8 } else { 1 };
+        if before > 0 && before + rest > most {
             self.shared.unsent.fetch_sub(rest, Ordering::Relaxed);
             self.cut(state);
             return Sent::Broken;
         }
-        if state.sent > state.out.len() / 2 {
-            state.out.drain(..state.sent);
-            state.sent = 0;
-        }
-        state.out.reserve(rest);
+        let out = state.out.get_or_insert_default();
         for part in parts {
             let skipped = written.min(part.len());
             written -= skipped;
-            state.out.extend_from_slice(&part[skipped..]);
+            out.push(&part[skipped..]);
         }
         self.call(state);
         Sent::Queued
@@ -263,24 +275,22 @@ impl Wire {
 
     /// Writes what waits, as far as the socket takes it.
     pub(super) fn flush(&self, state: &mut State) -> Sent {
-        while state.waits() > 0 {
-            let out = std::mem::take(&mut state.out);
-            let result = write(state, &[&out[state.sent..]]);
-            state.out = out;
+        while let Some(mut out) = state.out.take() {
+            let result = write(state, &out.front());
+            if let Ok(n) = result {
+                out.take(n);
+                self.shared.unsent.fetch_sub(n, Ordering::Relaxed);
+            }
+            state.out = (out.len() > 0).then_some(out);
             match result {
                 Ok(0) => return Sent::Queued,
-                Ok(n) => {
-                    state.sent += n;
-                    self.shared.unsent.fetch_sub(n, Ordering::Relaxed);
-                    self.tell_room(state);
-                }
+                Ok(_) => self.tell_room(state),
                 Err(_) => {
                     self.cut(state);
                     return Sent::Broken;
                 }
             }
         }
-        (state.out, state.sent) = (Vec::new(), 0);
         Sent::All
     }
 
@@ -332,9 +342,12 @@ impl Wire {
     /// Closes the connection at once. The engine is called to clear up; if an exchange is open, it
     /// tells the service.
     pub(super) fn cut(&self, state: &mut State) {
-        if state.socket.take().is_some() {
+        if let Some(socket) = state.socket.take() {
+            if state.waits() > 0 {
+                socket.abort();
+            }
             self.shared.unsent.fetch_sub(state.waits(), Ordering::Relaxed);
-            (state.out, state.sent) = (Vec::new(), 0);
+            state.out = None;
             self.leave_events(state);
             self.tell_room(state);
             self.call(state);
@@ -394,7 +407,7 @@ impl Wire {
 impl State {
     /// Bytes in `out` that have not been sent.
     pub(super) fn waits(&self) -> usize {
-        self.out.len() - self.sent
+        self.out.as_ref().map_or(0, |out| out.len())
     }
 
     /// Tells the peer that no more will come.
@@ -407,14 +420,10 @@ impl State {
 }
 
 /// Writes once; zero if the socket takes nothing now.
-fn write(state: &State, parts: &[&[u8]]) -> io::Result<usize> {
+fn write(state: &State, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let Some(socket) = &state.socket else { return Err(io::ErrorKind::NotConnected.into()) };
-    let mut slices = [IoSlice::new(&[]); 4];
-    for (slice, part) in slices.iter_mut().zip(parts) {
-        *slice = IoSlice::new(part);
-    }
     loop {
-        match socket.write_vectored(&slices[..parts.len().min(4)]) {
+        match socket.write_vectored(slices) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(n) => return Ok(n),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -445,14 +445,18 @@ fn a_listen_stream_outlives_its_deadline() {
 
 #[test]
 fn a_connection_that_the_server_closed_while_idle_is_not_used_again() {
-    let stage = Stage::new(|seen, to| {
+    let (tell, closed) = mpsc::channel();
+    let stage = Stage::new(move |seen, to| {
         answer(to, "200 OK", JSON, &result(seen));
+        let _ = to.shutdown(std::net::Shutdown::Both);
+        tell.send(()).unwrap();
         Next::Close
     });
     let line = Line::new(&stage.url());
     for id in 1..=5 {
         line.call(id, Session::None).unwrap();
         assert_eq!(stage.next().connection, id as usize - 1);
+        closed.recv_timeout(LONG).unwrap();
     }
     line.close();
 }

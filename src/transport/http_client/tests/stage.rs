@@ -38,7 +38,8 @@ pub(super) struct Stage {
     address: SocketAddr,
     seen: mpsc::Receiver<Seen>,
     over: Arc<AtomicBool>,
-    sockets: Arc<Mutex<Vec<TcpStream>>>,
+    /// Those that are open, with their numbers.
+    sockets: Arc<Mutex<Vec<(usize, TcpStream)>>>,
     acceptor: Option<JoinHandle<()>>,
 }
 
@@ -59,9 +60,10 @@ impl Stage {
                     break;
                 }
                 let socket = socket.unwrap();
-                known.lock().unwrap().push(socket.try_clone().unwrap());
                 let (script, tell) = (Arc::clone(&script), tell.clone());
                 let connection = count.fetch_add(1, Ordering::Relaxed);
+                known.lock().unwrap().push((connection, socket.try_clone().unwrap()));
+                let open = Arc::clone(&known);
                 threads.push(std::thread::spawn(move || {
                     let mut answers = socket.try_clone().unwrap();
                     let mut requests = BufReader::new(socket);
@@ -72,6 +74,7 @@ impl Stage {
                         }
                     }
                     let _ = answers.shutdown(Shutdown::Both);
+                    open.lock().unwrap().retain(|(number, _)| *number != connection);
                 }));
             }
             for thread in threads {
@@ -101,7 +104,7 @@ impl Drop for Stage {
         self.over.store(true, Ordering::Release);
         // Wakes the acceptor.
         let _ = TcpStream::connect(self.address);
-        for socket in self.sockets.lock().unwrap().iter() {
+        for (_, socket) in self.sockets.lock().unwrap().iter() {
             let _ = socket.shutdown(Shutdown::Both);
         }
         let ended = self.acceptor.take().unwrap().join();

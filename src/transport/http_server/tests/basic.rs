@@ -183,28 +183,21 @@ fn what_is_in_a_head_is_found() {
         limits(),
         Box::new(|head, _, exchange| {
             let all: Vec<_> = head.all("x-a").map(String::from_utf8_lossy).collect();
-            let peer = matches!(head.peer(), Peer::Ip(a) if a.ip().is_loopback());
-            let text = format!(
-                "{} {:?} {:?} {all:?} {peer} {} {}",
-                head.path(),
-                head.query(),
-                head.field("X-A").map(String::from_utf8_lossy),
-                head.is_http_10(),
-                head.fields().count()
-            );
+            let first = head.field("X-A").map(String::from_utf8_lossy);
+            let text = format!("{} {first:?} {all:?}", head.path());
             exchange.respond(200, &[], text.as_bytes());
             Flow::Go
         }),
     );
     let mut peer = server.connect();
     peer.send("GET /p?q=1?2 HTTP/1.1\r\nhost: x\r\nX-a:  1 \r\nx-A:2\r\n\r\n");
-    assert_eq!(peer.answer().text(), r#"/p Some("q=1?2") Some("1") ["1", "2"] true false 3"#);
+    assert_eq!(peer.answer().text(), r#"/p Some("1") ["1", "2"]"#);
 }
 
 #[test]
 fn a_paused_engine_goes_on_where_it_was() {
     let listeners = Listener::bind("127.0.0.1:0").unwrap();
-    let address = listeners[0].socket_addr().unwrap();
+    let address = listeners[0].address().parse().unwrap();
     let (gone, _gone) = mpsc::channel();
     let on_request: OnRequest = Box::new(|_, body, exchange| {
         exchange.respond(200, &[], body);

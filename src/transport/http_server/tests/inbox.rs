@@ -1,6 +1,6 @@
 //! Requests pushed in at every split, pairs that smuggle, and heads that were damaged.
 
-use crate::transport::http_server::head::{Head, Peer, Plan};
+use crate::transport::http_server::head::{Head, Plan};
 use crate::transport::http_server::inbox::{Bounds, Desk, Inbox, Step};
 use crate::transport::http_server::{Admission, Refusal};
 
@@ -39,7 +39,7 @@ fn push(pieces: &[&[u8]]) -> (Vec<String>, String, usize) {
     for piece in pieces {
         ahead.extend_from_slice(piece);
         while !ahead.is_empty() {
-            match inbox.push(&ahead, &BOUNDS, Peer::Local, &mut book) {
+            match inbox.push(&ahead, &BOUNDS, &mut book) {
                 Err(refused) => return (book.lines, refused.0.to_string(), inbox.kept()),
                 Ok((n, Step::More)) => assert_eq!(n, ahead.len(), "not everything was taken"),
                 Ok((n, Step::Asked)) => {
@@ -245,10 +245,10 @@ fn the_peer_is_told_to_proceed_once_and_only_if_it_waits() {
     for (body, proceeded) in [(&b""[..], 1), (b"he", 0), (b"hello", 0)] {
         let (mut inbox, mut book) = (Inbox::new(), Book::default());
         let all = [text, body].concat();
-        inbox.push(&all, &BOUNDS, Peer::Local, &mut book).ok().unwrap();
+        inbox.push(&all, &BOUNDS, &mut book).ok().unwrap();
         assert_eq!(book.proceeded, proceeded);
         if body.len() < 5 {
-            inbox.push(&b"hello"[body.len()..], &BOUNDS, Peer::Local, &mut book).ok().unwrap();
+            inbox.push(&b"hello"[body.len()..], &BOUNDS, &mut book).ok().unwrap();
         }
         assert_eq!((book.proceeded, &*book.lines[0]), (proceeded, "POST / keep hello"));
     }
