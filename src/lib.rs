@@ -26,6 +26,10 @@
 //! outcome is encoded by the same era into the worker's buffer and leaves through the link's
 //! outlet. An inline tool skips the hand-over.
 //!
+//! Over HTTP the bytes come in through `transport/http_server/` as one request; `server/http/` finds
+//! the session or does without, and its `Reply` is the outlet: plain JSON, or an event stream as
+//! soon as something is said before the answer.
+//!
 //! # Layers
 //!
 //! Each line may use those below it: `server` → `pool`, `transport` → `era` → `model` → `rpc` →

@@ -85,6 +85,14 @@ pub(crate) fn server(stage: &'static Stage) -> Server {
             ctx.sample("model", tinymcp::Sampling::new(1).user("?")).map(|answer| answer.text())
         })
         .unwrap()
+        .tool(Tool::new("sleep"), move |ctx, _: Nothing| {
+            stage.mark("sleeps");
+            // Nobody looks whether the client is there; somebody has to wake this.
+            let woken = ctx.wait(10 * PATIENCE).is_err();
+            stage.mark("woken");
+            Ok(woken.to_string())
+        })
+        .unwrap()
         .tool(Tool::new("wait"), move |ctx, _: Nothing| wait(ctx, stage))
         .unwrap()
         .tool(Tool::new("leave"), move |ctx, _: Nothing| {

@@ -178,18 +178,15 @@ fn only_posts_are_taken_without_a_session() {
 fn a_client_that_hangs_up_cancels_its_call() {
     let stage = stage();
     let served = serve(server(stage));
-    let message = request(1, "tools/call", json!({"name": "wait"})).to_string();
+    let message = request(1, "tools/call", json!({"name": "sleep"})).to_string();
     let mut stream = std::net::TcpStream::connect(&served.address).unwrap();
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-                MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: wait\r\n";
+                MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: sleep\r\n";
     use std::io::Write;
     stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{message}", message.len()).as_bytes()).unwrap();
-    stage.await_mark("waits");
-    let since = std::time::Instant::now();
+    stage.await_mark("sleeps");
     drop(stream);
-    stage.await_mark("cancelled");
-    // Reported, not asserted: a busy machine may take its time.
-    println!("noticed after {:?}", since.elapsed());
+    stage.await_mark("woken");
     assert_eq!(served.call("echo", json!({"text": "on"})).status, 200);
 }
 

@@ -47,7 +47,8 @@ fn a_call_outlives_its_connection_and_its_result_waits() {
     stage.mark("go");
     assert_eq!(back.message()["result"]["content"][0]["text"], "went");
     assert_eq!(back.event(), None);
-    // Once more from the start, after the end.
+    // Once more from the start, after the end, and nothing of another stream.
+    assert!(served.ask(&id, 2, "tools/call", json!({"name": "report"})).rest().len() > 3);
     let again = served.send("GET", "/mcp", &[session, GET, ("Last-Event-ID", &first)], "").rest();
     let methods: Vec<_> = again.iter().map(|event| event.message()).collect();
     assert_eq!(methods.len(), 2);
