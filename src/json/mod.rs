@@ -179,6 +179,7 @@ impl Doc {
         self.build(limits)
     }
 
+    #[inline(never)]
     fn build(&mut self, limits: &ParseLimits) -> Result<(), ParseError> {
         let built = parse::build(&self.text, &mut self.nodes, &mut self.decoded, &mut self.names, limits);
         self.limits = *limits;
