@@ -6,12 +6,18 @@
 //! A value that cannot be read, or that lies outside its range, is an error when serving starts:
 //! a limit that silently fell back to its default would be no limit.
 
+#[cfg(feature = "http-server")]
+mod http;
+
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::json::ParseLimits;
 
-/// Caps and timeouts of one server.
+#[cfg(feature = "http-server")]
+pub use http::HttpLimits;
+
+/// Caps and timeouts of one server or client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -65,117 +71,82 @@ pub struct Limits {
     /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts;
     /// zero leaves it alone. Off by default; best effort. `TINYMCP_ADDRESS_SPACE`.
     pub address_space: u64,
+    /// How long a client waits for one answer unless the call says otherwise. 60 s: what common
+    /// hosts use. `TINYMCP_CALL_MS`.
+    #[cfg(feature = "client")]
+    pub call_timeout: Duration,
+    /// How long it waits at most when progress keeps extending that. 1 h: a flashed device, a
+    /// large build. `TINYMCP_CALL_LONGEST_MS`.
+    #[cfg(feature = "client")]
+    pub call_longest: Duration,
+    /// How long a client waits for an answer to its first question before it takes the server for
+    /// one of the older era, which may say nothing to a method it does not know. 10 s: servers in
+    /// slow languages need seconds to start. `TINYMCP_PROBE_MS`.
+    #[cfg(feature = "client")]
+    pub probe_timeout: Duration,
+    /// Calls of one client that wait for their answers at once, 1 to 65536. 1024; the next is
+    /// refused as busy. `TINYMCP_CALLS`.
+    #[cfg(feature = "client")]
+    pub calls: usize,
+    /// Rounds of questions that one call may ask before it counts as broken, 1 to 1000. 10.
+    /// `TINYMCP_ROUNDS`.
+    #[cfg(feature = "client")]
+    pub rounds: u32,
+    /// Entries of one list that a client collects over all pages; more is an error. 10,000.
+    /// `TINYMCP_LIST_ENTRIES`.
+    #[cfg(feature = "client")]
+    pub list_entries: usize,
+    /// Pages of one list that a client asks for; more is an error. 1000: a server that pages for
+    /// ever. `TINYMCP_LIST_PAGES`.
+    #[cfg(feature = "client")]
+    pub list_pages: usize,
+    /// Threads of one client that answer the server's questions and tell of its notifications, 1
+    /// to 64. 2: they start when there is something to do. `TINYMCP_HANDLERS`.
+    #[cfg(feature = "client")]
+    pub handlers: usize,
+    /// Notifications, and questions of the server, that wait for those threads, 1 to 65536; more
+    /// are dropped, or refused as busy. 256. `TINYMCP_EVENTS`.
+    #[cfg(feature = "client")]
+    pub events: usize,
+    /// Bytes of answers that a client keeps because the server said for how long they stay fresh; 0
+    /// keeps none. 1 MiB. `TINYMCP_CACHE_BYTES`.
+    #[cfg(feature = "client")]
+    pub cache_bytes: usize,
+    /// How long a child process may take to exit after the end of its input, and once more after
+    /// SIGTERM. 2 s each. `TINYMCP_CHILD_EXIT_MS`.
+    #[cfg(feature = "client")]
+    pub child_exit: Duration,
+    /// Bytes that are kept of the end of a child's stderr where it is captured. 16 KiB.
+    /// `TINYMCP_STDERR_BYTES`.
+    #[cfg(feature = "client")]
+    pub stderr_bytes: usize,
+    /// Servers of one hub, 1 to 65536. 64. `TINYMCP_SERVERS`.
+    #[cfg(feature = "hub")]
+    pub servers: usize,
+    /// How long a hub waits for the lists of all its servers together; what is not there then is
+    /// reported as missing. 10 s: what people wait for a host to start. `TINYMCP_LIST_MS`.
+    #[cfg(feature = "hub")]
+    pub list_timeout: Duration,
+    /// How often in a row a hub starts a server again that ended by itself; 0 never does. 5, after
+    /// pauses of half a second, doubling. `TINYMCP_RESTARTS`.
+    #[cfg(feature = "hub")]
+    pub restarts: u32,
+    /// Threads of one HTTP client that make the exchanges of started calls and listen streams, 1 to
+    /// 1024, and connections it keeps open for the next call. 64: calls that are waited for need
+    /// none. `TINYMCP_HTTP_THREADS`.
+    #[cfg(feature = "http-client")]
+    pub http_threads: usize,
+    /// How long an HTTP client tries to connect, over all addresses of a name. 10 s: three lost
+    /// packets. `TINYMCP_CONNECT_MS`.
+    #[cfg(feature = "http-client")]
+    pub connect_timeout: Duration,
+    /// Connections in a row without one message after which an event stream is given up. 100:
+    /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
+    #[cfg(feature = "http-client")]
+    pub reconnects: u32,
     /// What only the HTTP server has.
     #[cfg(feature = "http-server")]
     pub http: HttpLimits,
-}
-
-/// Caps and timeouts of the HTTP server, beside those of [`Limits`].
-#[cfg(feature = "http-server")]
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HttpLimits {
-    /// Connections at once, 1 to 65536; fewer if the process may not open so many files. 1024: an
-    /// idle one costs a few hundred bytes. Beyond it the one that has been idle for longest has to
-    /// go; if none is idle, a new one is told 503. `TINYMCP_CONNECTIONS`.
-    pub connections: usize,
-    /// Event streams open at once, at most half of the connections there can be. 256: a quarter of
-    /// the usual, so that calls still get through. `TINYMCP_STREAMS`.
-    pub streams: usize,
-    /// Bytes of one request's head. 16 KiB: twice what common servers accept, room for large
-    /// tokens. `TINYMCP_HEAD_BYTES`.
-    pub head_bytes: usize,
-    /// Header fields of one request, 8 to 128. 100. `TINYMCP_HEAD_FIELDS`.
-    pub head_fields: usize,
-    /// Longest time from the first byte of a head to its last. 10 s. `TINYMCP_HEAD_MS`.
-    pub head_timeout: Duration,
-    /// How long a connection may be idle. 2 min: longer than the pools of common clients keep
-    /// theirs. `TINYMCP_IDLE_MS`.
-    pub idle_timeout: Duration,
-    /// How long a body may take, beside the time that `body_rate` grants its bytes. 10 s.
-    /// `TINYMCP_BODY_MS`.
-    pub body_timeout: Duration,
-    /// Bytes per second that a body must keep up once `body_timeout` is over. 16 KiB: slower than
-    /// any usable network. `TINYMCP_BODY_RATE`.
-    pub body_rate: usize,
-    /// Bytes of bodies that are still arriving, on all connections. 3 MiB: a few large ones, or
-    /// many of the usual, which mostly arrive whole and do not count. Beyond it a request is told
-    /// 503; one alone may be larger. `TINYMCP_ARRIVING_BYTES`.
-    pub arriving_bytes: usize,
-    /// Bytes of answers that wait for peers that do not read, on all connections. 3 MiB: few
-    /// answers do not fit into what the system buffers. One alone may be larger; event streams have
-    /// half of it, and from half of it on those that keep it waiting for longest are cut.
-    /// `TINYMCP_UNSENT_BYTES`.
-    pub unsent_bytes: usize,
-    /// Longest time a peer may take to read anything of what waits for it. 10 s.
-    /// `TINYMCP_STALL_MS`.
-    pub stall_timeout: Duration,
-    /// How long an event stream may be silent before a comment is sent, so that proxies do not
-    /// close it and dead peers are noticed. 15 s. `TINYMCP_COMMENT_MS`.
-    pub comment_interval: Duration,
-    /// How long the rest of a refused request is read and dropped, so that the peer gets to read
-    /// why. 2 s. `TINYMCP_LINGER_MS`.
-    pub linger: Duration,
-    /// Sessions open at once, of clients before 2026-07-28. 1024: one costs about a kilobyte.
-    /// Beyond it the one that has been idle for longest has to go. `TINYMCP_SESSIONS`.
-    pub sessions: usize,
-    /// How long a session may be idle: no call, no event stream. 30 min: clients open another one
-    /// without asking anybody. `TINYMCP_SESSION_MS`.
-    pub session_timeout: Duration,
-    /// Events of one session that are kept for a client that comes back for them. 256.
-    /// `TINYMCP_REPLAY`.
-    pub replay: usize,
-    /// Bytes of such events of all sessions; one session gets a quarter. 1 MiB.
-    /// `TINYMCP_REPLAY_BYTES`.
-    pub replay_bytes: usize,
-    /// After how long a client may come back whose event stream ended early. 1 s.
-    /// `TINYMCP_RETRY_MS`.
-    pub retry: Duration,
-}
-
-#[cfg(feature = "http-server")]
-impl HttpLimits {
-    /// What [`Limits::clamped`] is to the others.
-    fn clamp(&mut self, most: Duration) {
-        self.connections = self.connections.clamp(1, 65_536);
-        self.head_bytes = self.head_bytes.clamp(1024, 1 << 20);
-        for time in [
-            &mut self.head_timeout,
-            &mut self.idle_timeout,
-            &mut self.body_timeout,
-            &mut self.stall_timeout,
-            &mut self.comment_interval,
-            &mut self.linger,
-        ] {
-            *time = most.min(*time);
-        }
-    }
-}
-
-#[cfg(feature = "http-server")]
-impl Default for HttpLimits {
-    fn default() -> HttpLimits {
-        HttpLimits {
-            connections: 1024,
-            streams: 256,
-            head_bytes: 16 << 10,
-            head_fields: 100,
-            head_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(120),
-            body_timeout: Duration::from_secs(10),
-            body_rate: 16 << 10,
-            arriving_bytes: 3 << 20,
-            unsent_bytes: 3 << 20,
-            stall_timeout: Duration::from_secs(10),
-            comment_interval: Duration::from_secs(15),
-            linger: Duration::from_secs(2),
-            sessions: 1024,
-            session_timeout: Duration::from_secs(30 * 60),
-            replay: 256,
-            replay_bytes: 1 << 20,
-            retry: Duration::from_secs(1),
-        }
-    }
 }
 
 impl Default for Limits {
@@ -198,6 +169,42 @@ impl Default for Limits {
             in_flight_bytes: 16 << 20,
             backlog_bytes: 1 << 20,
             address_space: 0,
+            #[cfg(feature = "client")]
+            call_timeout: Duration::from_secs(60),
+            #[cfg(feature = "client")]
+            call_longest: Duration::from_secs(3600),
+            #[cfg(feature = "client")]
+            probe_timeout: Duration::from_secs(10),
+            #[cfg(feature = "client")]
+            calls: 1024,
+            #[cfg(feature = "client")]
+            rounds: 10,
+            #[cfg(feature = "client")]
+            list_entries: 10_000,
+            #[cfg(feature = "client")]
+            list_pages: 1000,
+            #[cfg(feature = "client")]
+            handlers: 2,
+            #[cfg(feature = "client")]
+            events: 256,
+            #[cfg(feature = "client")]
+            cache_bytes: 1 << 20,
+            #[cfg(feature = "client")]
+            child_exit: Duration::from_secs(2),
+            #[cfg(feature = "client")]
+            stderr_bytes: 16 << 10,
+            #[cfg(feature = "hub")]
+            servers: 64,
+            #[cfg(feature = "hub")]
+            list_timeout: Duration::from_secs(10),
+            #[cfg(feature = "hub")]
+            restarts: 5,
+            #[cfg(feature = "http-client")]
+            http_threads: 64,
+            #[cfg(feature = "http-client")]
+            connect_timeout: Duration::from_secs(10),
+            #[cfg(feature = "http-client")]
+            reconnects: 100,
             #[cfg(feature = "http-server")]
             http: HttpLimits::default(),
         }
@@ -281,110 +288,96 @@ const SETTINGS: &[Setting] = &[
         set: |l, n| l.backlog_bytes = n as usize,
     },
     Setting { variable: "TINYMCP_ADDRESS_SPACE", least: 0, most: u64::MAX, set: |l, n| l.address_space = n },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_CALL_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.call_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_CALL_LONGEST_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.call_longest = Duration::from_millis(n),
+    },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_PROBE_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.probe_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_CALLS", least: 1, most: 65_536, set: |l, n| l.calls = n as usize },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_ROUNDS", least: 1, most: 1000, set: |l, n| l.rounds = n as u32 },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_LIST_ENTRIES",
+        least: 1,
+        most: MOST_BYTES,
+        set: |l, n| l.list_entries = n as usize,
+    },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_LIST_PAGES", least: 1, most: 65_536, set: |l, n| l.list_pages = n as usize },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_HANDLERS", least: 1, most: 64, set: |l, n| l.handlers = n as usize },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_EVENTS", least: 1, most: 65_536, set: |l, n| l.events = n as usize },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_CACHE_BYTES",
+        least: 0,
+        most: MOST_BYTES,
+        set: |l, n| l.cache_bytes = n as usize,
+    },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_CHILD_EXIT_MS",
+        least: 0,
+        most: MOST_MS,
+        set: |l, n| l.child_exit = Duration::from_millis(n),
+    },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_STDERR_BYTES",
+        least: 0,
+        most: MOST_BYTES,
+        set: |l, n| l.stderr_bytes = n as usize,
+    },
+    #[cfg(feature = "hub")]
+    Setting { variable: "TINYMCP_SERVERS", least: 1, most: 65_536, set: |l, n| l.servers = n as usize },
+    #[cfg(feature = "hub")]
+    Setting {
+        variable: "TINYMCP_LIST_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.list_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "hub")]
+    Setting { variable: "TINYMCP_RESTARTS", least: 0, most: 1000, set: |l, n| l.restarts = n as u32 },
+    #[cfg(feature = "http-client")]
+    Setting {
+        variable: "TINYMCP_HTTP_THREADS",
+        least: 1,
+        most: 1024,
+        set: |l, n| l.http_threads = n as usize,
+    },
+    #[cfg(feature = "http-client")]
+    Setting {
+        variable: "TINYMCP_CONNECT_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.connect_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "http-client")]
+    Setting { variable: "TINYMCP_RECONNECTS", least: 0, most: 1 << 30, set: |l, n| l.reconnects = n as u32 },
 ];
 
-/// Those of the HTTP server.
 #[cfg(feature = "http-server")]
-const HTTP_SETTINGS: &[Setting] = &[
-    Setting {
-        variable: "TINYMCP_CONNECTIONS",
-        least: 1,
-        most: 65_536,
-        set: |l, n| l.http.connections = n as usize,
-    },
-    Setting { variable: "TINYMCP_STREAMS", least: 1, most: 65_536, set: |l, n| l.http.streams = n as usize },
-    Setting {
-        variable: "TINYMCP_HEAD_BYTES",
-        least: 1024,
-        most: 1 << 20,
-        set: |l, n| l.http.head_bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_HEAD_FIELDS",
-        least: 8,
-        most: 128,
-        set: |l, n| l.http.head_fields = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_HEAD_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.head_timeout = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_IDLE_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.idle_timeout = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_BODY_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.body_timeout = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_BODY_RATE",
-        least: 1,
-        most: MOST_BYTES,
-        set: |l, n| l.http.body_rate = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_ARRIVING_BYTES",
-        least: 4096,
-        most: MOST_BYTES,
-        set: |l, n| l.http.arriving_bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_UNSENT_BYTES",
-        least: 4096,
-        most: MOST_BYTES,
-        set: |l, n| l.http.unsent_bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_STALL_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.stall_timeout = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_COMMENT_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.comment_interval = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_LINGER_MS",
-        least: 1,
-        most: MOST_MS,
-        set: |l, n| l.http.linger = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_SESSIONS",
-        least: 1,
-        most: 65_536,
-        set: |l, n| l.http.sessions = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_SESSION_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.session_timeout = Duration::from_millis(n),
-    },
-    Setting { variable: "TINYMCP_REPLAY", least: 0, most: 65_536, set: |l, n| l.http.replay = n as usize },
-    Setting {
-        variable: "TINYMCP_REPLAY_BYTES",
-        least: 0,
-        most: MOST_BYTES,
-        set: |l, n| l.http.replay_bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_RETRY_MS",
-        least: 0,
-        most: MOST_MS,
-        set: |l, n| l.http.retry = Duration::from_millis(n),
-    },
-];
+use http::SETTINGS as HTTP_SETTINGS;
 #[cfg(not(feature = "http-server"))]
 const HTTP_SETTINGS: &[Setting] = &[];
 
@@ -429,6 +422,25 @@ impl Limits {
         let most = Duration::from_millis(MOST_MS);
         for time in [&mut self.handler_deadline, &mut self.grace, &mut self.ask_timeout] {
             *time = most.min(*time);
+        }
+        #[cfg(feature = "client")]
+        {
+            self.calls = self.calls.clamp(1, 65_536);
+            self.handlers = self.handlers.clamp(1, 64);
+            self.events = self.events.clamp(1, 65_536);
+            #[cfg(feature = "http-client")]
+            {
+                self.http_threads = self.http_threads.clamp(1, 1024);
+                self.connect_timeout = most.min(self.connect_timeout);
+            }
+            for time in [
+                &mut self.call_timeout,
+                &mut self.call_longest,
+                &mut self.probe_timeout,
+                &mut self.child_exit,
+            ] {
+                *time = most.min(*time);
+            }
         }
         #[cfg(feature = "http-server")]
         self.http.clamp(most);

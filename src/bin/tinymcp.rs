@@ -2,7 +2,8 @@
 //!
 //! `tinymcp help` says what there is. Results go to standard output, notes and faults to standard
 //! error. The exit status is 0 for clean or valid, 1 for findings or invalid, 2 for anything that
-//! could not be used. Nothing is fetched, and only `--fix --write` changes a file.
+//! could not be used. Nothing is fetched but the list of a server that was named, and only
+//! `--fix --write` changes a file.
 //!
 //! Invariants: input is bounded; a file is replaced as a whole or not at all.
 
@@ -21,11 +22,18 @@ use tinymcp::lint::{
 use tinymcp::record::Violation;
 use tinymcp::schema::{Formats, Schema};
 
+#[cfg(feature = "client")]
+#[path = "tinymcp/live.rs"]
+mod live;
+
 const HELP: &str = "\
 tinymcp: tool schemas checked, fixed and simplified; values validated
 
   tinymcp schema-lint FILE|- [--json] [--rules LIST] [--profile HOST]
       Checks the tools of a catalog: a tools/list result, a JSON-RPC answer with one, or an array.
+  tinymcp schema-lint [OPTIONS] -- COMMAND [ARG…]
+  tinymcp schema-lint [OPTIONS] --url URL
+      The same for the tools of a server that is started for it, or runs. None is called.
       --rules LIST     ids separated by commas; also `default` and `all`
       --profile HOST   also what this host refuses or deletes
       --fix            prints the catalog with objects closed and declared members required
@@ -33,7 +41,7 @@ tinymcp: tool schemas checked, fixed and simplified; values validated
       --keep-optional  with --fix: what is optional stays optional
       --matrix         prints which tool works in which host
       --list           prints the rules and the hosts; needs no file
-  tinymcp schema-simplify FILE|- --profile HOST
+  tinymcp schema-simplify FILE|- --profile HOST, or with -- COMMAND or --url URL
       Prints the catalog with input schemas rewritten for a host; losses go to standard error.
   tinymcp validate SCHEMA [INSTANCE|-] [--format-assert] [--all] [--json]
       Checks a value against a JSON Schema. Without INSTANCE it is read from standard input.
@@ -74,6 +82,10 @@ struct Asked {
     rules: Option<String>,
     profile: Option<&'static Profile>,
     batch: Option<PathBuf>,
+    /// A server to be started.
+    command: Option<Vec<OsString>>,
+    /// A server that runs.
+    url: Option<String>,
 }
 
 impl Asked {
@@ -82,8 +94,9 @@ impl Asked {
     }
 }
 
-const LINT_FLAGS: &[&str] = &["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile"];
-const SIMPLIFY_FLAGS: &[&str] = &["profile"];
+const LINT_FLAGS: &[&str] =
+    &["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile", "url"];
+const SIMPLIFY_FLAGS: &[&str] = &["profile", "url"];
 const VALIDATE_FLAGS: &[&str] = &["json", "all", "format-assert", "batch"];
 
 fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
@@ -101,8 +114,11 @@ fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
     }
 }
 
-fn asked(args: Vec<OsString>, flags: &[&'static str]) -> Result<Asked, Fault> {
+fn asked(mut args: Vec<OsString>, flags: &[&'static str]) -> Result<Asked, Fault> {
     let mut asked = Asked::default();
+    if let (true, Some(at)) = (flags.contains(&"url"), args.iter().position(|arg| arg == "--")) {
+        asked.command = Some(args.split_off(at).split_off(1));
+    }
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
         match arg {
@@ -113,6 +129,7 @@ fn asked(args: Vec<OsString>, flags: &[&'static str]) -> Result<Asked, Fault> {
                 };
                 match *flag {
                     "rules" => asked.rules = Some(text(&mut parser)?),
+                    "url" => asked.url = Some(text(&mut parser)?),
                     "profile" => asked.profile = Some(profile(&text(&mut parser)?)?),
                     "batch" => asked.batch = Some(parser.value().map_err(|e| e.to_string())?.into()),
                     _ => {
@@ -166,11 +183,30 @@ fn json_fault(path: &Path, text: &[u8], error: ParseError) -> Fault {
     format!("{}:{line}:{column}: {} (byte {})", path.display(), error.kind(), error.offset())
 }
 
+/// The catalog that was named, and what to call it.
+fn catalog(asked: &Asked) -> Result<(PathBuf, Vec<u8>), Fault> {
+    match (asked.files.as_slice(), &asked.command, &asked.url) {
+        ([path], None, None) => Ok((path.clone(), read(path)?)),
+        ([], Some(_), None) | ([], None, Some(_)) if asked.has("write") => {
+            Err("--write needs a file".to_owned())
+        }
+        #[cfg(feature = "client")]
+        ([], Some(words), None) => {
+            Ok((words.first().map(PathBuf::from).unwrap_or_default(), live::of_program(words)?.into_bytes()))
+        }
+        #[cfg(feature = "http-client")]
+        ([], None, Some(url)) => Ok((url.into(), live::of_url(url)?.into_bytes())),
+        #[cfg(not(feature = "client"))]
+        ([], Some(_), None) => Err("this program was built without the feature `client`".to_owned()),
+        #[cfg(not(feature = "http-client"))]
+        ([], None, Some(_)) => Err("this program was built without the feature `http-client`".to_owned()),
+        _ => Err("one FILE is expected, - for standard input, or a server".to_owned()),
+    }
+}
+
 fn snapshot(asked: &Asked) -> Result<(PathBuf, Snapshot), Fault> {
-    let [path] = asked.files.as_slice() else {
-        return Err("one FILE is expected, or - for standard input".to_owned());
-    };
-    let text = read(path)?;
+    let (path, text) = catalog(asked)?;
+    let path = &path;
     let snapshot = Snapshot::parse(&text).map_err(|e| match e {
         SnapshotError::Json(e) => json_fault(path, &text, e),
         other => format!("{}: {other}", path.display()),

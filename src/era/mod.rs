@@ -15,10 +15,16 @@
 //! - A message is classified by its `_meta` first and its method second: `initialize` with modern
 //!   `_meta` is an unknown method (basic/versioning; requirement NEG-03).
 
+#[cfg(feature = "client")]
+pub(crate) mod client;
+#[cfg(feature = "client")]
+pub(crate) mod decode;
 #[cfg(feature = "http-server")]
 pub(crate) mod http;
 pub(crate) mod legacy; // legacy
 pub(crate) mod modern;
+#[cfg(feature = "client")]
+pub(crate) mod order;
 mod read;
 mod revision;
 mod write;
@@ -286,7 +292,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         },
         Fault::MissingCapability(needed) => RpcError {
             code: if modern { modern::MISSING_CAPABILITY } else { code::INVALID_PARAMS },
-            message: "The client did not declare a capability that this request needs".into(),
+            message: format!("The client did not declare the capability {}", name_of(*needed)).into(),
             data: Some(missing(*needed)),
         },
         Fault::UnsupportedVersion(requested) => RpcError {
@@ -301,6 +307,17 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         Fault::Custom { code, message, data } => {
             RpcError { code: *code, message: message.clone().into(), data: data.clone() }
         }
+    }
+}
+
+/// The capability that is asked for, for a person to read.
+fn name_of(needed: ClientCapabilities) -> &'static str {
+    match needed {
+        ClientCapabilities { url: true, .. } => "elicitation.url",
+        ClientCapabilities { form: true, .. } => "elicitation",
+        ClientCapabilities { sampling_tools: true, .. } => "sampling.tools",
+        ClientCapabilities { sampling: true, .. } => "sampling",
+        _ => "roots",
     }
 }
 

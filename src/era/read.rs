@@ -44,27 +44,27 @@ impl<'d> Params<'d> {
     pub(crate) fn read(object: Option<Value<'d>>) -> Params<'d> {
         let mut params = Params { object, ..Params::default() };
         let Some(object) = object else { return params };
-        for (name, value) in object.members() {
+        for (name, value) in object.named() {
             let place = match name {
-                "_meta" => {
+                b"_meta" => {
                     params.meta = Meta::read(value);
                     continue;
                 }
-                "name" => &mut params.name,
-                "uri" => &mut params.uri,
-                "arguments" => &mut params.arguments,
-                "cursor" => &mut params.cursor,
-                "ref" => &mut params.reference,
-                "argument" => &mut params.argument,
-                "context" => &mut params.context,
-                "level" => &mut params.level,
-                "notifications" => &mut params.notifications,
-                "inputResponses" => &mut params.input_responses,
-                "requestState" => &mut params.request_state,
-                "requestId" => &mut params.request_id,
-                "protocolVersion" => &mut params.protocol_version,
-                "capabilities" => &mut params.capabilities,
-                "clientInfo" => &mut params.client_info,
+                b"name" => &mut params.name,
+                b"uri" => &mut params.uri,
+                b"arguments" => &mut params.arguments,
+                b"cursor" => &mut params.cursor,
+                b"ref" => &mut params.reference,
+                b"argument" => &mut params.argument,
+                b"context" => &mut params.context,
+                b"level" => &mut params.level,
+                b"notifications" => &mut params.notifications,
+                b"inputResponses" => &mut params.input_responses,
+                b"requestState" => &mut params.request_state,
+                b"requestId" => &mut params.request_id,
+                b"protocolVersion" => &mut params.protocol_version,
+                b"capabilities" => &mut params.capabilities,
+                b"clientInfo" => &mut params.client_info,
                 _ => continue,
             };
             *place = Some(value);
@@ -105,13 +105,13 @@ impl<'d> Params<'d> {
 impl<'d> Meta<'d> {
     fn read(meta: Value<'d>) -> Meta<'d> {
         let mut read = Meta::default();
-        for (name, value) in meta.members() {
-            let place = match name.strip_prefix("io.modelcontextprotocol/") {
-                Some("protocolVersion") => &mut read.version,
-                Some("clientCapabilities") => &mut read.capabilities,
-                Some("clientInfo") => &mut read.client,
-                Some("logLevel") => &mut read.log_level,
-                None if name == "progressToken" => &mut read.progress_token,
+        for (name, value) in meta.named() {
+            let place = match name {
+                b"io.modelcontextprotocol/protocolVersion" => &mut read.version,
+                b"io.modelcontextprotocol/clientCapabilities" => &mut read.capabilities,
+                b"io.modelcontextprotocol/clientInfo" => &mut read.client,
+                b"io.modelcontextprotocol/logLevel" => &mut read.log_level,
+                b"progressToken" => &mut read.progress_token,
                 _ => continue,
             };
             *place = Some(value);

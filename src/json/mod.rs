@@ -35,12 +35,16 @@
 //! - A document recycles its buffers: [`Doc::parse_again`] on a document that has seen a
 //!   message of the same size allocates nothing.
 
+mod alike;
 mod constant;
 mod decode;
 mod error;
 mod names;
+pub(crate) mod order;
 mod parse;
 mod scan;
+#[cfg(feature = "schema")]
+mod spot;
 mod text;
 #[cfg(feature = "miniserde")]
 mod typed;
@@ -48,6 +52,8 @@ mod value;
 mod write;
 
 pub use error::{ErrorKind, ParseError};
+#[cfg(feature = "schema")]
+pub(crate) use spot::{Spot, head};
 pub use text::{Json, ToJson};
 #[cfg(feature = "miniserde")]
 pub use typed::{TypedError, from_value, to_writer};
@@ -58,7 +64,7 @@ use names::Name;
 use parse::Node;
 
 /// What a text may cost before it is refused.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseLimits {
     /// Longest text, in bytes. Nothing beyond 512 MiB is accepted whatever this says.
     pub bytes: usize,
@@ -105,8 +111,8 @@ pub struct Doc {
     decoded: String,
     /// Memory the check for duplicate names works in.
     names: Vec<Name>,
-    /// No object has two members of one name, so a search may stop at the first hit.
-    unique: bool,
+    /// What the text was held to. With unique names a search may stop at the first hit.
+    limits: ParseLimits,
 }
 
 impl Doc {
@@ -129,6 +135,23 @@ impl Doc {
         parse::check_size(text, limits)?;
         self.text.push_str(parse::utf8(text)?);
         self.build(limits)
+    }
+
+    /// The same, and quicker where the text is like the one the document holds: see `alike.rs`.
+    ///
+    /// # Errors
+    /// As with [`Doc::parse_again`].
+    pub(crate) fn parse_next(&mut self, text: &[u8], limits: &ParseLimits) -> Result<(), ParseError> {
+        if self.limits == *limits && parse::check_size(text, limits).is_ok() {
+            if let Ok(new) = parse::utf8(text) {
+                if alike::adapt(&mut self.nodes, self.text.as_bytes(), text) {
+                    self.text.clear();
+                    self.text.push_str(new);
+                    return Ok(());
+                }
+            }
+        }
+        self.parse_again(text, limits)
     }
 
     /// Like [`Doc::parse_again`], but takes the bytes by swapping buffers with the caller, so that
@@ -158,7 +181,7 @@ impl Doc {
 
     fn build(&mut self, limits: &ParseLimits) -> Result<(), ParseError> {
         let built = parse::build(&self.text, &mut self.nodes, &mut self.decoded, &mut self.names, limits);
-        self.unique = limits.unique_names;
+        self.limits = *limits;
         if built.is_err() {
             self.clear();
         }

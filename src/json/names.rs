@@ -19,35 +19,6 @@ pub(super) struct Name {
 /// More names than this are sorted at once; up to it a filter mostly shows that all differ.
 const FEW: u32 = 64;
 
-/// Up to this many names a glance mostly shows that they differ.
-const HANDFUL: u32 = 12;
-
-/// Whether length, first and last byte alone tell all names apart. `false` means nothing.
-#[inline(always)]
-fn all_differ_at_a_glance(text: &str, decoded: &str, nodes: &[Node], object: u32, count: u32) -> bool {
-    let mut seen = 0u64;
-    let mut at = object + 1;
-    for _ in 0..count {
-        let (Some(name), Some(value)) = (nodes.get(at as usize), nodes.get(at as usize + 1)) else {
-            return false;
-        };
-        let (arena, start, len) = name.spelling(text, decoded);
-        let arena = arena.as_bytes();
-        let (Some(first), Some(last)) = (arena.get(start), arena.get((start + len).wrapping_sub(1))) else {
-            return false;
-        };
-        // Multiplied by odd numbers, so that each of the three moves the bit.
-        let place = len.wrapping_mul(29) ^ usize::from(*first).wrapping_mul(5) ^ usize::from(*last);
-        let bit = 1 << (place % 64);
-        if seen & bit != 0 {
-            return false;
-        }
-        seen |= bit;
-        at = value.behind(at + 1);
-    }
-    true
-}
-
 /// The node of the first name in the object at `object` that an earlier one has already.
 pub(super) fn repeated(
     text: &str,
@@ -57,9 +28,6 @@ pub(super) fn repeated(
     names: &mut Vec<Name>,
 ) -> Option<u32> {
     let count = nodes.get(object as usize).map_or(0, |n| n.count());
-    if count <= HANDFUL && all_differ_at_a_glance(text, decoded, nodes, object, count) {
-        return None;
-    }
     names.clear();
     // A bit for each key seen, at a place that depends on all of the key.
     let mut filter = [0u64; 16];
@@ -94,7 +62,7 @@ fn sorted(text: &str, decoded: &str, nodes: &[Node], names: &mut [Name]) -> Opti
     let mut first: Option<u32> = None;
     for run in names.chunk_by_mut(|a, b| a.key == b.key) {
         if run.len() > 1 {
-            run.sort_unstable_by(|a, b| spelled(a).cmp(spelled(b)).then(a.node.cmp(&b.node)));
+            super::order::sort(run, |a, b| spelled(a).cmp(spelled(b)).then(a.node.cmp(&b.node)));
             let later = run
                 .windows(2)
                 .filter(|pair| spelled(&pair[0]) == spelled(&pair[1]))

@@ -10,19 +10,21 @@ use super::error::{ErrorKind, ParseError};
 use super::names::{self, Name};
 use super::scan::byte;
 use super::value::Kind;
-use super::{MAX_BYTES, ParseLimits, decode, scan};
+use super::{Doc, MAX_BYTES, ParseLimits, decode, scan};
 
 /// One value or member name.
 #[derive(Clone, Copy)]
+#[cfg_attr(test, derive(Debug, PartialEq))]
 pub(super) struct Node {
     /// Where the raw text starts.
     pub(super) start: u32,
-    /// Where the raw text ends.
+    /// Where the raw text ends (container, while open: see [`Builder::seen`]).
     pub(super) end: u32,
     /// Container: the node behind the subtree (while open: the container around it).
     /// String with escapes: where its decoded form starts.
     pub(super) link: u32,
-    /// Low three bits: the tag. The rest: number of elements or members, or bytes decoded.
+    /// Low three bits: the tag. The rest: number of elements or members, or bytes decoded, or whether
+    /// a number is an integer.
     meta: u32,
 }
 
@@ -59,6 +61,11 @@ impl Node {
         }
     }
 
+    /// Takes note whether a number has neither fraction nor exponent.
+    pub(super) fn set_integer(&mut self, integer: bool) {
+        self.meta = NUMBER | u32::from(integer) << 3;
+    }
+
     pub(super) fn is_container(self) -> bool {
         self.tag() >= ARRAY
     }
@@ -78,6 +85,20 @@ impl Node {
         } else {
             (decoded, self.link as usize, self.count() as usize)
         }
+    }
+
+    /// The bytes of a string as decoded; none for anything else.
+    #[inline(always)]
+    pub(super) fn string_bytes(self, doc: &Doc) -> &[u8] {
+        let found = match self.tag() {
+            STRING => doc.text.as_bytes().get(self.start as usize + 1..self.end as usize - 1),
+            DECODED => {
+                let start = self.link as usize;
+                doc.decoded.as_bytes().get(start..start + self.count() as usize)
+            }
+            _ => None,
+        };
+        found.unwrap_or_default()
     }
 
     /// A string as decoded.
@@ -121,11 +142,19 @@ pub(super) fn build(
     names: &mut Vec<Name>,
     limits: &ParseLimits,
 ) -> Result<(), ParseError> {
-    let bytes = text.as_bytes();
     if nodes.capacity() > limits.nodes as usize {
         nodes.shrink_to(limits.nodes as usize);
     }
-    let mut b = Builder { nodes, decoded, limits };
+    // Moved in and out, so that its length and place are in registers meanwhile.
+    let mut b = Builder { nodes: std::mem::take(nodes), decoded, limits, seen: 0 };
+    let built = values(text, &mut b, names);
+    *nodes = b.nodes;
+    built
+}
+
+#[inline(always)]
+fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), ParseError> {
+    let bytes = text.as_bytes();
     // The innermost open container, the byte that closes it, and how many elements or members
     // it has so far; outside of all containers a byte that no text holds.
     let mut parent = NOWHERE;
@@ -138,22 +167,24 @@ pub(super) fn build(
         match found {
             b'"' => i = b.string(text, i)?,
             b'-' | b'0'..=b'9' => {
-                let end = scan::number(bytes, i)?;
-                b.push(NUMBER, i, end, 0)?;
+                let (end, integer) = scan::number(bytes, i)?;
+                b.push(NUMBER | u32::from(integer) << 3, i, end, 0)?;
                 i = end;
             }
             b'{' | b'[' => {
-                if depth >= limits.depth {
+                if depth >= b.limits.depth {
                     return Err(ParseError::new(ErrorKind::Depth, i));
                 }
                 depth += 1;
                 if let Some(open) = b.nodes.get_mut(parent as usize) {
                     open.meta = open.meta & 7 | count << 3;
+                    open.end = b.seen;
                 }
                 let at = b.nodes.len() as u32;
                 b.push(if found == b'{' { OBJECT } else { ARRAY }, i, i, parent)?;
                 parent = at;
                 count = 0;
+                b.seen = 0;
                 // In ASCII each closing bracket stands two behind its opening one.
                 close = found + 2;
                 (i, found) = scan::solid(bytes, i + 1);
@@ -186,7 +217,7 @@ pub(super) fn build(
                 continue 'value;
             }
             if found != close {
-                return end(bytes, i, close, b.nodes);
+                return end(bytes, i, close, &b.nodes);
             }
             i += 1;
             depth -= 1;
@@ -198,12 +229,13 @@ pub(super) fn build(
                 node.link = here;
                 node.meta = node.meta & 7 | count << 3;
             }
-            if close == b'}' && limits.unique_names && count > 1 {
-                unique(text, b.decoded, b.nodes, closed, names)?;
+            if b.seen == SUSPICIOUS && b.limits.unique_names {
+                unique(text, b.decoded, &b.nodes, closed, names)?;
             }
             match b.nodes.get(parent as usize) {
                 Some(node) => {
                     count = node.count();
+                    b.seen = node.end;
                     close = if node.tag() == OBJECT { b'}' } else { b']' };
                 }
                 None => close = NEVER,
@@ -265,10 +297,16 @@ fn end(text: &[u8], i: usize, close: u8, nodes: &[Node]) -> Result<(), ParseErro
     Err(ParseError::new(kind, i))
 }
 
+/// What [`Builder::seen`] is once two names of an object may be equal.
+const SUSPICIOUS: u32 = u32::MAX;
+
 struct Builder<'a> {
-    nodes: &'a mut Vec<Node>,
+    nodes: Vec<Node>,
     decoded: &'a mut String,
     limits: &'a ParseLimits,
+    /// A bit for each name of the innermost object so far, at a place that equal names share. That of
+    /// the objects around it waits in their nodes, where their ends will be.
+    seen: u32,
 }
 
 impl Builder<'_> {
@@ -277,22 +315,9 @@ impl Builder<'_> {
     #[inline(always)]
     fn push(&mut self, meta: u32, start: usize, end: usize, link: u32) -> Result<(), ParseError> {
         if self.nodes.len() == self.nodes.capacity() {
-            self.grow(start)?;
+            self.nodes = grown(std::mem::take(&mut self.nodes), self.limits, start)?;
         }
         self.nodes.push(Node { start: start as u32, end: end as u32, link, meta });
-        Ok(())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn grow(&mut self, start: usize) -> Result<(), ParseError> {
-        let used = self.nodes.len();
-        let most = self.limits.nodes as usize;
-        if used >= most {
-            return Err(ParseError::new(ErrorKind::Nodes, start));
-        }
-        let more = used.max(32);
-        self.nodes.reserve_exact(more.min(most - used));
         Ok(())
     }
 
@@ -306,12 +331,17 @@ impl Builder<'_> {
     /// The member name that starts with the byte `found` at `i`, its colon and the whitespace
     /// around; returns where the value starts and the byte there.
     #[inline(always)]
-    fn name(&mut self, text: &str, i: usize, found: u8) -> Result<(usize, u8), ParseError> {
+    fn name(&mut self, text: &str, start: usize, found: u8) -> Result<(usize, u8), ParseError> {
         let bytes = text.as_bytes();
         if found != b'"' {
-            return Err(scan::missing(bytes, i, ErrorKind::ExpectedName));
+            return Err(scan::missing(bytes, start, ErrorKind::ExpectedName));
         }
-        let mut i = self.string(text, i)?;
+        let mut i = self.string(text, start)?;
+        // Length, first and last byte tell most names apart.
+        let ends = (usize::from(byte(bytes, start + 1)) * 15) ^ usize::from(byte(bytes, i - 2));
+        let bit = 1 << ((((i - start) * 21) ^ ends) % 32);
+        let decoded = self.nodes.last().is_some_and(|n| n.tag() == DECODED);
+        self.seen = if decoded || self.seen & bit != 0 { SUSPICIOUS } else { self.seen | bit };
         if byte(bytes, i) != b':' {
             let (colon, found) = scan::solid(bytes, i);
             if found != b':' {
@@ -336,6 +366,20 @@ impl Builder<'_> {
         self.push(DECODED | len << 3, start, i + 1, decoded_start as u32)?;
         Ok(i + 1)
     }
+}
+
+/// The table with room for more nodes, as far as the limits let it grow.
+#[cold]
+#[inline(never)]
+fn grown(mut nodes: Vec<Node>, limits: &ParseLimits, start: usize) -> Result<Vec<Node>, ParseError> {
+    let used = nodes.len();
+    let most = limits.nodes as usize;
+    if used >= most {
+        return Err(ParseError::new(ErrorKind::Nodes, start));
+    }
+    let more = used.max(32);
+    nodes.reserve_exact(more.min(most - used));
+    Ok(nodes)
 }
 
 #[cfg(test)]

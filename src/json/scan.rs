@@ -20,7 +20,7 @@ pub(super) fn byte(text: &[u8], i: usize) -> u8 {
 
 /// Eight bytes from `i` on, the first one lowest; nothing when the text ends before that.
 #[inline(always)]
-fn word(text: &[u8], i: usize) -> Option<u64> {
+pub(super) fn word(text: &[u8], i: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*text.get(i..)?.first_chunk()?))
 }
 
@@ -29,9 +29,9 @@ const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// The number of the lowest byte that is marked by its highest bit.
+/// The number of the lowest byte that is not 0.
 #[inline(always)]
-fn first(marks: u64) -> usize {
+pub(super) fn first(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize
 }
 
@@ -136,9 +136,10 @@ fn plain_tail(text: &[u8], mut i: usize) -> usize {
     i
 }
 
-/// The end of the number that starts at `start` with a digit or a minus sign.
+/// The end of the number that starts at `start` with a digit or a minus sign, and whether it has
+/// neither fraction nor exponent.
 #[inline(always)]
-pub(super) fn number(text: &[u8], start: usize) -> Result<usize, ParseError> {
+pub(super) fn number(text: &[u8], start: usize) -> Result<(usize, bool), ParseError> {
     let mut i = start;
     if byte(text, i) == b'-' {
         i += 1;
@@ -148,6 +149,7 @@ pub(super) fn number(text: &[u8], start: usize) -> Result<usize, ParseError> {
         b'1'..=b'9' => i = digits(text, i + 1),
         _ => return Err(missing(text, i, ErrorKind::Number)),
     }
+    let whole = i;
     if byte(text, i) == b'.' {
         if !byte(text, i + 1).is_ascii_digit() {
             return Err(missing(text, i + 1, ErrorKind::Number));
@@ -164,7 +166,7 @@ pub(super) fn number(text: &[u8], start: usize) -> Result<usize, ParseError> {
         }
         i = digits(text, i + 1);
     }
-    Ok(i)
+    Ok((i, i == whole))
 }
 
 #[inline(always)]

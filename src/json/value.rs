@@ -10,6 +10,8 @@ use std::fmt;
 
 use super::Doc;
 use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE};
+#[cfg(feature = "schema")]
+use super::spot::Spot;
 use super::text::Json;
 
 /// The name of a value within its document, for keeping where a borrow cannot be kept.
@@ -19,6 +21,11 @@ pub struct NodeId(u32);
 impl NodeId {
     /// The value the whole document holds.
     pub const ROOT: NodeId = NodeId(0);
+
+    #[cfg(feature = "schema")]
+    pub(crate) fn new(index: u32) -> NodeId {
+        NodeId(index)
+    }
 
     pub(crate) fn index(self) -> u32 {
         self.0
@@ -92,31 +99,32 @@ impl<'d> Value<'d> {
 
     /// The bytes of the string with its escapes resolved; none for anything else. Cheaper than
     /// [`Value::as_str`], which looks for the ends of characters.
-    #[cfg(feature = "schema")]
     #[inline]
     pub(crate) fn string_bytes(self) -> &'d [u8] {
-        let node = self.node();
-        let found = match node.tag() {
-            STRING => self.doc.text.as_bytes().get(node.start as usize + 1..node.end as usize - 1),
-            DECODED => {
-                let start = node.link as usize;
-                self.doc.decoded.as_bytes().get(start..start + node.count() as usize)
-            }
-            _ => None,
-        };
-        found.unwrap_or_default()
+        self.node().string_bytes(self.doc)
     }
 
-    /// The bytes of the number as it is written; none for anything else.
+    /// The members of an object with the bytes of their names; none for anything else. Cheaper than
+    /// [`Value::members`], like [`Value::string_bytes`].
+    #[inline]
+    pub(crate) fn named(self) -> Named<'d> {
+        Named(self.member_values())
+    }
+
+    /// The value with its node, for code that asks more than one thing of it.
     #[cfg(feature = "schema")]
     #[inline]
-    pub(crate) fn number_bytes(self) -> &'d [u8] {
+    pub(crate) fn spot(self) -> Spot<'d> {
+        Spot::new(self.doc, self.node, self.node())
+    }
+
+    /// Whether this is a number without fraction and exponent that `i64` or `u64` holds.
+    pub(crate) fn is_integer(self) -> bool {
         let node = self.node();
-        let found = match node.tag() {
-            NUMBER => self.doc.text.as_bytes().get(node.start as usize..node.end as usize),
-            _ => None,
-        };
-        found.unwrap_or_default()
+        // Up to 18 characters there is nothing to calculate.
+        node.tag() == NUMBER
+            && node.count() > 0
+            && (node.end - node.start <= 18 || self.as_i64().is_some() || self.as_u64().is_some())
     }
 
     /// The integer, exactly, when the number is written without fraction and exponent and fits.
@@ -167,7 +175,7 @@ impl<'d> Value<'d> {
         for (name, value) in self.member_values() {
             let (arena, start, len) = name.node().spelling(&self.doc.text, &self.doc.decoded);
             if same(arena, start, len) {
-                if self.doc.unique {
+                if self.doc.limits.unique_names {
                     return Some(value);
                 }
                 last = Some(value);
@@ -361,6 +369,23 @@ impl<'d> Iterator for MemberValues<'d> {
 }
 
 impl ExactSizeIterator for MemberValues<'_> {}
+
+/// The members of an object with the bytes of their names, from [`Value::named`].
+pub(crate) struct Named<'d>(MemberValues<'d>);
+
+impl<'d> Iterator for Named<'d> {
+    type Item = (&'d [u8], Value<'d>);
+
+    #[inline]
+    fn next(&mut self) -> Option<(&'d [u8], Value<'d>)> {
+        let MemberValues { doc, next, left } = &mut self.0;
+        *left = left.checked_sub(1)?;
+        let [name, value] = doc.nodes.get(*next as usize..)?.first_chunk()?;
+        let member = (name.string_bytes(doc), Value::new(doc, *next + 1));
+        *next = value.behind(*next + 1);
+        Some(member)
+    }
+}
 
 /// The members of an object, from [`Value::members`].
 #[derive(Clone)]

@@ -28,6 +28,8 @@ pub struct Writer {
     comma: bool,
     /// Where the current line starts.
     line: usize,
+    /// The current line holds text that was spliced into it and may have line ends.
+    spliced: bool,
 }
 
 impl Writer {
@@ -44,7 +46,7 @@ impl Writer {
     /// An empty writer in the memory of `buf`, whose contents are dropped.
     pub fn reuse(mut buf: Vec<u8>) -> Writer {
         buf.clear();
-        Writer { buf, comma: false, line: 0 }
+        Writer { buf, ..Writer::default() }
     }
 
     /// The comma the next item may need, and the promise that the one after it does.
@@ -114,12 +116,12 @@ impl Writer {
 
     /// `true` or `false`.
     pub fn bool(&mut self, b: bool) -> &mut Self {
-        self.raw(if b { "true" } else { "false" })
+        self.solid(if b { "true" } else { "false" })
     }
 
     /// `null`.
     pub fn null(&mut self) -> &mut Self {
-        self.raw("null")
+        self.solid("null")
     }
 
     /// A signed integer.
@@ -168,8 +170,22 @@ impl Writer {
 
     /// A text that is known to be one JSON value, byte for byte.
     pub fn raw(&mut self, text: &str) -> &mut Self {
+        self.spliced = true;
+        self.solid(text)
+    }
+
+    /// Like [`Writer::raw`] and its sisters, for a text that is known to have no line end, such as a
+    /// string, a number or what stands in the program: [`Writer::newline`] need not look for one.
+    pub(crate) fn solid(&mut self, text: &str) -> &mut Self {
         self.item();
         self.buf.extend_from_slice(text.as_bytes());
+        self
+    }
+
+    /// The same for a text that ends where a value comes next.
+    pub(crate) fn solid_open(&mut self, text: &str) -> &mut Self {
+        self.solid(text);
+        self.comma = false;
         self
     }
 
@@ -180,13 +196,6 @@ impl Writer {
             self.raw(text);
         }
         self
-    }
-
-    /// A whole line with its end, written elsewhere; what follows is a new value of its own.
-    pub(crate) fn raw_frame(&mut self, frame: &[u8]) {
-        self.buf.extend_from_slice(frame);
-        self.comma = false;
-        self.line = self.buf.len();
     }
 
     /// A text that ends where a value comes next, `"a":1,"b":` or `"a":[`, byte for byte.
@@ -201,11 +210,14 @@ impl Writer {
     /// transport whose frames are lines.
     pub fn newline(&mut self) -> &mut Self {
         let line = self.buf.get_mut(self.line..).unwrap_or_default();
-        let mut from = 0;
-        while let Some(at) = memchr::memchr2(b'\n', b'\r', &line[from..]) {
-            line[from + at] = b' ';
-            from += at + 1;
+        if std::mem::take(&mut self.spliced) {
+            let mut from = 0;
+            while let Some(at) = memchr::memchr2(b'\n', b'\r', &line[from..]) {
+                line[from + at] = b' ';
+                from += at + 1;
+            }
         }
+        debug_assert!(!line.contains(&b'\n'), "what is called solid has a line end");
         self.buf.push(b'\n');
         self.line = self.buf.len();
         self.comma = false;
@@ -238,6 +250,7 @@ impl Writer {
         self.buf.clear();
         self.comma = false;
         self.line = 0;
+        self.spliced = false;
     }
 
     /// Goes back to an earlier [`Writer::len`]. More than was written changes nothing, and a

@@ -483,7 +483,7 @@ fn idle_workers_end_except_one_and_new_ones_start() {
 
 #[test]
 fn without_a_single_thread_jobs_come_back() {
-    let pool = tasks(PoolSize { stack: usize::MAX / 2, ..size(2, 4) });
+    let pool = tasks(PoolSize { stack: usize::MAX / 16 * 15, ..size(2, 4) });
     let refused = pool.try_submit(nothing()).unwrap_err();
     assert_eq!(refused.why, Refusal::NoThread);
     let refused = pool.submit(refused.job).unwrap_err();

@@ -7,6 +7,8 @@
 //! are read in the order of the table, whatever their order in the document; nothing is allocated
 //! here unless something is wrong.
 
+use std::cell::Cell;
+
 use crate::json::{Doc, Kind, ToJson, Value, Writer};
 
 use super::rule::Rule;
@@ -65,12 +67,10 @@ impl<'a, 'd> Members<'a, 'd> {
         // last hit.
         let mut next = 0;
         for (name, member) in value.members() {
-            let (before, after) = fields.split_at_checked(next).unwrap_or((fields, &[]));
-            let mut rows = after.iter().chain(before);
-            let Some(row) = rows.position(|field| field.name == name) else {
+            let mut rows = (next..fields.len()).chain(0..next);
+            let Some(at) = rows.find(|row| fields[*row].name == name) else {
                 return Err(unknown_member(name, fields));
             };
-            let at = if row < after.len() { next + row } else { row - after.len() };
             next = at + 1;
             if let (Some(place), Some(field)) = (found.get_mut(at), fields.get(at)) {
                 *place = (field.required || !member.is_null()).then_some(member);
@@ -135,7 +135,8 @@ fn write_object(w: &mut Writer, rule: &Rule, doc: &str, fields: &'static [Field]
         }
         w.end_object();
     }
-    if fields.iter().any(|field| field.required) {
+    // An empty list says that nothing must be there, which is another thing than to say nothing.
+    if !fields.is_empty() {
         w.key("required").begin_array();
         for field in fields.iter().filter(|field| field.required) {
             w.string(field.name);
@@ -174,17 +175,29 @@ pub fn write_member<T: FromJson + ToJson>(w: &mut Writer, name: &str, value: &T)
     }
 }
 
-/// Writes a default. In builds with debug assertions it is read back first: a default that breaks
-/// its own field's bounds is a mistake in the program.
+thread_local! {
+    /// What was wrong with a default that was written lately.
+    static FLAW: Cell<Option<String>> = const { Cell::new(None) };
+}
+
+/// Writes a default. It is read back: one that breaks its own field's bounds is a mistake in the
+/// program, which [`flaw`] tells of.
 #[doc(hidden)]
 pub fn write_preset<T: FromJson + ToJson>(w: &mut Writer, rule: &Rule, value: &T) {
     let start = w.len();
     value.write_json(w);
-    if cfg!(debug_assertions) {
-        let text = w.as_bytes().get(start..).unwrap_or_default();
-        let fits = Doc::parse(text).is_ok_and(|doc| T::from_json(doc.root(), rule).is_ok());
-        assert!(fits, "a default does not fit its own field: {}", String::from_utf8_lossy(text));
+    let text = w.as_bytes().get(start..).unwrap_or_default();
+    let Ok(doc) = Doc::parse(text) else { return };
+    if let Err(violation) = T::from_json(doc.root(), rule) {
+        FLAW.set(Some(format!("a default does not fit its own field: {violation}")));
     }
+}
+
+/// What is wrong with the defaults in a schema that `write` writes.
+pub(super) fn flaw(write: fn(&mut Writer, &Rule)) -> Option<String> {
+    FLAW.take();
+    write(&mut Writer::new(), &Rule::NONE);
+    FLAW.take()
 }
 
 /// What a default may be written as: a value of the type itself, a literal for a `String`, an

@@ -139,10 +139,13 @@ pub fn decode<T: FromJson>(value: Value<'_>) -> Result<T, Box<Violation>> {
     T::from_json(value, &Rule::NONE)
 }
 
+/// What is wrong with a definition: a default that does not fit the bounds of its own field.
+/// Tools with such a type are refused when they are registered.
+pub fn flaw<T: FromJson>() -> Option<String> {
+    field::flaw(T::schema)
+}
+
 /// The JSON Schema (2020-12) of `T`.
-///
-/// # Panics
-/// With debug assertions, when a default does not fit the bounds of its own field.
 pub fn schema<T: FromJson>() -> Json {
     let mut w = Writer::new();
     w.begin_object();

@@ -241,6 +241,11 @@ pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) ->
         if let Some((distance, _)) = best {
             most = most.min(distance - 1);
         }
+        let shorter = wanted.bytes().len().min(folded.bytes().len());
+        // Every byte that one has more than the other is an edit.
+        if longer - shorter > most {
+            continue;
+        }
         let distance = distance(wanted.bytes(), folded.bytes());
         if distance <= most {
             best = Some((distance, name));

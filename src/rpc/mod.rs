@@ -13,6 +13,9 @@
 //! - A message with `method` is a request or a notification; without it, one with `result` or
 //!   `error` is a response; anything else is not a message.
 
+#[cfg(feature = "client")]
+pub(crate) mod pending;
+
 use std::borrow::Cow;
 
 use crate::json::{Json, Kind, Value, Writer};
@@ -96,19 +99,19 @@ impl<'d> Message<'d> {
         }
         let (mut version, mut id, mut method, mut params) = (None, None, None, None);
         let (mut result, mut error) = (None, None);
-        for (name, value) in root.members() {
+        for (name, value) in root.named() {
             match name {
-                "jsonrpc" => version = Some(value),
-                "id" => id = Some(value),
-                "method" => method = Some(value),
-                "params" => params = Some(value),
-                "result" => result = Some(value),
-                "error" => error = Some(value),
+                b"jsonrpc" => version = Some(value),
+                b"id" => id = Some(value),
+                b"method" => method = Some(value),
+                b"params" => params = Some(value),
+                b"result" => result = Some(value),
+                b"error" => error = Some(value),
                 _ => {}
             }
         }
         let good_id = id.filter(|v| is_id(*v));
-        if version.and_then(Value::as_str) != Some("2.0") {
+        if version.is_none_or(|v| v.string_bytes() != b"2.0") {
             return Err(refuse("jsonrpc must be \"2.0\"", good_id));
         }
         let Some(method) = method else {
@@ -169,7 +172,7 @@ fn refuse<'d>(message: &'static str, id: Option<Value<'d>>) -> ShapeError<'d> {
 pub(crate) fn is_id(value: Value<'_>) -> bool {
     match value.kind() {
         Kind::String => true,
-        Kind::Number => value.as_i64().is_some() || value.as_u64().is_some(),
+        Kind::Number => value.is_integer(),
         _ => false,
     }
 }
@@ -188,7 +191,7 @@ impl Id {
     pub(crate) fn read(value: Value<'_>) -> Option<Id> {
         match value.kind() {
             Kind::String => value.as_str().map(|s| Id::String(s.into())),
-            Kind::Number => {
+            Kind::Number if value.is_integer() => {
                 value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from)).map(Id::Number)
             }
             _ => None,

@@ -9,9 +9,10 @@
 
 use std::cmp::Ordering;
 
-use crate::json::{Kind, Value};
+use crate::json::order;
+use crate::json::{Kind, Spot, Value};
 
-use super::number::Decimal;
+use super::number::{self, Decimal};
 
 /// A container whose rest is still to be written.
 enum Open<'d> {
@@ -65,8 +66,10 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
 
 fn sorted(object: Value<'_>) -> Vec<(&str, Value<'_>)> {
     let mut members: Vec<_> = object.members().collect();
-    members.sort_by(|a, b| compare_names(a.0.as_bytes(), b.0.as_bytes()));
-    members.reverse();
+    // Of equal names the last first, from the back.
+    order::sort(&mut members, |a, b| {
+        compare_names(b.0.as_bytes(), a.0.as_bytes()).then(b.1.offset().cmp(&a.1.offset()))
+    });
     members.dedup_by(|a, b| a.0 == b.0);
     members
 }
@@ -98,15 +101,10 @@ const FEW: usize = 8;
 /// The positions of two equal elements, if there are any.
 pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
     let len = array.len();
-    if len <= FEW && array.items().all(is_plain) {
-        // Of these, equal ones have the same text.
-        for (i, a) in array.items().enumerate() {
-            let same = |b: &Value<'_>| a.kind() == b.kind() && plain(a) == plain(*b);
-            if let Some(j) = array.items().take(i).position(|b| same(&b)) {
-                return Some((j, i));
-            }
+    if len <= FEW {
+        if let Some(twins) = plain_twins(array) {
+            return twins;
         }
-        return None;
     }
     let mut forms = Vec::with_capacity(array.raw().len() + len);
     let mut places = Vec::with_capacity(len);
@@ -116,22 +114,33 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
         places.push((start, forms.len(), i));
     }
     let form = |place: &(usize, usize, usize)| forms.get(place.0..place.1).unwrap_or_default();
-    places.sort_unstable_by(|a, b| form(a).cmp(form(b)).then(a.2.cmp(&b.2)));
+    order::sort(&mut places, |a, b| form(a).cmp(form(b)).then(a.2.cmp(&b.2)));
     let twice = places.windows(2).filter(|w| form(&w[0]) == form(&w[1])).min_by_key(|w| w[1].2);
     twice.map(|w| (w[0].2, w[1].2))
 }
 
-/// Whether the value is no container and no number that can be written in several ways.
-fn is_plain(value: Value<'_>) -> bool {
-    match value.kind() {
-        Kind::Array | Kind::Object => false,
-        Kind::Number => value.raw() != "-0" && value.raw().bytes().all(|b| matches!(b, b'0'..=b'9' | b'-')),
-        _ => true,
+/// The same for a few values of which equal ones have the same text: no containers, and no numbers
+/// that can be written in several ways. `None` when there are others.
+fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
+    for (i, a) in array.spot().inside().enumerate() {
+        let text = plain(a)?;
+        for (j, b) in array.spot().inside().take(i).enumerate() {
+            // Both are strings, or neither is.
+            if a.string().is_some() == b.string().is_some() && same(plain(b)?, text) {
+                return Some(Some((j, i)));
+            }
+        }
     }
+    Some(None)
 }
 
-fn plain(value: Value<'_>) -> &str {
-    value.as_str().unwrap_or_else(|| value.raw())
+/// The text of a value that has no other.
+fn plain(spot: Spot<'_>) -> Option<&[u8]> {
+    match (spot.string(), spot.number()) {
+        (Some(text), _) => Some(text),
+        (_, Some(number)) => number::is_plain(number).then_some(number),
+        _ => (spot.tag() < 3).then(|| spot.value().raw().as_bytes()),
+    }
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@
 mod keywords;
 mod link;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::json::{Doc, Kind, NodeId, Value};
+use crate::json::order;
+use crate::json::{Doc, Kind, NodeId, Value, head};
 
+use super::index::{Index, key};
 use super::keyword::{KEYWORDS, Keyword, Rules};
 use super::program::{Child, Node, Object, Op, Program, Property, Reference, Span, TRACKS, types};
 use super::resolve::Library;
@@ -32,7 +33,7 @@ pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaE
         options,
         t: Tables::default(),
         plain: Places::default(),
-        scoped: HashMap::new(),
+        scoped: Index::default(),
         open: Vec::new(),
     };
     compiler.run(&docs).map_err(|fault| located(fault, &docs))
@@ -85,6 +86,10 @@ impl Tables {
         self.pool.push_str(text);
         Span { start, len: text.len() as u32 }
     }
+
+    fn property(&mut self, name: &str, child: Child, required: u32) -> Property {
+        Property { head: head(name.as_bytes()), name: self.keep(name), child, required }
+    }
 }
 
 struct Compiler<'o> {
@@ -94,7 +99,7 @@ struct Compiler<'o> {
     /// Nodes by place in the outermost dynamic scope, which mostly is the only one.
     plain: Places,
     /// Nodes by place and any other scope.
-    scoped: HashMap<(Place, u32), u32>,
+    scoped: Index,
     /// Nodes to be filled, with the scope their subschema is in.
     open: Vec<(u32, u32)>,
 }
@@ -158,14 +163,18 @@ impl Compiler<'_> {
     fn node(&mut self, place: Place, scope: u32) -> Result<Child, Fault> {
         let resource = self.library.survey.places.get(place).unwrap_or(0);
         let scope = self.library.enter(scope, resource);
-        let known =
-            if scope == 0 { self.plain.get(place) } else { self.scoped.get(&(place, scope)).copied() };
+        let scoped = key(&[place.document, place.node.index(), scope], "");
+        let known = if scope == 0 {
+            self.plain.get(place)
+        } else {
+            self.scoped.get(&scoped).map(|known| known as u32)
+        };
         let index = known.unwrap_or(self.t.nodes.len() as u32);
         if known.is_none() {
             if scope == 0 {
                 self.plain.insert(place, index);
             } else {
-                self.scoped.insert((place, scope), index);
+                self.scoped.enter(&scoped, index.into());
             }
             if self.t.nodes.len() >= self.limits().nodes {
                 let message = format!("more than {} subschemas", self.limits().nodes);
@@ -273,7 +282,7 @@ impl Compiler<'_> {
         if schema.get(keyword).is_none() {
             return Ok(());
         }
-        let target = match self.library.targets.get(&(schema.place, keyword)) {
+        let target = match self.library.target(schema.place, keyword) {
             Some(Ok(target)) => target,
             Some(Err(fault)) => return Err(fault.clone()),
             None => {
@@ -325,8 +334,8 @@ impl Compiler<'_> {
         }
         let mut properties = Vec::with_capacity(declared.map_or(0, Value::len));
         for (name, value) in declared.into_iter().flat_map(Value::members) {
-            let child = Some(self.child(schema, value)?);
-            properties.push((name, Property { name: self.t.keep(name), child, required: program::OPTIONAL }));
+            let child = self.child(schema, value)?;
+            properties.push((name, self.t.property(name, child, program::OPTIONAL)));
         }
         self.require(required, &mut properties);
         let mut patterns = Vec::new();
@@ -335,7 +344,13 @@ impl Compiler<'_> {
             self.pattern(source, schema.at(value))?;
             patterns.push(self.child(schema, value)?);
         }
+        let marks = |property: &Property| program::mark((property.head, property.name.len as usize));
+        let known = properties.iter().fold(0, |all, (_, p)| all | marks(p));
+        let needed = properties.iter().filter(|(_, p)| p.required != program::OPTIONAL);
+        let needed = needed.fold(0, |all, (_, p)| all | marks(p));
         let object = Object {
+            known,
+            needed,
             properties: extend(&mut self.t.properties, properties.into_iter().map(|(_, p)| p)),
             patterned: extend(&mut self.t.children, patterns),
             first_pattern,
@@ -354,31 +369,30 @@ impl Compiler<'_> {
     /// Gives the required names their places, adding those that are not declared.
     fn require(&mut self, required: Option<Value<'_>>, properties: &mut Vec<(&str, Property)>) {
         let names = required.into_iter().flat_map(Value::items).filter_map(Value::as_str);
-        let declared: HashMap<&str, usize> = match required {
-            Some(r) if r.len() > program::SCANNED => {
-                properties.iter().enumerate().map(|(i, (name, _))| (*name, i)).collect()
+        let mut declared = Index::default();
+        if required.is_some_and(|r| r.len() > program::SCANNED) {
+            for (i, (name, _)) in properties.iter().enumerate() {
+                declared.enter(name.as_bytes(), i as u64);
             }
-            _ => HashMap::new(),
-        };
+        }
         let mut added = Vec::new();
         for (place, name) in names.enumerate() {
             let known = if declared.is_empty() {
                 properties.iter().position(|(n, _)| *n == name)
             } else {
-                declared.get(name).copied()
+                declared.get(name.as_bytes()).map(|at| at as usize)
             };
             match known.and_then(|at| properties.get_mut(at)) {
-                Some((_, property)) => property.required = place as u32,
+                Some((_, property)) => property.required = program::place(place),
                 None => {
-                    let name = self.t.keep(name);
-                    added.push(("", Property { name, child: None, required: place as u32 }));
+                    added.push(("", self.t.property(name, Child::UNDECLARED, program::place(place))));
                 }
             }
         }
         properties.extend(added);
         if properties.len() > program::SCANNED {
             let pool = self.t.pool.as_bytes();
-            properties.sort_by(|a, b| canon::compare_names(a.1.name.bytes(pool), b.1.name.bytes(pool)));
+            order::sort(properties, |a, b| canon::compare_names(a.1.name.bytes(pool), b.1.name.bytes(pool)));
         }
     }
 

@@ -6,13 +6,13 @@
 //! Invariants: everything here is cold; a message stays short whatever schema and value hold;
 //! alternatives are looked into one level deep, so no message takes long to find.
 
-use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use crate::json::Value;
 use crate::record::{Counted, Got, Short, nearest};
 
 use super::format::Format;
+use super::index::Index;
 use super::program::{
     BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Op, Program, Property, Span,
     is_of, types,
@@ -24,6 +24,8 @@ pub(super) const FALSE: &str = "false schema";
 
 /// How many names or words a message lists at most.
 const MOST_LISTED: usize = 24;
+/// How many comparisons of names are cheaper than a table of them.
+const MOST_COMPARED: usize = 256;
 /// How many alternatives are looked into for the nearest one.
 const MOST_TRIED: usize = 8;
 
@@ -38,6 +40,7 @@ pub(super) enum Why<'a, 'd> {
     Pattern(u32),
     Format(Format),
     Words(Span),
+    Word(Span),
     Enum(&'a Enum),
     Twins(usize, usize),
     Missing(&'a Object),
@@ -73,6 +76,7 @@ impl Why<'_, '_> {
             Why::Pattern(_) => "pattern",
             Why::Format(_) => "format",
             Why::Words(_) => "enum",
+            Why::Word(_) => "const",
             Why::Enum(list) => list.keyword,
             Why::Twins(..) => "uniqueItems",
             Why::Missing(_) => "required",
@@ -93,7 +97,7 @@ impl Why<'_, '_> {
 
 /// The sentence about a failure.
 pub(super) fn message<'d>(run: &Run<'_, 'd>, value: Value<'d>, why: &Why<'_, 'd>) -> String {
-    let mut out = String::with_capacity(80);
+    let mut out = String::with_capacity(128);
     // OK to drop: writing to a String cannot fail.
     let _ = write_message(&mut out, run, value, why);
     out
@@ -145,6 +149,7 @@ fn write_message<'d>(
             write!(out, "expected {}, got {got}", format.expectation())
         }
         Why::Words(run) => words(out, p, *run, value),
+        Why::Word(text) => write!(out, "expected {}, got {got}", Clipped(p.text(*text))),
         Why::Enum(list) if list.keyword == "const" => {
             write!(out, "expected {}, got {got}", Clipped(p.text(list.text)))
         }
@@ -211,8 +216,15 @@ fn words(out: &mut String, p: &Program, run: Span, value: Value<'_>) -> fmt::Res
 fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) -> fmt::Result {
     let required = object.properties.of(&p.properties).iter();
     let required = required.filter(|property| property.required != super::program::OPTIONAL);
-    let there: HashSet<&str> = value.members().map(|(name, _)| name).collect();
-    let absent = required.map(|property| p.text(property.name)).filter(|name| !there.contains(name));
+    // Few names are looked for one by one, many in a table.
+    let many = value.len().saturating_mul(object.required as usize) > MOST_COMPARED;
+    let mut there = Index::default();
+    for (name, _) in value.members().filter(|_| many) {
+        there.enter(name.as_bytes(), 0);
+    }
+    let is_there =
+        |name: &&str| if many { there.get(name.as_bytes()).is_some() } else { value.get(name).is_some() };
+    let absent = required.map(|property| p.text(property.name)).filter(|name| !is_there(name));
     let absent: Vec<_> = absent.take(MOST_LISTED + 1).collect();
     out.push_str("missing ");
     list(out, absent.into_iter(), '`')
@@ -220,7 +232,7 @@ fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) -> 
 
 fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) -> fmt::Result {
     let declared = object.properties.of(&p.properties).iter();
-    let declared: Vec<&Property> = declared.filter(|property| property.child.is_some()).collect();
+    let declared: Vec<&Property> = declared.filter(|property| property.is_declared()).collect();
     let names = declared.iter().map(|property| p.text(property.name));
     write!(out, "unknown member `{}`", Short(name))?;
     match nearest(name, names.clone()) {
@@ -245,7 +257,8 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
     let p = run.program;
     let children = children.of(&p.children);
     let mask = children.iter().fold(0, |mask, child| mask | types_of(p, *child));
-    if !is_of(value, mask) {
+    let spot = value.spot();
+    if !is_of(spot, mask) {
         return match mask {
             0 => write!(out, "no alternative allows any value, got {}", Got(value)),
             _ => write!(out, "expected {}, got {}", Types(mask), Got(value)),
@@ -256,7 +269,7 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
         return Ok(());
     }
     let here = run.path(value).len();
-    let possible = children.iter().enumerate().filter(|(_, child)| is_of(value, types_of(p, **child)));
+    let possible = children.iter().enumerate().filter(|(_, child)| is_of(spot, types_of(p, **child)));
     let mut nearest = None;
     for (i, child) in possible.take(MOST_TRIED) {
         let Some(reason) = run.reason(*child, value) else { continue };
@@ -304,7 +317,6 @@ impl fmt::Display for Types {
             (types::STRING, "a string"),
             (types::NUMBER, "a number"),
             (types::INTEGER, "an integer"),
-            (types::FRACTION, "a number that is no integer"),
             (types::BOOL, "true or false"),
             (types::NULL, "null"),
         ];

@@ -37,6 +37,7 @@ mod compile;
 mod error;
 mod explain;
 mod format;
+mod index;
 mod keyword;
 mod limit;
 mod metaschema;

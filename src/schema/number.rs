@@ -215,25 +215,37 @@ pub(super) fn is_integer(text: &[u8]) -> bool {
     text.iter().all(|b| *b <= b'9' && *b != b'.') || Decimal::of(text).is_whole()
 }
 
-/// The integer, when it is written as one and has at most 18 digits.
-#[inline]
-pub(super) fn short_integer(text: &[u8]) -> Option<i64> {
+/// Whether no other text has the same value, among those that are plain.
+pub(super) fn is_plain(text: &[u8]) -> bool {
+    text != b"-0" && text.iter().all(|b| *b <= b'9' && *b != b'.')
+}
+
+/// Two integers that a number is between, the same one twice when it is written as an integer.
+/// `None` for an exponent and for more than 18 digits before the point.
+#[inline(never)]
+pub(super) fn around(text: &[u8]) -> Option<(i64, i64)> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
     };
-    if digits.len() > 18 {
-        return None;
-    }
     let mut n = 0i64;
-    for b in digits {
+    let mut more = 0;
+    for (i, b) in digits.iter().enumerate() {
         let digit = b.wrapping_sub(b'0');
         if digit > 9 {
+            let fraction = digits.get(i + 1..).filter(|_| *b == b'.')?;
+            if !fraction.iter().all(u8::is_ascii_digit) {
+                return None;
+            }
+            more = 1;
+            break;
+        }
+        if i == 18 {
             return None;
         }
         n = n * 10 + i64::from(digit);
     }
-    Some(if negative { -n } else { n })
+    Some(if negative { (-n - more, -n) } else { (n, n + more) })
 }
 
 #[cfg(test)]
@@ -300,6 +312,26 @@ mod tests {
             ("1e400", Err(Ordering::Greater)),
         ] {
             assert_eq!(Decimal::new(text).floor(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_around_a_number_hold_it() {
+        for (text, expected) in [
+            ("0", Some((0, 0))),
+            ("-0", Some((0, 0))),
+            ("17", Some((17, 17))),
+            ("-17", Some((-17, -17))),
+            ("2.5", Some((2, 3))),
+            ("2.0", Some((2, 3))),
+            ("-2.5", Some((-3, -2))),
+            ("-0.1", Some((-1, 0))),
+            ("999999999999999999.9", Some((999_999_999_999_999_999, 1_000_000_000_000_000_000))),
+            ("1000000000000000000", None),
+            ("1e2", None),
+            ("1.5e3", None),
+        ] {
+            assert_eq!(around(text.as_bytes()), expected, "{text}");
         }
     }
 

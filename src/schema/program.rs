@@ -8,18 +8,18 @@
 //! Invariants: indices point into the tables of the same program; every cycle of nodes passes
 //! through an operation that goes down into the value.
 
-use crate::json::{Kind, Value};
+use crate::json::{Spot, Value};
 
 use super::format::Format;
-use super::number;
 use super::pattern::Pattern;
+use super::{canon, number};
 
-/// The types of JSON values, as bits. `number` is `INTEGER | FRACTION`.
+/// The types of JSON values, as bits. `number` has a second one for what is no integer, which
+/// never stands alone.
 pub(super) mod types {
     pub(in crate::schema) const NULL: u8 = 1;
     pub(in crate::schema) const BOOL: u8 = 2;
     pub(in crate::schema) const INTEGER: u8 = 4;
-    pub(in crate::schema) const FRACTION: u8 = 8;
     pub(in crate::schema) const NUMBER: u8 = 12;
     pub(in crate::schema) const STRING: u8 = 16;
     pub(in crate::schema) const ARRAY: u8 = 32;
@@ -41,30 +41,26 @@ pub(super) fn type_named(name: &str) -> Option<u8> {
     })
 }
 
-/// Whether a value is of one of these types.
-#[inline]
-pub(super) fn is_of(value: Value<'_>, mask: u8) -> bool {
-    if mask == types::ALL {
-        return true;
-    }
-    let kind = value.kind();
-    if kind == Kind::Number {
-        return mask & types::NUMBER == types::NUMBER || is_of_numbers(value, mask);
-    }
-    let bit = match kind {
-        Kind::Null => types::NULL,
-        Kind::Bool => types::BOOL,
-        Kind::Number | Kind::String => types::STRING,
-        Kind::Array => types::ARRAY,
-        Kind::Object => types::OBJECT,
-    };
-    mask & bit != 0
-}
+/// The bits of the eight tags of [`Spot::tag`], a byte for each.
+const BITS: u64 = u64::from_le_bytes([
+    types::NULL,
+    types::BOOL,
+    types::BOOL,
+    types::NUMBER,
+    types::STRING,
+    types::STRING,
+    types::ARRAY,
+    types::OBJECT,
+]);
 
-/// Whether a number is one of the kinds asked for, where that is not both.
-fn is_of_numbers(value: Value<'_>, mask: u8) -> bool {
-    let wanted = mask & types::NUMBER;
-    wanted != 0 && (wanted == types::INTEGER) == number::is_integer(value.number_bytes())
+/// Whether a value is of one of these types.
+#[inline(always)]
+pub(super) fn is_of(spot: Spot<'_>, mask: u8) -> bool {
+    match mask & (BITS >> (spot.tag() * 8)) as u8 {
+        0 => false,
+        types::INTEGER => number::is_integer(spot.number().unwrap_or_default()),
+        _ => true,
+    }
 }
 
 /// A subschema in use: a node, or types alone.
@@ -78,6 +74,8 @@ impl Child {
     pub(super) const ANY: Child = Child(TYPES_ONLY | types::ALL as u32);
     /// `false`.
     pub(super) const NONE: Child = Child(TYPES_ONLY);
+    /// No subschema at all.
+    pub(super) const UNDECLARED: Child = Child(u32::MAX);
 
     pub(super) fn node(index: u32) -> Child {
         Child(index)
@@ -120,6 +118,19 @@ impl Span {
         pool.get(start..start + self.len as usize).unwrap_or_default()
     }
 
+    /// Whether it is this string.
+    #[inline(never)]
+    fn is(self, program: &Program, text: Value<'_>) -> bool {
+        let bytes = self.bytes(program.pool.as_bytes());
+        text.spot().string().is_some_and(|text| canon::same(bytes, text))
+    }
+
+    /// What stands between the quotes around it.
+    #[inline]
+    pub(super) fn within(self) -> Span {
+        Span { start: self.start + 1, len: self.len.saturating_sub(2) }
+    }
+
     #[inline]
     pub(super) fn text(self, pool: &str) -> &str {
         let start = self.start as usize;
@@ -130,6 +141,7 @@ impl Span {
 /// Types and operations of one subschema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
+    /// The first of its operations.
     pub(super) ops: u32,
     pub(super) count: u16,
     pub(super) types: u8,
@@ -142,9 +154,12 @@ pub(super) const SHARED: u8 = 1;
 pub(super) const TRACKS: u8 = 2;
 /// Is a reference and nothing else.
 pub(super) const FORWARDS: u8 = 4;
-
 /// Holds no subschemas: its operations look at the value alone.
 pub(super) const LEAF: u8 = 8;
+/// Is an object with one operation, on its members; [`Node::ops`] is an index into the objects.
+pub(super) const MEMBERS: u8 = 16;
+/// Is an array with one operation, on its elements; [`Node::ops`] is an index into the arrays.
+pub(super) const ELEMENTS: u8 = 32;
 
 /// One check. Those on strings, numbers, arrays and objects let every other type pass.
 #[derive(Clone, Copy, Debug)]
@@ -154,7 +169,7 @@ pub(super) enum Op {
         min: u32,
         max: u32,
     },
-    /// minItems, maxItems.
+    /// minItems, maxItems, where there are no schemas for the elements.
     Items {
         min: u32,
         max: u32,
@@ -173,6 +188,8 @@ pub(super) enum Op {
     Format(Format),
     /// A run of the words: an enum of strings, sorted when long.
     Words(Span),
+    /// A const that is a string: its text in quotes.
+    Word(Span),
     /// An index into the enums.
     Enum(u32),
     /// uniqueItems
@@ -227,6 +244,16 @@ pub(super) struct Object {
     pub(super) additional: Child,
     /// Whether `additionalProperties` is there at all, which matters to `unevaluatedProperties`.
     pub(super) has_additional: bool,
+    /// The marks of all names, and of the required ones; see [`mark`].
+    pub(super) known: u64,
+    pub(super) needed: u64,
+}
+
+/// One of 64 bits for a name, given its head and length. Names that differ may share one, so a
+/// mark that is not there tells that a name is not, and one that is there tells nothing.
+#[inline(always)]
+pub(super) fn mark((head, _): (u64, usize)) -> u64 {
+    1 << (head.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }
 
 /// Longer tables are sorted and searched by halves.
@@ -235,18 +262,64 @@ pub(super) const SCANNED: usize = 12;
 /// A name of an object's table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Property {
+    /// The name's first eight bytes.
+    pub(super) head: u64,
     pub(super) name: Span,
-    /// `None` for a name that is required but not declared.
-    pub(super) child: Option<Child>,
-    /// Its place among the required names; [`OPTIONAL`] when it is not one.
+    /// [`Child::UNDECLARED`] for a name that is required but not declared.
+    pub(super) child: Child,
+    /// Its place among the required names, or [`BEYOND`] or [`OPTIONAL`].
     pub(super) required: u32,
 }
 
-pub(super) const OPTIONAL: u32 = u32::MAX;
+/// The place of names that are not required.
+pub(super) const OPTIONAL: u32 = 63;
+/// The place of required names that have no bit of their own.
+pub(super) const BEYOND: u32 = 62;
 
-/// prefixItems and items.
+/// The place of the required name of this number.
+pub(super) fn place(number: usize) -> u32 {
+    number.min(BEYOND as usize) as u32
+}
+
+impl Object {
+    /// Whether no object with names of these marks fits.
+    pub(super) fn refuses(&self, marks: u64) -> bool {
+        let closed = self.additional == Child::NONE && self.patterned.len == 0;
+        self.needed & !marks != 0 || closed && marks & !self.known != 0
+    }
+
+    /// The bits of the required names; all of them when there are no more than [`BEYOND`].
+    #[inline]
+    pub(super) fn wanted(&self) -> u64 {
+        (1 << self.required.min(BEYOND)) - 1
+    }
+}
+
+impl Property {
+    /// Whether this is its name, given its head and length.
+    #[inline(always)]
+    pub(super) fn is_named(&self, program: &Program, name: Spot<'_>, head: u64, len: usize) -> bool {
+        self.head == head
+            && self.name.len as usize == len
+            && (len <= 8 || self.name.is(program, name.value()))
+    }
+
+    /// Its bit among those of the required names.
+    #[inline]
+    pub(super) fn bit(&self) -> u64 {
+        1 << (self.required & 63)
+    }
+
+    pub(super) fn is_declared(&self) -> bool {
+        self.child != Child::UNDECLARED
+    }
+}
+
+/// prefixItems and items, minItems and maxItems.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Array {
+    pub(super) min: u32,
+    pub(super) max: u32,
     /// A run of the children.
     pub(super) prefix: Span,
     pub(super) rest: Option<Child>,
@@ -334,5 +407,5 @@ impl Program {
 const _: () = {
     assert!(size_of::<Node>() == 8);
     assert!(size_of::<Op>() == 12);
-    assert!(size_of::<Property>() == 20);
+    assert!(size_of::<Property>() == 24);
 };

@@ -7,11 +7,12 @@
 //!
 //! Invariants: a queue of references replaces recursion; each document is surveyed once.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::json::order;
 use crate::json::{Doc, Kind, NodeId, ParseLimits, Value};
 
+use super::index::{Index, key};
 use super::keyword::{Keyword, Rules, vocabulary};
 use super::survey::{Fault, Place, RECURSIVE, Survey};
 use super::{Dialect, Options, SchemaLimits, metaschema, uri};
@@ -28,21 +29,26 @@ pub(super) struct Target {
     pub(super) dynamic: Option<String>,
 }
 
+fn target_key(place: Place, keyword: Keyword) -> Vec<u8> {
+    key(&[place.document, place.node.index(), keyword as u32], "")
+}
+
 /// Documents and everything known about them.
 pub(super) struct Library<'o> {
     pub(super) docs: Vec<Arc<Doc>>,
     pub(super) survey: Survey,
     /// What references lead to, or why they lead nowhere.
-    pub(super) targets: HashMap<(Place, Keyword), Result<Target, Fault>>,
+    targets: Index,
+    targeted: Vec<Result<Target, Fault>>,
     options: &'o Options,
     has_all_documents: bool,
     /// The members of large objects that pointers went through.
-    members: HashMap<Place, HashMap<String, NodeId>>,
+    members: Index,
     /// Names that dynamic references look for.
-    dynamic_names: HashSet<String>,
+    dynamic_names: Index,
     scopes: Vec<Vec<(String, Place)>>,
-    scope_ids: HashMap<Vec<(String, Place)>, u32>,
-    entered: HashMap<(u32, u32), u32>,
+    scope_ids: Index,
+    entered: Index,
 }
 
 impl<'o> Library<'o> {
@@ -51,14 +57,15 @@ impl<'o> Library<'o> {
         let mut library = Library {
             docs: Vec::new(),
             survey: Survey::default(),
-            targets: HashMap::new(),
+            targets: Index::default(),
+            targeted: Vec::new(),
             options,
             has_all_documents: false,
-            members: HashMap::new(),
-            dynamic_names: HashSet::new(),
+            members: Index::default(),
+            dynamic_names: Index::default(),
             scopes: vec![Vec::new()],
-            scope_ids: HashMap::from([(Vec::new(), 0)]),
-            entered: HashMap::new(),
+            scope_ids: Index::default(),
+            entered: Index::default(),
         };
         match library.load_all(schema) {
             Ok(()) => Ok(library),
@@ -83,17 +90,26 @@ impl<'o> Library<'o> {
                     });
                     match &target {
                         Ok(Target { dynamic: Some(name), .. }) => {
-                            self.dynamic_names.insert(name.clone());
+                            self.dynamic_names.enter(name.as_bytes(), 0);
                         }
                         // In other documents only what is reached matters.
                         Err(fault) if at.document == 0 => return Err(fault.clone()),
                         _ => {}
                     }
-                    self.targets.insert((at, keyword), target);
+                    let next = self.targeted.len() as u64;
+                    if self.targets.enter(&target_key(at, keyword), next) == next {
+                        self.targeted.push(target);
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// What the reference that the subschema at `place` makes with `keyword` leads to.
+    pub(super) fn target(&self, place: Place, keyword: Keyword) -> Option<&Result<Target, Fault>> {
+        let number = self.targets.get(&target_key(place, keyword))?;
+        self.targeted.get(number as usize)
     }
 
     pub(super) fn doc(&self, document: u32) -> Arc<Doc> {
@@ -112,8 +128,8 @@ impl<'o> Library<'o> {
 
     /// The resource with this absolute URI; loads the document or metaschema it is in.
     fn resource(&mut self, uri: &str) -> Result<u32, String> {
-        if let Some(found) = self.survey.by_uri.get(uri) {
-            return Ok(*found);
+        if let Some(found) = self.survey.by_uri.get(uri.as_bytes()) {
+            return Ok(found as u32);
         }
         let options = self.options;
         let rules = Rules::of(options.dialect);
@@ -125,14 +141,14 @@ impl<'o> Library<'o> {
             self.add(uri, Arc::clone(doc), rules).map_err(|fault| fault.message)?;
         } else if !std::mem::replace(&mut self.has_all_documents, true) {
             for (known, doc) in &options.documents {
-                if !self.survey.by_uri.contains_key(known) {
+                if self.survey.by_uri.get(known.as_bytes()).is_none() {
                     // OK to drop: a fault here is in a document that nobody has named.
                     let _ = self.add(known, Arc::clone(doc), rules);
                 }
             }
         }
         let unknown = "names a document that was not handed in; nothing is fetched";
-        self.survey.by_uri.get(uri).copied().ok_or_else(|| unknown.to_owned())
+        self.survey.by_uri.get(uri.as_bytes()).map(|found| found as u32).ok_or_else(|| unknown.to_owned())
     }
 
     fn resolve(&mut self, keyword: Keyword, reference: &str, from: u32) -> Result<Target, String> {
@@ -153,10 +169,9 @@ impl<'o> Library<'o> {
             let pointer = direct.then(|| fragment.to_owned());
             return Ok(Target { place, pointer, dynamic: recursive.then(|| RECURSIVE.to_owned()) });
         }
-        let key = (resource, fragment.to_owned());
-        let place = *self.survey.anchors.get(&key).ok_or("names an anchor that is not there")?;
+        let place = self.survey.anchor(resource, fragment).ok_or("names an anchor that is not there")?;
         let dynamic = keyword == Keyword::DynamicRef && self.is_dynamic(resource, fragment, place);
-        Ok(Target { place, pointer: None, dynamic: dynamic.then_some(key.1) })
+        Ok(Target { place, pointer: None, dynamic: dynamic.then(|| fragment.to_owned()) })
     }
 
     fn is_dynamic(&self, resource: u32, name: &str, place: Place) -> bool {
@@ -198,13 +213,18 @@ impl<'o> Library<'o> {
             return at.pointer(token);
         }
         let place = Place { document, node: at.id() };
-        let index = self
-            .members
-            .entry(place)
-            .or_insert_with(|| at.members().map(|(name, value)| (name.to_owned(), value.id())).collect());
+        // The object alone is the sign that its members are there; names follow a slash.
+        let place = [place.document, place.node.index()];
+        if self.members.get(&key(&place, "")).is_none() {
+            self.members.enter(&key(&place, ""), 0);
+            // Of one name the last counts.
+            for (name, value) in at.members().collect::<Vec<_>>().into_iter().rev() {
+                self.members.enter(&key(&place, &format!("/{name}")), value.id().index().into());
+            }
+        }
         let name = token.strip_prefix('/')?.replace("~1", "/").replace("~0", "~");
-        let node = *index.get(&name)?;
-        Some(doc.at(node))
+        let node = self.members.get(&key(&place, &format!("/{name}")))?;
+        Some(doc.at(NodeId::new(node as u32)))
     }
 
     /// The dynamic scope after a resource was entered in the scope `scope`.
@@ -212,25 +232,32 @@ impl<'o> Library<'o> {
         if self.dynamic_names.is_empty() {
             return 0;
         }
-        if let Some(known) = self.entered.get(&(scope, resource)) {
-            return *known;
+        if let Some(known) = self.entered.get(&key(&[scope, resource], "")) {
+            return known as u32;
         }
         let mut bindings = self.scopes.get(scope as usize).cloned().unwrap_or_default();
         let declared = self.survey.resources.get(resource as usize).map_or(&[][..], |r| &r.dynamic);
         for (name, place) in declared {
             // The outermost declaration wins, so what is bound stays bound.
-            if self.dynamic_names.contains(name) && !bindings.iter().any(|(bound, _)| bound == name) {
+            if self.dynamic_names.get(name.as_bytes()).is_some()
+                && !bindings.iter().any(|(bound, _)| bound == name)
+            {
                 bindings.push((name.clone(), *place));
             }
         }
-        bindings.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let next = self.scopes.len() as u32;
-        let id = *self.scope_ids.entry(bindings.clone()).or_insert(next);
-        if id == next {
+        order::sort(&mut bindings, |a, b| a.0.cmp(&b.0));
+        let mut spelled = Vec::new();
+        for (name, place) in &bindings {
+            spelled.extend(key(&[name.len() as u32, place.document, place.node.index()], name));
+        }
+        // The outermost scope binds nothing and is the first.
+        let next = if bindings.is_empty() { 0 } else { self.scopes.len() as u64 };
+        let id = self.scope_ids.enter(&spelled, next);
+        if id == self.scopes.len() as u64 {
             self.scopes.push(bindings);
         }
-        self.entered.insert((scope, resource), id);
-        id
+        self.entered.enter(&key(&[scope, resource], ""), id);
+        id as u32
     }
 
     /// What a dynamic anchor means in a scope.

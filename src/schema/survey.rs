@@ -6,10 +6,10 @@
 //!
 //! Invariants: a list of places still to visit replaces recursion; the number of places is capped.
 
-use std::collections::HashMap;
-
+use crate::json::order;
 use crate::json::{Kind, NodeId, Value};
 
+use super::index::{Index, key};
 use super::keyword::{Keyword, Rules, Shape};
 use super::{SchemaLimits, uri};
 
@@ -73,10 +73,11 @@ pub(super) struct Fault {
 pub(super) struct Survey {
     pub(super) resources: Vec<Resource>,
     /// Resources by absolute URI.
-    pub(super) by_uri: HashMap<String, u32>,
+    pub(super) by_uri: Index,
     /// Every subschema's resource.
     pub(super) places: Places,
-    pub(super) anchors: HashMap<(u32, String), Place>,
+    anchors: Index,
+    anchored: Vec<Place>,
     /// References, to be resolved when everything is known.
     pub(super) references: Vec<Place>,
     /// Whether any dynamic or recursive reference was seen.
@@ -126,9 +127,14 @@ impl Survey {
         Ok(())
     }
 
+    /// Where the anchor of a resource is.
+    pub(super) fn anchor(&self, resource: u32, name: &str) -> Option<Place> {
+        self.anchored.get(self.anchors.get(&key(&[resource], name))? as usize).copied()
+    }
+
     fn resource(&mut self, base: String, root: Place, rules: Rules) -> u32 {
         let id = self.resources.len() as u32;
-        self.by_uri.entry(base.clone()).or_insert(id);
+        self.by_uri.enter(base.as_bytes(), id.into());
         self.resources.push(Resource { base, root, rules, dynamic: Vec::new() });
         id
     }
@@ -210,7 +216,7 @@ impl<'d> Visit<'_, 'd> {
         match survey.resources.get_mut(self.resource as usize) {
             // The root of a document has both the name it came under and the one it gives itself.
             Some(document) if document.root == at => {
-                survey.by_uri.entry(base.clone()).or_insert(self.resource);
+                survey.by_uri.enter(base.as_bytes(), self.resource.into());
                 document.base = base;
                 document.rules = rules;
             }
@@ -219,7 +225,11 @@ impl<'d> Visit<'_, 'd> {
     }
 
     fn anchor(&mut self, name: &str, at: Place) {
-        self.survey.anchors.entry((self.resource, name.to_owned())).or_insert(at);
+        let survey = &mut *self.survey;
+        let next = survey.anchored.len() as u64;
+        if survey.anchors.enter(&key(&[self.resource], name), next) == next {
+            survey.anchored.push(at);
+        }
     }
 
     fn dynamic(&mut self, name: &str, at: Place) {
@@ -336,7 +346,7 @@ impl<'d> Visit<'_, 'd> {
             }
         }
         let mut names: Vec<_> = value.items().map(|v| (v.as_str().unwrap_or_default(), v.id())).collect();
-        names.sort_unstable();
+        order::sort(&mut names, |a, b| a.0.cmp(b.0).then(a.1.cmp(&b.1)));
         match names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             Some(pair) => {
                 let at = Place { document: self.document, node: pair[1].1 };
@@ -354,18 +364,27 @@ fn is_anchor(name: &str) -> bool {
 
 /// The JSON Pointer, from `root`, of the value that is, or lies around, the one at this offset.
 pub(super) fn pointer_to(root: Value<'_>, target: usize) -> String {
-    let mut pointer = String::new();
+    let mut pointer = String::with_capacity(if root.offset() == target { 0 } else { 48 });
     let mut at = root;
     while at.offset() != target {
-        let items = at.items().enumerate().map(|(i, value)| (i, None, value));
-        let members = at.members().enumerate().map(|(i, (name, value))| (i, Some(name), value));
         // The last child that starts no later is the only one that can hold the target.
-        let child = items.chain(members).take_while(|(_, _, v)| v.offset() <= target).last();
+        let child = match at.kind() {
+            Kind::Array => {
+                let items = at.items().enumerate().take_while(|(_, v)| v.offset() <= target);
+                items.last().map(|(i, value)| (Token::Index(i), value))
+            }
+            _ => {
+                let members = at.member_values().take_while(|(name, _)| name.offset() <= target);
+                members.last().map(|(name, value)| (Token::Name(name), value))
+            }
+        };
         match child {
-            Some((i, name, value)) if target < value.offset() + value.raw().len() => {
-                match name {
-                    Some(name) => push_token(&mut pointer, name),
-                    None => push_token(&mut pointer, &i.to_string()),
+            Some((token, value))
+                if target >= value.offset() && target < value.offset() + value.raw().len() =>
+            {
+                match token {
+                    Token::Index(i) => push_token(&mut pointer, &i.to_string()),
+                    Token::Name(name) => push_token(&mut pointer, name.as_str().unwrap_or_default()),
                 }
                 at = value;
             }
@@ -375,14 +394,21 @@ pub(super) fn pointer_to(root: Value<'_>, target: usize) -> String {
     pointer
 }
 
+/// One step of a JSON Pointer.
+enum Token<'d> {
+    Index(usize),
+    Name(Value<'d>),
+}
+
 /// Appends one token to a JSON Pointer (RFC 6901 §3).
 pub(super) fn push_token(pointer: &mut String, token: &str) {
     pointer.push('/');
-    for c in token.chars() {
-        match c {
-            '~' => pointer.push_str("~0"),
-            '/' => pointer.push_str("~1"),
-            other => pointer.push(other),
-        }
+    let mut rest = token;
+    while let Some(at) = rest.bytes().position(|b| matches!(b, b'~' | b'/')) {
+        let (plain, special) = rest.split_at(at);
+        pointer.push_str(plain);
+        pointer.push_str(if special.starts_with('~') { "~0" } else { "~1" });
+        rest = special.get(1..).unwrap_or_default();
     }
+    pointer.push_str(rest);
 }

@@ -7,8 +7,9 @@
 //! `walk/leaf.rs`.
 //!
 //! # Invariants
-//! - Every node costs a step and a level while it runs; without steps or levels left the whole
-//!   validation fails, whatever the schema says.
+//! - Every node with subschemas costs a step and a level while it runs, and each element or member
+//!   it goes through a step; without steps or levels left the whole validation fails, whatever the
+//!   schema says.
 //! - `quiet` is set within combinators: nothing is explained there.
 //! - Once more steps were taken than the value's size explains, verdicts of shared nodes are kept.
 
@@ -18,14 +19,15 @@ mod leaf;
 mod object;
 mod seen;
 
-use std::collections::HashMap;
-
-use crate::json::{Kind, NodeId, Value};
+use crate::json::{Spot, Value};
 use crate::record::Violation;
 
 use super::SchemaLimits;
 use super::explain::{self, Why};
-use super::program::{Child, FORWARDS, LEAF, Node, Op, Program, SHARED, Span, TRACKS, is_of};
+use super::index::{Index, key};
+use super::program::{
+    Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types,
+};
 use super::survey;
 
 use seen::Seen;
@@ -45,6 +47,7 @@ pub(super) struct Run<'p, 'd> {
     /// Verdicts are kept when fewer steps than this are left.
     keep_below: u64,
     depth: u32,
+    most_depth: u32,
     over: bool,
     nested: bool,
     quiet: bool,
@@ -91,11 +94,30 @@ enum Verdict {
 }
 
 /// Verdicts by node, value and whether evaluated members were asked for.
-type Verdicts = HashMap<(u32, NodeId, bool), (Verdict, Option<Box<Seen>>)>;
+#[derive(Default)]
+struct Verdicts {
+    index: Index,
+    list: Vec<(Verdict, Option<Box<Seen>>)>,
+}
+
+impl Verdicts {
+    fn get(&self, key: &[u8]) -> Option<&(Verdict, Option<Box<Seen>>)> {
+        self.list.get(self.index.get(key)? as usize)
+    }
+
+    /// Keeps the verdict; a later one replaces it.
+    fn put(&mut self, key: &[u8], verdict: (Verdict, Option<Box<Seen>>)) {
+        let next = self.list.len() as u64;
+        match self.list.get_mut(self.index.enter(key, next) as usize) {
+            Some(known) => *known = verdict,
+            None => self.list.push(verdict),
+        }
+    }
+}
 
 impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn new(program: &'p Program, limits: &'p SchemaLimits, root: Value<'d>) -> Run<'p, 'd> {
-        let bytes = root.raw().len() as u64;
+        let bytes = root.spot().width() as u64;
         let steps = limits.steps.saturating_add(limits.steps_per_byte.saturating_mul(bytes));
         Run {
             program,
@@ -104,6 +126,7 @@ impl<'p, 'd> Run<'p, 'd> {
             steps,
             keep_below: steps.saturating_sub(KEEP_AFTER + bytes),
             depth: 0,
+            most_depth: limits.depth,
             over: false,
             nested: false,
             quiet: true,
@@ -174,6 +197,7 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Takes steps beside those of the nodes.
     #[inline]
     fn charge(&mut self, steps: usize) {
+        self.over |= self.steps < steps as u64;
         self.steps = self.steps.saturating_sub(steps as u64);
     }
 
@@ -231,8 +255,26 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(always)]
     pub(super) fn child(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         match child.as_types() {
-            Some(mask) => is_of(value, mask) || self.wrong_type(value, mask),
+            Some(mask) => is_of(value.spot(), mask) || !self.quiet && self.wrong_type(value, mask),
             None => self.node(child.index(), value, seen),
+        }
+    }
+
+    /// The same for an element or a member.
+    #[inline(always)]
+    fn inner(&mut self, child: Child, spot: Spot<'d>) -> bool {
+        match child.as_types() {
+            Some(mask) => is_of(spot, mask) || !self.quiet && self.wrong_type(spot.value(), mask),
+            None => match self.program.nodes.get(child.index() as usize) {
+                Some(node) => match node.flags {
+                    LEAF => self.clearly_fits(node, spot) || self.leaf(node, spot.value()),
+                    MEMBERS => self.object(node.ops, spot.value(), None),
+                    ELEMENTS => self.array(node.ops, spot.value(), None),
+                    _ => self.node(child.index(), spot.value(), None),
+                },
+                // OK because the program is consistent; a hole in it fails closed.
+                None => false,
+            },
         }
     }
 
@@ -248,39 +290,14 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     fn node(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         // OK because the program is consistent; a hole in it fails closed.
-        let Some(node) = self.program.nodes.get(index as usize).copied() else { return false };
+        let Some(node) = self.program.nodes.get(index as usize) else { return false };
         match node.flags {
             LEAF => self.leaf(node, value),
+            MEMBERS => self.object(node.ops, value, seen),
+            ELEMENTS => self.array(node.ops, value, seen),
             0 => self.apply(node, value, seen),
             _ => self.flagged(index, value, seen),
         }
-    }
-
-    /// A node whose operations look at the value alone: no level, no list of evaluated members.
-    #[inline(never)]
-    fn leaf(&mut self, node: Node, value: Value<'d>) -> bool {
-        if self.steps == 0 {
-            self.over = true;
-            return false;
-        }
-        self.steps -= 1;
-        if !is_of(value, node.types) {
-            return self.wrong_type(value, node.types);
-        }
-        let run = Span { start: node.ops, len: u32::from(node.count) };
-        let program = self.program;
-        self.depth += 1;
-        let mut fits = true;
-        for op in run.of(&program.ops) {
-            if !self.leaf_op(*op, value) {
-                fits = false;
-                if self.halts() {
-                    break;
-                }
-            }
-        }
-        self.depth -= 1;
-        fits
     }
 
     /// A node that forwards, is shared or tracks what was evaluated.
@@ -289,7 +306,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let mut index = start;
         let mut hops = 0;
         let node = loop {
-            let Some(node) = self.program.nodes.get(index as usize).copied() else { return false };
+            let Some(node) = self.program.nodes.get(index as usize) else { return false };
             if node.flags & FORWARDS == 0 {
                 break node;
             }
@@ -297,15 +314,21 @@ impl<'p, 'd> Run<'p, 'd> {
             self.charge(1);
             hops += 1;
             if let Some(mask) = child.as_types() {
-                let fits = is_of(value, mask) || self.wrong_type(value, mask);
+                let fits = is_of(value.spot(), mask) || self.wrong_type(value, mask);
                 return fits || self.forwarded(start, hops);
             }
             index = child.index();
         };
-        let fits = if node.flags & SHARED != 0 && self.steps < self.keep_below {
+        let fits = if node.flags == LEAF {
+            self.leaf(node, value)
+        } else if node.flags & SHARED != 0 && self.steps < self.keep_below {
             self.kept(index, node, value, seen)
+        } else if node.flags & MEMBERS != 0 {
+            self.object(node.ops, value, seen)
+        } else if node.flags & TRACKS != 0 && is_of(value.spot(), types::ARRAY | types::OBJECT) {
+            self.apply_apart(node, value, seen)
         } else {
-            self.tracked(node, value, seen)
+            self.apply(node, value, seen)
         };
         fits || self.forwarded(start, hops)
     }
@@ -333,16 +356,9 @@ impl<'p, 'd> Run<'p, 'd> {
         false
     }
 
-    /// Runs a node, with a list of its own for evaluated members when it asks for them.
-    fn tracked(&mut self, node: Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
-        if node.flags & TRACKS == 0 || !matches!(value.kind(), Kind::Array | Kind::Object) {
-            return self.apply(node, value, seen);
-        }
-        self.apply_apart(node, value, seen)
-    }
-
+    /// Runs a node with a list of its own for evaluated members.
     #[inline(never)]
-    fn apply_apart(&mut self, node: Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    fn apply_apart(&mut self, node: &Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let mut own = Seen::default();
         let fits = self.apply(node, value, Some(&mut own));
         if let (true, Some(seen)) = (fits, seen) {
@@ -353,8 +369,8 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Runs a shared node, unless its verdict on this value is known.
     #[inline(never)]
-    fn kept(&mut self, index: u32, node: Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
-        let key = (index, value.id(), seen.is_some());
+    fn kept(&mut self, index: u32, node: &Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        let key = key(&[index, value.id().index()], if seen.is_some() { "seen" } else { "" });
         if let Some((verdict, known)) = self.verdicts.as_ref().and_then(|v| v.get(&key)) {
             match verdict {
                 Verdict::Fits => {
@@ -382,23 +398,46 @@ impl<'p, 'd> Run<'p, 'd> {
             (false, false) => Verdict::Explained,
         };
         let verdicts = self.verdicts.get_or_insert_default();
-        if verdicts.len() < self.limits.verdicts {
-            verdicts.insert(key, (verdict, own.map(Box::new)));
+        if verdicts.list.len() < self.limits.verdicts {
+            verdicts.put(&key, (verdict, own.map(Box::new)));
         }
         fits
     }
 
+    /// Takes a level, and a step beside so many; `false`, and the validation fails, where none is
+    /// left.
+    #[inline(always)]
+    fn enter(&mut self, steps: usize) -> bool {
+        match self.steps.checked_sub(steps as u64 + 1) {
+            Some(left) if self.depth < self.most_depth => {
+                self.steps = left;
+                self.depth += 1;
+                true
+            }
+            left => {
+                self.steps = left.unwrap_or(0);
+                self.over = true;
+                false
+            }
+        }
+    }
+
     /// Runs a node's types and operations.
-    fn apply(&mut self, node: Node, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
-        if self.steps == 0 || self.depth >= self.limits.depth {
-            self.over = true;
+    #[inline(never)]
+    fn apply(&mut self, node: &Node, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        if node.flags & MEMBERS != 0 {
+            return self.object(node.ops, value, seen);
+        }
+        if node.flags & ELEMENTS != 0 {
+            return self.array(node.ops, value, seen);
+        }
+        if !self.enter(0) {
             return false;
         }
-        self.steps -= 1;
-        if !is_of(value, node.types) {
-            return self.wrong_type(value, node.types);
+        if !is_of(value.spot(), node.types) {
+            self.depth -= 1;
+            return !self.quiet && self.wrong_type(value, node.types);
         }
-        self.depth += 1;
         let mut fits = true;
         let run = Span { start: node.ops, len: u32::from(node.count) };
         let program = self.program;
@@ -414,23 +453,26 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
-    #[inline]
+    #[inline(always)]
     fn op(&mut self, op: Op, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        let is = |mask| is_of(value.spot(), mask);
         match op {
-            Op::Object(index) => value.kind() != Kind::Object || self.object(index, value, seen),
-            Op::Array(index) => value.kind() != Kind::Array || self.array(index, value, seen),
+            Op::Object(index) => !is(types::OBJECT) || self.object(index, value, seen),
+            Op::Array(index) => !is(types::ARRAY) || self.array(index, value, seen),
             Op::Ref(child, reference) => self.reference(child, reference, value, seen),
             Op::AllOf(run) => self.all_of(run, value, seen),
             Op::AnyOf(run) => self.any_of(run, value, seen),
             Op::OneOf(run) => self.one_of(run, value, seen),
             Op::Not(child) => !self.quietly(child, value, None) || self.fail(value, Why::Not),
             Op::If(run) => self.conditional(run, value, seen),
-            Op::Contains(index) => value.kind() != Kind::Array || self.contains(index, value, seen),
-            Op::Names(child) => value.kind() != Kind::Object || self.names(child, value),
-            Op::Dependents(run) => value.kind() != Kind::Object || self.dependents(run, value, seen),
-            Op::UnevaluatedItems(child) => self.unevaluated_items(child, value, seen),
-            Op::UnevaluatedProperties(child) => self.unevaluated_properties(child, value, seen),
-            _ => self.other_op(op, value),
+            Op::Contains(index) => !is(types::ARRAY) || self.contains(index, value, seen),
+            Op::Names(child) => !is(types::OBJECT) || self.names(child, value),
+            Op::Dependents(run) => !is(types::OBJECT) || self.dependents(run, value, seen),
+            Op::UnevaluatedItems(child) => !is(types::ARRAY) || self.unevaluated_items(child, value, seen),
+            Op::UnevaluatedProperties(child) => {
+                !is(types::OBJECT) || self.unevaluated_properties(child, value, seen)
+            }
+            _ => self.holds(op, value) || !self.quiet && self.blame(op, value),
         }
     }
 

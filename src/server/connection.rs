@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::{Reply, ServerEra, Signal, To};
-use crate::json::Writer;
+use crate::json::{Json, Value, Writer};
 use crate::model::ask::{Answer, Ask};
 use crate::model::content::ToolOutput;
-use crate::model::{Change, Fault, Filter, Operation, Revision, Session};
+use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
 use crate::transport::Outlet;
 
@@ -38,6 +38,9 @@ pub(crate) struct Connection {
     calls: Flight,
     parked: Mutex<Parked>,
     listens: Mutex<Vec<Listen>>,
+    /// Whether there ever was one of them: calls need not look for their ids otherwise. Set by the
+    /// thread that reads, which also reads it.
+    listening: AtomicBool,
     /// Changes that could not be told while the client was not reading; told later, once each.
     missed: Mutex<Vec<Change>>,
     /// Calls that are settled by their handlers and not yet answered.
@@ -86,6 +89,7 @@ impl Connection {
             calls: Flight::default(),
             parked: Mutex::default(),
             listens: Mutex::default(),
+            listening: AtomicBool::new(false),
             missed: Mutex::default(),
             answering: AtomicUsize::new(0),
             reading: AtomicBool::new(false),
@@ -130,23 +134,43 @@ impl Connection {
 
     /// Takes a call in; it stays until it is settled.
     pub(crate) fn begin(&self, job: &Job) -> Result<(), Refusal> {
-        let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(()) };
-        if !self.shared && lock(&self.listens).iter().any(|l| l.id == id) {
+        let Some(running) = self.running(job)? else { return Ok(()) };
+        self.calls.enter(running, self.core.limits.in_flight_bytes, !self.shared)?;
+        self.core.alarm.arm();
+        Ok(())
+    }
+
+    /// Whether a call may be run by the thread that reads, which lets nobody look for it until it
+    /// is over or gives it to [`Connection::adopt`].
+    pub(crate) fn admit(&self, job: &Job) -> Result<Option<Running>, Refusal> {
+        let Some(running) = self.running(job)? else { return Ok(None) };
+        self.calls.admits(&running, self.core.limits.in_flight_bytes)?;
+        self.core.alarm.arm();
+        Ok(Some(running))
+    }
+
+    /// Takes in a call that was admitted.
+    pub(crate) fn adopt(&self, running: Running) {
+        self.calls.adopt(running);
+    }
+
+    /// What is to be known of a job while it runs; nothing if it could not be answered.
+    fn running(&self, job: &Job) -> Result<Option<Running>, Refusal> {
+        let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(None) };
+        let listening = !self.shared && self.listening.load(Ordering::Relaxed);
+        if listening && lock(&self.listens).iter().any(|l| l.id == id) {
             return Err(Refusal::Duplicate);
         }
-        let running = Running {
+        Ok(Some(Running {
             id,
             call: Arc::clone(&job.call),
-            deadline: self.core.deadline(),
+            deadline: self.core.deadline_from(job.accepted),
             era: job.era,
             revision: job.query.peer.revision,
             operation: job.query.operation,
             outlet: Arc::clone(&job.outlet),
             weight: job.weight(),
-        };
-        self.calls.enter(running, self.core.limits.in_flight_bytes, !self.shared)?;
-        self.core.alarm.arm();
-        Ok(())
+        }))
     }
 
     /// Waits until a job that was refused for want of room can be taken in, or serving ends.
@@ -163,37 +187,29 @@ impl Connection {
         lock(&self.listens).iter().any(|l| l.id == *id)
     }
 
-    /// Settles a call with an answer, unless somebody did before.
-    pub(crate) fn finish(&self, job: &Job, reply: Reply<'_>) {
-        self.finish_with(job, reply, |frame| job.outlet.answer(frame));
+    /// Whether this is the id of such a call; for the thread that reads.
+    pub(crate) fn is_taken(&self, id: Value<'_>) -> bool {
+        let any = self.calls.any() || self.listening.load(Ordering::Relaxed);
+        any && Id::read(id).is_some_and(|id| self.is_open(&id))
     }
 
-    /// The same, with a say in how the answer leaves.
-    pub(crate) fn finish_with(&self, job: &Job, reply: Reply<'_>, send: impl FnOnce(&[u8])) {
+    /// Settles a call with an answer, unless somebody did before.
+    pub(crate) fn finish(&self, job: &Job, reply: Reply<'_>) {
         // Counted before it is settled: who finds it settled, or gone, can wait for its answer.
         self.answering.fetch_add(1, Ordering::SeqCst);
         if job.call.settle() {
             self.calls.take(&job.call);
-            self.reply(job, reply, send);
+            self.core.with_writer(|w| {
+                job.era.reply(w, &job.to(), reply);
+                w.newline();
+                job.outlet.answer(w.as_bytes());
+            });
         }
         self.answering.fetch_sub(1, Ordering::SeqCst);
         if self.outlet.closed() || self.core.catalog.stopping() {
             // Nobody else may notice: the thread that reads waits for input, the end for this.
             self.core.alarm.ring();
         }
-    }
-
-    fn reply(&self, job: &Job, reply: Reply<'_>, send: impl FnOnce(&[u8])) {
-        let to = To {
-            id: job.doc.at(job.query.id).raw(),
-            revision: job.query.peer.revision,
-            card: &self.core.card,
-        };
-        self.core.with_writer(|w| {
-            job.era.reply(w, &to, reply);
-            w.newline();
-            send(w.as_bytes());
-        });
     }
 
     /// Takes back what was to be answered under this id: the client cancelled it.
@@ -337,6 +353,7 @@ impl Connection {
         w.newline();
         // Under the lock: nothing of a subscription may precede its acknowledgment.
         self.post.send(outlet, w.into_bytes());
+        self.listening.store(true, Ordering::Relaxed);
         listens.push(Listen { id, raw: raw.to_owned(), filter, era, revision, outlet: Arc::clone(outlet) });
         Ok(())
     }
@@ -387,13 +404,32 @@ impl Connection {
         }
     }
 
+    /// Sends a log entry to the session, if one is open and wants it. A client that does not read
+    /// misses it.
+    pub(crate) fn log(&self, level: Level, logger: Option<&str>, data: &Json) {
+        if self.congested() {
+            return;
+        }
+        let session = lock(&self.session);
+        let Some(session) = session.as_ref().filter(|s| s.ready) else { return };
+        let wanted = session.peer.log_level.is_some_and(|floor| level >= floor);
+        if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
+            let mut w = Writer::new();
+            era.signal(&mut w, session.peer.revision, Signal::Log { level, logger, data });
+            w.newline();
+            self.post.send(&self.outlet, w.into_bytes());
+        }
+    }
+
     /// Flags and answers what is past its deadline; tells what was missed. Gives back whether
     /// there is still something to watch.
     pub(crate) fn look(&self, now: Instant) -> bool {
         let stuck = self.baton.get().is_some_and(Baton::look);
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
-            self.give_up(late, "The call was not finished within the server's deadline");
+            let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
+            self.give_up(begun, "The call was not finished within the server's deadline");
+            self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
         }
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));

@@ -64,6 +64,13 @@ impl Context<'_> {
             || self.outlet.closed()
     }
 
+    /// Whether the server is coming to its end: the client hung up, a signal came or
+    /// [`Handle::stop`](crate::Handle::stop) was called. The result is still wanted; the handler has
+    /// what is left of the grace period (`TINYMCP_GRACE_MS`) to give one, a smaller one perhaps.
+    pub fn stopping(&self) -> bool {
+        self.conn.core.catalog.stopping()
+    }
+
     /// Waits for this long, or until the result is no longer wanted, and says so with an error that
     /// ends the handler: `ctx.wait(pause)?`.
     ///

@@ -19,10 +19,22 @@ use super::job::Job;
 use super::registry::{Registry, SchemaCompiler};
 use super::seal::{self, Answers};
 
-/// Spare documents kept for reuse: as many as a small board has calls in flight.
-const SPARE_DOCS: usize = 16;
-/// A spare document or writer keeps at most this many bytes of memory.
+/// Spare documents kept for reuse: as many as are read in one go, see `dispatch.rs`.
+const SPARE_DOCS: usize = 64;
+/// Bytes of memory that all of them take at most.
+const SPARE_TOTAL: usize = 1 << 20;
+/// A spare document's buffer, or a writer, keeps at most this many bytes of memory.
 const SPARE_BYTES: usize = 64 << 10;
+
+/// Documents for the next messages.
+#[derive(Default)]
+pub(crate) struct Spare {
+    // Boxed, because a document is moved a dozen times on its way.
+    #[allow(clippy::vec_box)]
+    docs: Vec<Box<Doc>>,
+    /// What they take.
+    bytes: usize,
+}
 
 /// What is registered, who must be told when it changes, and whether to stop.
 pub(crate) struct Catalog {
@@ -166,7 +178,7 @@ pub(crate) struct Core {
     pub pool: Pool<Job>,
     pub alarm: Arc<Alarm>,
     pub seal_key: OnceLock<[u8; 32]>,
-    pub spare: Mutex<Vec<Doc>>,
+    pub spare: Mutex<Spare>,
 }
 
 thread_local! {
@@ -186,23 +198,33 @@ impl Core {
     }
 
     /// A document to parse into.
-    pub(crate) fn spare_doc(&self) -> Doc {
-        lock(&self.spare).pop().unwrap_or_default()
+    pub(crate) fn spare_doc(&self) -> Box<Doc> {
+        let mut spare = lock(&self.spare);
+        let doc = spare.docs.pop().unwrap_or_default();
+        spare.bytes -= doc.memory();
+        doc
     }
 
     /// Keeps a document for the next message.
-    pub(crate) fn recycle(&self, mut doc: Doc) {
+    pub(crate) fn recycle(&self, mut doc: Box<Doc>) {
         doc.shrink_to(SPARE_BYTES);
+        let memory = doc.memory();
         let mut spare = lock(&self.spare);
-        if spare.len() < SPARE_DOCS {
-            spare.push(doc);
+        if spare.docs.len() < SPARE_DOCS && spare.bytes + memory <= SPARE_TOTAL {
+            spare.bytes += memory;
+            spare.docs.push(doc);
         }
     }
 
     /// When a call that starts now must be done.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline_from(None)
+    }
+
+    /// When a call that started then, or else starts now, must be done.
+    pub(crate) fn deadline_from(&self, start: Option<Instant>) -> Option<Instant> {
         let time = self.limits.handler_deadline;
-        (time > Duration::ZERO).then(|| Instant::now() + time)
+        (time > Duration::ZERO).then(|| start.unwrap_or_else(Instant::now) + time)
     }
 
     fn key(&self) -> Result<&[u8; 32], Fault> {
@@ -234,7 +256,7 @@ impl Core {
         Ok(state)
     }
 
-    /// The answers that came with a request: those of earlier rounds out of its state, then the
+    /// The answers that came with a request, mostly none: those of earlier rounds out of its state, then the
     /// new ones. An answer that was given before is not given again.
     ///
     /// # Errors
@@ -245,6 +267,9 @@ impl Core {
         query: &Query,
         doc: &Doc,
     ) -> Result<Answers, Fault> {
+        if query.state.is_none() && query.answers.is_none() {
+            return Ok(Answers::new());
+        }
         let mut answers = match query.state.and_then(|node| doc.at(node).as_str()) {
             None => Answers::new(),
             Some(state) => {

@@ -24,7 +24,7 @@ use super::batch::Batch;
 use super::connection::Connection;
 use super::context::answer_of;
 use super::core::Core;
-use super::flight::Refusal;
+use super::flight::{Refusal, Running};
 use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work};
 use super::operation::duplicate;
 use super::registry::{Registry, ToolHandler};
@@ -39,17 +39,18 @@ const BATCH_MESSAGES: usize = 100;
 /// Answers wait no longer than this for later ones while inline handlers run.
 const BATCH_TIME: Duration = Duration::from_millis(1);
 
-/// Reads one connection's frames.
-pub(crate) struct Reader<F: ?Sized> {
+/// Reads one connection's frames: a `Reader<dyn InlineTools>`, so that there is one whatever its
+/// inline tools are.
+pub(crate) struct Reader<I: ?Sized> {
     pub(super) conn: Arc<Connection>,
     pub(super) core: Arc<Core>,
     pub(super) registry: Arc<Registry>,
     version: usize,
-    inline: Vec<Box<F>>,
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
     runs_here: bool,
-    here: Option<Job>,
-    pub(super) doc: Doc,
+    here: Option<Quick>,
+    /// A document for the next frame, which likely is like the last one.
+    pub(super) doc: Option<Box<Doc>>,
     pub(super) out: Writer,
     pub(super) jobs: Vec<Job>,
     /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
@@ -61,28 +62,31 @@ pub(crate) struct Reader<F: ?Sized> {
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
     pub(super) peer: Option<Peer>,
     first_waiting: Option<Instant>,
+    /// The inline tool that ran last.
+    last_inline: Option<Work>,
     pub(super) offer: Offer,
     /// Length of the frame before this one.
     last_size: usize,
     /// `out` held a large answer.
     large_out: bool,
+    inline: I,
 }
 
-/// An inline handler, whether or not it may move between threads.
-pub(crate) trait InlineTool {
-    /// As what it is called.
-    fn as_dyn(&mut self) -> &mut InlineFn;
+/// Inline handlers, whether or not they may move between threads.
+pub(crate) trait InlineTools {
+    /// The handler at a place.
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn>;
 }
 
-impl InlineTool for InlineFn {
-    fn as_dyn(&mut self) -> &mut InlineFn {
-        self
+impl InlineTools for Vec<Box<InlineFn>> {
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
+        self.get_mut(place).map(|tool| &mut **tool)
     }
 }
 
-impl InlineTool for InlineSend {
-    fn as_dyn(&mut self) -> &mut InlineFn {
-        self
+impl InlineTools for Vec<Box<InlineSend>> {
+    fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
+        self.get_mut(place).map(|tool| &mut **tool as &mut InlineFn)
     }
 }
 
@@ -94,6 +98,13 @@ pub(super) fn shape_fault(shape: &ShapeError<'_>) -> Fault {
     }
 }
 
+/// A job to be run by the thread that reads.
+pub(crate) struct Quick {
+    pub job: Job,
+    /// To be entered among the calls in flight if it is not over soon.
+    pub running: Option<Running>,
+}
+
 /// What is to be done with a request after it was looked at.
 enum Step {
     /// It is answered, or needs no answer.
@@ -102,8 +113,8 @@ enum Step {
     Run { era: &'static dyn ServerEra, query: Query, work: Work, answers: Answers },
 }
 
-impl<F: InlineTool + ?Sized> Reader<F> {
-    pub(crate) fn new(conn: Arc<Connection>, inline: Vec<Box<F>>, runs_here: bool) -> Reader<F> {
+impl<I: InlineTools + 'static> Reader<I> {
+    pub(crate) fn new(conn: Arc<Connection>, inline: I, runs_here: bool) -> Reader<I> {
         let core = Arc::clone(&conn.core);
         // In this order: a change in between is noticed with the first frame.
         let version = core.catalog.version();
@@ -115,10 +126,9 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             core,
             registry,
             version,
-            inline,
             runs_here,
             here: None,
-            doc: Doc::default(),
+            doc: None,
             out: Writer::new(),
             jobs: Vec::new(),
             waits: true,
@@ -126,32 +136,54 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             outlet,
             peer: None,
             first_waiting: None,
+            last_inline: None,
             offer,
             last_size: 0,
             large_out: false,
+            inline,
         }
     }
 
-    /// Takes one frame. A job that comes back is quick and for the caller to run.
-    pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Job> {
+    /// The reader as all its methods know it.
+    pub(crate) fn whole(&mut self) -> &mut Reader<dyn InlineTools> {
+        self
+    }
+
+    /// What it reads for.
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.conn
+    }
+
+    /// Stack for a thread that reads, in bytes.
+    pub(crate) fn stack(&self) -> usize {
+        self.core.limits.worker_stack
+    }
+}
+
+impl Reader<dyn InlineTools> {
+    /// Takes one frame. A job that comes back is for the caller to run.
+    pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
         self.refresh();
-        let mut doc = std::mem::take(&mut self.doc);
-        let parsed = doc.parse_again(bytes, &self.core.limits.parse());
+        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
+        let parsed = doc.parse_next(bytes, &self.core.limits.parse());
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
         if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {
             doc.shrink_to(BATCH_BYTES);
         }
         self.last_size = bytes.len();
-        match parsed {
-            Ok(()) => doc = self.document(doc),
-            Err(error) => self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}"))),
-        }
-        self.doc = doc;
+        self.doc = match parsed {
+            Ok(()) => self.document(doc),
+            Err(error) => {
+                self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
+                Some(doc)
+            }
+        };
         if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
             self.flush();
         }
-        self.here.take()
+        // Looked at first: a job is too large to be moved for nothing.
+        if self.here.is_some() { self.here.take() } else { None }
     }
 
     /// Takes note of changes to what is registered.
@@ -165,13 +197,29 @@ impl<F: InlineTool + ?Sized> Reader<F> {
     }
 
     /// Takes a job back that the caller does not run.
-    pub(crate) fn put(&mut self, job: Job) {
-        self.jobs.push(job);
+    pub(crate) fn put(&mut self, quick: Quick) {
+        if let Some(running) = quick.running {
+            self.conn.adopt(running);
+        }
+        self.jobs.push(quick.job);
     }
 
-    /// Adds an answer to those that leave together.
-    pub(crate) fn collect(&mut self, frame: &[u8]) {
-        self.out.raw_frame(frame);
+    /// Takes the outcome of a job that the caller has run.
+    pub(crate) fn conclude(&mut self, quick: Quick, conclusion: Conclusion) {
+        let job = quick.job;
+        let reply = match &conclusion {
+            Conclusion::Done(outcome) => outcome.reply(&job.conn),
+            Conclusion::Fault(fault) => Reply::Fault(fault),
+            Conclusion::Asked(_) => {
+                if let Some(running) = quick.running {
+                    self.conn.adopt(running);
+                }
+                return job.settle(conclusion);
+            }
+        };
+        job.era.reply(&mut self.out, &job.to(), reply);
+        self.out.newline();
+        self.doc = Some(job.doc);
     }
 
     /// Reads for this connection from now on.
@@ -183,19 +231,9 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         self.peer = peer;
     }
 
-    /// What it reads for.
-    pub(crate) fn connection(&self) -> &Arc<Connection> {
-        &self.conn
-    }
-
     /// Whether there is no point in reading on.
     pub(crate) fn over(&self) -> bool {
         self.conn.outlet.closed() || self.core.catalog.stopping()
-    }
-
-    /// Stack for a thread that reads, in bytes.
-    pub(crate) fn stack(&self) -> usize {
-        self.core.limits.worker_stack
     }
 
     /// Takes note of a frame that was too long to be read.
@@ -263,22 +301,22 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         }
     }
 
-    /// Handles a parsed document; gives it, or another one, back for the next frame.
-    fn document(&mut self, doc: Doc) -> Doc {
+    /// Handles a parsed document; gives it back unless a job keeps it.
+    fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
         if doc.root().kind() == Kind::Array {
             let outlet = Arc::clone(&self.conn.outlet);
             self.array(doc.root(), &outlet);
-            return doc;
+            return Some(doc);
         }
         // Lent, not cloned: counting references costs as much as reading a short message.
-        let Some(outlet) = self.outlet.take() else { return doc };
+        let Some(outlet) = self.outlet.take() else { return Some(doc) };
         let doc = self.message(doc, &outlet);
         self.outlet = Some(outlet);
         doc
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    pub(super) fn message(&mut self, doc: Doc, outlet: &Arc<dyn Outlet>) -> Doc {
+    pub(super) fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -297,7 +335,7 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
         };
         match step {
-            Step::Done => doc,
+            Step::Done => Some(doc),
             Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
         }
     }
@@ -330,64 +368,78 @@ impl<F: InlineTool + ?Sized> Reader<F> {
 
     fn request(&mut self, doc: &Doc, request: &Request<'_>, outlet: &Arc<dyn Outlet>) -> Step {
         let params = Params::read(request.params);
-        let (era, query) = {
-            match self.core.eras.of_request(request, &params, self.peer.is_some()) {
-                Ok(era) => (era, era.request(request, &params, self.peer)),
-                Err(fault) => {
-                    let session = self.conn.session();
-                    era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
-                    self.out.newline();
-                    return Step::Done;
-                }
+        let era = match self.core.eras.of_request(request, &params, self.peer.is_some()) {
+            Ok(era) => era,
+            Err(fault) => {
+                let session = self.conn.session();
+                era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
+                self.out.newline();
+                return Step::Done;
             }
         };
-        let revision = query.as_ref().map_or(Revision::default(), |q| q.peer.revision);
-        let step = query.and_then(|query| {
-            self.operation(doc, request, &params, era, &query, outlet).map(|work| (query, work))
-        });
-        match step {
-            Ok((_, None)) => Step::Done,
-            Ok((query, Some((work, answers)))) => Step::Run { era, query, work, answers },
-            Err(fault) => {
-                // A failure looks alike in every revision of an era.
-                let to = To { id: request.id.raw(), revision, card: &self.core.card };
-                era.reply(&mut self.out, &to, Reply::Fault(&fault));
-                self.out.newline();
-                Step::Done
-            }
-        }
+        let (revision, fault) = match era.request(request, &params, self.peer) {
+            Ok(query) => match self.operation(doc, request, &params, era, &query, outlet) {
+                Ok(Some((work, answers))) => return Step::Run { era, query, work, answers },
+                Ok(None) => return Step::Done,
+                Err(fault) => (query.peer.revision, fault),
+            },
+            // A failure looks alike in every revision of an era.
+            Err(fault) => (Revision::default(), fault),
+        };
+        let to = To { id: request.id.raw(), revision, card: &self.core.card };
+        era.reply(&mut self.out, &to, Reply::Fault(&fault));
+        self.out.newline();
+        Step::Done
     }
 
     /// Runs a handler here, or makes a job of it.
     fn start(
         &mut self,
-        doc: Doc,
+        doc: Box<Doc>,
         outlet: &Arc<dyn Outlet>,
         era: &'static dyn ServerEra,
         query: Query,
         work: Work,
         mut answers: Answers,
-    ) -> Doc {
+    ) -> Option<Box<Doc>> {
         let inline = match &work {
             Work::Tool(entry) => match entry.entry.handler {
-                ToolHandler::Inline(place) => Some(place),
+                ToolHandler::Inline(place) => Some((place, &entry.entry.pace)),
                 ToolHandler::Pooled(_) => None,
             },
             _ => None,
         };
+        let mut watch = None;
         let mut deadline = None;
-        if inline.is_some() {
+        if let Some((_, pace)) = inline {
+            if self.conn.is_taken(doc.at(query.id)) {
+                let to =
+                    To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
+                era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
+                self.out.newline();
+                return Some(doc);
+            }
             // Calls that came before need not wait for this one, nor answers for long.
             self.submit();
             let now = Instant::now();
-            if now - *self.first_waiting.get_or_insert(now) > BATCH_TIME {
+            let waiting = self.first_waiting.filter(|_| !self.out.is_empty());
+            let late = waiting.is_some_and(|since| now > since + BATCH_TIME);
+            if let (true, Some(Work::Tool(entry))) = (late, &self.last_inline) {
+                // Most likely it was this one that took so long.
+                entry.entry.pace.suspend();
+            }
+            if late || !pace.is_quick() {
                 self.send();
+            }
+            if self.out.is_empty() {
                 self.first_waiting = Some(now);
             }
+            // Reading the clock once more is for those that have to win trust.
+            watch = (!pace.is_quick()).then_some(now);
             let time = self.core.limits.handler_deadline;
             deadline = (!time.is_zero()).then(|| now + time);
         }
-        if let Some(handler) = inline.and_then(|place| self.inline.get_mut(place)) {
+        if let Some(handler) = inline.and_then(|(place, _)| self.inline.tool(place)) {
             let exchange = Exchange {
                 conn: &self.conn,
                 outlet: &**outlet,
@@ -397,7 +449,10 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 call: None,
                 deadline,
             };
-            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler.as_dyn()));
+            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler));
+            if let (Some(started), Some((_, pace))) = (watch, inline) {
+                pace.note(started.elapsed());
+            }
             let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
             match &conclusion {
                 Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
@@ -410,18 +465,26 @@ impl<F: InlineTool + ?Sized> Reader<F> {
                 }
             }
             self.out.newline();
-            return doc;
+            self.last_inline = Some(work);
+            return Some(doc);
         }
         let quick = self.runs_here
             && Arc::ptr_eq(outlet, &self.conn.outlet)
             && matches!(&work, Work::Tool(entry) if entry.entry.pace.is_quick());
-        let job = self.job(doc, outlet, era, query, work, answers);
-        self.accept(job, |reader, job| if quick { reader.here = Some(job) } else { reader.jobs.push(job) })
+        let mut job = self.job(doc, outlet, era, query, work, answers);
+        if quick {
+            job.accepted = Some(Instant::now());
+            if let Ok(running) = self.conn.admit(&job) {
+                self.here = Some(Quick { job, running });
+                return None;
+            }
+        }
+        self.accept(job, |reader, job| reader.jobs.push(job))
     }
 
     fn job(
         &self,
-        doc: Doc,
+        doc: Box<Doc>,
         outlet: &Arc<dyn Outlet>,
         era: &'static dyn ServerEra,
         query: Query,
@@ -437,33 +500,36 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             work,
             answers,
             call: Arc::default(),
+            accepted: None,
         }
     }
 
-    /// Enters a job among the calls in flight and passes it on; gives a document for the next frame.
-    fn accept(&mut self, job: Job, pass: impl FnOnce(&mut Reader<F>, Job)) -> Doc {
+    /// Enters a job among the calls in flight and passes it on. Gives its document back if it does
+    /// not keep it.
+    fn accept(
+        &mut self,
+        mut job: Job,
+        pass: impl FnOnce(&mut Reader<dyn InlineTools>, Job),
+    ) -> Option<Box<Doc>> {
+        job.accepted = Some(Instant::now());
         let mut entered = self.conn.begin(&job);
         if entered == Err(Refusal::NoRoom) && self.waits {
             self.flush();
             self.conn.wait_for_room(&job);
+            job.accepted = Some(Instant::now());
             entered = self.conn.begin(&job);
         }
         match entered {
             Ok(()) => {
                 job.outlet.expect();
                 pass(self, job);
-                self.core.spare_doc()
+                None
             }
             Err(refusal) => {
                 self.crowded = refusal == Refusal::NoRoom;
-                let to = To {
-                    id: job.doc.at(job.query.id).raw(),
-                    revision: job.query.peer.revision,
-                    card: &self.core.card,
-                };
-                job.era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
+                job.era.reply(&mut self.out, &job.to(), Reply::Fault(&duplicate()));
                 self.out.newline();
-                job.doc
+                Some(job.doc)
             }
         }
     }
@@ -500,12 +566,12 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             },
             _ => None,
         };
-        match place.and_then(|place| self.inline.get_mut(place)) {
+        match place.and_then(|place| self.inline.tool(place)) {
             None => self.jobs.push(job),
             Some(handler) => {
                 let mut answers = std::mem::take(&mut job.answers);
                 let exchange = Exchange { deadline: self.core.deadline(), ..job.exchange() };
-                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler.as_dyn()));
+                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler));
                 job.answers = answers;
                 job.settle(conclusion);
             }
@@ -521,11 +587,16 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         let outlet: Arc<dyn Outlet> = batch.clone();
         for message in messages.items() {
             let mut doc = self.core.spare_doc();
-            match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
-                Ok(()) => doc = self.message(doc, &outlet),
-                Err(error) => self.stray(None, &Fault::Parse(error.to_string())),
+            let doc = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
+                Ok(()) => self.message(doc, &outlet),
+                Err(error) => {
+                    self.stray(None, &Fault::Parse(error.to_string()));
+                    Some(doc)
+                }
+            };
+            if let Some(doc) = doc {
+                self.core.recycle(doc);
             }
-            self.core.recycle(doc);
             if !self.out.is_empty() {
                 batch.collect(self.out.as_bytes());
                 self.out.clear();

@@ -10,7 +10,7 @@
 //! - `weight` is the sum of the weights of the calls that do not wait for the client. Those have a
 //!   bound of their own, or else what they wait for could not be read.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -24,6 +24,8 @@ use crate::transport::Outlet;
 pub(crate) struct Call {
     cancelled: AtomicBool,
     settled: AtomicBool,
+    /// Its handler has been called.
+    started: AtomicBool,
     /// Wakes a handler that waits for time to pass.
     sleep: Mutex<()>,
     wake: Condvar,
@@ -66,6 +68,15 @@ impl Call {
         !self.settled.swap(true, Ordering::AcqRel)
     }
 
+    /// Takes note that the handler is called.
+    pub(crate) fn start(&self) {
+        self.started.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
     }
@@ -98,6 +109,9 @@ pub(crate) enum Refusal {
 pub(crate) struct Flight {
     table: Mutex<Table>,
     room: Condvar,
+    /// How many calls there are, for a look without the lock by the thread that enters them: it may
+    /// see too many, never too few.
+    open: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -114,6 +128,13 @@ impl Table {
     fn has_room(&self, weight: usize, most: usize) -> bool {
         // A call that weighs too much by itself goes alone.
         self.over || self.weight == 0 || self.weight + weight <= most
+    }
+
+    fn admits(&self, running: &Running, most: usize, unique: bool) -> Result<(), Refusal> {
+        if unique && self.calls.iter().any(|other| other.id == running.id) {
+            return Err(Refusal::Duplicate);
+        }
+        if self.has_room(running.weight, most) { Ok(()) } else { Err(Refusal::NoRoom) }
     }
 
     fn take(&mut self, at: usize) -> Running {
@@ -134,6 +155,7 @@ impl Flight {
     }
 
     fn tell_of_room(&self, table: &Table) {
+        self.open.store(table.calls.len(), Ordering::Relaxed);
         if table.waiting {
             self.room.notify_all();
         }
@@ -143,15 +165,25 @@ impl Flight {
     /// `unique` are those of one client.
     pub(crate) fn enter(&self, running: Running, most: usize, unique: bool) -> Result<(), Refusal> {
         let mut table = self.table();
-        if unique && table.calls.iter().any(|other| other.id == running.id) {
-            return Err(Refusal::Duplicate);
-        }
-        if !table.has_room(running.weight, most) {
-            return Err(Refusal::NoRoom);
-        }
+        table.admits(&running, most, unique)?;
+        self.push(&mut table, running);
+        Ok(())
+    }
+
+    /// Whether a call could be entered that will rather be over before anybody could look for it.
+    pub(crate) fn admits(&self, running: &Running, most: usize) -> Result<(), Refusal> {
+        if self.any() { self.table().admits(running, most, true) } else { Ok(()) }
+    }
+
+    /// Enters such a call after all.
+    pub(crate) fn adopt(&self, running: Running) {
+        self.push(&mut self.table(), running);
+    }
+
+    fn push(&self, table: &mut Table, running: Running) {
         table.weight += running.weight;
         table.calls.push(running);
-        Ok(())
+        self.open.store(table.calls.len(), Ordering::Relaxed);
     }
 
     /// Waits until there is room for a call of this weight, or serving ends.
@@ -168,6 +200,11 @@ impl Flight {
     pub(crate) fn end(&self) {
         self.table().over = true;
         self.room.notify_all();
+    }
+
+    /// Whether there may be calls at all; for the thread that enters them.
+    pub(crate) fn any(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn is_open(&self, id: &Id) -> bool {
@@ -233,8 +270,9 @@ impl Flight {
     pub(crate) fn take_all(&self) -> Vec<Running> {
         let mut table = self.table();
         table.weight = 0;
+        let calls = std::mem::take(&mut table.calls);
         self.tell_of_room(&table);
-        std::mem::take(&mut table.calls)
+        calls
     }
 
     /// Gives a call another deadline and another weight.

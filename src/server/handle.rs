@@ -3,14 +3,16 @@
 use std::sync::{Arc, Weak};
 
 use crate::error::{Error, ErrorKind};
-use crate::model::Change;
+use crate::json::Json;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{PromptOutput, ReadOutput};
 use crate::model::uri_template::Variables;
+use crate::model::{Change, Level};
 
 use super::context::Context;
 use super::core::Catalog;
 use super::failure::Failure;
+use super::mask;
 use super::registry::{Arguments, Checks, ToolHandler};
 use super::tool::{self, ToolArguments, ToolResult};
 
@@ -120,6 +122,28 @@ impl Handle {
         self.catalog()?.tell(&Change::Updated(uri.to_owned()))
     }
 
+    /// Logs an entry to every session that wants entries of this level, from outside of any call.
+    /// Clients without a session are not told: theirs belong to a request. Never waits for a client
+    /// that does not read.
+    ///
+    /// Values under names such as `password` or `token` are masked at any depth.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Closed`]: serving is over.
+    /// [`crate::ErrorKind::Misuse`]: [`Server::logging`](crate::Server::logging) was not called.
+    pub fn log(&self, level: Level, logger: Option<&str>, data: impl Into<Json>) -> Result<(), Error> {
+        let catalog = self.catalog()?;
+        if !catalog.promised().logging {
+            let why = "the server did not announce log entries: call Server::logging first";
+            return Err(Error::new(ErrorKind::Misuse, why));
+        }
+        let data = mask::masked(data.into());
+        for connection in catalog.connections() {
+            connection.log(level, logger, &data);
+        }
+        Ok(())
+    }
+
     /// Ends serving: no further request is read, running calls get their grace.
     pub fn stop(&self) {
         if let Some(catalog) = self.catalog.upgrade() {
@@ -200,6 +224,9 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     mut tool: Tool,
     handler: ToolHandler,
 ) -> Result<(), Error> {
+    if let Some(flaw) = A::flaw().or_else(R::flaw) {
+        return Err(Error::new(ErrorKind::Invalid, format!("tool {:?}: {flaw}", tool.name)));
+    }
     // A type that brings its schema reads and writes what the schema says; only schemas written
     // by hand need a check of their own.
     let compiler = catalog.compiler();

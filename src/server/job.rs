@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::era::{Questions, Reply, ServerEra};
+use crate::era::{Questions, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value};
 use crate::model::ask::Ask;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
@@ -29,11 +29,13 @@ pub(crate) struct Job {
     /// Where its answer goes; a batch collects them.
     pub outlet: Arc<dyn Outlet>,
     pub era: &'static dyn ServerEra,
-    pub doc: Doc,
+    pub doc: Box<Doc>,
     pub query: Query,
     pub work: Work,
     pub answers: Answers,
     pub call: Arc<Call>,
+    /// When it was entered among the calls in flight.
+    pub accepted: Option<Instant>,
 }
 
 /// What is to be run.
@@ -69,22 +71,26 @@ impl Job {
         if self.call.is_settled() {
             return self.conn.core.recycle(self.doc);
         }
-        let conclusion = self.conclude();
+        let conclusion = self.conclude_since(Instant::now());
         self.settle(conclusion);
     }
 
-    /// The same on the thread that reads: `send` takes the answer, if there is one at once.
-    pub(crate) fn run_here(mut self, send: impl FnOnce(&[u8])) {
+    /// Runs the handler on the thread that reads, which accepted the job just now.
+    pub(crate) fn conclude_here(&mut self) -> Conclusion {
         self.pace().inspect(|pace| pace.suspend());
-        let conclusion = self.conclude();
+        // Reading the clock takes as long as a lock, so it is not read again.
+        let conclusion = self.conclude_since(self.accepted.unwrap_or_else(Instant::now));
         self.pace().inspect(|pace| pace.resume());
-        let conn = Arc::clone(&self.conn);
-        match &conclusion {
-            Conclusion::Done(outcome) => conn.finish_with(&self, outcome.reply(&conn), send),
-            Conclusion::Fault(fault) => conn.finish_with(&self, Reply::Fault(fault), send),
-            Conclusion::Asked(_) => return self.settle(conclusion),
+        conclusion
+    }
+
+    /// Whom its answer goes to.
+    pub(crate) fn to(&self) -> To<'_> {
+        To {
+            id: self.doc.at(self.query.id).raw(),
+            revision: self.query.peer.revision,
+            card: &self.conn.core.card,
         }
-        conn.core.recycle(self.doc);
     }
 
     /// Bytes of memory that it keeps while it waits.
@@ -100,9 +106,9 @@ impl Job {
         }
     }
 
-    fn conclude(&mut self) -> Conclusion {
+    fn conclude_since(&mut self, started: Instant) -> Conclusion {
+        self.call.start();
         let mut answers = std::mem::take(&mut self.answers);
-        let started = Instant::now();
         let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
         if let Some(pace) = self.pace() {
             pace.note(started.elapsed());
@@ -126,12 +132,12 @@ impl Job {
 
     /// Answers, asks, or drops what nobody waits for any more.
     pub(crate) fn settle(self, conclusion: Conclusion) {
-        let conn = Arc::clone(&self.conn);
+        let conn = &self.conn;
         match conclusion {
-            Conclusion::Done(outcome) => conn.finish(&self, outcome.reply(&conn)),
+            Conclusion::Done(outcome) => conn.finish(&self, outcome.reply(conn)),
             Conclusion::Fault(fault) => conn.finish(&self, Reply::Fault(&fault)),
             Conclusion::Asked(asks) => match self.era.questions() {
-                Questions::Requests => return conn.park(self, &asks),
+                Questions::Requests => return Arc::clone(conn).park(self, &asks),
                 Questions::InResult => {
                     match conn.core.seal(self.outlet.principal(), &self.query, &self.doc, &self.answers) {
                         Ok(state) => conn.finish(&self, Reply::Asked { asks: &asks, state: &state }),
@@ -140,7 +146,7 @@ impl Job {
                 }
             },
         }
-        conn.core.recycle(self.doc);
+        self.conn.core.recycle(self.doc);
     }
 }
 

@@ -26,8 +26,10 @@ mod mask;
 mod operation;
 mod page;
 mod post;
+mod profile;
 mod reading;
 mod registry;
+mod request;
 #[cfg(feature = "schema")]
 mod schema;
 mod seal;
@@ -203,6 +205,27 @@ impl Server {
     /// Holds for tools registered afterwards.
     pub fn schema_compiler(&mut self, compiler: Arc<dyn SchemaCompiler>) -> &mut Server {
         self.catalog.set_compiler(compiler);
+        self
+    }
+
+    /// Describes tools as a host takes them that refuses more than it should: their input schemas
+    /// are simplified copies for all clients that have no profile of their own. Calls are checked
+    /// against the schemas that were registered. Profiles that require every member let a model
+    /// send `null` for those it leaves out, which types made by [`record!`](crate::record!) take.
+    #[cfg(feature = "lint")]
+    pub fn schema_profile(&mut self, profile: &'static crate::lint::Profile) -> &mut Server {
+        self.catalog.change(|r| r.profiles.set(None, profile));
+        self
+    }
+
+    /// The same for clients that call themselves so (`clientInfo.name`).
+    #[cfg(feature = "lint")]
+    pub fn client_schema_profile(
+        &mut self,
+        client: &str,
+        profile: &'static crate::lint::Profile,
+    ) -> &mut Server {
+        self.catalog.change(|r| r.profiles.set(Some(client), profile));
         self
     }
 

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use crate::era::{List, Params, Reply, ServerEra, To};
 use crate::json::Doc;
+#[cfg(feature = "lint")]
+use crate::json::Value;
 use crate::model::content::Completion;
 use crate::model::{Fault, Filter, Operation, Query};
 use crate::rpc::{Id, Request};
 use crate::transport::Outlet;
 
-use super::dispatch::{InlineTool, Reader};
+use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
+use super::profile::{Form, PLAIN};
 use super::registry::{Describe, Registry, Table};
 use super::seal::Answers;
 
@@ -22,7 +25,7 @@ pub(super) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is still open".into())
 }
 
-impl<F: InlineTool + ?Sized> Reader<F> {
+impl Reader<dyn InlineTools> {
     /// Answers an operation, or says what has to run for it.
     pub(super) fn operation(
         &mut self,
@@ -37,6 +40,17 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         let text = |node| doc.at(node).as_str().unwrap_or_default();
         let gate =
             |open: bool| if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) };
+        // The others are looked at when they are entered among the calls in flight.
+        let at_once = !matches!(
+            query.operation,
+            Operation::CallTool { .. }
+                | Operation::ReadResource { .. }
+                | Operation::GetPrompt { .. }
+                | Operation::Complete { .. }
+        );
+        if at_once && self.conn.is_taken(request.id) {
+            return Err(duplicate());
+        }
         let reply = match query.operation {
             Operation::CallTool { name, .. } => {
                 gate(offer.tools)?;
@@ -85,19 +99,23 @@ impl<F: InlineTool + ?Sized> Reader<F> {
             }
             Operation::ListTools { cursor } => {
                 gate(offer.tools)?;
-                return self.page(era, query, List::Tools, cursor.map(text), request, |r| &r.tools);
+                let form = self.form(doc, query);
+                return self.page(era, query, List::Tools, cursor.map(text), request, form, |r| &r.tools);
             }
             Operation::ListResources { cursor } => {
                 gate(offer.resources)?;
-                return self.page(era, query, List::Resources, cursor.map(text), request, |r| &r.resources);
+                return self
+                    .page(era, query, List::Resources, cursor.map(text), request, PLAIN, |r| &r.resources);
             }
             Operation::ListTemplates { cursor } => {
                 gate(offer.resources)?;
-                return self.page(era, query, List::Templates, cursor.map(text), request, |r| &r.templates);
+                return self
+                    .page(era, query, List::Templates, cursor.map(text), request, PLAIN, |r| &r.templates);
             }
             Operation::ListPrompts { cursor } => {
                 gate(offer.prompts)?;
-                return self.page(era, query, List::Prompts, cursor.map(text), request, |r| &r.prompts);
+                return self
+                    .page(era, query, List::Prompts, cursor.map(text), request, PLAIN, |r| &r.prompts);
             }
             Operation::Open => {
                 let session = era.open(params, query);
@@ -161,7 +179,21 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         Ok(None)
     }
 
+    /// The form in which a client is shown tools.
+    #[cfg(feature = "lint")]
+    fn form(&self, doc: &Doc, query: &Query) -> Form {
+        let name = |client: Value<'_>| client.get("name").and_then(Value::as_str).map(str::to_owned);
+        self.registry.profiles.of(|| match query.client {
+            Some(node) => name(doc.at(node)),
+            None => self.conn.session().as_ref().and_then(|session| name(session.client.to_doc().root())),
+        })
+    }
+
+    #[cfg(not(feature = "lint"))]
+    fn form(&self, _: &Doc, _: &Query) -> Form {}
+
     /// Answers with a page of a list.
+    #[allow(clippy::too_many_arguments)] // OK because they are what a page depends on.
     fn page<T: Describe>(
         &mut self,
         era: &'static dyn ServerEra,
@@ -169,13 +201,14 @@ impl<F: InlineTool + ?Sized> Reader<F> {
         list: List,
         cursor: Option<&str>,
         request: &Request<'_>,
+        form: Form,
         table: impl Fn(&Registry) -> &Table<T>,
     ) -> Result<Option<(Work, Answers)>, Fault> {
         let revision = query.peer.revision;
         let registry = Arc::clone(&self.registry);
         let (entries, more) = table(&registry).page(page::place(list, cursor)?, self.core.limits.page);
         let next = entries.last().filter(|_| more).map(|last| page::cursor(list, last.sequence));
-        let mut rendered = entries.iter().map(|entry| entry.rendered(revision));
+        let mut rendered = entries.iter().map(|entry| entry.rendered(revision, form));
         let to = To { id: request.id.raw(), revision, card: &self.core.card };
         let cache = self.core.list_cache;
         era.reply(

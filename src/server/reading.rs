@@ -12,6 +12,8 @@
 //!
 //! # Invariants
 //! - There is one [`Reading`]: a thread holds it, or it lies in its [`Baton`].
+//! - While it lies there, nobody can ask for the call it was laid down for, which therefore is not
+//!   among those in flight until another thread reads on.
 //! - At most as many threads are stuck in handlers here as there are workers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,9 +24,8 @@ use crate::error::Error;
 use crate::transport::{Inlet, Input};
 
 use super::InlineSend;
-use super::connection::Connection;
-use super::dispatch::Reader;
-use super::job::Job;
+use super::dispatch::{Quick, Reader};
+use super::flight::Running;
 use super::serve::{Served, spawn};
 
 /// A handler that took no longer than this was quick: about what handing over costs.
@@ -68,7 +69,7 @@ impl Pace {
 /// Everything that reading needs, and what is done when it ends.
 pub(crate) struct Reading {
     pub inlet: Box<dyn Inlet>,
-    pub reader: Reader<InlineSend>,
+    pub reader: Reader<Vec<Box<InlineSend>>>,
     pub served: Served,
 }
 
@@ -83,6 +84,8 @@ pub(crate) struct Baton {
 #[derive(Default)]
 struct Slot {
     reading: Option<Box<Reading>>,
+    /// The call for which it was laid down, while it is not among those in flight.
+    running: Option<Running>,
     /// How often it was laid down, and what that number was at the last look.
     laid: u64,
     seen: u64,
@@ -100,19 +103,23 @@ impl Baton {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays reading down, unless as many threads are stuck as may be.
-    fn lay(&self, reading: Box<Reading>) -> Option<Box<Reading>> {
+    /// Lays reading down for a call, unless as many threads are stuck as may be.
+    fn lay(&self, reading: Box<Reading>, running: &mut Option<Running>) -> Option<Box<Reading>> {
         let mut slot = self.slot();
         if slot.stuck >= self.most {
             return Some(reading);
         }
         slot.reading = Some(reading);
+        slot.running = running.take();
         slot.laid += 1;
         None
     }
 
-    fn pick_up(&self) -> Option<Box<Reading>> {
-        self.slot().reading.take()
+    /// Picks reading up, and the call as it was laid down if nobody has entered it since.
+    fn pick_up(&self, running: &mut Option<Running>) -> Option<Box<Reading>> {
+        let mut slot = self.slot();
+        *running = slot.running.take();
+        slot.reading.take()
     }
 
     /// Looks whether a handler holds reading up, and lets another thread read on if so. Tells
@@ -127,6 +134,10 @@ impl Baton {
             return true;
         }
         let reading = slot.reading.take();
+        // Before the lock is free, or its handler could end without finding it.
+        if let (Some(reading), Some(running)) = (&reading, slot.running.take()) {
+            reading.reader.connection().adopt(running);
+        }
         slot.stuck += 1;
         drop(slot);
         // Kept in common with the new thread until it runs, so that nothing is lost if it cannot.
@@ -136,7 +147,7 @@ impl Baton {
         let started = spawn("mcp-reader", stack, move || {
             let reading = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(mut reading) = reading {
-                reading.reader.flush();
+                reading.reader.whole().flush();
                 run(reading, &baton);
             }
         });
@@ -177,51 +188,49 @@ pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
     let result = loop {
         let input = reading.inlet.next();
         conn.set_reading(true);
-        if reading.reader.over() {
+        if reading.reader.whole().over() {
             break Ok(());
         }
         let here = match input {
-            Input::Frame(bytes) => reading.reader.frame(bytes),
+            Input::Frame(bytes) => reading.reader.whole().frame(bytes),
             Input::TooLong => {
-                reading.reader.too_long();
+                reading.reader.whole().too_long();
                 None
             }
             Input::End => break Ok(()),
             Input::Failed(error) => break Err(Error::from(error)),
         };
-        if let Some(job) = here {
-            reading.reader.submit();
-            match run_here(reading, job, baton) {
+        if let Some(quick) = here {
+            reading.reader.whole().submit();
+            match run_here(reading, quick, baton) {
                 Some(back) => reading = back,
                 None => return baton.freed(),
             }
         }
-        if reading.reader.over() {
+        if reading.reader.whole().over() {
             break Ok(());
         }
         if !reading.inlet.ready() {
-            reading.reader.flush();
+            reading.reader.whole().flush();
             conn.set_reading(false);
         }
     };
-    reading.reader.flush();
+    reading.reader.whole().flush();
     reading.served.with(result);
 }
 
 /// Runs a quick tool's handler on this thread. Gives reading back, unless another thread took it.
-fn run_here(reading: Box<Reading>, job: Job, baton: &Baton) -> Option<Box<Reading>> {
-    let conn: Arc<Connection> = Arc::clone(&job.conn);
-    if let Some(mut reading) = baton.lay(reading) {
-        reading.reader.put(job);
+fn run_here(reading: Box<Reading>, mut quick: Quick, baton: &Baton) -> Option<Box<Reading>> {
+    if let Some(mut reading) = baton.lay(reading, &mut quick.running) {
+        reading.reader.whole().put(quick);
         return Some(reading);
     }
-    let mut back = None;
-    job.run_here(|frame| {
-        back = baton.pick_up();
-        match &mut back {
-            Some(reading) => reading.reader.collect(frame),
-            None => conn.outlet.answer(frame),
-        }
-    });
-    back.or_else(|| baton.pick_up())
+    let conclusion = quick.job.conclude_here();
+    let mut back = baton.pick_up(&mut quick.running);
+    match &mut back {
+        Some(reading) if quick.running.is_some() => reading.reader.whole().conclude(quick, conclusion),
+        // It is among the calls in flight by now, where others may have settled it.
+        _ => quick.job.settle(conclusion),
+    }
+    back
 }

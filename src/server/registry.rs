@@ -23,6 +23,9 @@ use crate::model::{CompletionKind, Fault, Offer, Revision};
 
 use super::context::Context;
 use super::failure::Failure;
+#[cfg(feature = "lint")]
+use super::profile;
+use super::profile::Form;
 use super::reading::Pace;
 
 /// Checks values against one schema; what a schema validator plugs in here.
@@ -147,11 +150,17 @@ struct CompleteEntry {
     complete: Arc<CompleteFn>,
 }
 
-/// Something registered: named, described, rendered once for each revision.
+/// A description, once it was rendered, for each revision.
+pub(super) type Renderings = [OnceLock<Box<str>>; Revision::COUNT];
+
+/// Something registered: named, described, rendered once for each revision and form.
 pub(crate) struct Listed<T> {
     pub entry: T,
     pub sequence: u64,
-    rendered: [OnceLock<Box<str>>; Revision::COUNT],
+    rendered: Renderings,
+    /// The same in the forms of the hosts' profiles, in their order.
+    #[cfg(feature = "lint")]
+    simplified: OnceLock<Box<[Renderings]>>,
 }
 
 /// What can stand in a list.
@@ -160,16 +169,25 @@ pub(crate) trait Describe {
     fn name(&self) -> &str;
     /// How it is described.
     fn descriptor(&self) -> Descriptor<'_>;
+    /// Writes the description in a form.
+    fn render(&self, w: &mut Writer, revision: Revision, _form: Form) {
+        self.descriptor().render(w, revision);
+    }
 }
 
 impl<T: Describe> Listed<T> {
-    /// The descriptor as `revision` knows it.
-    pub(crate) fn rendered(&self, revision: Revision) -> &str {
-        match self.rendered.get(revision.slot()) {
+    /// The descriptor as `revision` knows it, without a line end.
+    pub(super) fn rendered(&self, revision: Revision, form: Form) -> &str {
+        let cells = &self.rendered;
+        #[cfg(feature = "lint")]
+        let cells = form.and_then(|profile| profile::cells(&self.simplified, profile)).unwrap_or(cells);
+        match cells.get(revision.slot()) {
             Some(cell) => cell.get_or_init(|| {
                 let mut w = Writer::new();
-                self.entry.descriptor().render(&mut w, revision);
-                w.as_str().into()
+                self.entry.render(&mut w, revision, form);
+                // Once here, instead of in every list that shows it.
+                w.newline();
+                w.as_str().trim_end().into()
             }),
             None => "",
         }
@@ -211,6 +229,8 @@ impl<T: Describe> Table<T> {
                     entry,
                     sequence: self.next,
                     rendered: Default::default(),
+                    #[cfg(feature = "lint")]
+                    simplified: OnceLock::new(),
                 }));
                 Ok(())
             }
@@ -252,7 +272,7 @@ impl<T: Describe> Table<T> {
 }
 
 macro_rules! describe {
-    ($($entry:ident, $field:ident, $name:expr, $descriptor:ident;)*) => {$(
+    ($($entry:ident, $field:ident, $name:expr, $descriptor:ident $(, $render:item)?;)*) => {$(
         impl Describe for $entry {
             fn name(&self) -> &str {
                 let name: fn(&$entry) -> &str = $name;
@@ -261,11 +281,19 @@ macro_rules! describe {
             fn descriptor(&self) -> Descriptor<'_> {
                 Descriptor::$descriptor(&self.$field)
             }
+            $($render)?
         }
     )*};
 }
 describe! {
-    ToolEntry, tool, |e| &e.tool.name, Tool;
+    ToolEntry, tool, |e| &e.tool.name, Tool,
+        #[cfg(feature = "lint")]
+        fn render(&self, w: &mut Writer, revision: Revision, form: Form) {
+            match form {
+                Some(profile) => Descriptor::Tool(&profile::simplified(&self.tool, profile)).render(w, revision),
+                None => self.descriptor().render(w, revision),
+            }
+        };
     ResourceEntry, resource, |e| &e.resource.uri, Resource;
     TemplateEntry, template, |e| e.template.uri.as_str(), Template;
     PromptEntry, prompt, |e| &e.prompt.name, Prompt;
@@ -279,6 +307,8 @@ pub(crate) struct Registry {
     pub templates: Table<TemplateEntry>,
     pub prompts: Table<PromptEntry>,
     completions: Vec<CompleteEntry>,
+    #[cfg(feature = "lint")]
+    pub(super) profiles: super::profile::Profiles,
 }
 
 impl Registry {

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::{HMAC, Hash};
 
 use crate::era;
+use crate::json::order;
 use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::ask::Answer;
 use crate::rpc::RpcError;
@@ -106,7 +107,7 @@ pub(crate) fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
             Kind::Null | Kind::Bool | Kind::Number => leaves.push(step(&place, b'=', value.raw())),
         }
     }
-    leaves.sort_unstable();
+    order::sort(&mut leaves, |a, b| a.cmp(b));
     let mut hash = Hash::new();
     hash.update(step(&top, b'!', method));
     for leaf in leaves {

@@ -227,6 +227,7 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
 /// Reads until the input ends, the peer is gone or the program asks to stop.
 fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> Result<(), Error> {
     let mut reader = Reader::new(Arc::clone(conn), inline, false);
+    let reader = reader.whole();
     let result = loop {
         let input = link.inlet.next();
         conn.set_reading(true);

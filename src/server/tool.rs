@@ -14,6 +14,11 @@ pub trait ToolArguments: Sized + 'static {
     /// The schema of the arguments, for a tool that was given none.
     fn schema() -> Option<Json>;
 
+    /// What is wrong with the type itself, so that no tool can have it.
+    fn flaw() -> Option<String> {
+        None
+    }
+
     /// Reads the arguments.
     ///
     /// # Errors
@@ -24,6 +29,10 @@ pub trait ToolArguments: Sized + 'static {
 impl<T: Record + 'static> ToolArguments for T {
     fn schema() -> Option<Json> {
         Some(record::schema::<T>())
+    }
+
+    fn flaw() -> Option<String> {
+        record::flaw::<T>()
     }
 
     fn read(arguments: Value<'_>) -> Result<T, Box<Violation>> {
@@ -70,6 +79,11 @@ pub trait ToolResult: 'static {
         None
     }
 
+    /// What is wrong with the type itself, so that no tool can have it.
+    fn flaw() -> Option<String> {
+        None
+    }
+
     /// The result.
     fn into_output(self) -> ToolOutput;
 }
@@ -111,6 +125,10 @@ impl<T: Record + 'static> ToolResult for T {
         Some(record::schema::<T>())
     }
 
+    fn flaw() -> Option<String> {
+        record::flaw::<T>()
+    }
+
     fn into_output(self) -> ToolOutput {
         Structured(self).into()
     }
@@ -129,6 +147,10 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
         Some(record::schema::<T>())
     }
 
+    fn flaw() -> Option<String> {
+        record::flaw::<T>()
+    }
+
     fn into_output(self) -> ToolOutput {
         self.into()
     }
@@ -138,6 +160,10 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
 impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>, Content) {
     fn schema() -> Option<Json> {
         Some(record::schema::<T>())
+    }
+
+    fn flaw() -> Option<String> {
+        record::flaw::<T>()
     }
 
     fn into_output(self) -> ToolOutput {

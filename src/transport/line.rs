@@ -12,6 +12,7 @@
 //!   `start`, so no byte is searched twice.
 //! - The outlet's lock is never held across a write.
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,8 @@ pub(crate) struct LineReader<R> {
     start: usize,
     end: usize,
     searched: usize,
+    /// The first line end behind `start`, where [`LineReader::ready`] has found it.
+    found: Cell<Option<usize>>,
     limit: usize,
     /// Inside a line that is too long: everything up to its newline is dropped.
     skipping: bool,
@@ -52,6 +55,7 @@ impl<R: Read> LineReader<R> {
             start: 0,
             end: 0,
             searched: 0,
+            found: Cell::new(None),
             limit,
             skipping: false,
             small: true,
@@ -61,12 +65,18 @@ impl<R: Read> LineReader<R> {
 
     /// The next line of the buffer as a range, without its newline.
     fn line(&mut self) -> Option<(usize, usize)> {
-        let from = self.searched.max(self.start);
-        let Some(at) = memchr(b'\n', self.buf.get(from..self.end)?) else {
-            self.searched = self.end;
-            return None;
+        let start = self.start;
+        let stop = match self.found.take() {
+            Some(stop) => stop,
+            None => {
+                let from = self.searched.max(start);
+                let Some(at) = memchr(b'\n', self.buf.get(from..self.end)?) else {
+                    self.searched = self.end;
+                    return None;
+                };
+                from + at
+            }
         };
-        let (start, stop) = (self.start, from + at);
         self.start = stop + 1;
         self.searched = self.start;
         Some((start, stop))
@@ -94,7 +104,13 @@ impl<R: Read> LineReader<R> {
             }
             if self.buf.len() - self.end < CHUNK / 2 {
                 let grown = (self.buf.len() * 2).max(CHUNK).min(self.limit + CHUNK);
-                self.buf.resize(grown.max(self.end + CHUNK / 2), 0);
+                let grown = grown.max(self.end + CHUNK / 2);
+                if self.buf.is_empty() {
+                    // Fresh memory that is never read into costs nothing: an idle peer says little.
+                    self.buf = vec![0; grown];
+                } else {
+                    self.buf.resize(grown, 0);
+                }
             }
         }
         loop {
@@ -180,14 +196,17 @@ impl<R: Read + Send> Inlet for LineReader<R> {
     }
 
     fn ready(&self) -> bool {
-        let mut rest = self.buf.get(self.start..self.end).unwrap_or_default();
-        // A blank line is no frame: to wait behind it would hold collected answers back.
-        while let Some(at) = memchr(b'\n', rest) {
-            let (line, after) = rest.split_at(at);
-            if self.skipping || !is_blank(line) {
+        let mut from = self.start;
+        while let Some(rest) = self.buf.get(from..self.end).filter(|rest| !rest.is_empty()) {
+            let Some(at) = memchr(b'\n', rest) else { break };
+            if from == self.start {
+                self.found.set(Some(from + at));
+            }
+            // A blank line is no frame: to wait behind it would hold collected answers back.
+            if self.skipping || !is_blank(rest.get(..at).unwrap_or_default()) {
                 return true;
             }
-            rest = after.get(1..).unwrap_or_default();
+            from += at + 1;
         }
         false
     }

@@ -9,18 +9,33 @@
 //! - Nothing is buffered without a bound: an inlet gives up a frame that is too long, an outlet
 //!   makes its senders wait.
 
+#[cfg(feature = "client")]
+pub(crate) mod carrier;
+#[cfg(all(feature = "client", unix))]
+mod child;
+#[cfg(feature = "http-client")]
+pub(crate) mod http_client;
 #[cfg(feature = "http-server")]
 pub(crate) mod http_server;
 mod line;
 mod memory;
+#[cfg(all(feature = "client", unix))]
+mod pipe;
 #[cfg(any(feature = "http-server", feature = "http-client"))]
-#[allow(dead_code, unused_imports)] // Until both ends that use it are here.
 pub(crate) mod sse;
 mod stdio;
+#[cfg(feature = "client")]
+mod stream;
 
+#[cfg(all(feature = "client", unix))]
+pub(crate) use child::ChildDial;
+#[cfg(all(feature = "client", unix))]
+pub use child::Stderr;
 use line::{LineOutlet, LineReader};
-pub use memory::{MemoryEnd, memory};
+pub use memory::{MemoryEnd, memory, memory_links};
 pub(crate) use stdio::own_stdio;
+#[cfg(feature = "client")]
+pub(crate) use stream::StreamCarrier;
 
 use std::io;
 use std::sync::Arc;
@@ -53,6 +68,12 @@ pub(crate) trait Outlet: Send + Sync {
     /// Sends one or more whole frames. Waits while the peer reads too slowly; does nothing once
     /// the peer is gone.
     fn send(&self, frames: &[u8]);
+
+    /// This outlet for senders that do not wait for ever, where it can do that by itself.
+    #[cfg(feature = "client")]
+    fn feed(self: Arc<Self>) -> Option<Arc<dyn stream::Feed>> {
+        None
+    }
 
     /// One more answer will come here.
     fn expect(&self) {}

@@ -330,7 +330,7 @@ fn unread(scene: &Scene, count: usize, requests: &str) -> Ended {
 fn unread_streams(scene: &Scene) -> Ended {
     let mut open = Vec::new();
     let mut told = BTreeMap::new();
-    for _ in 0..scene.number(500, 150) {
+    for _ in 0..scene.number(500, 40) {
         let mut stream = connect(scene.address);
         // The less the system takes, the sooner the server has it.
         rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).unwrap();
@@ -364,14 +364,14 @@ fn unread_streams(scene: &Scene) -> Ended {
 
 fn unread_events(scene: &Scene) -> Ended {
     let request = call_with(scene.address, 1, "flood", "", r#","progressToken":1"#);
-    unread(scene, 100, &request)
+    unread(scene, scene.number(100, 25), &request)
 }
 
 fn unread_answers(scene: &Scene) -> Ended {
     // An answer repeats what was sent.
     let long = format!(r#","x":"{}""#, "x".repeat(10_000));
     let request = call_with(scene.address, 1, "echo", &long, "");
-    unread(scene, 100, &request.repeat(400))
+    unread(scene, scene.number(100, 25), &request.repeat(500))
 }
 
 fn abandoned_sessions(scene: &Scene) -> Ended {

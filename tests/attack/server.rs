@@ -8,7 +8,7 @@ pub const ROLE: &str = "TINYMCP_ATTACK_ROLE";
 
 /// A resource whose address is long, so that to tell of it takes many bytes.
 pub fn news() -> String {
-    format!("news:///{}", "x".repeat(400))
+    format!("news:///{}", "x".repeat(1000))
 }
 
 /// Serves until it is killed, and says where on standard output.
@@ -41,7 +41,7 @@ pub fn serve() {
 /// Reports progress until nobody wants it, much faster than anybody reads.
 fn flood(ctx: &mut Context<'_>, _: Json) -> Result<String, Failure> {
     let text = "x".repeat(16 << 10);
-    for n in 0..1000 {
+    for n in 0..400 {
         ctx.progress(f64::from(n), None, Some(&text));
         if ctx.cancelled() {
             break;

@@ -302,7 +302,7 @@ fn a_call_that_no_thread_can_run_is_answered() {
     let mut server = plain();
     server.limits(limits(|l| {
         // More than any address space: a worker cannot start. The thread that calls serve reads.
-        (l.worker_stack, l.handler_deadline) = (1 << 47, Duration::ZERO);
+        (l.worker_stack, l.handler_deadline) = (usize::MAX / 16 * 15, Duration::ZERO);
     }));
     let (link, mut end) = tinymcp::memory();
     let serving = thread::spawn(move || server.into_local().serve(link));

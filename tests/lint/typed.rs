@@ -37,16 +37,22 @@ record! {
     struct Nothing {}
 }
 
+record! {
+    struct Free { dry: Option<bool>, pin: u8 [..=27] = 4 }
+}
+
 fn of<T: record::Record>() -> Tool {
     Tool::new("t").description("d").input_schema(record::schema::<T>()).output_schema(record::schema::<T>())
 }
 
 #[test]
 fn types_that_say_their_bounds_give_no_findings() {
-    let tools = [of::<Bounded>(), Tool::new("n").input_schema(record::schema::<Nothing>())];
+    let nothing = Tool::new("n").input_schema(record::schema::<Nothing>());
+    let free = Tool::new("f").description("d").input_schema(record::schema::<Free>());
+    let tools = [of::<Bounded>(), nothing, free];
     let report = lint::check(&tools);
     assert_eq!((report.criticals, report.warnings), (0, 0), "{:#?}", report.findings);
-    assert_eq!(report.tools, 2);
+    assert_eq!(report.tools, 3);
 }
 
 #[test]

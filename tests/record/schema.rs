@@ -131,14 +131,30 @@ fn schemas_of_single_fields_are_these_texts() {
         ),
         (schema_of!(#[doc = "By hand"] x: Json = Json::NULL), r#"{"description":"By hand","default":null}"#),
     ] {
-        assert_eq!(schema, wrap(field, ""));
+        assert_eq!(schema, wrap(field, r#","required":[]"#));
     }
 }
 
 #[test]
-#[cfg(debug_assertions)]
-#[should_panic(expected = "a default does not fit its own field: 28")]
-fn default_beyond_its_bounds_is_found_when_the_schema_is_written() {
+fn default_beyond_its_bounds_is_a_flaw_and_refused_with_its_tool() {
     record! { struct Wrong { #[allow(dead_code)] pin: u8 [..=27] = 28 } }
-    record::schema::<Wrong>();
+    record! { struct Around { #[allow(dead_code)] inner: Vec<Wrong> } }
+    let told = "a default does not fit its own field: expected an integer from 0 to 27, got 28 (maximum)";
+    assert_eq!(record::flaw::<Wrong>().as_deref(), Some(told));
+    assert_eq!(record::flaw::<Around>().as_deref(), Some(told));
+    assert_eq!(record::flaw::<Switch>(), None);
+    let mut server = tinymcp::Server::new("test", "1");
+    let refused = server.tool(tinymcp::Tool::new("wrong"), |_, _: Wrong| Ok(())).err().unwrap();
+    assert_eq!(refused.kind(), tinymcp::ErrorKind::Invalid);
+    assert!(refused.to_string().contains(told), "{refused}");
+}
+
+#[test]
+fn record_without_required_members_says_so() {
+    record! { struct Free { #[allow(dead_code)] note: Option<bool> } }
+    let expected = concat!(
+        r#"{"type":"object","properties":{"note":{"type":"boolean"}},"#,
+        r#""required":[],"additionalProperties":false}"#
+    );
+    assert_eq!(record::schema::<Free>().as_str(), expected);
 }

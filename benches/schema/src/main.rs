@@ -1,7 +1,8 @@
 //! Validation of tool arguments: ours against the crates jsonschema and boon.
 //!
 //!     schema-bench time                          nanoseconds, all engines in turns
-//!     schema-bench loop ENGINE WHAT ROUNDS       for callgrind: WHAT is valid, invalid, error, compile
+//!     schema-bench loop ENGINE WHAT ROUNDS [N]   for callgrind: WHAT is valid, invalid, error, compile;
+//!                                                N is the number of a tool
 //!     schema-bench heap                          bytes a compiled schema holds, ours
 //!
 //! Values are parsed beforehand, each engine in its own model. `error` asks for the first failure
@@ -265,13 +266,14 @@ fn main() -> Outcome<()> {
     match arguments.as_slice() {
         ["time"] => time(&tools),
         ["heap"] => heap(&tools),
-        ["loop", engine, kind, rounds] => {
+        ["loop", engine, kind, rounds, tool @ ..] => {
+            let tool = tool.first().map(|n| n.parse()).transpose()?;
             let engines = engines(&tools)?;
             let engine = engines.iter().find(|e| e.name() == *engine).ok_or("no such engine")?;
             let (kind, rounds) = (what(kind)?, rounds.parse()?);
             let mut n = 0;
             for _ in 0..rounds {
-                n += engine.pass(kind, None);
+                n += engine.pass(kind, tool);
             }
             println!("{n}");
             Ok(())

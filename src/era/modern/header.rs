@@ -1,24 +1,26 @@
 //! Headers of a modern POST that mirror its body, for proxies that read no JSON.
 //!
-//! What it does: names the headers, encodes and decodes their values, finds the `x-mcp-header`
-//! annotations of a tool's input schema and says whether they are valid, gives the headers of a
-//! call's arguments, compares headers with a body. What it does not: know HTTP, or keep anything.
+//! What it does: names the headers, encodes and decodes their values; `mirror` below has those of
+//! arguments. What it does not: know HTTP, or keep anything.
 //!
-//! Source: MCP 2026-07-28 basic/transports/streamable-http (request headers, value encoding,
-//! server validation) and server/tools (x-mcp-header). Header names are compared without regard
-//! to case, values with it.
+//! Source: MCP 2026-07-28 basic/transports/streamable-http (request headers, value encoding).
+//! Header names are compared without regard to case, values with it.
 //!
-//! # Invariants
+//! # Invariant
 //! - What [`encode`] writes holds visible ASCII and inner spaces only, and [`decode`] gives it back.
-//! - A schema is walked once, with a list instead of recursion; each of its values is seen once.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::json::{Kind, Value};
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+mod mirror;
+
+#[cfg(feature = "http-client")]
+pub(crate) use mirror::{BadAnnotation, params};
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+pub(crate) use mirror::{Mirror, mirrors};
 
 /// The revision of a request; sessions from 2025-06-18 on send it too.
 pub(crate) const VERSION: &str = "MCP-Protocol-Version";
@@ -27,17 +29,15 @@ pub(crate) const METHOD: &str = "Mcp-Method";
 /// What the method is applied to; see [`name_member`].
 pub(crate) const NAME: &str = "Mcp-Name";
 /// What the name of an argument's header starts with.
+#[cfg(any(feature = "http-server", feature = "http-client"))]
 pub(crate) const PARAM: &str = "Mcp-Param-";
 
 /// A header is missing, malformed, or says something else than the body; HTTP status 400.
 pub(crate) const MISMATCH: i32 = -32020;
 
-const ANNOTATION: &str = "x-mcp-header";
-/// Mirrored arguments of one tool. Servers and proxies refuse requests of about a hundred headers.
-const MOST: usize = 64;
-
 /// The parameter that [`NAME`] mirrors; `None` for methods without that header. The last three
 /// are those of the tasks extension.
+#[cfg(feature = "http-server")]
 pub(crate) fn name_member(method: &str) -> Option<&'static str> {
     match method {
         "tools/call" | "prompts/get" => Some("name"),
@@ -50,20 +50,20 @@ pub(crate) fn name_member(method: &str) -> Option<&'static str> {
 const SENTINEL: (&str, &str) = ("=?base64?", "?=");
 
 /// What stands between the markers of an encoded value; both are needed, in lower case.
+#[cfg(feature = "http-server")]
 fn encoded(value: &str) -> Option<&str> {
     value.strip_prefix(SENTINEL.0)?.strip_suffix(SENTINEL.1)
 }
 
 /// A value as a header carries it: as it is where that is safe, otherwise
 /// `=?base64?…?=` over its UTF-8 bytes.
+#[cfg(feature = "client")]
 pub(crate) fn encode(value: &str) -> Cow<'_, str> {
     let edge = |b: Option<&u8>| matches!(b, Some(b' ' | b'\t'));
     let bytes = value.as_bytes();
-    let plain = bytes.iter().all(|b| (0x20..0x7F).contains(b))
-        && !edge(bytes.first())
-        && !edge(bytes.last())
-        && encoded(value).is_none();
-    if plain {
+    let looks_encoded = value.starts_with(SENTINEL.0) && value.ends_with(SENTINEL.1);
+    let plain = bytes.iter().all(|b| (0x20..0x7F).contains(b));
+    if plain && !looks_encoded && !edge(bytes.first()) && !edge(bytes.last()) {
         return Cow::Borrowed(value);
     }
     let mut out = SENTINEL.0.to_owned();
@@ -75,6 +75,7 @@ pub(crate) fn encode(value: &str) -> Cow<'_, str> {
 /// The value a header carries, without the spaces and tabs around it (RFC 9110 §5.5). `None` when
 /// it is malformed: bytes a header may not hold, or bad base64 between the markers. Without both
 /// markers it means itself.
+#[cfg(feature = "http-server")]
 pub(crate) fn decode(header: &[u8]) -> Option<Cow<'_, str>> {
     let text = std::str::from_utf8(header).ok()?.trim_matches([' ', '\t']);
     if !text.bytes().all(|b| (0x20..0x7F).contains(&b) || b == b'\t') {
@@ -89,234 +90,5 @@ pub(crate) fn decode(header: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// One argument that travels in a header too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mirror {
-    /// The header's whole name.
-    pub header: Box<str>,
-    /// Where the argument stands: property names from the root of the arguments.
-    path: Vec<Box<str>>,
-}
-
-/// Why a tool cannot be offered over HTTP: what is wrong with one of its annotations.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadAnnotation {
-    /// The annotation's text, as JSON, shortened.
-    annotation: String,
-    reason: &'static str,
-}
-
-impl fmt::Display for BadAnnotation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{ANNOTATION} {}: {}", self.annotation, self.reason)
-    }
-}
-
-/// A part of a schema that is still to be looked at.
-enum Part<'d> {
-    /// A schema whose value has a fixed place in the arguments: the last step of the way there.
-    Placed(Value<'d>, Option<usize>),
-    /// A schema, or something that may hold schemas, whose values have no fixed place.
-    Loose(Value<'d>),
-    /// An object with schemas as members, which have no fixed place.
-    LooseMap(Value<'d>),
-}
-
-/// A property on the way to others.
-struct Step<'d> {
-    name: &'d str,
-    parent: Option<usize>,
-}
-
-/// The arguments that an input schema wants mirrored, in the order of the schema.
-///
-/// An annotation counts on a property of type string, integer or boolean that is reached from the
-/// root through `properties` alone. One anywhere else, one that is no token, and one that another
-/// repeats in any case make the whole tool invalid (streamable-http, schema extension).
-///
-/// # Errors
-/// The first bad annotation found.
-pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
-    let mut found: Vec<(usize, Mirror)> = Vec::new();
-    // Most schemas have none, and then nothing need be walked; escapes could hide one.
-    if !schema.raw().contains(ANNOTATION) && !schema.raw().contains('\\') {
-        return Ok(Vec::new());
-    }
-    let mut steps: Vec<Step<'_>> = Vec::new();
-    let mut open = vec![Part::Placed(schema, None)];
-    while let Some(part) = open.pop() {
-        match part {
-            Part::LooseMap(map) => open.extend(map.members().map(|(_, schema)| Part::Loose(schema))),
-            Part::Loose(schema) => {
-                // An array is `allOf`, `prefixItems` and the like, or of an unknown keyword.
-                open.extend(schema.items().map(Part::Loose));
-                walk(schema, &mut open);
-                if let Some(annotation) = schema.get(ANNOTATION) {
-                    return Err(bad(annotation, "only properties reached through `properties` can have it"));
-                }
-                if let Some(map) = schema.get("properties") {
-                    open.push(Part::LooseMap(map));
-                }
-            }
-            Part::Placed(schema, place) => {
-                walk(schema, &mut open);
-                if let Some(annotation) = schema.get(ANNOTATION) {
-                    let header = header(schema, annotation, place)?;
-                    if found.len() == MOST {
-                        return Err(bad(annotation, "too many of one tool"));
-                    }
-                    if found.iter().any(|(_, m)| m.header.eq_ignore_ascii_case(&header)) {
-                        return Err(bad(annotation, "used twice"));
-                    }
-                    found.push((schema.offset(), Mirror { header, path: path(&steps, place) }));
-                }
-                for (name, property) in schema.get("properties").into_iter().flat_map(Value::members) {
-                    steps.push(Step { name, parent: place });
-                    open.push(Part::Placed(property, Some(steps.len() - 1)));
-                }
-            }
-        }
-    }
-    found.sort_by_key(|(offset, _)| *offset);
-    Ok(found.into_iter().map(|(_, mirror)| mirror).collect())
-}
-
-/// Opens everything below a schema but its `properties`. What an unknown keyword holds may be the
-/// target of a reference, so it is looked at too.
-fn walk<'d>(schema: Value<'d>, open: &mut Vec<Part<'d>>) {
-    for (keyword, value) in schema.members() {
-        match keyword {
-            // Data, whatever it looks like.
-            "const" | "enum" | "default" | "examples" | "required" | ANNOTATION | "properties" => {}
-            "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
-                open.push(Part::LooseMap(value));
-            }
-            _ if matches!(value.kind(), Kind::Object | Kind::Array) => open.push(Part::Loose(value)),
-            _ => {}
-        }
-    }
-}
-
-/// The header of an annotated property.
-fn header(schema: Value<'_>, annotation: Value<'_>, place: Option<usize>) -> Result<Box<str>, BadAnnotation> {
-    if place.is_none() {
-        return Err(bad(annotation, "the arguments as a whole cannot have it"));
-    }
-    let Some(name) = annotation.as_str() else { return Err(bad(annotation, "not a string")) };
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(bad(annotation, "not a token that a header's name can end with"));
-    }
-    if !matches!(schema.get("type").and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
-        return Err(bad(annotation, "only strings, integers and booleans can have it"));
-    }
-    Ok(format!("{PARAM}{name}").into())
-}
-
-/// RFC 9110 §5.6.2.
-fn is_token(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
-}
-
-fn path(steps: &[Step<'_>], place: Option<usize>) -> Vec<Box<str>> {
-    let mut path = Vec::new();
-    let mut at = place;
-    while let Some(step) = at.and_then(|i| steps.get(i)) {
-        path.push(step.name.into());
-        at = step.parent;
-    }
-    path.reverse();
-    path
-}
-
-#[cold]
-fn bad(annotation: Value<'_>, reason: &'static str) -> BadAnnotation {
-    BadAnnotation { annotation: format!("{annotation:?}").chars().take(100).collect(), reason }
-}
-
-impl Mirror {
-    /// The argument that is mirrored; `None` when it is absent, null, or nothing a header can
-    /// say, which the check of the arguments refuses anyway.
-    pub(crate) fn argument<'d>(&self, arguments: Option<Value<'d>>) -> Option<Value<'d>> {
-        let mut at = arguments?;
-        for name in &self.path {
-            at = at.get(name)?;
-        }
-        matches!(at.kind(), Kind::String | Kind::Number | Kind::Bool).then_some(at)
-    }
-
-    /// The header's value for these arguments, not yet encoded; `None` when none is to be sent.
-    pub(crate) fn text<'d>(&self, arguments: Option<Value<'d>>) -> Option<Cow<'d, str>> {
-        let argument = self.argument(arguments)?;
-        if let Some(text) = argument.as_str() {
-            return Some(Cow::Borrowed(text));
-        }
-        // `42.0` and `4.2e1` are integers to a schema, and decimal in a header.
-        if let Some(number) = argument.as_f64()
-            && number.abs() <= EXACT
-            && number.fract() == 0.0
-        {
-            return Some(Cow::Owned((number as i64).to_string()));
-        }
-        Some(Cow::Borrowed(argument.raw()))
-    }
-
-    /// Compares the header, as it came, with the arguments (streamable-http, server behavior for
-    /// custom headers).
-    ///
-    /// # Errors
-    /// What is wrong with the header; the answer is [`MISMATCH`].
-    pub(crate) fn check(
-        &self,
-        header: Option<&[u8]>,
-        arguments: Option<Value<'_>>,
-    ) -> Result<(), &'static str> {
-        match (header, self.argument(arguments)) {
-            (None, None) => Ok(()),
-            (None, Some(_)) => Err("is missing"),
-            (Some(_), None) => Err("mirrors an argument that is not there"),
-            (Some(header), Some(argument)) => {
-                let text = decode(header).ok_or("is malformed")?;
-                if agrees(&text, argument) { Ok(()) } else { Err("differs from the argument") }
-            }
-        }
-    }
-}
-
-/// Appends the headers that a call with these arguments carries, encoded.
-pub(crate) fn params(mirrors: &[Mirror], arguments: Option<Value<'_>>, out: &mut Vec<(String, String)>) {
-    for mirror in mirrors {
-        if let Some(text) = mirror.text(arguments) {
-            out.push((mirror.header.to_string(), encode(&text).into_owned()));
-        }
-    }
-}
-
-/// Integers up to here are exact in `f64`, and the range that integers in headers have.
-const EXACT: f64 = 9_007_199_254_740_991.0;
-
-/// Whether a decoded header says what a body's value says: numbers as numbers, everything else to
-/// the letter.
-pub(crate) fn agrees(text: &str, value: Value<'_>) -> bool {
-    match value.kind() {
-        Kind::String => value.as_str() == Some(text),
-        Kind::Number => {
-            let raw = value.raw();
-            if let (Ok(a), Ok(b)) = (text.parse::<i128>(), raw.parse::<i128>()) {
-                return a == b && is_decimal(text);
-            }
-            is_decimal(text) && text.parse::<f64>().ok() == value.as_f64() && value.as_f64().is_some()
-        }
-        Kind::Bool => value.raw() == text,
-        _ => false,
-    }
-}
-
-/// Whether a text is a number as JSON writes them, loosely: no `inf`, no `+1`, no `.5`.
-fn is_decimal(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    digits.starts_with(|c: char| c.is_ascii_digit())
-        && digits.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b))
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "http-server", feature = "http-client"))]
 mod tests;

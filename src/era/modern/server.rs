@@ -171,11 +171,7 @@ impl ServerEra for ModernServer {
         }
         write::begin_result(w, to.id);
         let asked = matches!(reply, Reply::Asked { .. });
-        w.raw_members(if asked {
-            "\"resultType\":\"input_required\""
-        } else {
-            "\"resultType\":\"complete\""
-        });
+        w.solid(if asked { "\"resultType\":\"input_required\"" } else { "\"resultType\":\"complete\"" });
         let mut meta = "";
         let mut listen = None;
         match reply {
@@ -212,9 +208,9 @@ impl ServerEra for ModernServer {
                 }
             }
         }
-        w.raw_open("\"_meta\":{").raw_members(meta).raw_members(&to.card.server_info);
+        w.solid_open("\"_meta\":{").raw_members(meta).solid(&to.card.server_info);
         if let Some(id) = listen {
-            w.key(SUBSCRIPTION).raw(id);
+            w.key(SUBSCRIPTION).solid(id);
         }
         w.end_object();
         write::end(w);
@@ -273,7 +269,7 @@ fn hint(w: &mut Writer, cache: CacheHint) {
     w.key("cacheScope").string(if cache.public { "public" } else { "private" });
 }
 
-fn filter(w: &mut Writer, filter: &Filter) {
+pub(in crate::era) fn filter(w: &mut Writer, filter: &Filter) {
     w.begin_object();
     for (name, on) in [
         ("toolsListChanged", filter.tools),
@@ -298,7 +294,7 @@ fn filter(w: &mut Writer, filter: &Filter) {
 ///
 /// # Errors
 /// A member of the wrong type, or more URIs than `most`.
-fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
+pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
     let flag = |name: &'static str| match value.get(name) {
         None => Ok(false),
         Some(v) => {

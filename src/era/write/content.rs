@@ -15,12 +15,12 @@ use super::catalog::{annotations, meta, optional, resource_members};
 /// A structured value is also sent as text when the handler gave no content of its own
 /// (server/tools, structured content); revisions that cannot carry it get the text alone.
 pub(super) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutput) {
-    w.raw_open("\"content\":[");
+    w.solid_open("\"content\":[");
     for block in &output.content {
         content(w, features, block);
     }
     if let Some(value) = output.structured.as_ref().filter(|_| output.content.is_empty()) {
-        w.begin_object().raw_members("\"type\":\"text\"");
+        w.begin_object().solid("\"type\":\"text\"");
         w.key("text").string(value.as_str()).end_object();
     }
     w.end_array();
@@ -43,22 +43,26 @@ pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
         notes = annotations.as_ref().or(notes);
         more = if meta.is_some() { meta } else { more };
     }
+    if let Content::Other(json) = block {
+        w.json(json);
+        return;
+    }
     w.begin_object();
     match block {
         Content::Text(text) => {
-            w.raw_open("\"type\":\"text\",\"text\":").string(text);
+            w.solid_open("\"type\":\"text\",\"text\":").string(text);
         }
         Content::Image { data, mime_type } => binary(w, "image", data, mime_type),
         Content::Audio { data, mime_type } if features.audio => binary(w, "audio", data, mime_type),
         Content::Audio { data, mime_type } => {
-            w.raw_members("\"type\":\"text\"");
+            w.solid("\"type\":\"text\"");
             w.key("text").string_fmt(format_args!(
                 "[audio, {mime_type}, {} bytes: this protocol revision cannot carry it]",
                 data.len()
             ));
         }
         Content::Link(resource) if features.links => {
-            w.raw_members("\"type\":\"resource_link\"");
+            w.solid("\"type\":\"resource_link\"");
             resource_members(w, features, resource);
             if resource.annotations.is_some() {
                 notes = None;
@@ -68,16 +72,16 @@ pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
             }
         }
         Content::Link(resource) => {
-            w.raw_members("\"type\":\"text\"");
+            w.solid("\"type\":\"text\"");
             w.key("text").string(&resource.uri);
         }
         Content::Embedded(contents) => {
-            w.raw_members("\"type\":\"resource\"");
+            w.solid("\"type\":\"resource\"");
             w.key("resource");
             resource_contents(w, features, contents);
         }
-        // The loop above took every wrapper off.
-        Content::Annotated { .. } => {}
+        // The loop above took every wrapper off, and a foreign block is written by now.
+        Content::Annotated { .. } | Content::Other(_) => {}
     }
     annotations(w, features, notes);
     meta(w, features, more);

@@ -18,12 +18,12 @@ pub(in crate::era) fn object(fill: impl FnOnce(&mut Writer)) -> Json {
 
 /// The start of an answer, up to its open result object.
 pub(in crate::era) fn begin_result(w: &mut Writer, id: &str) {
-    w.raw_open("{\"jsonrpc\":\"2.0\",\"id\":").raw(id).raw_open("\"result\":{");
+    w.solid_open("{\"jsonrpc\":\"2.0\",\"id\":").solid(id).solid_open("\"result\":{");
 }
 
 /// The start of a notification, up to its open params object.
 pub(in crate::era) fn begin_notification(w: &mut Writer, method: &str) {
-    w.begin_object().raw_members("\"jsonrpc\":\"2.0\"");
+    w.begin_object().solid("\"jsonrpc\":\"2.0\"");
     w.key("method").string(method);
     w.key("params").begin_object();
 }
@@ -58,7 +58,7 @@ pub(in crate::era) fn reply_members<'a>(w: &mut Writer, revision: Revision, repl
             });
             w.begin_array();
             for entry in entries {
-                w.raw(entry);
+                w.solid(entry);
             }
             w.end_array();
             if let Some(next) = next {
@@ -128,12 +128,51 @@ pub(in crate::era) fn offer(w: &mut Writer, features: &Features, offer: Offer) {
     w.end_object();
 }
 
+/// A client's capabilities, as far as this revision knows them.
+#[cfg(feature = "client")]
+pub(in crate::era) fn client_capabilities(
+    w: &mut Writer,
+    features: &Features,
+    declared: crate::model::ClientCapabilities,
+) {
+    w.begin_object();
+    if declared.roots {
+        w.key("roots").begin_object();
+        // Changes are told in sessions; elsewhere the word does no harm and says nothing.
+        if !features.any_structured {
+            w.key("listChanged").bool(true);
+        }
+        w.end_object();
+    }
+    if declared.sampling {
+        w.key("sampling").begin_object();
+        if declared.sampling_tools && features.sampling_tools {
+            w.key("tools").begin_object().end_object();
+        }
+        w.end_object();
+    }
+    if (declared.form && features.elicitation) || (declared.url && features.rich_forms) {
+        w.key("elicitation").begin_object();
+        // `{}` means forms; older revisions know nothing else.
+        if features.rich_forms {
+            if declared.form {
+                w.key("form").begin_object().end_object();
+            }
+            if declared.url {
+                w.key("url").begin_object().end_object();
+            }
+        }
+        w.end_object();
+    }
+    w.end_object();
+}
+
 /// Method and members of a signal that both eras have, into an open notification.
 pub(in crate::era) fn signal_members(w: &mut Writer, revision: Revision, signal: &Signal<'_>) {
     match signal {
         Signal::Progress { token, done, total, message } => {
             begin_notification(w, "notifications/progress");
-            w.key("progressToken").raw(token);
+            w.key("progressToken").solid(token);
             number(w.key("progress"), *done);
             if let Some(total) = total {
                 number(w.key("total"), *total);

@@ -15,23 +15,16 @@ use super::super::program::{Array, Bounds, Contains, Dependent, Enum, Op, SCANNE
 use super::super::survey::Fault;
 use super::super::{Dialect, canon};
 use super::{Compiler, Subschema, extend};
+use crate::json::order;
 use crate::json::{Kind, Value};
 
 impl Compiler<'_> {
     /// Keywords that hold no subschemas.
     pub(super) fn asserted(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
-        let range = |least: Keyword, most: Keyword| {
-            let min = schema.get(least).map_or(0, count);
-            let max = schema.get(most).map_or(u32::MAX, count);
-            (min > 0 || max < u32::MAX).then_some((min, max))
-        };
-        if let Some((min, max)) = range(Keyword::MinLength, Keyword::MaxLength) {
+        if let Some((min, max)) = schema.range(Keyword::MinLength, Keyword::MaxLength) {
             ops.push(Op::Length { min, max });
         }
-        if let Some((min, max)) = range(Keyword::MinItems, Keyword::MaxItems) {
-            ops.push(Op::Items { min, max });
-        }
-        if let Some((min, max)) = range(Keyword::MinProperties, Keyword::MaxProperties) {
+        if let Some((min, max)) = schema.range(Keyword::MinProperties, Keyword::MaxProperties) {
             ops.push(Op::Members { min, max });
         }
         self.bounds(schema, ops);
@@ -44,7 +37,13 @@ impl Compiler<'_> {
             ops.push(Op::Multiple(self.t.keep(text)));
         }
         if let Some(value) = schema.get(Keyword::Const) {
-            self.members_of(std::iter::once(value), value.raw(), "const", ops);
+            match value.as_str() {
+                // Without escapes, what stands in the text is the string.
+                Some(text) if text.len() + 2 == value.raw().len() => {
+                    ops.push(Op::Word(self.t.keep(value.raw())))
+                }
+                _ => self.members_of(std::iter::once(value), value.raw(), "const", ops),
+            }
         }
         if let Some(list) = schema.get(Keyword::Enum) {
             self.members_of(list.items(), list.raw(), "enum", ops);
@@ -114,11 +113,11 @@ impl Compiler<'_> {
         }
         let strings_only = !null && booleans == [false; 2] && numbers.is_empty() && forms.is_empty();
         if words.len() > SCANNED {
-            words.sort_unstable_by(|a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
+            order::sort(&mut words, |a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
         }
-        numbers.sort_unstable_by(|a, b| Decimal::new(a).compare(Decimal::new(b)));
+        order::sort(&mut numbers, |a, b| Decimal::new(a).compare(Decimal::new(b)));
         numbers.dedup_by(|a, b| Decimal::new(a).compare(Decimal::new(b)) == Ordering::Equal);
-        forms.sort_unstable();
+        order::sort(&mut forms, |a, b| a.cmp(b));
         let words: Vec<Span> = words.into_iter().map(|w| self.t.keep(w)).collect();
         let words = extend(&mut self.t.words, words);
         if strings_only && keyword == "enum" && words.len > 0 {
@@ -145,6 +144,7 @@ impl Compiler<'_> {
             let message = "an array of schemas in `items` beside `prefixItems`".to_owned();
             return Err(Fault { at: schema.at(list), message });
         }
+        let size = schema.range(Keyword::MinItems, Keyword::MaxItems);
         if prefix.is_some() || rest.is_some() {
             let mut children = Vec::new();
             for value in prefix.into_iter().flat_map(Value::items) {
@@ -157,7 +157,10 @@ impl Compiler<'_> {
             let prefix_keyword = if list.is_some() { "items" } else { "prefixItems" };
             let prefix = extend(&mut self.t.children, children);
             ops.push(Op::Array(self.t.arrays.len() as u32));
-            self.t.arrays.push(Array { prefix, rest, rest_keyword, prefix_keyword });
+            let (min, max) = size.unwrap_or((0, u32::MAX));
+            self.t.arrays.push(Array { min, max, prefix, rest, rest_keyword, prefix_keyword });
+        } else if let Some((min, max)) = size {
+            ops.push(Op::Items { min, max });
         }
         if schema.get(Keyword::UniqueItems).and_then(Value::as_bool) == Some(true) {
             ops.push(Op::Unique);
@@ -201,6 +204,15 @@ impl Compiler<'_> {
             ops.push(Op::Dependents(extend(&mut self.t.dependents, dependents)));
         }
         Ok(())
+    }
+}
+
+impl Subschema<'_> {
+    /// The least and the most that two keywords allow, if they forbid anything.
+    fn range(&self, least: Keyword, most: Keyword) -> Option<(u32, u32)> {
+        let min = self.get(least).map_or(0, count);
+        let max = self.get(most).map_or(u32::MAX, count);
+        (min > 0 || max < u32::MAX).then_some((min, max))
     }
 }
 

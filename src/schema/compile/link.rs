@@ -7,7 +7,9 @@
 //! value ends, within the depth the limits allow.
 
 use super::super::SchemaLimits;
-use super::super::program::{Child, FORWARDS, LEAF, Node, Op, Program, SHARED, Span, types};
+use super::super::program::{
+    Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, types,
+};
 use super::super::survey::Fault;
 use super::Tables;
 
@@ -18,6 +20,7 @@ pub(super) fn link(t: &mut Tables, root: Child, base: Span, limits: &SchemaLimit
     follow(&mut root, &moved);
     mark_shared(t, root);
     check_depth(t, limits)?;
+    mark_containers(t);
     Ok(Program {
         root: Some(root),
         base,
@@ -72,7 +75,7 @@ fn follow(child: &mut Child, moved: &[Child]) {
 
 fn each_child(t: &mut Tables, mut visit: impl FnMut(&mut Child)) {
     t.children.iter_mut().for_each(&mut visit);
-    t.properties.iter_mut().filter_map(|p| p.child.as_mut()).for_each(&mut visit);
+    t.properties.iter_mut().filter(|p| p.is_declared()).map(|p| &mut p.child).for_each(&mut visit);
     t.objects.iter_mut().map(|o| &mut o.additional).for_each(&mut visit);
     t.arrays.iter_mut().filter_map(|a| a.rest.as_mut()).for_each(&mut visit);
     t.contains.iter_mut().map(|c| &mut c.child).for_each(&mut visit);
@@ -113,6 +116,20 @@ fn mark_shared(t: &mut Tables, root: Child) {
     }
 }
 
+/// Lets nodes that only look at members or elements point to the table of these.
+fn mark_containers(t: &mut Tables) {
+    for node in &mut t.nodes {
+        let run = Span { start: node.ops, len: u32::from(node.count) };
+        let (flag, index) = match (run.of(&t.ops), node.types) {
+            ([Op::Object(index)], types::OBJECT) => (MEMBERS, *index),
+            ([Op::Array(index)], types::ARRAY) => (ELEMENTS, *index),
+            _ => continue,
+        };
+        node.flags |= flag;
+        node.ops = index;
+    }
+}
+
 /// Whether an operation looks at the value alone.
 fn is_leaf(op: &Op) -> bool {
     matches!(
@@ -125,6 +142,7 @@ fn is_leaf(op: &Op) -> bool {
             | Op::Pattern(_)
             | Op::Format(_)
             | Op::Words(_)
+            | Op::Word(_)
             | Op::Enum(_)
             | Op::Unique
     )

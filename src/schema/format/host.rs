@@ -14,14 +14,20 @@ pub(super) fn is_ipv6(text: &str) -> bool {
 }
 
 pub(super) fn is_hostname(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 253 && text.split('.').all(is_label)
-}
-
-fn is_label(label: &str) -> bool {
-    let bytes = label.as_bytes();
-    let ends = |b: Option<&u8>| b.is_some_and(|b| *b != b'-');
-    bytes.len() <= 63
-        && ends(bytes.first())
-        && ends(bytes.last())
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-' || !b.is_ascii())
+    let mut length = 0;
+    let mut last = b'.';
+    for b in text.bytes() {
+        let inside = match b {
+            b'.' => false,
+            b'-' => length > 0,
+            _ => b.is_ascii_alphanumeric() || !b.is_ascii(),
+        };
+        // What ends a label neither ends in a hyphen nor leaves it empty.
+        if !inside && (b != b'.' || length == 0 || last == b'-') || length >= 63 && inside {
+            return false;
+        }
+        length = if inside { length + 1 } else { 0 };
+        last = b;
+    }
+    length > 0 && last != b'-' && text.len() <= 253
 }

@@ -6,18 +6,28 @@ use super::host;
 
 /// Whether a text is a mailbox; `wide` allows characters beyond ASCII.
 pub(super) fn is_email(text: &str, wide: bool) -> bool {
-    let Some((local, domain)) = text.rsplit_once('@') else { return false };
+    let Some(at) = text.bytes().rposition(|b| b == b'@') else { return false };
+    let (Some(local), Some(domain)) = (text.get(..at), text.get(at + 1..)) else { return false };
     (is_dotted(local, wide) || is_quoted(local, wide)) && is_domain(domain, wide)
 }
 
 /// dot-atom: words of ordinary characters with dots between.
 fn is_dotted(local: &str, wide: bool) -> bool {
-    let is_word = |c: char| {
-        c.is_ascii_alphanumeric()
-            || "!#$%&'*+-/=?^_`{|}~".contains(c)
-            || wide && !c.is_ascii() && !c.is_control()
-    };
-    local.split('.').all(|word| !word.is_empty() && word.chars().all(is_word))
+    let mut in_word = false;
+    for c in local.chars() {
+        let dot = c == '.';
+        let good = match c {
+            '.' => in_word,
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '!' | '#'..='\'' | '*' | '+' | '-' | '/' => true,
+            '=' | '?' | '^'..='`' | '{'..='~' => true,
+            _ => wide && !c.is_ascii() && !c.is_control(),
+        };
+        if !good {
+            return false;
+        }
+        in_word = !dot;
+    }
+    in_word
 }
 
 /// A text in quotes, in which a backslash takes the next character as it is.

@@ -6,8 +6,8 @@ use super::host;
 
 /// A URI or, when `wide`, an IRI: a reference with a scheme.
 pub(super) fn is_uri(text: &str, wide: bool) -> bool {
-    let Some((scheme, rest)) = text.split_once(':') else { return false };
-    is_scheme(scheme) && is_tail(rest, wide)
+    let (scheme, rest) = cut(text, b':');
+    rest.is_some_and(|rest| is_scheme(scheme) && is_tail(rest, wide))
 }
 
 /// A URI reference: with or without a scheme.
@@ -27,33 +27,35 @@ fn is_scheme(scheme: &str) -> bool {
 
 /// What follows the scheme.
 fn is_tail(text: &str, wide: bool) -> bool {
-    let (text, fragment) = cut(text, '#');
-    let (text, query) = cut(text, '?');
+    let (text, fragment) = cut(text, b'#');
+    let (text, query) = cut(text, b'?');
     let path = match text.strip_prefix("//") {
         None => text,
         Some(rest) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let (authority, path) =
+                rest.split_at(memchr::memchr(b'/', rest.as_bytes()).unwrap_or(rest.len()));
             if !is_authority(authority, wide) {
                 return false;
             }
             path
         }
     };
-    is_made_of(path, ":@/", wide, false)
-        && query.is_none_or(|q| is_made_of(q, ":@/?", wide, true))
-        && fragment.is_none_or(|f| is_made_of(f, ":@/?", wide, false))
+    is_made_of(path, COLON | AT | SLASH, wide, false)
+        && query.is_none_or(|q| is_made_of(q, COLON | AT | SLASH | MARK, wide, true))
+        && fragment.is_none_or(|f| is_made_of(f, COLON | AT | SLASH | MARK, wide, false))
 }
 
-fn cut(text: &str, mark: char) -> (&str, Option<&str>) {
-    match text.split_once(mark) {
-        Some((before, behind)) => (before, Some(behind)),
+fn cut(text: &str, mark: u8) -> (&str, Option<&str>) {
+    match memchr::memchr(mark, text.as_bytes()).and_then(|at| text.split_at_checked(at)) {
+        Some((before, behind)) => (before, behind.get(1..)),
         None => (text, None),
     }
 }
 
 fn is_authority(text: &str, wide: bool) -> bool {
-    let (user, place) = match text.rsplit_once('@') {
-        Some((user, place)) => (user, place),
+    let (user, place) = match memchr::memrchr(b'@', text.as_bytes()).and_then(|at| text.split_at_checked(at))
+    {
+        Some((user, place)) => (user, place.get(1..).unwrap_or_default()),
         None => ("", text),
     };
     let (name, port) = match place.strip_prefix('[') {
@@ -68,10 +70,13 @@ fn is_authority(text: &str, wide: bool) -> bool {
                 None => return false,
             }
         }
-        None => place.split_once(':').unwrap_or((place, "")),
+        None => {
+            let (name, port) = cut(place, b':');
+            (name, port.unwrap_or_default())
+        }
     };
-    is_made_of(user, ":", wide, false)
-        && is_made_of(name, "", wide, false)
+    is_made_of(user, COLON, wide, false)
+        && is_made_of(name, 0, wide, false)
         && port.bytes().all(|b| b.is_ascii_digit())
 }
 
@@ -83,23 +88,55 @@ fn is_literal(text: &str) -> bool {
         && version.bytes().all(|b| b.is_ascii_hexdigit())
         && !address.is_empty()
         && !address.contains('%')
-        && is_made_of(address, ":", false, false)
+        && is_made_of(address, COLON, false, false)
 }
 
-/// Unreserved characters, sub-delimiters, percent escapes and `more`.
-fn is_made_of(text: &str, more: &str, wide: bool, private: bool) -> bool {
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        let good = match c {
-            'a'..='z' | 'A'..='Z' | '0'..='9' => true,
-            '%' => {
-                [chars.next(), chars.next()].iter().flatten().filter(|c| c.is_ascii_hexdigit()).count() == 2
-            }
-            c if c.is_ascii() => "-._~!$&'()*+,;=".contains(c) || more.contains(c),
-            c => wide && (is_wide(c) || private && is_private(c)),
+const COLON: u8 = 2;
+const AT: u8 = 4;
+const SLASH: u8 = 8;
+const MARK: u8 = 16;
+
+/// What each ASCII character is: 1 for unreserved ones and sub-delimiters, or one of the above.
+const CLASSES: [u8; 128] = {
+    let mut classes = [0; 128];
+    let mut c = 0;
+    while c < 128 {
+        classes[c] = match c as u8 {
+            b':' => COLON,
+            b'@' => AT,
+            b'/' => SLASH,
+            b'?' => MARK,
+            b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&'..=b',' | b';' | b'=' => 1,
+            b if b.is_ascii_alphanumeric() => 1,
+            _ => 0,
         };
-        if !good {
-            return false;
+        c += 1;
+    }
+    classes
+};
+
+/// Unreserved characters, sub-delimiters, percent escapes and `more`.
+fn is_made_of(text: &str, more: u8, wide: bool, private: bool) -> bool {
+    let mut rest = text.as_bytes();
+    while let [b, behind @ ..] = rest {
+        rest = behind;
+        match CLASSES.get(usize::from(*b)) {
+            Some(class) if class & (more | 1) != 0 => {}
+            Some(_) => match behind {
+                [x, y, behind @ ..] if *b == b'%' && x.is_ascii_hexdigit() && y.is_ascii_hexdigit() => {
+                    rest = behind;
+                }
+                _ => return false,
+            },
+            None if !wide => return false,
+            None => {
+                let at = text.len() - behind.len() - 1;
+                let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) else { return false };
+                if !is_wide(c) && !(private && is_private(c)) {
+                    return false;
+                }
+                rest = text.as_bytes().get(at + c.len_utf8()..).unwrap_or_default();
+            }
         }
     }
     true

@@ -96,6 +96,12 @@ impl Alphabet {
         Some((alphabet, in_terms.into_iter().skip(1).collect()))
     }
 
+    /// The kind of the character that is this byte, if one is.
+    #[inline]
+    pub(super) fn kind_of_ascii(&self, byte: u8) -> Option<usize> {
+        self.ascii.get(usize::from(byte)).map(|kind| usize::from(*kind))
+    }
+
     /// The kind of a character.
     #[inline]
     pub(super) fn kind(&self, c: char) -> usize {

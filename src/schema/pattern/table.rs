@@ -194,11 +194,20 @@ fn run<T: Copy + Into<usize>>(
     text: &str,
 ) -> bool {
     let mut state = start;
-    for c in text.chars() {
-        if state <= MATCH {
-            break;
-        }
-        state = cells[(state - 2) * columns + alphabet.kind(c)].into();
+    let mut at = 0;
+    while let (Some(b), true) = (text.as_bytes().get(at), state > MATCH) {
+        let kind = match alphabet.kind_of_ascii(*b) {
+            Some(kind) => {
+                at += 1;
+                kind
+            }
+            None => {
+                let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) else { break };
+                at += c.len_utf8();
+                alphabet.kind(c)
+            }
+        };
+        state = cells[(state - 2) * columns + kind].into();
     }
     if state > MATCH {
         state = cells[(state - 1) * columns - 1].into();

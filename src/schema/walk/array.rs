@@ -4,33 +4,66 @@
 //!
 //! Invariant: `uniqueItems` never compares pairwise beyond a handful of scalars.
 
-use crate::json::{Kind, Value};
+use crate::json::{Spot, Value};
 
-use super::super::canon;
 use super::super::explain::Why;
-use super::super::program::Child;
+use super::super::program::{Array, Child, types};
 use super::seen::Seen;
 use super::{Inner, Run};
 
-impl<'d> Run<'_, 'd> {
+/// What [`Spot::tag`] says of arrays.
+const ARRAY: u32 = 6;
+
+impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     pub(super) fn array(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let program = self.program;
         let Some(array) = program.arrays.get(index as usize) else { return false };
-        let prefix = array.prefix.of(&program.children);
-        let mut fits = true;
-        for (i, (child, item)) in prefix.iter().zip(value.items()).enumerate() {
-            if !self.child(*child, item, None) {
-                self.outwards(array.prefix_keyword, Inner::Index(i));
-                fits = false;
-                if self.halts() {
-                    return false;
+        let spot = value.spot();
+        if spot.tag() != ARRAY {
+            return !self.quiet && self.wrong_type(value, types::ARRAY);
+        }
+        if !self.enter(spot.len()) {
+            return false;
+        }
+        let fits = self.elements(array, value, spot);
+        if let Some(seen) = seen {
+            match array.rest {
+                Some(_) => seen.set_all(),
+                None => (0..(array.prefix.len as usize).min(value.len())).for_each(|i| seen.set(i)),
+            }
+        }
+        self.depth -= 1;
+        fits
+    }
+
+    #[inline(always)]
+    fn elements(&mut self, array: &'p Array, value: Value<'d>, spot: Spot<'d>) -> bool {
+        let mut fits = spot.len() >= array.min as usize && spot.len() <= array.max as usize;
+        if !fits {
+            self.fail(value, Why::Items { min: array.min, max: array.max });
+            if self.halts() {
+                return false;
+            }
+        }
+        let mut items = spot.inside();
+        if array.prefix.len > 0 {
+            let prefix = array.prefix.of(&self.program.children);
+            // The list goes first: what it has no more entries for stays among the items.
+            for (i, child) in prefix.iter().enumerate() {
+                let Some(item) = items.next() else { break };
+                if !self.inner(*child, item) {
+                    self.outwards(array.prefix_keyword, Inner::Index(i));
+                    fits = false;
+                    if self.halts() {
+                        return false;
+                    }
                 }
             }
         }
         if let Some(rest) = array.rest {
-            for item in value.items().skip(prefix.len()) {
-                if !self.child(rest, item, None) {
+            for item in items {
+                if !self.inner(rest, item) {
                     self.outwards(array.rest_keyword, Inner::Nothing);
                     fits = false;
                     if self.halts() {
@@ -39,21 +72,17 @@ impl<'d> Run<'_, 'd> {
                 }
             }
         }
-        if let Some(seen) = seen {
-            match array.rest {
-                Some(_) => seen.set_all(),
-                None => (0..prefix.len().min(value.len())).for_each(|i| seen.set(i)),
-            }
-        }
         fits
     }
 
     #[inline(never)]
     pub(super) fn contains(&mut self, index: u32, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let Some(contains) = self.program.contains.get(index as usize) else { return false };
+        let spot = value.spot();
+        self.charge(spot.len());
         let mut count = 0u32;
-        for (i, item) in value.items().enumerate() {
-            if !self.quietly(contains.child, item, None) {
+        for (i, item) in spot.inside().enumerate() {
+            if !self.quietly(contains.child, item.value(), None) {
                 continue;
             }
             count += 1;
@@ -71,33 +100,23 @@ impl<'d> Run<'_, 'd> {
     }
 
     #[inline(never)]
-    pub(super) fn unique(&mut self, value: Value<'d>) -> bool {
-        if value.kind() != Kind::Array || value.len() < 2 {
-            return true;
-        }
-        self.charge(value.raw().len() / 8);
-        match canon::twins(value) {
-            Some((i, j)) => self.fail(value, Why::Twins(i, j)),
-            None => true,
-        }
-    }
-
-    #[inline(never)]
     pub(super) fn unevaluated_items(
         &mut self,
         child: Child,
         value: Value<'d>,
         seen: Option<&mut Seen>,
     ) -> bool {
-        let Some(seen) = seen.filter(|_| value.kind() == Kind::Array) else { return true };
+        let Some(seen) = seen else { return true };
+        let spot = value.spot();
+        self.charge(spot.len());
         let mut fits = true;
-        for (position, item) in value.items().enumerate() {
+        for (position, item) in spot.inside().enumerate() {
             if seen.has(position) {
                 continue;
             }
             if child == Child::NONE {
                 fits = self.fail(value, Why::UnevaluatedItem(position));
-            } else if !self.child(child, item, None) {
+            } else if !self.inner(child, item) {
                 self.outwards("unevaluatedItems", Inner::Nothing);
                 fits = false;
             }

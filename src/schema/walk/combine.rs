@@ -7,12 +7,13 @@
 use crate::json::Value;
 
 use super::super::explain::Why;
-use super::super::program::{Child, Span};
+use super::super::program::{Child, MEMBERS, Op, Span, is_of, mark, types};
 use super::seen::Seen;
 use super::{Inner, Run, Token};
 
 impl<'d> Run<'_, 'd> {
     /// Checks without explaining.
+    #[inline]
     pub(super) fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let before = std::mem::replace(&mut self.quiet, true);
         let fits = self.child(child, value, seen);
@@ -55,7 +56,11 @@ impl<'d> Run<'_, 'd> {
     pub(super) fn any_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let mut fits = false;
         let program = self.program;
+        let marks = self.marks(value);
         for child in run.of(&program.children) {
+            if self.refuses(*child, marks) {
+                continue;
+            }
             fits |= match &mut seen {
                 None => self.quietly(*child, value, None),
                 // Every branch that fits adds what it has evaluated.
@@ -72,7 +77,11 @@ impl<'d> Run<'_, 'd> {
     pub(super) fn one_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let mut first = None;
         let program = self.program;
+        let marks = self.marks(value);
         for (i, child) in run.of(&program.children).iter().enumerate() {
+            if self.refuses(*child, marks) {
+                continue;
+            }
             let fits = match &mut seen {
                 None => self.quietly(*child, value, None),
                 Some(seen) => self.branch(*child, value, seen),
@@ -84,6 +93,35 @@ impl<'d> Run<'_, 'd> {
             }
         }
         first.is_some() || self.fail(value, Why::OneOf(run))
+    }
+
+    /// The marks of an object's names; `None` for other values.
+    fn marks(&mut self, value: Value<'d>) -> Option<u64> {
+        let spot = value.spot();
+        if !is_of(spot, types::OBJECT) {
+            return None;
+        }
+        self.charge(spot.len());
+        let mut marks = 0;
+        let mut inside = spot.inside();
+        while let Some((name, _)) = inside.next_member() {
+            marks |= mark(name.head());
+        }
+        Some(marks)
+    }
+
+    /// Whether the names alone tell that a branch does not fit: unions of objects mostly differ
+    /// in them.
+    #[inline]
+    fn refuses(&self, child: Child, marks: Option<u64>) -> bool {
+        let (Some(marks), None) = (marks, child.as_types()) else { return false };
+        let Some(node) = self.program.nodes.get(child.index() as usize) else { return false };
+        let object = match self.program.ops.get(node.ops as usize) {
+            _ if node.flags & MEMBERS != 0 => node.ops,
+            Some(Op::Object(index)) => *index,
+            _ => return false,
+        };
+        self.program.objects.get(object as usize).is_some_and(|object| object.refuses(marks))
     }
 
     /// Checks a branch quietly; what it evaluates counts when it fits.

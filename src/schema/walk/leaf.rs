@@ -1,72 +1,134 @@
 //! Operations that look at one value alone: lengths, bounds, words, formats.
 //!
-//! The common ones are kept small enough to run without a call.
+//! Whether one holds is asked of every value; why one does not, only of the value that fails.
 //!
-//! Invariant: an operation on one type lets every other type pass.
+//! Invariant: an operation on one type lets every other type pass, but for those on words.
 
-use crate::json::{Kind, Value};
+use crate::json::{Kind, Spot, Value};
 
 use super::super::canon;
 use super::super::explain::Why;
 use super::super::number::{self, Decimal};
-use super::super::program::{Bounds, Enum, Op, SCANNED, Span};
+use super::super::program::{Bounds, Enum, Node, Op, SCANNED, Span, is_of, types};
 use super::Run;
 
 impl<'p, 'd> Run<'p, 'd> {
+    /// Whether a value fits a leaf of one operation as most do. `false` means that the leaf has to
+    /// be asked.
     #[inline(always)]
-    pub(super) fn leaf_op(&mut self, op: Op, value: Value<'d>) -> bool {
-        match op {
-            Op::Length { min, max } => {
-                value.kind() != Kind::String
-                    || has_length(value, min, max)
-                    || self.fail(value, Why::Length { min, max })
+    pub(super) fn clearly_fits(&self, node: &Node, spot: Spot<'d>) -> bool {
+        if node.count != 1 {
+            return false;
+        }
+        match self.program.ops.get(node.ops as usize) {
+            Some(Op::Length { min, max }) if node.types & types::STRING != 0 => {
+                spot.string().is_some_and(|text| clearly_has_length(text, *min, *max))
             }
-            Op::Words(run) => {
-                value.kind() == Kind::String && self.has_word(run, value.string_bytes())
-                    || self.fail(value, Why::Words(run))
+            Some(Op::Words(run)) if node.types & types::STRING != 0 => {
+                spot.string().is_some_and(|text| self.has_word(*run, text))
             }
-            Op::Bounds(index) => value.kind() != Kind::Number || self.bounds(index, value),
-            _ => self.rare_op(op, value),
+            // What is written as an integer needs no other look at its type.
+            Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
+                let clearly = spot.number().and_then(number::around);
+                clearly.is_some_and(|(low, high)| {
+                    (low == high || node.types & types::NUMBER == types::NUMBER)
+                        && self.clears(*index, low, high)
+                })
+            }
+            _ => false,
         }
     }
 
-    /// The same where there are subschemas as well.
+    /// A node whose operations look at the value alone: no level, no list of evaluated members.
+    /// Its steps are charged to the value around it.
     #[inline(never)]
-    pub(super) fn other_op(&mut self, op: Op, value: Value<'d>) -> bool {
-        self.leaf_op(op, value)
+    pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
+        let spot = value.spot();
+        let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);
+        let fits = is_of(spot, node.types) && ops.iter().all(|op| self.holds(*op, value));
+        fits || !self.quiet && self.blame_leaf(node, ops, value)
     }
 
+    /// Says what is wrong with a value that does not fit a leaf; `false`.
+    #[cold]
     #[inline(never)]
-    fn rare_op(&mut self, op: Op, value: Value<'d>) -> bool {
-        let len = value.len();
+    fn blame_leaf(&mut self, node: &Node, ops: &[Op], value: Value<'d>) -> bool {
+        let spot = value.spot();
+        if !is_of(spot, node.types) {
+            return self.wrong_type(value, node.types);
+        }
+        self.depth += 1;
+        for op in ops {
+            if !self.holds(*op, value) {
+                self.blame(*op, value);
+            }
+        }
+        self.depth -= 1;
+        false
+    }
+
+    /// Says why an operation does not hold; `false`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn blame(&mut self, op: Op, value: Value<'d>) -> bool {
+        let program = self.program;
+        let why = match op {
+            Op::Length { min, max } => Why::Length { min, max },
+            Op::Items { min, max } => Why::Items { min, max },
+            Op::Members { min, max } => Why::Members { min, max },
+            Op::Words(run) => Why::Words(run),
+            Op::Word(text) => Why::Word(text),
+            Op::Pattern(index) => Why::Pattern(index),
+            Op::Format(format) => Why::Format(format),
+            Op::Multiple(divisor) => Why::Multiple(divisor),
+            Op::Bounds(index) => {
+                let bounds = program.bounds.get(index as usize);
+                let broken = bounds.and_then(|b| Some((b, self.broken_bound(b, value.raw())?)));
+                let Some((bounds, which)) = broken else { return false };
+                Why::Bound(bounds, which)
+            }
+            Op::Enum(index) => match program.enums.get(index as usize) {
+                Some(list) => Why::Enum(list),
+                None => return false,
+            },
+            Op::Unique => match canon::twins(value) {
+                Some((i, j)) => Why::Twins(i, j),
+                None => return false,
+            },
+            // The others explain themselves.
+            _ => return false,
+        };
+        self.fail(value, why)
+    }
+
+    /// Whether an operation that looks at the value alone holds.
+    #[inline(never)]
+    pub(super) fn holds(&mut self, op: Op, value: Value<'d>) -> bool {
+        let spot = value.spot();
+        let within = |min: u32, max: u32| spot.len() >= min as usize && spot.len() <= max as usize;
         match op {
-            Op::Items { min, max } => {
-                value.kind() != Kind::Array
-                    || (len >= min as usize && len <= max as usize)
-                    || self.fail(value, Why::Items { min, max })
+            Op::Length { min, max } => spot.string().is_none_or(|text| has_length(text, min, max)),
+            Op::Words(run) => spot.string().is_some_and(|text| self.has_word(run, text)),
+            Op::Bounds(index) => spot.number().is_none_or(|text| {
+                number::around(text).is_some_and(|(low, high)| self.clears(index, low, high))
+                    || self.exact_bounds(index, value)
+            }),
+            Op::Items { min, max } => value.kind() != Kind::Array || within(min, max),
+            Op::Members { min, max } => value.kind() != Kind::Object || within(min, max),
+            Op::Word(text) => {
+                let word = text.within().bytes(self.program.pool.as_bytes());
+                spot.string().is_some_and(|text| canon::same(word, text))
             }
-            Op::Members { min, max } => {
-                value.kind() != Kind::Object
-                    || (len >= min as usize && len <= max as usize)
-                    || self.fail(value, Why::Members { min, max })
+            Op::Pattern(index) => value.as_str().is_none_or(|text| self.matches(index, text)),
+            Op::Format(format) => value.as_str().is_none_or(|text| {
+                self.charge(text.len() / 8);
+                format.accepts(text)
+            }),
+            Op::Enum(index) => {
+                self.program.enums.get(index as usize).is_some_and(|l| self.is_member(l, value))
             }
-            Op::Pattern(index) => match value.as_str() {
-                Some(text) => self.matches(index, text) || self.fail(value, Why::Pattern(index)),
-                None => true,
-            },
-            Op::Format(format) => match value.as_str() {
-                Some(text) => {
-                    self.charge(text.len() / 8);
-                    format.accepts(text) || self.fail(value, Why::Format(format))
-                }
-                None => true,
-            },
-            Op::Enum(index) => self.member(index, value),
-            Op::Multiple(divisor) => match value.as_number() {
-                Some(text) => self.is_multiple(text, divisor) || self.fail(value, Why::Multiple(divisor)),
-                None => true,
-            },
-            Op::Unique => self.unique(value),
+            Op::Multiple(divisor) => value.as_number().is_none_or(|text| self.is_multiple(text, divisor)),
+            Op::Unique => self.is_unique(value),
             // Operations with subschemas do not come here; one that did fails closed.
             _ => false,
         }
@@ -83,23 +145,17 @@ impl<'p, 'd> Run<'p, 'd> {
         pattern.is_match(text)
     }
 
+    /// Whether all between two integers is within the bounds.
     #[inline]
-    fn bounds(&mut self, index: u32, value: Value<'d>) -> bool {
-        let Some(bounds) = self.program.bounds.get(index as usize) else { return false };
-        match number::short_integer(value.number_bytes()) {
-            Some(n) if bounds.low <= n && n <= bounds.high => true,
-            _ => self.exact_bounds(bounds, value),
-        }
+    fn clears(&self, index: u32, low: i64, high: i64) -> bool {
+        self.program.bounds.get(index as usize).is_some_and(|b| b.low <= low && high <= b.high)
     }
 
     #[inline(never)]
-    fn exact_bounds(&mut self, bounds: &'p Bounds, value: Value<'d>) -> bool {
-        let text = value.raw();
-        self.charge(text.len() / 8);
-        match self.broken_bound(bounds, text) {
-            Some(which) => self.fail(value, Why::Bound(bounds, which)),
-            None => true,
-        }
+    fn exact_bounds(&mut self, index: u32, value: Value<'d>) -> bool {
+        let Some(bounds) = self.program.bounds.get(index as usize) else { return false };
+        self.charge(value.raw().len() / 8);
+        self.broken_bound(bounds, value.raw()).is_none()
     }
 
     /// The first of the four bounds that a number breaks.
@@ -128,6 +184,7 @@ impl<'p, 'd> Run<'p, 'd> {
         Decimal::new(text).is_multiple_of(Decimal::new(divisor)) == Some(true)
     }
 
+    #[inline(never)]
     fn has_word(&self, run: Span, text: &[u8]) -> bool {
         let pool = self.program.pool.as_bytes();
         let words = run.of(&self.program.words);
@@ -137,16 +194,11 @@ impl<'p, 'd> Run<'p, 'd> {
         words.binary_search_by(|w| canon::compare_names(w.bytes(pool), text)).is_ok()
     }
 
-    fn member(&mut self, index: u32, value: Value<'d>) -> bool {
-        let Some(list) = self.program.enums.get(index as usize) else { return false };
-        self.is_member(list, value) || self.fail(value, Why::Enum(list))
-    }
-
     fn is_member(&mut self, list: &Enum, value: Value<'d>) -> bool {
         match value.kind() {
             Kind::Null => list.null,
             Kind::Bool => list.booleans[usize::from(value.as_bool() == Some(true))],
-            Kind::String => self.has_word(list.words, value.string_bytes()),
+            Kind::String => self.has_word(list.words, value.as_str().unwrap_or_default().as_bytes()),
             Kind::Number => {
                 self.charge(value.raw().len() / 8);
                 let number = Decimal::new(value.raw());
@@ -165,19 +217,35 @@ impl<'p, 'd> Run<'p, 'd> {
             }
         }
     }
+
+    fn is_unique(&mut self, value: Value<'d>) -> bool {
+        let spot = value.spot();
+        if value.kind() != Kind::Array || spot.len() < 2 {
+            return true;
+        }
+        self.charge(spot.width() / 8);
+        canon::twins(value).is_none()
+    }
 }
 
 /// Whether a string has so many characters; counts no further than it must.
 #[inline]
-fn has_length(value: Value<'_>, min: u32, max: u32) -> bool {
-    let (bytes, min, max) = (value.string_bytes().len(), min as usize, max as usize);
-    // A character takes one to four bytes.
-    if bytes <= max && bytes.div_ceil(4) >= min {
-        return true;
-    }
-    if bytes < min || bytes.div_ceil(4) > max {
+fn has_length(text: &[u8], min: u32, max: u32) -> bool {
+    clearly_has_length(text, min, max) || has_counted_length(text, min as usize, max as usize)
+}
+
+/// Whether its bytes alone say so: a character takes one to four.
+#[inline]
+fn clearly_has_length(text: &[u8], min: u32, max: u32) -> bool {
+    text.len() <= max as usize && text.len().div_ceil(4) >= min as usize
+}
+
+#[inline(never)]
+fn has_counted_length(text: &[u8], min: usize, max: usize) -> bool {
+    if text.len() < min || text.len().div_ceil(4) > max {
         return false;
     }
-    let count = value.as_str().unwrap_or_default().chars().count();
+    // The first byte of a character is none of 0x80 to 0xBF.
+    let count = text.iter().filter(|b| (**b as i8) >= -0x40).count();
     count >= min && count <= max
 }

@@ -5,109 +5,180 @@
 //!
 //! Invariant: a member is looked up in time logarithmic in the number of declared names.
 
-use crate::json::Value;
+use crate::json::order;
+use crate::json::{Spot, Value};
 
 use super::super::canon;
 use super::super::explain::Why;
-use super::super::program::{Child, OPTIONAL, Object, Property, SCANNED, Span};
+use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, Span, mark, types};
 use super::seen::Seen;
 use super::{Inner, Run};
 
 /// How many dependents are looked up one by one; for more the names are sorted first.
 const FEW_DEPENDENTS: usize = 8;
 
+/// What [`Spot::tag`] says of objects.
+const OBJECT: u32 = 7;
+
 impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
-    pub(super) fn object(&mut self, index: u32, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+    pub(super) fn object(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let program = self.program;
         let Some(object) = program.objects.get(index as usize) else { return false };
-        if value.len() < object.required as usize && self.quiet {
+        let spot = value.spot();
+        if spot.tag() != OBJECT {
+            return !self.quiet && self.wrong_type(value, types::OBJECT);
+        }
+        if spot.len() < object.required as usize && self.quiet || !self.enter(spot.len()) {
             return false;
         }
-        let properties = object.properties.of(&program.properties);
-        // A bit for each of the first 64 required names.
-        let mut found = 0u64;
-        let mut expected = 0;
-        let mut fits = true;
-        for (position, (name, member)) in value.member_values().enumerate() {
-            let mut evaluated = object.has_additional;
-            let mut declared = false;
-            if let Some(at) = self.find(properties, name, expected) {
-                expected = at + 1;
-                if let Some(property) = properties.get(at) {
-                    if property.required < 64 {
-                        found |= 1 << property.required;
-                    }
-                    if let Some(child) = property.child {
-                        declared = true;
-                        evaluated = true;
-                        if !self.child(child, member, None) {
-                            self.outwards("properties", Inner::Name(name.as_str().unwrap_or_default()));
-                            fits = false;
-                        }
-                    }
-                }
-            }
-            if object.patterned.len > 0 {
-                let name = name.as_str().unwrap_or_default();
-                let matched = self.patterned(object, name, member, &mut fits);
-                declared |= matched;
-                evaluated |= matched;
-            }
-            if !declared && object.additional != Child::ANY {
-                if object.additional == Child::NONE {
-                    fits = self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()));
-                } else if !self.child(object.additional, member, None) {
-                    self.outwards("additionalProperties", Inner::Nothing);
-                    fits = false;
-                }
-            }
-            if !fits && self.halts() {
-                return false;
-            }
-            if evaluated {
-                if let Some(seen) = &mut seen {
-                    seen.set(position);
-                }
-            }
-        }
-        let wanted = u64::MAX.checked_shr(64 - object.required.min(64)).unwrap_or(0);
-        if found != wanted || object.required > 64 && !self.has_required(properties, value) {
-            return self.fail(value, Why::Missing(object));
-        }
+        let (fits, found) = match seen {
+            None if object.patterned.len == 0 => self.members(object, value, spot),
+            seen => self.noted_members(object, value, seen),
+        };
+        let wanted = object.wanted();
+        let missing = found & wanted != wanted
+            || object.required > BEYOND && (fits || !self.halts()) && !self.has_required(object, value);
+        let fits = fits && !missing || missing && self.fail(value, Why::Missing(object));
+        self.depth -= 1;
         fits
     }
 
-    /// Whether all required names are there, for tables that require more than 64.
+    /// Goes through the members of an object without patterns for names; whether they fit, and
+    /// which of the required names were there.
+    #[inline(always)]
+    fn members(&mut self, object: &'p Object, value: Value<'d>, spot: Spot<'d>) -> (bool, u64) {
+        let program = self.program;
+        // What comes next when members come in the table's order.
+        let mut expected = object.properties.of(&program.properties);
+        let mut found = 0;
+        let mut fits = true;
+        let mut inside = spot.inside();
+        while let Some((name, member)) = inside.next_member() {
+            let (head, len) = name.head();
+            let from = match expected {
+                [property, ..] if property.is_named(program, name, head, len) => expected,
+                _ if object.known & mark((head, len)) == 0 => &[],
+                _ => self.find(object, name.value(), (head, len), expected.len()),
+            };
+            let mut child = Child::UNDECLARED;
+            if let [property, rest @ ..] = from {
+                expected = rest;
+                found |= property.bit();
+                child = property.child;
+            }
+            let held = match child {
+                Child::UNDECLARED => self.undeclared(object, value, name.value(), member.value()),
+                child => self.inner(child, member) || self.within("properties", Some(name.value())),
+            };
+            if !held {
+                fits = false;
+                if self.halts() {
+                    return (false, u64::MAX);
+                }
+            }
+        }
+        (fits, found)
+    }
+
+    /// The same for any object, noting which members were evaluated.
     #[inline(never)]
-    fn has_required(&mut self, properties: &[Property], value: Value<'d>) -> bool {
+    fn noted_members(
+        &mut self,
+        object: &'p Object,
+        value: Value<'d>,
+        mut seen: Option<&mut Seen>,
+    ) -> (bool, u64) {
+        let mut found = 0;
+        let mut fits = true;
+        for (position, (name, member)) in value.member_values().enumerate() {
+            let mut declared = false;
+            let mut held = true;
+            if let [property, ..] = self.find(object, name, name.spot().head(), usize::MAX) {
+                found |= property.bit();
+                declared = property.is_declared();
+                held = !declared
+                    || self.child(property.child, member, None)
+                    || self.within("properties", Some(name));
+            }
+            if object.patterned.len > 0 {
+                declared |= self.patterned(object, name.as_str().unwrap_or_default(), member, &mut held);
+            }
+            held &= declared || self.undeclared(object, value, name, member);
+            if !held {
+                fits = false;
+                if self.halts() {
+                    return (false, u64::MAX);
+                }
+            }
+            if let Some(seen) = seen.as_mut().filter(|_| declared || object.has_additional) {
+                seen.set(position);
+            }
+        }
+        (fits, found)
+    }
+
+    /// What `additionalProperties` says about a member.
+    #[inline]
+    fn undeclared(&mut self, object: &Object, value: Value<'d>, name: Value<'d>, member: Value<'d>) -> bool {
+        match object.additional {
+            Child::ANY => true,
+            Child::NONE => {
+                !self.quiet && self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()))
+            }
+            child => self.child(child, member, None) || self.within("additionalProperties", None),
+        }
+    }
+
+    /// Adds a keyword, and a member's name, to the trail of what failed there; `false`.
+    #[cold]
+    #[inline(never)]
+    fn within(&mut self, keyword: &'static str, name: Option<Value<'d>>) -> bool {
+        let name = name.and_then(Value::as_str);
+        self.outwards(keyword, name.map_or(Inner::Nothing, Inner::Name));
+        false
+    }
+
+    /// Whether all required names are there, for tables that require more than have a bit.
+    #[inline(never)]
+    fn has_required(&mut self, object: &Object, value: Value<'d>) -> bool {
         self.charge(value.len());
-        let mut there: Vec<_> = value.member_values().map(|(name, _)| name.string_bytes()).collect();
-        there.sort_unstable_by(|a, b| canon::compare_names(a, b));
+        let mut there: Vec<_> = value.members().map(|(name, _)| name.as_bytes()).collect();
+        order::sort(&mut there, |a, b| canon::compare_names(a, b));
         let pool = self.program.pool.as_bytes();
+        let properties = object.properties.of(&self.program.properties);
         let mut required = properties.iter().filter(|p| p.required != OPTIONAL);
         required
             .all(|p| there.binary_search_by(|name| canon::compare_names(name, p.name.bytes(pool))).is_ok())
     }
 
-    /// Where a name is in an object's table. `expected` is where it is when members come in the
-    /// table's order.
-    #[inline]
-    fn find(&self, properties: &[Property], name: Value<'_>, expected: usize) -> Option<usize> {
-        let pool = self.program.pool.as_bytes();
-        let name = name.string_bytes();
-        let is = |property: &Property| {
-            property.name.len as usize == name.len() && canon::same(property.name.bytes(pool), name)
-        };
-        if properties.len() <= SCANNED {
-            let (before, from) = properties.split_at_checked(expected).unwrap_or((properties, &[]));
-            let found = from.iter().position(is).map(|at| at + expected);
-            return found.or_else(|| before.iter().position(is));
+    /// An object's table from a name on that did not come as expected, with `left` entries to
+    /// come; nothing for a name that is not there.
+    #[inline(never)]
+    fn find(
+        &self,
+        object: &Object,
+        name: Value<'d>,
+        (head, len): (u64, usize),
+        left: usize,
+    ) -> &'p [Property] {
+        let properties = object.properties.of(&self.program.properties);
+        if properties.len() > SCANNED {
+            let pool = self.program.pool.as_bytes();
+            let name = name.as_str().unwrap_or_default().as_bytes();
+            let at = properties.binary_search_by(|p| canon::compare_names(p.name.bytes(pool), name));
+            return properties.get(at.unwrap_or(usize::MAX)..).unwrap_or_default();
         }
-        if properties.get(expected).is_some_and(is) {
-            return Some(expected);
+        // Names that were left out are more likely than a change of order.
+        let mut at = if left == 0 { 0 } else { properties.len().saturating_sub(left) };
+        for _ in properties {
+            let Some(rest @ [property, ..]) = properties.get(at..) else { break };
+            if property.is_named(self.program, name.spot(), head, len) {
+                return rest;
+            }
+            at = if rest.len() > 1 { at + 1 } else { 0 };
         }
-        properties.binary_search_by(|p| canon::compare_names(p.name.bytes(pool), name)).ok()
+        &[]
     }
 
     /// Checks a member against the schemas of all patterns that its name matches; whether there
@@ -135,6 +206,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     #[inline(never)]
     pub(super) fn names(&mut self, child: Child, value: Value<'d>) -> bool {
+        self.charge(value.len());
         let mut fits = true;
         for (name, _) in value.member_values() {
             if !self.quietly(child, name, None) {
@@ -150,17 +222,18 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     pub(super) fn dependents(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let program = self.program;
+        let spot = value.spot();
         let dependents = run.of(&program.dependents);
         let mut sorted = Vec::new();
         let words: usize = dependents.iter().map(|d| d.required.len as usize + 1).sum();
         if words > FEW_DEPENDENTS && value.len() > FEW_DEPENDENTS {
             self.charge(value.len());
             sorted.extend(value.members().map(|(name, _)| name));
-            sorted.sort_unstable();
+            order::sort(&mut sorted, |a, b| a.cmp(b));
         }
         self.charge(words);
         let has = |name: &str| match sorted.is_empty() {
-            true => value.members().any(|(n, _)| n == name),
+            true => spot.inside().step_by(2).any(|n| n.string() == Some(name.as_bytes())),
             false => sorted.binary_search(&name).is_ok(),
         };
         let mut fits = true;
@@ -195,6 +268,7 @@ impl<'p, 'd> Run<'p, 'd> {
         seen: Option<&mut Seen>,
     ) -> bool {
         let Some(seen) = seen else { return true };
+        self.charge(value.len());
         let mut fits = true;
         for (position, (name, member)) in value.members().enumerate() {
             if seen.has(position) {
@@ -210,9 +284,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 return false;
             }
         }
-        if value.kind() == crate::json::Kind::Object {
-            seen.set_all();
-        }
+        seen.set_all();
         fits
     }
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
 use crate::pool;
-use crate::server::InlineSend;
 use crate::server::connection::Connection;
 use crate::server::core::Core;
 use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
@@ -26,7 +25,7 @@ use super::service::Endpoint;
 pub struct BoundServer {
     parts: Parts,
     shared: Arc<Connection>,
-    engine: Engine<Endpoint<InlineSend>>,
+    engine: Engine<Endpoint>,
     address: String,
     leave_signals: bool,
 }

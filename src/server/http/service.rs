@@ -22,9 +22,10 @@ use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::{ClientCapabilities, Fault};
 use crate::pool::Refused;
 use crate::rpc::{Message, Request};
+use crate::server::InlineSend;
 use crate::server::connection::Connection;
 use crate::server::core::Core;
-use crate::server::dispatch::{InlineTool, Reader, shape_fault};
+use crate::server::dispatch::{Reader, shape_fault};
 use crate::server::job::Job;
 use crate::transport::Outlet;
 use crate::transport::http_server::{Admission, Exchange, Field, Flow, Head, Refusal, Remote, Service};
@@ -41,10 +42,10 @@ const SWEEP: Duration = Duration::from_secs(1);
 const SPARE_BYTES: usize = 64 << 10;
 
 /// The endpoint.
-pub(super) struct Endpoint<F: ?Sized> {
+pub(super) struct Endpoint {
     core: Arc<Core>,
     options: Arc<Options>,
-    reader: Reader<F>,
+    reader: Reader<Vec<Box<InlineSend>>>,
     /// For requests without a session.
     shared: Arc<Connection>,
     sessions: Table,
@@ -141,13 +142,13 @@ impl From<Denial> for Stop {
     }
 }
 
-impl<F: InlineTool + ?Sized> Endpoint<F> {
+impl Endpoint {
     pub(super) fn new(
         core: &Arc<Core>,
         options: &Arc<Options>,
         shared: &Arc<Connection>,
-        inline: Vec<Box<F>>,
-    ) -> Endpoint<F> {
+        inline: Vec<Box<InlineSend>>,
+    ) -> Endpoint {
         let limits = &core.limits.http;
         let mut reader = Reader::new(Arc::clone(shared), inline, false);
         reader.waits = false;
@@ -241,35 +242,37 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     fn post(&mut self, visit: &Visit<'_>, body: &[u8], exchange: Exchange) {
-        self.reader.refresh();
-        let mut doc = std::mem::take(&mut self.reader.doc);
-        let parsed = doc.parse_again(body, &self.core.limits.parse());
-        doc = match parsed {
+        self.reader.whole().refresh();
+        let mut doc = self.reader.doc.take().unwrap_or_else(|| self.core.spare_doc());
+        let parsed = doc.parse_next(body, &self.core.limits.parse());
+        let left = match parsed {
             Ok(()) => self.document(visit, doc, exchange),
             Err(error) => {
                 let fault = Fault::Parse(format!("The message is not JSON: {error}"));
                 self.stray(visit, None, &fault).say(&exchange);
-                doc
+                Some(doc)
             }
         };
-        doc.shrink_to(SPARE_BYTES);
-        self.reader.doc = doc;
+        self.reader.doc = left.map(|mut doc| {
+            doc.shrink_to(SPARE_BYTES);
+            doc
+        });
     }
 
-    /// Handles a posted document; gives it, or another one, back.
-    fn document(&mut self, visit: &Visit<'_>, doc: Doc, exchange: Exchange) -> Doc {
+    /// Handles a posted document; gives it back unless a job keeps it.
+    fn document(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Option<Box<Doc>> {
         let plan = match self.plan(visit, &doc) {
             Ok(plan) => plan,
             Err(stop) => {
                 stop.say(&exchange);
-                return doc;
+                return Some(doc);
             }
         };
         match plan {
             Plan::Alone => {
                 let reply = self.reply(visit, &doc, exchange, self.core.eras.modern, None);
                 let shared = Arc::clone(&self.shared);
-                self.reader.turn_to(&shared, None);
+                self.reader.whole().turn_to(&shared, None);
                 self.run(doc, &reply)
             }
             Plan::Opening => self.open(visit, doc, exchange),
@@ -278,13 +281,13 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
                 self.turn_to(&conn, visit);
                 if doc.root().kind() == Kind::Array {
                     self.batch(&doc, &reply);
-                    return doc;
+                    return Some(doc);
                 }
                 self.run(doc, &reply)
             }
             Plan::Word(conn) => {
                 self.turn_to(&conn, visit);
-                let doc = self.reader.message(doc, &conn.outlet);
+                let doc = self.reader.whole().message(doc, &conn.outlet);
                 self.reader.out.clear();
                 // Calls that go on with the client's answer: the pool keeps room for them.
                 for job in std::mem::take(&mut self.reader.jobs) {
@@ -388,7 +391,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             // Questions travel as events: who reads none cannot be asked.
             peer.capabilities = ClientCapabilities::default();
         }
-        self.reader.turn_to(conn, peer);
+        self.reader.whole().turn_to(conn, peer);
     }
 
     fn reply(
@@ -411,9 +414,9 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     /// Handles a message whose answer goes to `reply`.
-    fn run(&mut self, doc: Doc, reply: &Arc<Reply>) -> Doc {
+    fn run(&mut self, doc: Box<Doc>, reply: &Arc<Reply>) -> Option<Box<Doc>> {
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(reply);
-        let doc = self.reader.message(doc, &outlet);
+        let doc = self.reader.whole().message(doc, &outlet);
         if std::mem::take(&mut self.reader.crowded) {
             self.reader.out.clear();
             reply.refuse();
@@ -447,7 +450,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     /// Handles several messages, whose answers leave together.
     fn batch(&mut self, doc: &Doc, reply: &Arc<Reply>) {
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(reply);
-        let answers = self.reader.array(doc.root(), &outlet);
+        let answers = self.reader.whole().array(doc.root(), &outlet);
         if !self.reader.out.is_empty() {
             reply.answer_with(self.reader.out.as_bytes(), &[]);
             self.clear_out();
@@ -464,19 +467,19 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 
     /// Opens a session, if the request is one that can.
-    fn open(&mut self, visit: &Visit<'_>, doc: Doc, exchange: Exchange) -> Doc {
+    fn open(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Option<Box<Doc>> {
         let now = Instant::now();
         if !self.sessions.make_room(now) {
             Stop::busy().say(&exchange);
-            return doc;
+            return Some(doc);
         }
         let streams = Arc::new(Streams::new(&self.budget));
         let outlet: Arc<dyn Outlet> = Arc::<Streams>::clone(&streams);
         let conn = Arc::new(Connection::new(Arc::clone(&self.core), outlet));
         let reply = self.reply(visit, &doc, exchange, self.core.eras.legacy, Some(Arc::clone(&streams)));
-        self.reader.turn_to(&conn, None);
+        self.reader.whole().turn_to(&conn, None);
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
-        let doc = self.reader.message(doc, &outlet);
+        let doc = self.reader.whole().message(doc, &outlet);
         let revision = conn.session().as_ref().map(|session| session.peer.revision);
         let words = self.legacy().map(|(_, words)| words);
         match (revision, words) {
@@ -495,7 +498,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
             _ => reply.answer_with(self.reader.out.as_bytes(), &[]),
         }
         let shared = Arc::clone(&self.shared);
-        self.reader.turn_to(&shared, None);
+        self.reader.whole().turn_to(&shared, None);
         self.clear_out();
         doc
     }
@@ -538,7 +541,7 @@ impl<F: InlineTool + ?Sized> Endpoint<F> {
     }
 }
 
-impl<F: InlineTool + Send + ?Sized> Service for Endpoint<F> {
+impl Service for Endpoint {
     fn head(&mut self, head: &Head<'_>) -> Admission {
         match self.admit(head) {
             Ok(()) => Admission::Read,

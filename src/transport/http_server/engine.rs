@@ -37,6 +37,8 @@ const READY: usize = 256;
 /// The least time between two looks at all deadlines, and to the next try when the system could
 /// not give a connection.
 const PAUSE: Duration = Duration::from_millis(100);
+/// A peer that has read nothing for so long has to go when too much waits.
+const HELD_UP: Duration = Duration::from_secs(1);
 /// The waker; the listeners come behind it, then the connections.
 const WAKER: usize = 0;
 
@@ -240,7 +242,7 @@ impl<S: Service> Engine<S> {
         if let Some(deadline) = orders.stop {
             self.begin_to_stop(deadline, now);
         }
-        while self.shared.is_crowded() && self.close_the_most_stuck() {}
+        self.relieve_the_unsent(now);
         pause
     }
 
@@ -294,13 +296,19 @@ impl<S: Service> Engine<S> {
         }
     }
 
-    fn close_the_most_stuck(&mut self) -> bool {
-        let stuck = self.slots.iter().enumerate();
-        let longest = stuck.filter_map(|(slot, conn)| Some((conn.as_ref()?.stuck()?, slot))).min();
-        longest.is_some_and(|(_, slot)| {
+    /// Too much waits to be read: those that have read nothing for longest go.
+    fn relieve_the_unsent(&mut self, now: Instant) {
+        while self.shared.is_crowded() {
+            let stuck = self.slots.iter().enumerate();
+            let longest = stuck.filter_map(|(slot, conn)| Some((conn.as_ref()?.stuck()?, slot))).min();
+            let Some((since, slot)) = longest else { return };
+            if since + HELD_UP > now {
+                let look = since + HELD_UP;
+                self.sweep_at = Some(self.sweep_at.map_or(look, |at| at.min(look)));
+                return;
+            }
             self.close(slot);
-            true
-        })
+        }
     }
 
     fn close(&mut self, slot: usize) {
@@ -326,6 +334,7 @@ impl<S: Service> Engine<S> {
                 next = next.into_iter().chain(deadline(&self.slots)).min();
             }
             self.sweep_at = next.map(|at| at.max(now + PAUSE));
+            self.relieve_the_unsent(now);
         }
         if self.tick_at.is_some_and(|at| at <= now) {
             self.tick_at = self.service.tick(now);

@@ -123,7 +123,7 @@ impl Shared {
         lock(&self.date).now()
     }
 
-    /// Whether so much waits that those who keep it waiting should go.
+    /// Whether so much waits that those who read nothing should go.
     pub(super) fn is_crowded(&self) -> bool {
         self.unsent.load(Ordering::Relaxed) > self.limits.unsent_bytes / 2
     }
@@ -254,9 +254,11 @@ impl Wire {
         }
         let rest = whole - written;
         let before = self.shared.unsent.fetch_add(rest, Ordering::Relaxed);
-        // Streams have half of it: their events are many and come without being asked for.
-        let share = if state.phase == Phase::Events { 2 } else { 1 };
-        if before > 0 && before + rest > self.shared.limits.unsent_bytes / share {
+        // A stream whose reader is behind already has an eighth of it: events are many and come
+        // without being asked for.
+        let behind = state.phase == Phase::Events && state.out.is_some();
+        let most = self.shared.limits.unsent_bytes / if behind { 8 } else { 1 };
+        if before > 0 && before + rest > most {
             self.shared.unsent.fetch_sub(rest, Ordering::Relaxed);
             self.cut(state);
             return Sent::Broken;

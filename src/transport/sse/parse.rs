@@ -106,6 +106,13 @@ impl Parser {
         self.retry
     }
 
+    /// Goes to the start of the stream's next connection: what was not finished is forgotten, the
+    /// last id and the time to wait are kept.
+    pub(crate) fn restart(&mut self) {
+        let last_id = std::mem::take(&mut self.last_id);
+        *self = Parser { last_id, retry: self.retry, ..Parser::new(self.limit) };
+    }
+
     /// Bytes of memory it holds.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {

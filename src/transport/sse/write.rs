@@ -20,12 +20,6 @@ pub(crate) fn retry(out: &mut Vec<u8>, milliseconds: u64) {
     out.push(b'\n');
 }
 
-/// Appends a comment, which readers ignore: it keeps the connection alive.
-pub(crate) fn comment(out: &mut Vec<u8>, text: &str) {
-    lines(out, b": ", text.as_bytes());
-    out.push(b'\n');
-}
-
 fn lines(out: &mut Vec<u8>, name: &[u8], mut text: &[u8]) {
     out.reserve(name.len() + text.len() + 2);
     while let Some(end) = memchr2(b'\n', b'\r', text) {

@@ -263,6 +263,21 @@ fn those_that_keep_most_waiting_are_cut_when_too_much_waits() {
 }
 
 #[test]
+fn large_answers_to_many_who_read_late_all_arrive() {
+    let (on_request, exchanges) = hand_out();
+    let server = serve(limits(), on_request);
+    let body = vec![b'x'; 3 << 19];
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.post("");
+        assert!(exchanges.recv_timeout(LONG).unwrap().respond(200, &[], &body));
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer().body.len(), body.len());
+    }
+}
+
+#[test]
 fn a_silent_stream_is_told_that_it_lives() {
     let (on_request, exchanges) = hand_out();
     let server = serve(limits_with(|l| l.comment_interval = Duration::from_millis(100)), on_request);

@@ -1,0 +1,173 @@
+"""The client of cross/board.sh: calls a server under emulation in both eras and reports the memory it took.
+
+Usage: board.py EMULATOR FLOOR SERVER PANICS [--http]
+"""
+
+import http.client
+import json
+import re
+import subprocess
+import sys
+
+ROOM = 16 << 20
+MODERN = "2026-07-28"
+META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+
+
+def status(pid):
+    with open(f"/proc/{pid}/status") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    return {name: int(fields[name].split()[0]) for name in ("VmData", "VmHWM", "VmRSS", "RssAnon", "Threads")}
+
+
+def request(number, method, params, modern):
+    params = dict(params, _meta=META) if modern else params
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def greeting(number):
+    client = {"name": "board", "version": "1"}
+    return request(number, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}, False)
+
+
+def echo(number, text, modern):
+    return request(number, "tools/call", {"name": "echo", "arguments": {"text": text}}, modern)
+
+
+def text_of(answer):
+    return answer["result"]["content"][0]["text"]
+
+
+class Program:
+    """A program under emulation, with a limit of its private memory unless that is None."""
+
+    def __init__(self, command, limit=None):
+        before = ["prlimit", f"--data={limit}", "--core=0"] if limit else []
+        self.process = subprocess.Popen(before + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def send(self, *messages):
+        self.process.stdin.write(b"".join(json.dumps(m).encode() + b"\n" for m in messages))
+        self.process.stdin.flush()
+
+    def receive(self):
+        line = self.process.stdout.readline()
+        assert line, "the server is gone"
+        return json.loads(line)
+
+    def call(self, message):
+        self.send(message)
+        return self.receive()
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0, "the server did not end well"
+
+
+def stdio(emulator, server, limit):
+    program = Program([emulator, server, "--stdio"], limit)
+    try:
+        assert program.call(greeting(0))["result"]["protocolVersion"] == "2025-11-25"
+        program.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        for modern in (False, True):
+            assert text_of(program.call(echo(1, "hello", modern))) == "hello"
+        idle = status(program.process.pid)
+        for modern in (False, True):
+            tools = program.call(request(2, "tools/list", {}, modern))["result"]["tools"]
+            assert "echo" in [tool["name"] for tool in tools]
+            # More at once than there is room for in the queue.
+            program.send(*(echo(1000 + n, f"text {n}", modern) for n in range(400)))
+            answers = {answer["id"]: text_of(answer) for answer in (program.receive() for _ in range(400))}
+            assert answers == {1000 + n: f"text {n}" for n in range(400)}
+            wrong = program.call(request(3, "tools/call", {"name": "echo", "arguments": {"text": 1}}, modern))
+            assert wrong["result"]["isError"], wrong
+            large = "x" * (1 << 20)
+            assert text_of(program.call(echo(4, large, modern))) == large
+        program.send({"jsonrpc": "2.0", "id": 5, "method": "nothing", "params": {"text": "y" * (8 << 20)}})
+        assert program.receive()["error"]["code"] == -32600
+        # A number beyond 32 bits comes back as it is.
+        assert program.call(echo((1 << 53) - 1, "far", True))["id"] == (1 << 53) - 1
+        report("stdio", idle, status(program.process.pid), limit)
+        program.end()
+    finally:
+        program.process.kill()
+
+
+def over_http(emulator, server, limit):
+    program = subprocess.Popen(
+        ["prlimit", f"--data={limit}", "--core=0", emulator, server, "--http", "127.0.0.1:0"],
+        stderr=subprocess.PIPE,
+    )
+    try:
+        port = int(re.search(rb"127\.0\.0\.1:(\d+)", program.stderr.readline()).group(1))
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+        def post(message, headers):
+            headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
+            connection.request("POST", "/mcp", json.dumps(message), headers)
+            answer = connection.getresponse()
+            body = answer.read().decode()
+            if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
+                body = [line[5:] for line in body.splitlines() if line.startswith("data:")][-1]
+            return answer, json.loads(body) if body.strip() else None
+
+        def modern(message, name=None):
+            headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
+            return post(message, headers | ({"Mcp-Name": name} if name else {}))[1]
+
+        answer, greeted = post(greeting(0), {})
+        assert greeted["result"]["protocolVersion"] == "2025-11-25", greeted
+        session = {"Mcp-Session-Id": answer.headers["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
+        post({"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
+        assert text_of(post(echo(1, "hello", False), session)[1]) == "hello"
+        assert text_of(modern(echo(1, "hello", True), "echo")) == "hello"
+        idle = status(program.pid)
+        large = "x" * (1 << 20)
+        for n in range(100):
+            assert text_of(post(echo(2 + n, f"text {n}", False), session)[1]) == f"text {n}"
+            assert text_of(modern(echo(2 + n, f"text {n}", True), "echo")) == f"text {n}"
+        assert text_of(post(echo(200, large, False), session)[1]) == large
+        assert text_of(modern(echo(200, large, True), "echo")) == large
+        report("http", idle, status(program.pid), limit)
+        program.terminate()
+        assert program.wait(60) == 0, "the server did not end well"
+    finally:
+        program.kill()
+
+
+def panics(emulator, server):
+    """Where a panic ends the process, what was answered before is whole, and the end is seen at once."""
+    program = Program([emulator, server])
+    program.call(greeting(0))
+    program.send(*(echo(n, "x" * 10_000, False) for n in range(1, 51)))
+    assert [program.receive()["id"] for _ in range(50)] == list(range(1, 51))
+    program.send(request(51, "tools/call", {"name": "panic", "arguments": {}}, False))
+    assert program.process.stdout.read() == b"", "half a message"
+    # SIGABRT or SIGILL, as the standard library ends it.
+    assert program.process.wait(60) < 0, "the process did not die of its panic"
+    print("panic: the process ended, nothing half was written")
+
+
+def report(name, idle, end, limit):
+    room = (limit - FLOOR["VmData"] * 1024) >> 10
+    print(
+        f"{name}: idle {idle['VmRSS'] - FLOOR['VmRSS']} kB more resident than the floor, "
+        f"{idle['RssAnon'] - FLOOR['RssAnon']} kB of it anonymous, {idle['Threads']} threads; "
+        f"in the end {end['VmHWM'] - FLOOR['VmHWM']} kB at most, {end['VmData'] - FLOOR['VmData']} of {room} kB private"
+    )
+
+
+def measure(emulator, floor):
+    program = Program([emulator, floor])
+    program.call({"echo": 1})
+    found = status(program.process.pid)
+    program.end()
+    return found
+
+
+emulator, floor, server, panicking = sys.argv[1:5]
+FLOOR = measure(emulator, floor)
+limit = FLOOR["VmData"] * 1024 + ROOM
+stdio(emulator, server, limit)
+panics(emulator, panicking)
+if "--http" in sys.argv:
+    over_http(emulator, server, limit)

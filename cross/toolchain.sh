@@ -1,0 +1,29 @@
+# For the scripts beside it, which source it: the toolchain of cross/setup, chosen by the environment variables
+# that cargo reads. Nothing here depends on the library.
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+repository=$(dirname "$here")
+tools=$here/.tools
+
+# Short names of the targets. Sets `target` (Rust's name), `triple` (the linker's) and `machine` (the emulator's).
+choose_target() {
+    case $1 in
+        armv7 | armv7-unknown-linux-gnueabihf) target=armv7-unknown-linux-gnueabihf triple=arm-linux-gnueabihf machine=arm ;;
+        armv7-musl | armv7-unknown-linux-musleabihf) target=armv7-unknown-linux-musleabihf triple=arm-linux-gnueabihf machine=arm ;;
+        aarch64 | aarch64-unknown-linux-gnu) target=aarch64-unknown-linux-gnu triple=aarch64-linux-gnu machine=aarch64 ;;
+        aarch64-musl | aarch64-unknown-linux-musl) target=aarch64-unknown-linux-musl triple=aarch64-linux-gnu machine=aarch64 ;;
+        *) echo "$(basename "$0"): unknown target $1; armv7, aarch64, armv7-musl, aarch64-musl" >&2; return 2 ;;
+    esac
+    local name=${target//-/_}
+    name=${name^^}
+    case $target in
+        *musl*) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-musl-gcc" ;;
+        *) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-gcc" ;;
+    esac
+    export RUSTC=$tools/bin/rustc RUSTDOC=$tools/bin/rustdoc
+    # Folders of their own: what another compiler has built would be built again each time.
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$repository/target}/cross
+    # Programs of a board find the board's C library there when they are emulated.
+    export QEMU_LD_PREFIX=$tools/root/usr/$triple
+    unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_TARGET RUSTC_WRAPPER
+}

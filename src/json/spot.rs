@@ -1,0 +1,162 @@
+//! Reading with the node at hand, for code that asks several things of every value it passes.
+//!
+//! A [`Value`] looks its node up at each question; a [`Spot`] did so once. It reads and nothing
+//! else, and only what the schema validator asks for.
+//!
+//! Invariant: a spot holds the node of its own place, so both always tell of the same value.
+
+use super::parse::{NUMBER, Node, STRING};
+use super::{Doc, Value};
+
+/// The bytes of a word that so many bytes fill.
+const MASKS: [u64; 8] =
+    [0, 0xFF, 0xFFFF, 0xFF_FFFF, 0xFFFF_FFFF, 0xFF_FFFF_FFFF, 0xFFFF_FFFF_FFFF, 0xFF_FFFF_FFFF_FFFF];
+
+/// The first eight bytes of a text as one word that ends in zeros when there are fewer.
+pub(crate) fn head(text: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+    u64::from_le_bytes(word)
+}
+
+/// A value and its node.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'d> {
+    doc: &'d Doc,
+    at: u32,
+    node: Node,
+}
+
+impl<'d> Spot<'d> {
+    #[inline(always)]
+    pub(super) fn new(doc: &'d Doc, at: u32, node: Node) -> Spot<'d> {
+        Spot { doc, at, node }
+    }
+
+    /// The value itself.
+    #[inline(always)]
+    pub(crate) fn value(self) -> Value<'d> {
+        Value::new(self.doc, self.at)
+    }
+
+    /// What it is, as a number below 8: null, false, true, number, string, string with escapes,
+    /// array, object.
+    #[inline(always)]
+    pub(crate) fn tag(self) -> u32 {
+        self.node.tag()
+    }
+
+    /// Bytes of its text.
+    #[inline(always)]
+    pub(crate) fn width(self) -> usize {
+        self.node.end.wrapping_sub(self.node.start) as usize
+    }
+
+    /// How many elements or members; 0 for anything that is neither array nor object.
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        if self.node.is_container() { self.node.count() as usize } else { 0 }
+    }
+
+    /// The first eight bytes of the string, as one word that ends in zeros when there are fewer,
+    /// and how many bytes there are; nothing for anything else.
+    #[inline(always)]
+    pub(crate) fn head(self) -> (u64, usize) {
+        let start = self.node.start as usize + 1;
+        // What follows the string in the text makes a long read possible.
+        match self.doc.text.as_bytes().get(start..start + 8) {
+            Some(word) if self.node.tag() == STRING => {
+                let len = (self.node.end as usize).wrapping_sub(start + 1);
+                let mask = MASKS.get(len).copied().unwrap_or(u64::MAX);
+                let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+                (word & mask, len)
+            }
+            _ => copied_head(self.value()),
+        }
+    }
+
+    /// The bytes of the string with its escapes resolved; `None` for anything else.
+    #[inline(always)]
+    pub(crate) fn string(self) -> Option<&'d [u8]> {
+        if self.node.tag() != STRING {
+            return decoded(self.value());
+        }
+        let (start, end) = (self.node.start as usize + 1, (self.node.end as usize).wrapping_sub(1));
+        self.doc.text.as_bytes().get(start..end)
+    }
+
+    /// The bytes of the number as it is written; `None` for anything else.
+    #[inline(always)]
+    pub(crate) fn number(self) -> Option<&'d [u8]> {
+        match self.node.tag() {
+            NUMBER => self.doc.text.as_bytes().get(self.node.start as usize..self.node.end as usize),
+            _ => None,
+        }
+    }
+
+    /// What an array or object holds, one after another; of an object, names and values in turn.
+    #[inline(always)]
+    pub(crate) fn inside(self) -> Spots<'d> {
+        let first = self.at as usize + 1;
+        let end = if self.node.is_container() { self.node.link as usize } else { first };
+        Spots { doc: self.doc, rest: self.doc.nodes.get(first..end).unwrap_or_default(), at: self.at + 1 }
+    }
+}
+
+#[inline(never)]
+fn decoded(value: Value<'_>) -> Option<&[u8]> {
+    value.as_str().map(str::as_bytes)
+}
+
+#[inline(never)]
+fn copied_head(value: Value<'_>) -> (u64, usize) {
+    let text = value.as_str().unwrap_or_default();
+    (head(text.as_bytes()), text.len())
+}
+
+/// The children of a spot, from [`Spot::inside`].
+pub(crate) struct Spots<'d> {
+    doc: &'d Doc,
+    /// What is left of the nodes of all that is inside.
+    rest: &'d [Node],
+    /// The number of the first of them.
+    at: u32,
+}
+
+impl<'d> Spots<'d> {
+    /// The next member of an object: its name and its value.
+    #[inline(always)]
+    pub(crate) fn next_member(&mut self) -> Option<(Spot<'d>, Spot<'d>)> {
+        let [name, value, rest @ ..] = self.rest else { return None };
+        let name = Spot::new(self.doc, self.at, *name);
+        let value = Spot::new(self.doc, self.at + 1, *value);
+        self.rest = rest;
+        self.at += 2;
+        self.skip_inside(value);
+        Some((name, value))
+    }
+
+    /// Goes on behind all that is in a container whose children come next.
+    #[inline(always)]
+    fn skip_inside(&mut self, spot: Spot<'d>) {
+        if spot.node.is_container() {
+            let nodes = spot.node.link.wrapping_sub(self.at);
+            self.rest = self.rest.get(nodes as usize..).unwrap_or_default();
+            self.at += nodes;
+        }
+    }
+}
+
+impl<'d> Iterator for Spots<'d> {
+    type Item = Spot<'d>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Spot<'d>> {
+        let [first, rest @ ..] = self.rest else { return None };
+        let spot = Spot::new(self.doc, self.at, *first);
+        self.rest = rest;
+        self.at += 1;
+        self.skip_inside(spot);
+        Some(spot)
+    }
+}
