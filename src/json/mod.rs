@@ -39,6 +39,7 @@ mod alike;
 mod constant;
 mod decode;
 mod error;
+mod float;
 mod names;
 pub(crate) mod order;
 mod parse;
