@@ -2,14 +2,32 @@
 //!
 //! The form is that of the standard library's `{:?}`, whose code and tables are five times this: it also
 //! rounds to a precision, pads and aligns. What has up to 15 digits, as most measured numbers do, takes a
-//! few multiplications; the rest the exact way of Steele and White with integers of any length.
+//! few multiplications; the rest the exact way of Steele and White with integers as long as any number
+//! needs. Nothing is allocated.
 
 use std::cmp::Ordering;
 
 /// Digits without a point, most significant first, and how many of them stand before the point.
 struct Digits {
-    digits: Vec<u8>,
+    digits: [u8; MOST],
+    count: usize,
     point: i32,
+}
+
+/// No `f64` needs more digits to be told from its neighbours.
+const MOST: usize = 17;
+
+impl Digits {
+    fn push(&mut self, digit: u8) {
+        if let Some(place) = self.digits.get_mut(self.count) {
+            *place = digit;
+            self.count += 1;
+        }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        self.digits.get(..self.count).unwrap_or_default()
+    }
 }
 
 /// Appends a finite number.
@@ -22,7 +40,8 @@ pub(super) fn write(out: &mut Vec<u8>, n: f64) {
         out.extend_from_slice(b"0.0");
         return;
     }
-    let Digits { digits, point } = few_digits(n).unwrap_or_else(|| exact(n));
+    let found = few_digits(n).unwrap_or_else(|| exact(n));
+    let (digits, point) = (found.as_slice(), found.point);
     let count = digits.len() as i32;
     if !(1e-4..1e16).contains(&n) {
         let (first, rest) = digits.split_at(1);
@@ -60,17 +79,25 @@ fn few_digits(n: f64) -> Option<Digits> {
             return None;
         }
         if whole / power == n {
-            let mut digits = Vec::with_capacity(16);
-            super::write::decimal(&mut digits, whole as u64);
-            let point = digits.len() as i32 - places;
-            while digits.len() > 1 && digits.last() == Some(&b'0') {
-                digits.pop();
-            }
-            return Some(Digits { digits, point });
+            return Some(of_whole(whole as u64, places));
         }
         power *= 10.0;
     }
     None
+}
+
+/// The digits of a whole number that has at most 15, of which `places` stand behind the point.
+fn of_whole(mut whole: u64, places: i32) -> Digits {
+    let count = whole.max(1).ilog10() as usize + 1;
+    let mut found = Digits { digits: [b'0'; MOST], count, point: count as i32 - places };
+    for digit in found.digits.iter_mut().take(count).rev() {
+        *digit = b'0' + (whole % 10) as u8;
+        whole /= 10;
+    }
+    while found.count > 1 && found.as_slice().ends_with(b"0") {
+        found.count -= 1;
+    }
+    found
 }
 
 /// The digits of any positive number: those that no neighbour has nearer, as few as there can be.
@@ -110,7 +137,7 @@ fn exact(n: f64) -> Digits {
             big.times(10);
         }
     }
-    let mut digits = Vec::with_capacity(17);
+    let mut found = Digits { digits: [b'0'; MOST], count: 0, point };
     loop {
         let mut digit = b'0';
         while rest.compare(&scale) != Ordering::Less {
@@ -121,79 +148,102 @@ fn exact(n: f64) -> Digits {
         let high = past(rest.plus(&above).compare(&scale));
         if low || high {
             let nearer = rest.plus(&rest).compare(&scale) != Ordering::Less;
-            digits.push(digit + u8::from(high && (!low || nearer)));
-            return Digits { digits, point };
+            found.push(digit + u8::from(high && (!low || nearer)));
+            return found;
         }
-        digits.push(digit);
+        found.push(digit);
         for big in [&mut rest, &mut below, &mut above] {
             big.times(10);
         }
     }
 }
 
-/// An integer of any length, least significant word first, without zeroes at the end.
-#[derive(Clone)]
-struct Big(Vec<u32>);
+/// The largest integers here have 1,130 bits: those of the smallest numbers, with the edge beside them
+/// and one digit more.
+const WORDS: usize = 40;
+
+/// An integer, least significant word first; words from `len` on are zero.
+#[derive(Clone, Copy)]
+struct Big {
+    words: [u32; WORDS],
+    len: usize,
+}
 
 impl Big {
     fn new(n: u64) -> Big {
-        let mut words = vec![n as u32];
-        if n >> 32 > 0 {
-            words.push((n >> 32) as u32);
+        let mut big = Big { words: [0; WORDS], len: 0 };
+        big.push(n as u32);
+        big.push((n >> 32) as u32);
+        big.trim();
+        big
+    }
+
+    fn as_slice(&self) -> &[u32] {
+        self.words.get(..self.len).unwrap_or_default()
+    }
+
+    fn push(&mut self, word: u32) {
+        if let Some(place) = self.words.get_mut(self.len) {
+            *place = word;
+            self.len += 1;
         }
-        Big(words)
+    }
+
+    fn trim(&mut self) {
+        while self.as_slice().last() == Some(&0) {
+            self.len -= 1;
+        }
     }
 
     fn shifted(mut self, bits: u32) -> Big {
         self.times(1 << (bits % 32));
-        self.0.splice(0..0, (0..bits / 32).map(|_| 0));
+        let whole = (bits / 32) as usize;
+        self.words.rotate_right(whole);
+        self.len += whole;
         self
     }
 
     fn times(&mut self, by: u32) {
         let mut carry = 0;
-        for word in &mut self.0 {
+        for word in self.words.iter_mut().take(self.len) {
             let product = u64::from(*word) * u64::from(by) + carry;
             *word = product as u32;
             carry = product >> 32;
         }
         if carry > 0 {
-            self.0.push(carry as u32);
+            self.push(carry as u32);
         }
     }
 
     fn plus(&self, other: &Big) -> Big {
+        let mut sum = Big { words: [0; WORDS], len: 0 };
         let mut carry = 0;
-        let mut sum = Vec::with_capacity(self.0.len() + 1);
-        for place in 0..self.0.len().max(other.0.len()) {
-            let word = |big: &Big| u64::from(big.0.get(place).copied().unwrap_or(0));
-            let total = word(self) + word(other) + carry;
+        for (a, b) in self.words.iter().zip(&other.words).take(self.len.max(other.len)) {
+            let total = u64::from(*a) + u64::from(*b) + carry;
             sum.push(total as u32);
             carry = total >> 32;
         }
         if carry > 0 {
             sum.push(carry as u32);
         }
-        Big(sum)
+        sum
     }
 
     /// Takes away what is not larger.
     fn minus(&mut self, other: &Big) {
         let mut borrow = false;
-        for (place, word) in self.0.iter_mut().enumerate() {
-            let (less, first) = word.overflowing_sub(other.0.get(place).copied().unwrap_or(0));
+        for (word, other) in self.words.iter_mut().zip(&other.words).take(self.len) {
+            let (less, first) = word.overflowing_sub(*other);
             let (less, second) = less.overflowing_sub(borrow.into());
             *word = less;
             borrow = first || second;
         }
-        while self.0.last() == Some(&0) {
-            self.0.pop();
-        }
+        self.trim();
     }
 
     fn compare(&self, other: &Big) -> Ordering {
-        let words = |big: &Big| big.0.len();
-        words(self).cmp(&words(other)).then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
+        let (a, b) = (self.as_slice(), other.as_slice());
+        a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev()))
     }
 }
 
