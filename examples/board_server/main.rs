@@ -37,9 +37,9 @@ mod board {
 
     use tinymcp::{Argument, Completion, Prompt, PromptOutput, Server};
 
-    use crate::files::{self, Folder};
-    use crate::gpio::{self, Pins};
-    use crate::status;
+    use super::files::{self, Folder};
+    use super::gpio::{self, Pins};
+    use super::status;
 
     const COMPONENTS: [&str; 4] = ["cpu", "disk", "gpio", "memory"];
 

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Folder;
-use crate::board::Scratch;
+use super::super::board::Scratch;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
