@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Folder;
 use super::super::board::Scratch;
+use super::Folder;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

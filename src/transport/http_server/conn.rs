@@ -107,6 +107,11 @@ impl Conn {
         }
     }
 
+    /// Whether this token is that of its socket.
+    pub(super) fn is(&self, token: usize) -> bool {
+        self.token.0 == token
+    }
+
     /// The socket says that something can be done.
     pub(super) fn ready(&mut self, readable: bool, ended: bool, broken: bool, room: &mut Room<'_>) -> Fate {
         self.readable |= readable;

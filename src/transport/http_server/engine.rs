@@ -41,6 +41,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 const HELD_UP: Duration = Duration::from_secs(1);
 /// The waker; the listeners come behind it, then the connections.
 const WAKER: usize = 0;
+/// The low bits of a token say which slot, as many as 65,536 connections, those beyond them and the
+/// listeners need. The high ones tell a connection from those that had its slot before: a process
+/// that is just being forked keeps a closed socket open, and the system goes on to tell of it.
+const SLOT_BITS: u32 = 18;
 
 /// Holds listeners and connections, and serves them while [`turn`](Engine::turn) is called.
 pub(crate) struct Engine<S: Service> {
@@ -54,6 +58,8 @@ pub(crate) struct Engine<S: Service> {
     /// Token of the first connection.
     first: usize,
     slots: Vec<Option<Conn>>,
+    /// The high bits of the next connection's token.
+    turn: usize,
     free: Vec<usize>,
     /// Slots with more to do.
     again: Vec<usize>,
@@ -114,6 +120,7 @@ impl<S: Service> Engine<S> {
             first: WAKER + 1 + listeners.len(),
             listeners,
             slots: Vec::new(),
+            turn: 0,
             free: Vec::new(),
             again: Vec::new(),
             calls: Vec::new(),
@@ -183,8 +190,11 @@ impl<S: Service> Engine<S> {
                 self.called = true;
             } else if ready.token < self.first {
                 self.accept_at = Some(now);
-            } else if self.look(ready.token - self.first, now, |conn, room| {
-                conn.ready(ready.readable, ready.ended, ready.broken, room)
+            } else if self.look((ready.token & ((1 << SLOT_BITS) - 1)) - self.first, now, |conn, room| {
+                match conn.is(ready.token) {
+                    true => conn.ready(ready.readable, ready.ended, ready.broken, room),
+                    false => Fate::Keep,
+                }
             }) {
                 return Ok(Turn::Paused);
             }
@@ -372,7 +382,8 @@ impl<S: Service> Engine<S> {
     fn take_in(&mut self, mut socket: Socket, now: Instant) {
         let admitted = self.slots.len() - self.free.len() < self.most || self.make_room();
         let slot = self.free.last().copied().unwrap_or(self.slots.len());
-        let token = Token(self.first + slot);
+        self.turn = self.turn.wrapping_add(1);
+        let token = Token(self.turn << SLOT_BITS | (self.first + slot));
         if self.poll.registry().register(socket.source(), token, Interest::READABLE).is_err() {
             return;
         }
