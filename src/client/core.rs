@@ -173,9 +173,10 @@ impl Core {
         }
     }
 
-    /// How many requests wait for their answers.
+    /// How many calls wait for their answers. The requests that listen stay open: nobody waits.
     pub(super) fn in_flight(&self) -> usize {
-        lock(&self.flight).pending.len()
+        let listening = self.listening.open();
+        lock(&self.flight).pending.len().saturating_sub(listening)
     }
 
     /// Takes a request into the table.

@@ -55,6 +55,11 @@ impl Listening {
         lock(&self.state).live.iter().any(|l| l.id == id)
     }
 
+    /// How many listen requests are open.
+    pub(super) fn open(&self) -> usize {
+        lock(&self.state).live.len()
+    }
+
     /// Something was told: the connection works.
     pub(super) fn heard(&self) {
         lock(&self.state).tries = 0;

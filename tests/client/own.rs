@@ -260,6 +260,8 @@ fn changes_reach_those_who_want_to_hear_of_them_in_both_eras() {
         handle.resource_updated("test://other").unwrap();
         handle.resource_updated("test://a").unwrap();
         assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Updated("test://a".into()), "{era:?}");
+        // Nobody waits for the request that listens.
+        assert_eq!(client.in_flight(), 0, "{era:?}");
         client.unsubscribe("test://a").unwrap();
         handle.resource_updated("test://a").unwrap();
         handle.remove_resource("test://a").unwrap();
