@@ -29,6 +29,7 @@
 //! and never together; inside a call's lock only the clock's is taken. No lock is held while
 //! something is written or while user code runs.
 
+mod asked;
 mod builder;
 mod cache;
 mod calls;
@@ -40,6 +41,7 @@ mod listen;
 #[cfg(feature = "http-client")]
 mod mirror;
 mod request;
+mod send;
 mod slot;
 
 use std::fmt;
