@@ -60,7 +60,8 @@ impl Catalog {
             promised: Mutex::default(),
             connections: Mutex::default(),
             #[cfg(feature = "schema")]
-            compiler: Mutex::new(Some(super::schema::standard())),
+            // A variable that is wrong is told when serving starts.
+            compiler: Mutex::new(Some(super::schema::standard(&Limits::from_env().unwrap_or_default()))),
             #[cfg(not(feature = "schema"))]
             compiler: Mutex::default(),
             stop: AtomicBool::new(false),
