@@ -1,8 +1,6 @@
 //! The commands that ask a server, against the examples and against a server of a few lines of shell.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -199,56 +197,62 @@ fn the_end_of_the_server_ends_watching() {
     assert!(err.starts_with("tinymcp: watching /bin/sh\ntinymcp: /bin/sh: "), "{err}");
 }
 
-/// A server over HTTP, ended with the test.
 #[cfg(feature = "http-server")]
-struct Board(Child, String);
+mod over_http {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
 
-#[cfg(feature = "http-server")]
-impl Board {
-    fn start() -> Board {
-        let mut child = Command::new(program("board_server"))
-            .args(["--http", "127.0.0.1:0"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        Board(child, line.trim().strip_prefix("board_server: ").unwrap().to_owned())
+    use serde_json::json;
+
+    use super::{program, run};
+
+    /// A server over HTTP, ended with the test.
+    struct Board(Child, String);
+
+    impl Board {
+        fn start() -> Board {
+            let mut child = Command::new(program("board_server"))
+                .args(["--http", "127.0.0.1:0"])
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+            Board(child, line.trim().strip_prefix("board_server: ").unwrap().to_owned())
+        }
     }
-}
 
-#[cfg(feature = "http-server")]
-impl Drop for Board {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    impl Drop for Board {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
     }
-}
 
-#[test]
-#[cfg(feature = "http-server")]
-fn updates_at_a_url_are_watched_in_both_eras() {
-    let board = Board::start();
-    let url = board.1.as_str();
-    for (n, era) in ["legacy", "modern"].into_iter().enumerate() {
-        let mut watch = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
-            .args(["watch", "gpio://pin/5", "--url", url, "--era", era, "--count", "1"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        BufReader::new(watch.stderr.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, format!("tinymcp: watching {url}\n"));
-        let value = json!({"pin": 5, "value": 1 - n}).to_string();
-        let (code, out, err) =
-            run(&["call", "gpio_write", &value, "--url", url, "--header", "X-From: test"], "");
-        assert_eq!(code, 0, "{out}{err}");
-        let output = watch.wait_with_output().unwrap();
-        assert_eq!(
-            String::from_utf8(output.stdout).unwrap().trim(),
-            r#"{"event":"updated","uri":"gpio://pin/5"}"#
-        );
-        assert_eq!(output.status.code(), Some(0));
+    #[test]
+    fn updates_at_a_url_are_watched_in_both_eras() {
+        let board = Board::start();
+        let url = board.1.as_str();
+        for (n, era) in ["legacy", "modern"].into_iter().enumerate() {
+            let mut watch = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
+                .args(["watch", "gpio://pin/5", "--url", url, "--era", era, "--count", "1"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut said = String::new();
+            BufReader::new(watch.stderr.take().unwrap()).read_line(&mut said).unwrap();
+            assert_eq!(said, format!("tinymcp: watching {url}\n"));
+            let value = json!({"pin": 5, "value": 1 - n}).to_string();
+            let (code, out, err) =
+                run(&["call", "gpio_write", &value, "--url", url, "--header", "X-From: test"], "");
+            assert_eq!(code, 0, "{out}{err}");
+            let output = watch.wait_with_output().unwrap();
+            assert_eq!(
+                String::from_utf8(output.stdout).unwrap().trim(),
+                r#"{"event":"updated","uri":"gpio://pin/5"}"#
+            );
+            assert_eq!(output.status.code(), Some(0));
+        }
     }
 }
