@@ -21,8 +21,8 @@ use super::seal::{self, Answers};
 
 /// Spare documents kept for reuse: as many as are read in one go, see `dispatch.rs`.
 const SPARE_DOCS: usize = 64;
-/// Bytes of memory that all of them take at most.
-const SPARE_TOTAL: usize = 1 << 20;
+/// Bytes of memory that all of them take at most: enough for a large message that others follow.
+const SPARE_TOTAL: usize = 2 << 20;
 /// A spare document's buffer, or a writer, keeps at most this many bytes of memory.
 const SPARE_BYTES: usize = 64 << 10;
 

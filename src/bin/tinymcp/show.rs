@@ -3,6 +3,7 @@
 //! What a server wrote must not steer the terminal: control characters are replaced.
 
 use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tinymcp::Progress;
 use tinymcp::json::{Kind, Value};
@@ -15,6 +16,9 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 
+/// Whether a line of progress stands on the terminal.
+static STANDS: AtomicBool = AtomicBool::new(false);
+
 /// One step of progress, on standard error: in place where that is a terminal.
 pub(crate) fn progress(step: Progress) {
     let total = step.total.map(|total| format!(" of {total}")).unwrap_or_default();
@@ -22,14 +26,15 @@ pub(crate) fn progress(step: Progress) {
     let line = format!("{}{total}{message}", step.done);
     if io::stderr().is_terminal() {
         eprint!("\r\x1b[K{line}");
+        STANDS.store(true, Ordering::Relaxed);
     } else {
         eprintln!("{line}");
     }
 }
 
-/// Clears the line that progress stood in.
+/// Clears the line that progress stands in, if there is one.
 pub(crate) fn progress_done() {
-    if io::stderr().is_terminal() {
+    if STANDS.swap(false, Ordering::Relaxed) {
         eprint!("\r\x1b[K");
     }
 }
