@@ -96,7 +96,6 @@ fn what_cannot_be_used_or_reached_is_2() {
         (&["list", "--json", "--text", "--", "/bin/false"], "exclude"),
         (&["call", "--", "/bin/false"], "words"),
         (&["call", "echo", "{", "--", "/bin/false"], "JSON"),
-        (&["call", "echo", "[]", "--era", "legacy", "--", "/bin/false"], ""),
         (&["get", "p", "novalue", "--", "/bin/false"], "novalue"),
         (&["complete", "tool", "x", "a=b", "--", "/bin/false"], "tool"),
         (&["list", "--", "/no/such/program"], "/no/such/program"),
@@ -113,6 +112,18 @@ fn what_cannot_be_used_or_reached_is_2() {
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         assert!(err.starts_with("tinymcp: ") && err.contains(word), "{args:?}: {err}");
     }
+}
+
+#[test]
+fn a_call_without_an_answer_is_2() {
+    let script =
+        server("{}").replace("*'\"notifications/'*)", "*tools/call*) exit 3;;\n*'\"notifications/'*)");
+    let (code, out, err) = run(&["call", "t", "--", "/bin/sh", "-c", &script], "");
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert!(err.starts_with("tinymcp: /bin/sh: "), "{err}");
+    let long = r#"{"pin":2,"times":100,"intervalMs":1000}"#;
+    let (code, out, err) = ask(&["call", "blink", long, "--timeout", "0.5"], "board_server");
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
 }
 
 #[test]
