@@ -7,6 +7,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+#[cfg(unix)]
+mod remote;
+
 /// Exit status, standard output, standard error.
 fn run(args: &[&str], input: &str) -> (i32, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
@@ -219,7 +222,7 @@ fn a_batch_answers_before_more_is_asked() {
 }
 
 /// A server of a few lines of shell: its only tool has this input schema.
-#[cfg(all(unix, feature = "client"))]
+#[cfg(unix)]
 fn server(schema: &str) -> String {
     let say = |result: &str| format!(r#"printf '%s\n' '{{"jsonrpc":"2.0","id":'"$id"',{result}}}'"#);
     let greeting = say(
@@ -241,7 +244,7 @@ done"#
 }
 
 #[test]
-#[cfg(all(unix, feature = "client"))]
+#[cfg(unix)]
 fn tools_of_a_server_that_is_started_are_linted() {
     let clean = server(r#"{"type":"object","additionalProperties":false}"#);
     let (code, out, err) = run(&["schema-lint", "--", "/bin/sh", "-c", &clean], "");
@@ -256,7 +259,7 @@ fn tools_of_a_server_that_is_started_are_linted() {
 }
 
 #[test]
-#[cfg(all(unix, feature = "client"))]
+#[cfg(unix)]
 fn a_server_that_cannot_be_asked_is_unusable_input() {
     for args in [
         &["schema-lint", "--", "/no/such/program"][..],
@@ -264,9 +267,7 @@ fn a_server_that_cannot_be_asked_is_unusable_input() {
         &["schema-lint", "--"],
         &["schema-lint", "--fix", "--write", "--", "/bin/sh"],
         &["schema-lint", "-", "--", "/bin/sh"],
-        #[cfg(feature = "http-client")]
         &["schema-lint", "--url", "http://127.0.0.1:1/mcp"],
-        #[cfg(feature = "http-client")]
         &["schema-lint", "--url", "nonsense"],
     ] {
         let (code, out, err) = run(args, "");

@@ -1,37 +1,86 @@
-//! The tools of a server that runs: a program started for it, or one at a URL.
+//! A server that runs: a program started for it, or one at a URL.
 //!
-//! It asks for the list, all pages of it, and ends the connection; no tool is called. What the
-//! program says on standard error is shown.
+//! What the program says on standard error is shown. For the lint it asks for the list of tools, all
+//! pages of it, and ends the connection; no tool is called.
 //!
 //! Invariant: the catalog holds the descriptions as the server sent them, byte for byte.
 
-use std::ffi::OsString;
-
 use tinymcp::json::Writer;
-use tinymcp::{Client, Error};
+use tinymcp::{Client, ClientBuilder, Endpoint, Error, Limits};
 
-/// The catalog of a program.
-pub(crate) fn of_program(words: &[OsString]) -> Result<String, String> {
+use super::Fault;
+use super::args::Asked;
+
+/// A client to be, as the options have it.
+pub(crate) fn builder(asked: &Asked) -> Result<ClientBuilder, Fault> {
+    let mut client = Client::builder("tinymcp", env!("CARGO_PKG_VERSION"));
+    if let Some(era) = asked.era {
+        client = client.era(era);
+    }
+    if let Some(timeout) = asked.timeout {
+        let mut limits = Limits::from_env().map_err(|e| e.to_string())?;
+        limits.call_timeout = timeout;
+        limits.probe_timeout = limits.probe_timeout.min(timeout);
+        limits.connect_timeout = limits.connect_timeout.min(timeout);
+        client = client.limits(limits);
+    }
+    Ok(client)
+}
+
+/// Connects to the server that was named. Faults begin with what it was called.
+pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fault> {
+    if asked.url.is_none() && !asked.headers.is_empty() {
+        return Err("--header goes with --url".to_owned());
+    }
+    let connected = match (&asked.command, &asked.url) {
+        (Some(words), None) => spawn(client, words),
+        (None, Some(url)) => {
+            let mut endpoint = Endpoint::new(url);
+            for (name, value) in &asked.headers {
+                endpoint = endpoint.header(name, value);
+            }
+            client.connect(endpoint).map_err(|e| e.to_string())
+        }
+        _ => Err("--url URL or -- COMMAND is expected, and one of them".to_owned()),
+    };
+    connected.map_err(|why| match name(asked) {
+        name if name.is_empty() => why,
+        name => format!("{name}: {why}"),
+    })
+}
+
+#[cfg(unix)]
+fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client, Fault> {
     let Some((program, args)) = words.split_first() else {
         return Err("a command is expected behind --".to_owned());
     };
     let mut command = std::process::Command::new(program);
     command.args(args);
-    catalog(Client::spawn(command)).map_err(|e| format!("{}: {e}", program.to_string_lossy()))
+    client.spawn(command).map_err(|e| e.to_string())
 }
 
-/// The catalog at a URL.
-#[cfg(feature = "http-client")]
-pub(crate) fn of_url(url: &str) -> Result<String, String> {
-    catalog(Client::connect(url)).map_err(|e| format!("{url}: {e}"))
+#[cfg(not(unix))]
+fn spawn(_: ClientBuilder, _: &[std::ffi::OsString]) -> Result<Client, Fault> {
+    Err("programs are started on Unix only".to_owned())
 }
 
-fn catalog(client: Result<Client, Error>) -> Result<String, Error> {
-    let client = client?;
-    let tools = client.tools()?;
+/// What to call the server.
+pub(crate) fn name(asked: &Asked) -> String {
+    let program = asked.command.as_ref().and_then(|words| words.first());
+    program.map_or_else(|| asked.url.clone().unwrap_or_default(), |p| p.to_string_lossy().into_owned())
+}
+
+/// The tools of the server that was named, as its list has them, and its name.
+pub(crate) fn catalog(asked: &Asked) -> Result<(String, String), Fault> {
+    let client = connect(builder(asked)?, asked)?;
+    let catalog = tools(&client).map_err(|e| format!("{}: {e}", name(asked)))?;
+    Ok((name(asked), catalog))
+}
+
+fn tools(client: &Client) -> Result<String, Error> {
     let mut w = Writer::new();
     w.begin_object().key("tools").begin_array();
-    for tool in &tools {
+    for tool in &client.tools()? {
         if let Some(source) = &tool.source {
             w.json(source);
         }

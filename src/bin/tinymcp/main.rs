@@ -1,56 +1,31 @@
-//! The command line: lint of tool schemas with autofix, simplified schemas, and a validator.
+//! The command line: asks servers, lints and fixes tool schemas, simplifies them, validates values.
 //!
-//! `tinymcp help` says what there is. Results go to standard output, notes and faults to standard
-//! error. The exit status is 0 for clean or valid, 1 for findings or invalid, 2 for anything that
-//! could not be used. Nothing is fetched but the list of a server that was named, and only
-//! `--fix --write` changes a file.
+//! `tinymcp help` says what there is. Results go to standard output; notes, progress and faults to
+//! standard error. The exit status is 0 for done, clean or valid, 1 for what the server or a check
+//! says no to, 2 for anything that could not be used or reached. Nothing is fetched but what was
+//! asked of the server that was named, and only `--fix --write` changes a file.
 //!
 //! Invariants: input is bounded; a file is replaced as a whole or not at all.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use lexopt::prelude::*;
 use tinymcp::json::{self, Doc, ParseError, ParseLimits, Writer};
-use tinymcp::lint::{
-    self, Choice, Finding, Optional, PROFILES, Profile, RULES, Severity, Snapshot, SnapshotError,
-};
+use tinymcp::lint::{self, Choice, Finding, Optional, PROFILES, RULES, Severity, Snapshot, SnapshotError};
 use tinymcp::record::Violation;
 use tinymcp::schema::{Formats, Schema};
 
-#[cfg(feature = "client")]
-#[path = "tinymcp/live.rs"]
+mod args;
 mod live;
+mod remote;
+mod show;
 
-const HELP: &str = "\
-tinymcp: tool schemas checked, fixed and simplified; values validated
+use args::{Asked, asked};
 
-  tinymcp schema-lint FILE|- [--json] [--rules LIST] [--profile HOST]
-      Checks the tools of a catalog: a tools/list result, a JSON-RPC answer with one, or an array.
-  tinymcp schema-lint [OPTIONS] -- COMMAND [ARG…]
-  tinymcp schema-lint [OPTIONS] --url URL
-      The same for the tools of a server that is started for it, or runs. None is called.
-      --rules LIST     ids separated by commas; also `default` and `all`
-      --profile HOST   also what this host refuses or deletes
-      --fix            prints the catalog with objects closed and declared members required
-      --write          with --fix: replaces the file instead
-      --keep-optional  with --fix: what is optional stays optional
-      --matrix         prints which tool works in which host
-      --list           prints the rules and the hosts; needs no file
-  tinymcp schema-simplify FILE|- --profile HOST, or with -- COMMAND or --url URL
-      Prints the catalog with input schemas rewritten for a host; losses go to standard error.
-  tinymcp validate SCHEMA [INSTANCE|-] [--format-assert] [--all] [--json]
-      Checks a value against a JSON Schema. Without INSTANCE it is read from standard input.
-  tinymcp validate --batch FILE|- [--format-assert]
-      Reads lines {\"schema\": …, \"value\": …} and answers each with one line.
-
-Exit status: 0 clean or valid, 1 findings or invalid, 2 unusable input. --fix alone does not
-count findings.
-";
+const HELP: &str = include_str!("help.txt");
 
 /// Bytes of one file or line. 64 MiB: what the lint reads at most.
 const BYTES: u64 = 64 << 20;
@@ -74,26 +49,6 @@ fn main() -> ExitCode {
 
 const BROKEN_PIPE: &str = "the output was closed";
 
-/// What was asked for.
-#[derive(Default)]
-struct Asked {
-    files: Vec<PathBuf>,
-    flags: HashSet<&'static str>,
-    rules: Option<String>,
-    profile: Option<&'static Profile>,
-    batch: Option<PathBuf>,
-    /// A server to be started.
-    command: Option<Vec<OsString>>,
-    /// A server that runs.
-    url: Option<String>,
-}
-
-impl Asked {
-    fn has(&self, flag: &str) -> bool {
-        self.flags.contains(flag)
-    }
-}
-
 const LINT_FLAGS: &[&str] =
     &["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile", "url"];
 const SIMPLIFY_FLAGS: &[&str] = &["profile", "url"];
@@ -110,46 +65,9 @@ fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
         "schema-lint" => schema_lint(&asked(args, LINT_FLAGS)?),
         "schema-simplify" => schema_simplify(&asked(args, SIMPLIFY_FLAGS)?),
         "validate" => validate(&asked(args, VALIDATE_FLAGS)?),
+        word if remote::knows(word) => remote::run(word, args),
         other => Err(format!("unknown command {other:?}; `tinymcp help` says what there is")),
     }
-}
-
-fn asked(mut args: Vec<OsString>, flags: &[&'static str]) -> Result<Asked, Fault> {
-    let mut asked = Asked::default();
-    if let (true, Some(at)) = (flags.contains(&"url"), args.iter().position(|arg| arg == "--")) {
-        asked.command = Some(args.split_off(at).split_off(1));
-    }
-    let mut parser = lexopt::Parser::from_args(args);
-    while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
-        match arg {
-            Value(file) => asked.files.push(file.into()),
-            Long(name) => {
-                let Some(flag) = flags.iter().find(|f| **f == name) else {
-                    return Err(format!("unknown option --{name}; `tinymcp help` says what there is"));
-                };
-                match *flag {
-                    "rules" => asked.rules = Some(text(&mut parser)?),
-                    "url" => asked.url = Some(text(&mut parser)?),
-                    "profile" => asked.profile = Some(profile(&text(&mut parser)?)?),
-                    "batch" => asked.batch = Some(parser.value().map_err(|e| e.to_string())?.into()),
-                    _ => {
-                        asked.flags.insert(flag);
-                    }
-                }
-            }
-            other => return Err(other.unexpected().to_string()),
-        }
-    }
-    Ok(asked)
-}
-
-fn text(parser: &mut lexopt::Parser) -> Result<String, Fault> {
-    parser.value().and_then(|v| v.string()).map_err(|e| e.to_string())
-}
-
-fn profile(id: &str) -> Result<&'static Profile, Fault> {
-    let known = || PROFILES.iter().map(|p| p.id).collect::<Vec<_>>().join(", ");
-    Profile::find(id).ok_or_else(|| format!("unknown profile {id:?}; there are {}", known()))
 }
 
 fn out(bytes: &[u8]) -> Result<(), Fault> {
@@ -190,16 +108,10 @@ fn catalog(asked: &Asked) -> Result<(PathBuf, Vec<u8>), Fault> {
         ([], Some(_), None) | ([], None, Some(_)) if asked.has("write") => {
             Err("--write needs a file".to_owned())
         }
-        #[cfg(feature = "client")]
-        ([], Some(words), None) => {
-            Ok((words.first().map(PathBuf::from).unwrap_or_default(), live::of_program(words)?.into_bytes()))
+        ([], Some(_), None) | ([], None, Some(_)) => {
+            let (name, catalog) = live::catalog(asked)?;
+            Ok((name.into(), catalog.into_bytes()))
         }
-        #[cfg(feature = "http-client")]
-        ([], None, Some(url)) => Ok((url.into(), live::of_url(url)?.into_bytes())),
-        #[cfg(not(feature = "client"))]
-        ([], Some(_), None) => Err("this program was built without the feature `client`".to_owned()),
-        #[cfg(not(feature = "http-client"))]
-        ([], None, Some(_)) => Err("this program was built without the feature `http-client`".to_owned()),
         _ => Err("one FILE is expected, - for standard input, or a server".to_owned()),
     }
 }
