@@ -47,11 +47,14 @@ fn fifty_children_of_which_one_is_dead_one_silent_and_one_floods() {
         hub.add(format!("echo{n}"), echo()).unwrap();
     }
     hub.add("dead", Upstream::command(|| Command::new("false"))).unwrap();
-    hub.add("silent", Upstream::command(|| {
-        let mut silent = Command::new("sleep");
-        silent.arg("600");
-        silent
-    }))
+    hub.add(
+        "silent",
+        Upstream::command(|| {
+            let mut silent = Command::new("sleep");
+            silent.arg("600");
+            silent
+        }),
+    )
     .unwrap();
     hub.add("flood", flooding()).unwrap();
     assert_eq!(hub.call_tool("echo0:echo", json!({"text": "first"})).unwrap().texts(), "first");
