@@ -140,7 +140,7 @@ fn client() -> ClientBuilder {
 fn in_all_eras(check: impl Fn(Era, Era)) {
     for below in [Era::Legacy, Era::Modern] {
         for above in [Era::Legacy, Era::Modern] {
-            println!("client {below:?}, servers {above:?}");
+            eprintln!("client {below:?}, servers {above:?}");
             check(below, above);
         }
     }
