@@ -36,7 +36,7 @@
 //! `era/order.rs`; `client/exchange.rs` registers it in the table of `rpc/pending.rs`, has its era
 //! write the frame, and hands that to a carrier (`transport/carrier.rs`). The thread that reads
 //! brings answers to `client/core.rs`, which fills the slot that the caller waits at
-//! (`client/slot.rs`), and takes the server's questions and news to `client/desk.rs`.
+//! (`client/slot.rs`); the server's questions and news go to `client/desk.rs`.
 //!
 //! # Layers
 //!

@@ -8,6 +8,8 @@
 
 #[cfg(feature = "http-server")]
 mod http;
+#[cfg(feature = "schema")]
+mod schema;
 
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ use crate::json::ParseLimits;
 
 #[cfg(feature = "http-server")]
 pub use http::HttpLimits;
+#[cfg(feature = "schema")]
+pub use schema::SchemaLimits;
 
 /// Caps and timeouts of one server or client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +148,9 @@ pub struct Limits {
     /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
     #[cfg(feature = "http-client")]
     pub reconnects: u32,
+    /// What schemas and checks may cost.
+    #[cfg(feature = "schema")]
+    pub schema: SchemaLimits,
     /// What only the HTTP server has.
     #[cfg(feature = "http-server")]
     pub http: HttpLimits,
@@ -205,6 +212,8 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(10),
             #[cfg(feature = "http-client")]
             reconnects: 100,
+            #[cfg(feature = "schema")]
+            schema: SchemaLimits::default(),
             #[cfg(feature = "http-server")]
             http: HttpLimits::default(),
         }
@@ -380,6 +389,10 @@ const SETTINGS: &[Setting] = &[
 use http::SETTINGS as HTTP_SETTINGS;
 #[cfg(not(feature = "http-server"))]
 const HTTP_SETTINGS: &[Setting] = &[];
+#[cfg(feature = "schema")]
+use schema::SETTINGS as SCHEMA_SETTINGS;
+#[cfg(not(feature = "schema"))]
+const SCHEMA_SETTINGS: &[Setting] = &[];
 
 impl Limits {
     /// The defaults, changed by the `TINYMCP_…` variables of the environment.
@@ -393,7 +406,7 @@ impl Limits {
     /// The defaults, changed by what `lookup` finds.
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
         let mut limits = Limits::default();
-        for setting in SETTINGS.iter().chain(HTTP_SETTINGS) {
+        for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
             let Some(text) = lookup(setting.variable) else { continue };
             match text.trim().parse::<u64>() {
                 Ok(n) if (setting.least..=setting.most).contains(&n) => (setting.set)(&mut limits, n),
@@ -466,11 +479,12 @@ mod tests {
 
     #[test]
     fn every_variable_is_read_and_range_checked() {
-        for setting in SETTINGS.iter().chain(HTTP_SETTINGS) {
+        for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
             let with =
                 |text: String| Limits::from_lookup(|name| (name == setting.variable).then(|| text.clone()));
-            let changed = with((setting.least + 1).to_string());
-            assert_ne!(changed.as_ref().ok(), Some(&Limits::default()), "{}", setting.variable);
+            // One of the two is not the default.
+            let changed = [1, 2].map(|more| with((setting.least + more).to_string()).expect("in range"));
+            assert!(changed.iter().any(|limits| *limits != Limits::default()), "{}", setting.variable);
             let mut bad = vec!["".to_string(), "x".into(), "-1".into(), "1.5".into()];
             if setting.least > 0 {
                 bad.push((setting.least - 1).to_string());

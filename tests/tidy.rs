@@ -17,7 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("limits", &["error", "json"]),
     ("transport", &["error", "limits", "era"]),
     ("pool", &[]),
-    ("schema", &["json", "record"]),
+    ("schema", &["json", "limits", "record"]),
     ("lint", &["json", "model", "schema"]),
     ("bin", &[]),
     (

@@ -47,7 +47,7 @@ tinymcp::record! {
 #[test]
 fn integers_of_64_bits_are_read_and_written_exactly() {
     for n in EDGES {
-        let doc = Doc::parse(&n.to_string()).unwrap();
+        let doc = Doc::parse(n.to_string()).unwrap();
         assert_eq!(doc.root().as_i64().map(i128::from), i64::try_from(n).ok().map(i128::from), "{n}");
         assert_eq!(doc.root().as_u64().map(i128::from), u64::try_from(n).ok().map(i128::from), "{n}");
         assert_eq!(doc.root().as_f64(), Some(n as f64), "{n}");
@@ -91,7 +91,7 @@ fn requests_are_answered_under_their_own_wide_ids() {
         client.send(&format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"wide","arguments":{{"time":18446744073709551615,"offset":-9223372036854775808}}}}}}"#
         ));
-        let answer = Doc::parse(&client.receive(HANG).expect("an answer")).unwrap();
+        let answer = Doc::parse(client.receive(HANG).expect("an answer")).unwrap();
         assert_eq!(answer.root().get("id").unwrap().raw(), id.to_string());
         let text = answer.root().pointer("/result/content/0/text").unwrap();
         assert_eq!(text.as_str(), Some("18446744073709551615 -9223372036854775808"));

@@ -184,6 +184,9 @@ impl ClientBuilder {
 
     /// Talks over a link: a socket, a serial line, a server in this process.
     ///
+    /// What blocks in reading a stream cannot be woken from here: the thread that reads lives until
+    /// the stream ends, so shut a socket down when you are done with it. No caller waits for that.
+    ///
     /// # Errors
     /// As [`ClientBuilder::spawn`], except for the program.
     pub fn over(self, link: Link) -> Result<Client, Error> {

@@ -23,7 +23,8 @@ use crate::transport::carrier::{Dial, Failure};
 
 use super::core::{Core, Ear, lock};
 use super::desk::Desk;
-use super::exchange::{Once, misbehaved};
+use super::exchange::misbehaved;
+use super::send::Once;
 use super::slot::Reply;
 
 /// Which era is spoken with a server.
@@ -305,7 +306,7 @@ impl Core {
             Ok(reply) => Err(RpcError::read(reply.value())
                 .map_or_else(|| misbehaved("a malformed error"), super::core::remote)),
             Err(failure) => {
-                self.give_up(once.id, failure.clone(), false);
+                self.give_up(once.id, failure.clone());
                 Err(self.explained(&failure))
             }
         }

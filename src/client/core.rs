@@ -20,19 +20,20 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::era::client::{ClientCard, ClientEra, Greeting, Notice, Told, write_answer};
-use crate::era::{client as codec, legacy, modern};
+use crate::era::client::{ClientCard, ClientEra, Greeting, Notice, Told};
+use crate::era::legacy; // legacy
+use crate::era::modern;
 use crate::error::{Error, ErrorKind};
-use crate::json::{Doc, Json, Kind as JsonKind, Value, Writer};
+use crate::json::{Doc, Kind as JsonKind, Value, Writer};
 use crate::limits::Limits;
 use crate::model::Level;
 use crate::rpc::pending::Pending;
-use crate::rpc::{Id, Message, Request, RpcError, ShapeError, code};
+use crate::rpc::{Id, Message, RpcError, ShapeError};
 use crate::transport::carrier::{Carrier, Drive, Failure, Kind, Outgoing, Session, Settled, Sink, Traits};
 
 use super::cache::Cache;
 use super::connect::Renewal;
-use super::desk::{Desk, LogEntry, Unanswered};
+use super::desk::{Desk, LogEntry};
 use super::listen::Listening;
 use super::slot::{Clock, Progress, Reply, Slot};
 
@@ -73,7 +74,7 @@ pub(super) struct Core {
     settled: AtomicBool,
     greeting: Mutex<Arc<Greeting>>,
     /// Questions of the server that are being answered: their ids, and whether they were called off.
-    asked: Mutex<Vec<Id>>,
+    pub(super) asked: Mutex<Vec<Id>>,
     noise: AtomicU64,
     late: AtomicU64,
     closing: Mutex<bool>,
@@ -123,7 +124,10 @@ impl Core {
     }
 
     pub(super) fn era(&self) -> &'static dyn ClientEra {
-        if self.era.load(Ordering::Acquire) == 0 { &modern::CLIENT } else { &legacy::CLIENT }
+        match self.era.load(Ordering::Acquire) {
+            1 => &legacy::CLIENT, // legacy
+            _ => &modern::CLIENT,
+        }
     }
 
     /// From now on a session is spoken in, or about to be opened.
@@ -192,14 +196,14 @@ impl Core {
     }
 
     /// Ends a request from this side, if it is not over: it leaves the table, then the server is
-    /// told (basic/utilities/cancellation). `silent` where telling is forbidden: the opening of a
-    /// session cannot be cancelled.
-    pub(super) fn give_up(&self, id: u64, why: Failure, silent: bool) {
+    /// told (basic/utilities/cancellation). Not for the opening of a session, which cannot be
+    /// cancelled.
+    pub(super) fn give_up(&self, id: u64, why: Failure) {
         let Some(slot) = self.take(id) else { return };
         slot.fill(Err(why));
         let era = self.era();
         let closing_says_it = self.traits.closing_cancels && !era.sessions();
-        if !silent && !closing_says_it {
+        if !closing_says_it {
             let mut w = Writer::new();
             era.notice(&mut w, Notice::Cancelled(id));
             self.tell(w.as_bytes(), Kind::Notification);
@@ -208,7 +212,7 @@ impl Core {
     }
 
     /// Sends something that is not waited for: now or not at all.
-    fn tell(&self, frame: &[u8], kind: Kind) {
+    pub(super) fn tell(&self, frame: &[u8], kind: Kind) {
         if frame.is_empty() {
             return;
         }
@@ -310,7 +314,7 @@ impl Core {
         self.traits.headers && !self.era().sessions()
     }
 
-    fn count_noise(&self, line: &[u8]) {
+    pub(super) fn count_noise(&self, line: &[u8]) {
         self.noise.fetch_add(1, Ordering::Relaxed);
         let shown = line.get(..NOISE_SHOWN).unwrap_or(line);
         self.desk.tell_noise(String::from_utf8_lossy(shown).into_owned());
@@ -361,7 +365,7 @@ impl Core {
     }
 
     /// Gives a request its outcome; gives the answer back when nobody waits for it.
-    fn over(self: &Arc<Self>, id: u64, outcome: Result<Reply, Failure>) -> Option<Doc> {
+    pub(super) fn over(self: &Arc<Self>, id: u64, outcome: Result<Reply, Failure>) -> Option<Doc> {
         let Some(slot) = self.take(id) else { return outcome.ok().map(|reply| reply.doc) };
         slot.fill(outcome);
         if self.listening.ended(id) {
@@ -436,91 +440,6 @@ impl Core {
             }
             Told::Cancelled(id) => self.called_off(id),
             Told::Ignored => {}
-        }
-    }
-
-    /// The server calls off a question of its own, or ends a listen request of ours; of the latter a
-    /// result usually tells as well (basic/patterns/subscriptions, cancellation).
-    fn called_off(self: &Arc<Self>, id: Value<'_>) {
-        if self.era().sessions() {
-            if let Some(id) = Id::read(id) {
-                lock(&self.asked).retain(|asked| *asked != id);
-            }
-        } else if let Some(id) = id.as_u64().filter(|id| self.listening.listens(*id)) {
-            self.over(id, Err(Failure::Interrupted("the server stopped telling".to_owned())));
-        }
-    }
-
-    /// A request of the server: only sessions have them.
-    fn question(self: &Arc<Self>, request: &Request<'_>) {
-        if !self.era().sessions() {
-            // Answering is forbidden (2026-07-28 basic/transports; requirement RPC-20).
-            self.count_noise(request.method.as_bytes());
-            return;
-        }
-        let raw = request.id.raw();
-        if request.method == "ping" {
-            return self.say(raw, Ok(&Json::constant("{}")));
-        }
-        let asked = codec::inquiry(request.method, request.params)
-            .map_err(Unanswered::NotOffered)
-            .and_then(|asked| self.desk.may_ask(&asked).map(|()| asked));
-        let asked = match asked {
-            Ok(asked) => asked,
-            Err(why) => return self.say(raw, Err(&refusal(why))),
-        };
-        let (Some(id), raw) = (Id::read(request.id), raw.to_owned()) else { return };
-        lock(&self.asked).push(id.clone());
-        self.clock.stop();
-        let core = Arc::clone(self);
-        let (name, text) = (id.clone(), raw.clone());
-        let queued = self.desk.run(Box::new(move || {
-            // What was called off meanwhile is not asked any more.
-            if lock(&core.asked).contains(&name) {
-                let answer = core.desk.answer(&asked);
-                core.answered(&name, &text, answer);
-            }
-            core.clock.go();
-        }));
-        if !queued {
-            self.clock.go();
-            self.forget(&id);
-            self.say(&raw, Err(&RpcError::new(code::INTERNAL, "The client is busy")));
-        }
-    }
-
-    fn forget(&self, id: &Id) -> bool {
-        let mut asked = lock(&self.asked);
-        let at = asked.iter().position(|a| a == id);
-        at.map(|at| asked.swap_remove(at)).is_some()
-    }
-
-    fn answered(&self, id: &Id, raw: &str, answer: Result<crate::model::ask::AskReply, Unanswered>) {
-        // A question that was called off while somebody thought about it gets no answer.
-        if !self.forget(id) {
-            return;
-        }
-        match answer {
-            Ok(reply) => self.say(raw, Ok(&codec::reply_text(self.greeting().revision, &reply))),
-            Err(why) => self.say(raw, Err(&refusal(why))),
-        }
-    }
-
-    fn say(&self, id: &str, answer: Result<&Json, &RpcError>) {
-        let mut w = Writer::new();
-        write_answer(&mut w, id, answer);
-        self.tell(w.as_bytes(), Kind::Answer);
-    }
-}
-
-/// What a server is told in a session when its question is not answered (client/sampling, error
-/// handling: -1 for a person's refusal).
-fn refusal(why: Unanswered) -> RpcError {
-    match why {
-        Unanswered::NotOffered(error) => error,
-        Unanswered::Refused(refusal) => RpcError::new(-1, refusal.message),
-        Unanswered::Unfit(_) => {
-            RpcError::new(code::INTERNAL, "The client's answer does not fit the question")
         }
     }
 }

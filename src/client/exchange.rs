@@ -15,16 +15,17 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::era::client::{self as codec, Envelope, Outcome};
+use crate::era::client::{self as codec, Outcome};
 use crate::era::order::Order;
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::model::{CacheHint, Level};
 use crate::rpc::RpcError;
-use crate::transport::carrier::{Drive, Failure, Kind, Outgoing, Session};
+use crate::transport::carrier::Failure;
 
 use super::core::{Core, lock, remote};
 use super::desk::Unanswered;
+use super::send::{Sending, send};
 use super::slot::{Patience, Progress, Reply, Slot, Waited};
 
 #[cfg(doc)]
@@ -32,76 +33,6 @@ use crate::limits::Limits;
 
 /// The first pause before a call is repeated that the server neither answered nor asked about.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// What one request says and how it travels.
-pub(super) struct Sending<'a> {
-    pub id: u64,
-    pub order: &'a Order,
-    pub deadline: Instant,
-    pub progress: bool,
-    pub log: Option<Level>,
-    pub answers: Option<&'a str>,
-    pub state: Option<&'a str>,
-    pub opens: bool,
-    pub stream: bool,
-}
-
-impl<'a> Sending<'a> {
-    pub(super) fn new(id: u64, order: &'a Order, deadline: Instant) -> Sending<'a> {
-        Sending {
-            id,
-            order,
-            deadline,
-            progress: false,
-            log: None,
-            answers: None,
-            state: None,
-            opens: false,
-            stream: false,
-        }
-    }
-}
-
-/// Sends a request that is in the table.
-pub(super) fn send(
-    core: &Core,
-    sending: &Sending<'_>,
-    here: Option<&mut dyn FnMut() -> bool>,
-) -> Result<(), Failure> {
-    let era = core.era();
-    let mut w = Writer::with_capacity(384 + sending.order.params.len());
-    let envelope = Envelope {
-        id: sending.id,
-        card: &core.card,
-        progress: sending.progress,
-        log: sending.log,
-        answers: sending.answers,
-        state: sending.state,
-    };
-    era.request(&mut w, &envelope, sending.order);
-    #[cfg_attr(not(feature = "http-client"), allow(unused_mut))]
-    let mut headers = if core.traits.headers {
-        era.headers(core.greeting().revision, Some(sending.order))
-    } else {
-        Vec::new()
-    };
-    #[cfg(feature = "http-client")]
-    if core.mirrors_arguments() {
-        core.mirrors.headers(sending.order, &mut headers);
-    }
-    let message = Outgoing {
-        frame: w.as_bytes(),
-        kind: if sending.stream { Kind::Stream(sending.id) } else { Kind::Request(sending.id) },
-        session: match (sending.opens, era.sessions()) {
-            (true, _) => Session::Opens,
-            (false, true) => Session::Within,
-            (false, false) => Session::None,
-        },
-        headers: &headers,
-        deadline: sending.deadline,
-    };
-    core.carrier.send(&message, here.map_or(Drive::Away, Drive::Here))
-}
 
 /// What a call may take and what it is told meanwhile.
 pub(super) struct Options {
@@ -170,7 +101,7 @@ impl Flag {
         drop(state);
         self.changed.notify_all();
         if let Some(id) = id {
-            core.give_up(id, Failure::Cancelled, false);
+            core.give_up(id, Failure::Cancelled);
         }
     }
 }
@@ -250,7 +181,7 @@ impl Exchange {
         if let Err(failure) = sent {
             // A request that may have left is called back; one that is over already is let be.
             match failure {
-                Failure::Timeout => core.give_up(id, failure, false),
+                Failure::Timeout => core.give_up(id, failure),
                 failure => {
                     if let Some(slot) = core.take(id) {
                         slot.fill(Err(failure));
@@ -258,7 +189,7 @@ impl Exchange {
                 }
             }
         } else if drives && !slot.over() {
-            core.give_up(id, Failure::Timeout, false);
+            core.give_up(id, Failure::Timeout);
         }
         self.stage = Stage::Sent(id, slot);
         Ok(())
@@ -307,7 +238,7 @@ impl Exchange {
                 }
                 Waited::Expired => {
                     // Whoever took the entry first brings the outcome: then it is there at once.
-                    self.core.give_up(id, Failure::Timeout, false);
+                    self.core.give_up(id, Failure::Timeout);
                     self.stage = Stage::Sent(id, slot);
                     continue;
                 }
@@ -543,39 +474,6 @@ fn unanswered(why: Unanswered) -> Error {
 
 pub(super) fn misbehaved(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::PeerMisbehaved, what.into())
-}
-
-/// One request outside the rounds of a call, as the opening of a session needs.
-pub(super) struct Once {
-    pub id: u64,
-    slot: Arc<Slot>,
-}
-
-impl Once {
-    pub(super) fn send(core: &Core, order: &Order, timeout: Duration, opens: bool) -> Result<Once, Failure> {
-        let patience = Patience { timeout, longest: timeout, extend: false };
-        let slot = Arc::new(Slot::new(Some(patience), false, &core.clock));
-        let id = core.register(Arc::clone(&slot))?;
-        let sending = Sending { opens, ..Sending::new(id, order, Instant::now() + timeout) };
-        if let Err(failure) = send(core, &sending, Some(&mut || !slot.over())) {
-            core.take(id);
-            return Err(failure);
-        }
-        Ok(Once { id, slot })
-    }
-
-    /// Waits; the request stays in the table when its time is over.
-    pub(super) fn wait(&self, core: &Core) -> Result<Reply, Failure> {
-        match self.slot.wait(&core.clock, None, &mut |_| {}) {
-            Waited::Over(outcome) => outcome,
-            Waited::NotYet | Waited::Expired => Err(Failure::Timeout),
-        }
-    }
-
-    /// The answer, if it has come by now.
-    pub(super) fn late(&self) -> Option<Reply> {
-        self.slot.take()?.ok()
-    }
 }
 
 /// The result of a reply that is not needed any further than `read`.

@@ -21,7 +21,7 @@ use crate::rpc::RpcError;
 use crate::transport::carrier::Failure;
 
 use super::core::{Core, lock, remote};
-use super::exchange::{Sending, send};
+use super::send::{Sending, send};
 use super::slot::Slot;
 
 /// How often in a row a listen request that ends by itself is sent again.
@@ -115,7 +115,7 @@ impl Core {
         };
         if told.is_err() {
             lock(&self.listening.state).live.retain(|l| l.id != id);
-            self.give_up(id, Failure::Cancelled, false);
+            self.give_up(id, Failure::Cancelled);
         } else {
             self.end_listening(version);
         }
@@ -150,7 +150,7 @@ impl Core {
             l.version >= version
         });
         for id in old {
-            self.give_up(id, Failure::Cancelled, false);
+            self.give_up(id, Failure::Cancelled);
         }
     }
 

@@ -26,8 +26,10 @@
 //! # Locks
 //!
 //! The table of calls in flight and each call have a lock of their own, held for a few instructions
-//! and never together. No lock is held while something is written or while user code runs.
+//! and never together; inside a call's lock only the clock's is taken. No lock is held while
+//! something is written or while user code runs.
 
+mod asked;
 mod builder;
 mod cache;
 mod calls;
@@ -39,6 +41,7 @@ mod listen;
 #[cfg(feature = "http-client")]
 mod mirror;
 mod request;
+mod send;
 mod slot;
 
 use std::fmt;

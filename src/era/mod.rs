@@ -292,7 +292,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         },
         Fault::MissingCapability(needed) => RpcError {
             code: if modern { modern::MISSING_CAPABILITY } else { code::INVALID_PARAMS },
-            message: format!("The client did not declare the capability {}", name_of(*needed)).into(),
+            message: undeclared(*needed).into(),
             data: Some(missing(*needed)),
         },
         Fault::UnsupportedVersion(requested) => RpcError {
@@ -310,14 +310,16 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     }
 }
 
-/// The capability that is asked for, for a person to read.
-fn name_of(needed: ClientCapabilities) -> &'static str {
+/// Which capability is missing, for a person to read.
+fn undeclared(needed: ClientCapabilities) -> &'static str {
     match needed {
-        ClientCapabilities { url: true, .. } => "elicitation.url",
-        ClientCapabilities { form: true, .. } => "elicitation",
-        ClientCapabilities { sampling_tools: true, .. } => "sampling.tools",
-        ClientCapabilities { sampling: true, .. } => "sampling",
-        _ => "roots",
+        ClientCapabilities { url: true, .. } => "The client did not declare the capability elicitation.url",
+        ClientCapabilities { form: true, .. } => "The client did not declare the capability elicitation",
+        ClientCapabilities { sampling_tools: true, .. } => {
+            "The client did not declare the capability sampling.tools"
+        }
+        ClientCapabilities { sampling: true, .. } => "The client did not declare the capability sampling",
+        _ => "The client did not declare the capability roots",
     }
 }
 

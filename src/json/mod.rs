@@ -39,6 +39,7 @@ mod alike;
 mod constant;
 mod decode;
 mod error;
+mod float;
 mod names;
 pub(crate) mod order;
 mod parse;
@@ -179,6 +180,7 @@ impl Doc {
         self.build(limits)
     }
 
+    #[inline(never)]
     fn build(&mut self, limits: &ParseLimits) -> Result<(), ParseError> {
         let built = parse::build(&self.text, &mut self.nodes, &mut self.decoded, &mut self.names, limits);
         self.limits = *limits;

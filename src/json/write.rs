@@ -9,6 +9,7 @@
 use std::fmt;
 use std::io::Write as _;
 
+use super::float;
 use super::scan;
 use super::text::Json;
 use super::value::Value;
@@ -146,8 +147,9 @@ impl Writer {
         if !n.is_finite() {
             return self.null();
         }
-        // The debug form switches to an exponent for very small and very large numbers.
-        self.raw_fmt(format_args!("{n:?}"))
+        self.item();
+        float::write(&mut self.buf, n);
+        self
     }
 
     /// What is known to format as one JSON value without a string in it.
@@ -338,7 +340,7 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-fn decimal(buf: &mut Vec<u8>, mut n: u64) {
+pub(super) fn decimal(buf: &mut Vec<u8>, mut n: u64) {
     // From the last pair of digits to the first one or two; 20 digits are the most.
     let mut digits = [0; 20];
     let mut used = 0;

@@ -21,8 +21,8 @@ use super::seal::{self, Answers};
 
 /// Spare documents kept for reuse: as many as are read in one go, see `dispatch.rs`.
 const SPARE_DOCS: usize = 64;
-/// Bytes of memory that all of them take at most.
-const SPARE_TOTAL: usize = 1 << 20;
+/// Bytes of memory that all of them take at most: enough for a large message that others follow.
+const SPARE_TOTAL: usize = 2 << 20;
 /// A spare document's buffer, or a writer, keeps at most this many bytes of memory.
 const SPARE_BYTES: usize = 64 << 10;
 
@@ -60,7 +60,8 @@ impl Catalog {
             promised: Mutex::default(),
             connections: Mutex::default(),
             #[cfg(feature = "schema")]
-            compiler: Mutex::new(Some(super::schema::standard())),
+            // A variable that is wrong is told when serving starts.
+            compiler: Mutex::new(Some(super::schema::standard(&Limits::from_env().unwrap_or_default()))),
             #[cfg(not(feature = "schema"))]
             compiler: Mutex::default(),
             stop: AtomicBool::new(false),

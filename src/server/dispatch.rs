@@ -16,7 +16,7 @@ use crate::era::{self, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
-use crate::rpc::{Id, Message, Notification, Request, Response, ShapeError};
+use crate::rpc::{Id, Message, Notification, Request, Response};
 use crate::transport::Outlet;
 
 use super::InlineSend;
@@ -26,7 +26,7 @@ use super::context::answer_of;
 use super::core::Core;
 use super::flight::{Refusal, Running};
 use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work};
-use super::operation::duplicate;
+use super::operation::{duplicate, shape_fault};
 use super::registry::{Registry, ToolHandler};
 use super::seal::Answers;
 
@@ -55,7 +55,7 @@ pub(crate) struct Reader<I: ?Sized> {
     pub(super) jobs: Vec<Job>,
     /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
     pub(super) waits: bool,
-    /// A call was refused because the calls in flight take too much memory.
+    /// A call was refused for want of memory.
     pub(super) crowded: bool,
     /// The connection's outlet, except while a message is being handled.
     outlet: Option<Arc<dyn Outlet>>,
@@ -87,14 +87,6 @@ impl InlineTools for Vec<Box<InlineFn>> {
 impl InlineTools for Vec<Box<InlineSend>> {
     fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
         self.get_mut(place).map(|tool| &mut **tool as &mut InlineFn)
-    }
-}
-
-/// What is wrong with a document that is no message.
-pub(super) fn shape_fault(shape: &ShapeError<'_>) -> Fault {
-    match shape.code {
-        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
-        _ => Fault::InvalidRequest(shape.message.into()),
     }
 }
 
@@ -348,14 +340,12 @@ impl Reader<dyn InlineTools> {
         };
         match messages.len() {
             1..=BATCH_MESSAGES if batches => return self.batch(messages, outlet),
-            len if batches && len > 0 => self.no_batch("The batch holds too many messages"),
-            _ => self.no_batch("Batches of messages are not accepted"),
+            len if batches && len > 0 => {
+                self.stray(None, &Fault::InvalidRequest("The batch holds too many messages".into()))
+            }
+            _ => self.stray(None, &Fault::InvalidRequest("Batches of messages are not accepted".into())),
         }
         true
-    }
-
-    fn no_batch(&mut self, why: &'static str) {
-        self.stray(None, &Fault::InvalidRequest(why.into()));
     }
 
     /// Answers what no era could be told of.

@@ -74,6 +74,8 @@ pub struct Server {
     identity: Identity,
     catalog: Arc<Catalog>,
     limits: Option<Limits>,
+    /// Whether checks are made by a compiler that was handed in.
+    own_compiler: bool,
     eras: Eras,
     list_cache: CacheHint,
     read_cache: CacheHint,
@@ -109,6 +111,7 @@ impl Server {
             identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
             catalog: Arc::new(Catalog::new()),
             limits: None,
+            own_compiler: false,
             eras,
             list_cache: CacheHint::default(),
             read_cache: CacheHint::default(),
@@ -149,8 +152,12 @@ impl Server {
     }
 
     /// Caps and timeouts; without this they come from [`Limits::from_env`], with it the environment
-    /// is not asked.
+    /// is not asked. Those on schemas hold for tools registered afterwards.
     pub fn limits(&mut self, limits: Limits) -> &mut Server {
+        #[cfg(feature = "schema")]
+        if !self.own_compiler {
+            self.catalog.set_compiler(schema::standard(&limits));
+        }
         self.limits = Some(limits);
         self
     }
@@ -210,6 +217,7 @@ impl Server {
     /// Checks arguments and structured results against their schemas with this compiler's checks.
     /// Holds for tools registered afterwards.
     pub fn schema_compiler(&mut self, compiler: Arc<dyn SchemaCompiler>) -> &mut Server {
+        self.own_compiler = true;
         self.catalog.set_compiler(compiler);
         self
     }

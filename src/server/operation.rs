@@ -9,7 +9,7 @@ use crate::json::Doc;
 use crate::json::Value;
 use crate::model::content::Completion;
 use crate::model::{Fault, Filter, Operation, Query};
-use crate::rpc::{Id, Request};
+use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
 use super::dispatch::{InlineTools, Reader};
@@ -20,6 +20,14 @@ use super::registry::{Describe, Registry, Table};
 use super::seal::Answers;
 
 static NOTHING: Completion = Completion::none();
+
+/// What is wrong with a document that is no message.
+pub(super) fn shape_fault(shape: &ShapeError<'_>) -> Fault {
+    match shape.code {
+        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
+        _ => Fault::InvalidRequest(shape.message.into()),
+    }
+}
 
 pub(super) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is still open".into())

@@ -187,7 +187,7 @@ impl<T: Describe> Listed<T> {
                 self.entry.render(&mut w, revision, form);
                 // Once here, instead of in every list that shows it.
                 w.newline();
-                w.as_str().trim_end().into()
+                w.as_str().strip_suffix('\n').unwrap_or_default().into()
             }),
             None => "",
         }

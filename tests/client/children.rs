@@ -247,3 +247,31 @@ read -r call; exit 1"#,
         &kept[kept.len() - 20..]
     );
 }
+
+#[test]
+fn a_server_that_exits_in_the_middle_of_an_answer_is_gone() {
+    let client = legacy()
+        .spawn(session(
+            r#"read -r call
+id=${call#*'"id":'}; id=${id%%,*}
+printf '%s' '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"te'
+exit 4"#,
+        ))
+        .unwrap();
+    let error = client.call_tool("x", json!({})).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert!(error.to_string().contains("status 4"), "{error}");
+    assert_eq!(client.counts().noise, 1, "half a line is no message");
+}
+
+#[test]
+fn an_endless_line_costs_the_call_its_time() {
+    let mut limits = impatient();
+    limits.frame_bytes = 100_000;
+    let client = legacy()
+        .limits(limits)
+        .spawn(session("read -r call; while :; do printf '%s' xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done"))
+        .unwrap();
+    let request = client.prepare_tool("x", json!({})).timeout(Duration::from_millis(300));
+    assert_eq!(request.wait().unwrap_err().kind(), ErrorKind::Timeout);
+}

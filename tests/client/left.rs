@@ -59,6 +59,8 @@ fn resident() -> usize {
 fn fates() {
     let mut limits = Limits::default();
     limits.child_exit = Duration::from_millis(50);
+    let mut narrow = limits.clone();
+    narrow.frame_bytes = 100_000;
     let mut short = limits.clone();
     short.call_timeout = Duration::from_millis(50);
     let impatient = || legacy().limits(limits.clone()).stderr(Stderr::Captured);
@@ -72,6 +74,11 @@ fn fates() {
     drop(client);
     let client = impatient().spawn(session("exit 1")).unwrap();
     assert!(client.call_tool("x", ()).is_err());
+    drop(client);
+    // A line without an end: the memory is compared in the end.
+    let client = impatient().limits(narrow).spawn(session("read -r call; yes | tr -d '\\n'")).unwrap();
+    let request = client.prepare_tool("x", ()).timeout(Duration::from_millis(40));
+    assert!(request.wait().is_err());
     drop(client);
     drop(impatient().spawn(session("trap '' TERM; while :; do sleep 10; done")).unwrap());
     assert!(impatient().limits(short).spawn(super::children::shell("sleep 1000")).is_err());

@@ -132,7 +132,7 @@ fn is_made_of(text: &str, more: u8, wide: bool, private: bool) -> bool {
             None => {
                 let at = text.len() - behind.len() - 1;
                 let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) else { return false };
-                if !is_wide(c) && !(private && is_private(c)) {
+                if !(is_wide(c) || private && is_private(c)) {
                     return false;
                 }
                 rest = text.as_bytes().get(at + c.len_utf8()..).unwrap_or_default();

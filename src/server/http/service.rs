@@ -25,8 +25,9 @@ use crate::rpc::{Message, Request};
 use crate::server::InlineSend;
 use crate::server::connection::Connection;
 use crate::server::core::Core;
-use crate::server::dispatch::{Reader, shape_fault};
+use crate::server::dispatch::Reader;
 use crate::server::job::Job;
+use crate::server::operation::shape_fault;
 use crate::transport::Outlet;
 use crate::transport::http_server::{Admission, Exchange, Field, Flow, Head, Refusal, Remote, Service};
 

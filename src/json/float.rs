@@ -1,0 +1,248 @@
+//! Writes floating-point numbers in the shortest form that reads back the same.
+//!
+//! The form is that of the standard library's `{:?}`, whose code and tables are five times this: it also
+//! rounds to a precision, pads and aligns. What has up to 15 digits, as most measured numbers do, takes a
+//! few multiplications; the rest the exact way of Steele and White with integers of any length.
+
+use std::cmp::Ordering;
+
+/// Digits without a point, most significant first, and how many of them stand before the point.
+struct Digits {
+    digits: Vec<u8>,
+    point: i32,
+}
+
+/// Appends a finite number.
+pub(super) fn write(out: &mut Vec<u8>, n: f64) {
+    if n.is_sign_negative() {
+        out.push(b'-');
+    }
+    let n = n.abs();
+    if n == 0.0 {
+        out.extend_from_slice(b"0.0");
+        return;
+    }
+    let Digits { digits, point } = few_digits(n).unwrap_or_else(|| exact(n));
+    let count = digits.len() as i32;
+    if !(1e-4..1e16).contains(&n) {
+        let (first, rest) = digits.split_at(1);
+        out.extend_from_slice(first);
+        if !rest.is_empty() {
+            out.push(b'.');
+            out.extend_from_slice(rest);
+        }
+        out.push(b'e');
+        if point < 1 {
+            out.push(b'-');
+        }
+        super::write::decimal(out, point.abs_diff(1).into());
+        return;
+    }
+    for place in point.min(1) - 1..count.max(point + 1) {
+        if place == point {
+            out.push(b'.');
+        }
+        let digit = usize::try_from(place).ok().and_then(|place| digits.get(place));
+        out.push(digit.copied().unwrap_or(b'0'));
+    }
+}
+
+/// The digits of a number of ordinary size that has at most 15: no two such numbers are one `f64`.
+fn few_digits(n: f64) -> Option<Digits> {
+    if !(1e-4..1e15).contains(&n) {
+        return None;
+    }
+    let mut power = 1.0;
+    for places in 0..16 {
+        // Both are exact up to 2^53 and 10^22, so the quotient is correctly rounded.
+        let whole = (n * power).round();
+        if whole >= 1e15 {
+            return None;
+        }
+        if whole / power == n {
+            let mut digits = Vec::with_capacity(16);
+            super::write::decimal(&mut digits, whole as u64);
+            let point = digits.len() as i32 - places;
+            while digits.len() > 1 && digits.last() == Some(&b'0') {
+                digits.pop();
+            }
+            return Some(Digits { digits, point });
+        }
+        power *= 10.0;
+    }
+    None
+}
+
+/// The digits of any positive number: those that no neighbour has nearer, as few as there can be.
+fn exact(n: f64) -> Digits {
+    let bits = n.to_bits();
+    let (fraction, exponent) = (bits & ((1 << 52) - 1), (bits >> 52) as i32);
+    let (mantissa, power) = match exponent {
+        0 => (fraction, -1074),
+        _ => (fraction | 1 << 52, exponent - 1075),
+    };
+    // The neighbour below is half as far away where the exponent changes.
+    let edge = fraction == 0 && exponent > 1;
+    let shift = 1 + u32::from(edge);
+    let (up, down) = (power.max(0) as u32, (-power).max(0) as u32);
+    let mut rest = Big::new(mantissa).shifted(shift + up);
+    let mut scale = Big::new(1).shifted(shift + down);
+    let mut below = Big::new(1).shifted(up);
+    let mut above = Big::new(1).shifted(up + u32::from(edge));
+    let inclusive = mantissa % 2 == 0;
+    let past = |order: Ordering| order == Ordering::Greater || inclusive && order == Ordering::Equal;
+
+    // At most one too low.
+    let magnitude = f64::from(64 - mantissa.leading_zeros() as i32 + power - 1);
+    let mut point = (magnitude * std::f64::consts::LOG10_2 - 1e-9).ceil() as i32;
+    for _ in 0..point.max(0) {
+        scale.times(10);
+    }
+    for _ in 0..(-point).max(0) {
+        for big in [&mut rest, &mut below, &mut above] {
+            big.times(10);
+        }
+    }
+    if past(rest.plus(&above).compare(&scale)) {
+        point += 1;
+    } else {
+        for big in [&mut rest, &mut below, &mut above] {
+            big.times(10);
+        }
+    }
+    let mut digits = Vec::with_capacity(17);
+    loop {
+        let mut digit = b'0';
+        while rest.compare(&scale) != Ordering::Less {
+            rest.minus(&scale);
+            digit += 1;
+        }
+        let low = past(below.compare(&rest));
+        let high = past(rest.plus(&above).compare(&scale));
+        if low || high {
+            let nearer = rest.plus(&rest).compare(&scale) != Ordering::Less;
+            digits.push(digit + u8::from(high && (!low || nearer)));
+            return Digits { digits, point };
+        }
+        digits.push(digit);
+        for big in [&mut rest, &mut below, &mut above] {
+            big.times(10);
+        }
+    }
+}
+
+/// An integer of any length, least significant word first, without zeroes at the end.
+#[derive(Clone)]
+struct Big(Vec<u32>);
+
+impl Big {
+    fn new(n: u64) -> Big {
+        let mut words = vec![n as u32];
+        if n >> 32 > 0 {
+            words.push((n >> 32) as u32);
+        }
+        Big(words)
+    }
+
+    fn shifted(mut self, bits: u32) -> Big {
+        self.times(1 << (bits % 32));
+        self.0.splice(0..0, (0..bits / 32).map(|_| 0));
+        self
+    }
+
+    fn times(&mut self, by: u32) {
+        let mut carry = 0;
+        for word in &mut self.0 {
+            let product = u64::from(*word) * u64::from(by) + carry;
+            *word = product as u32;
+            carry = product >> 32;
+        }
+        if carry > 0 {
+            self.0.push(carry as u32);
+        }
+    }
+
+    fn plus(&self, other: &Big) -> Big {
+        let mut carry = 0;
+        let mut sum = Vec::with_capacity(self.0.len() + 1);
+        for place in 0..self.0.len().max(other.0.len()) {
+            let word = |big: &Big| u64::from(big.0.get(place).copied().unwrap_or(0));
+            let total = word(self) + word(other) + carry;
+            sum.push(total as u32);
+            carry = total >> 32;
+        }
+        if carry > 0 {
+            sum.push(carry as u32);
+        }
+        Big(sum)
+    }
+
+    /// Takes away what is not larger.
+    fn minus(&mut self, other: &Big) {
+        let mut borrow = false;
+        for (place, word) in self.0.iter_mut().enumerate() {
+            let (less, first) = word.overflowing_sub(other.0.get(place).copied().unwrap_or(0));
+            let (less, second) = less.overflowing_sub(borrow.into());
+            *word = less;
+            borrow = first || second;
+        }
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+    }
+
+    fn compare(&self, other: &Big) -> Ordering {
+        let words = |big: &Big| big.0.len();
+        words(self).cmp(&words(other)).then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write;
+
+    fn check(n: f64) {
+        if !n.is_finite() {
+            return;
+        }
+        let mut out = Vec::new();
+        write(&mut out, n);
+        assert_eq!(String::from_utf8_lossy(&out), format!("{n:?}"), "{:x}", n.to_bits());
+    }
+
+    #[test]
+    fn numbers_are_written_as_the_standard_library_writes_them() {
+        for n in [0.0, -0.0, 1.0, 0.1, 0.3, 1e15, 1e16, 1e17, 9.999e15, 1e-4, 9.9e-5, 1e22, 1e23, 5e-324] {
+            check(n);
+            check(-n);
+        }
+        for n in [
+            f64::MAX,
+            f64::MIN_POSITIVE,
+            f64::EPSILON,
+            0.1 + 0.2,
+            123_456_789.125,
+            2.225_073_858_507_201e-308,
+        ] {
+            check(n);
+        }
+        for power in (0..2047_u64).step_by(7) {
+            for fraction in [0, 1, (1 << 52) - 1] {
+                check(f64::from_bits(power << 52 | fraction));
+            }
+        }
+        for power in -330..310 {
+            for n in [1, 2, 5, 9, 123, 99_999] {
+                check(format!("{n}e{power}").parse().unwrap_or_default());
+            }
+        }
+        let mut seed = 7_u64;
+        for _ in 0..5_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            check(f64::from_bits(seed ^ seed >> 29));
+            check((seed >> 40) as f64 / 1000.0);
+            check((seed >> 20) as f64 / 1e9);
+            check((seed >> 11) as f64);
+        }
+    }
+}
