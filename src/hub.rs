@@ -28,6 +28,7 @@ mod builder;
 mod config;
 mod member;
 mod merge;
+mod serve;
 mod upstream;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +45,7 @@ pub use builder::HubBuilder;
 pub use config::Config;
 pub use member::{Standing, Status};
 pub use merge::{Entry, Merged, Missing};
+pub use serve::LeftOut;
 pub use upstream::Upstream;
 
 use builder::Handlers;
@@ -167,10 +169,14 @@ impl Hub {
     }
 
     /// Waits until no server is connecting any more, at most until `deadline`; then how each is.
+    /// Where the hub is served, what the servers offer is on its lists then as well.
     pub fn wait_settled(&self, deadline: Instant) -> Vec<Status> {
         for member in self.members() {
             // OK to drop: the status tells it.
             let _ = member.client(deadline);
+        }
+        for export in self.shared.handlers.exports() {
+            export.wait(deadline);
         }
         self.servers()
     }

@@ -40,6 +40,7 @@ pub struct ClientBuilder {
     identity: Identity,
     handlers: Handlers,
     era: Option<Era>,
+    relays: bool,
     limits: Option<Limits>,
     log_level: Option<Level>,
     #[cfg(unix)]
@@ -52,6 +53,7 @@ impl ClientBuilder {
             identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
             handlers: Handlers::default(),
             era: None,
+            relays: false,
             limits: None,
             log_level: None,
             #[cfg(unix)]
@@ -69,6 +71,14 @@ impl ClientBuilder {
     /// round trip, or [`Limits::probe_timeout`] with an older server that says nothing to it.
     pub fn era(mut self, era: Era) -> ClientBuilder {
         self.era = Some(era);
+        self
+    }
+
+    /// Says to servers whose questions are answers that all of them can be asked: whoever makes the
+    /// calls passes the questions on. A server that asks on its own is told of the handlers only.
+    #[cfg(feature = "hub")]
+    pub(crate) fn relays(mut self) -> ClientBuilder {
+        self.relays = true;
         self
     }
 
@@ -215,7 +225,14 @@ impl ClientBuilder {
 
     pub(super) fn dial(self, limits: Limits, dial: &mut dyn Dial) -> Result<Client, Error> {
         let desk = Arc::new(Desk::new(self.handlers, &limits));
-        let plan = Plan { limits, identity: self.identity, era: self.era, desk, log_level: self.log_level };
+        let plan = Plan {
+            limits,
+            identity: self.identity,
+            era: self.era,
+            relays: self.relays,
+            desk,
+            log_level: self.log_level,
+        };
         plan.connect(dial).map(Client::of)
     }
 }

@@ -197,6 +197,15 @@ impl Exchange {
 
     /// Waits for the answer to what was sent last, until `until` at most.
     pub(super) fn step(&mut self, until: Option<Instant>) -> Option<Result<Step, Error>> {
+        self.step_hearing(until, None)
+    }
+
+    /// The same, with a listener for progress in the place of the call's own.
+    pub(super) fn step_hearing(
+        &mut self,
+        until: Option<Instant>,
+        mut instead: Option<&mut dyn FnMut(Progress)>,
+    ) -> Option<Result<Step, Error>> {
         loop {
             if matches!(self.stage, Stage::Ready) {
                 if let Err(error) = self.begin(until.is_none()) {
@@ -216,7 +225,11 @@ impl Exchange {
                 }
             };
             let mut deaf = |_| {};
-            let hear = self.options.hear.as_deref_mut().map_or(&mut deaf as &mut dyn FnMut(Progress), |h| h);
+            let hear: &mut dyn FnMut(Progress) = match (&mut instead, &mut self.options.hear) {
+                (Some(hear), _) => &mut **hear,
+                (None, Some(hear)) => &mut **hear,
+                (None, None) => &mut deaf,
+            };
             let outcome = match slot.wait(&self.core.clock, until, hear) {
                 Waited::Over(outcome) => outcome,
                 Waited::NotYet => {

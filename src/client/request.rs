@@ -154,15 +154,31 @@ impl<T> Call<T> {
     /// # Errors
     /// As [`Request::wait`].
     pub fn wait_outcome(mut self) -> Result<Outcome<T>, Error> {
-        let core = Arc::clone(&self.exchange.core);
         match self.exchange.step(None) {
-            Some(Ok(Step::Complete(reply))) => read(&core, reply, self.decode).map(Outcome::Complete),
-            Some(Ok(Step::Asked(questions, state))) => Ok(Outcome::InputRequired(InputRequired {
+            Some(step) => self.outcome(step),
+            None => Err(Error::new(ErrorKind::Timeout, "no answer in time")),
+        }
+    }
+
+    /// As [`Call::wait_outcome`], until `until` at most, with a listener for progress that may
+    /// borrow. The request must have one of its own, or no progress is asked for.
+    #[cfg(feature = "hub")]
+    pub(crate) fn outcome_until(
+        &mut self,
+        until: Instant,
+        hear: &mut dyn FnMut(Progress),
+    ) -> Option<Result<Outcome<T>, Error>> {
+        let step = self.exchange.step_hearing(Some(until), Some(hear))?;
+        Some(self.outcome(step))
+    }
+
+    fn outcome(&self, step: Result<Step, Error>) -> Result<Outcome<T>, Error> {
+        match step? {
+            Step::Complete(reply) => read(&self.exchange.core, reply, self.decode).map(Outcome::Complete),
+            Step::Asked(questions, state) => Ok(Outcome::InputRequired(InputRequired {
                 questions: questions.unwrap_or_else(empty),
                 state,
             })),
-            Some(Err(error)) => Err(error),
-            None => Err(Error::new(ErrorKind::Timeout, "no answer in time")),
         }
     }
 

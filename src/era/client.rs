@@ -70,9 +70,14 @@ pub(crate) struct ClientCard {
 }
 
 impl ClientCard {
-    /// Renders what every request says.
-    pub(crate) fn new(identity: Identity, capabilities: ClientCapabilities) -> ClientCard {
-        ClientCard { meta: modern::client_meta(&identity, capabilities), identity, capabilities }
+    /// Renders what every request says: `answered` are the questions that can come in the answer to
+    /// a request, `capabilities` those that a server may ask on its own.
+    pub(crate) fn new(
+        identity: Identity,
+        capabilities: ClientCapabilities,
+        answered: ClientCapabilities,
+    ) -> ClientCard {
+        ClientCard { meta: modern::client_meta(&identity, answered), identity, capabilities }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Setting a hub up: who the host is, and what it answers and hears, for all servers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::client::{Client, ClientBuilder, LogEntry};
 use crate::error::Error;
@@ -9,7 +9,8 @@ use crate::model::ask::{Action, Form, FormReply, Refusal, Root, SampleReply, Sam
 use crate::model::{Change, Level};
 
 use super::member::Status;
-use super::{Hub, Shared};
+use super::serve::Export;
+use super::{Hub, Shared, lock};
 
 type OnForm = Arc<dyn Fn(&str, &Form) -> Result<FormReply, Refusal> + Send + Sync>;
 type OnUrl = Arc<dyn Fn(&str, &UrlRequest) -> Result<Action, Refusal> + Send + Sync>;
@@ -32,6 +33,8 @@ pub(super) struct Handlers {
     log: Option<(Level, OnLog)>,
     change: Option<OnChange>,
     status: Option<OnStatus>,
+    /// Servers that offer what this hub's servers do.
+    exports: Mutex<Vec<Weak<Export>>>,
 }
 
 /// A hub to be. Handlers get the key of the server that asks or tells, and are registered before
@@ -58,6 +61,7 @@ impl HubBuilder {
                 log: None,
                 change: None,
                 status: None,
+                exports: Mutex::default(),
             },
             chosen: None,
         }
@@ -158,7 +162,7 @@ impl HubBuilder {
 
 impl Handlers {
     /// A client to be, with everything the host registered, under a server's key.
-    pub(super) fn client(&self, key: &str) -> ClientBuilder {
+    pub(super) fn client(self: &Arc<Self>, key: &str) -> ClientBuilder {
         let mut client = Client::builder(&*self.name, &*self.version).limits(self.limits.clone());
         let key: Arc<str> = Arc::from(key);
         if let Some(title) = &self.title {
@@ -187,17 +191,44 @@ impl Handlers {
             let (log, key) = (Arc::clone(log), Arc::clone(&key));
             client = client.on_log(*level, move |entry| log(&key, entry));
         }
-        if let Some(change) = &self.change {
-            let change = Arc::clone(change);
-            client = client.on_change(move |told| change(&key, told));
+        let exported = !self.exports().is_empty();
+        if exported {
+            client = client.relays();
+        }
+        if exported || self.change.is_some() {
+            let handlers = Arc::clone(self);
+            client = client.on_change(move |told| handlers.changed(&key, told));
         }
         client
+    }
+
+    /// Adds a server that offers what this hub's servers do.
+    pub(super) fn add_export(&self, export: &Arc<Export>) {
+        let mut exports = lock(&self.exports);
+        exports.retain(|e| e.strong_count() > 0);
+        exports.push(Arc::downgrade(export));
+    }
+
+    pub(super) fn exports(&self) -> Vec<Arc<Export>> {
+        lock(&self.exports).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn changed(&self, key: &str, change: &Change) {
+        if let Some(hear) = &self.change {
+            hear(key, change);
+        }
+        for export in self.exports() {
+            export.changed(key, change);
+        }
     }
 
     /// Tells the host how a server is.
     pub(super) fn told(&self, status: &Status) {
         if let Some(hear) = &self.status {
             hear(status);
+        }
+        for export in self.exports() {
+            export.settled(&status.server);
         }
     }
 }

@@ -29,6 +29,8 @@ mod post;
 mod profile;
 mod reading;
 mod registry;
+#[cfg(feature = "hub")]
+mod relay;
 mod request;
 #[cfg(feature = "schema")]
 mod schema;
@@ -51,7 +53,7 @@ use crate::transport::Link;
 use self::core::Catalog;
 use self::handle::{add_tool, insert_prompt, insert_resource, insert_template, insert_tool};
 use self::job::InlineFn;
-use self::registry::ToolHandler;
+pub(crate) use self::registry::ToolHandler;
 
 pub use self::context::Context;
 pub use self::failure::Failure;
@@ -59,6 +61,10 @@ pub use self::handle::Handle;
 #[cfg(feature = "http-server")]
 pub use self::http::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
+#[cfg(feature = "hub")]
+pub(crate) use self::registry::{Checks, ReadFn, Registry};
+#[cfg(feature = "hub")]
+pub(crate) use self::relay::relayed;
 pub use self::tool::{ToolArguments, ToolResult};
 
 /// A server: what it offers, and how it is served.

@@ -402,6 +402,12 @@ impl Registry {
         }
     }
 
+    /// Drops what completes the arguments of a prompt or template.
+    #[cfg(feature = "hub")]
+    pub(crate) fn forget_completions(&mut self, kind: CompletionKind, subject: &str) {
+        self.completions.retain(|c| c.kind != kind || c.subject != subject);
+    }
+
     /// The completion of an argument; `None` when its subject is unknown, `Some(None)` when the
     /// subject offers nothing for it.
     pub(crate) fn completion(

@@ -22,6 +22,8 @@ use super::revision::{self, V2026_07_28};
 
 pub(crate) use ask::inquiry;
 pub(crate) use catalog::{prompt, resource, template, tool};
+#[cfg(feature = "hub")]
+pub(crate) use content::anonymous;
 pub(crate) use content::{completion, prompt_output, read_output, tool_output};
 
 /// The subscriptions that an acknowledgement may name: as many as the largest filter of ours.

@@ -78,6 +78,11 @@ impl AskRequest {
 }
 
 impl ClientCapabilities {
+    /// Everything.
+    #[cfg(feature = "client")]
+    pub(crate) const ALL: ClientCapabilities =
+        ClientCapabilities { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+
     /// Whether everything in `needed` was declared.
     pub fn cover(self, needed: ClientCapabilities) -> bool {
         (self.form || !needed.form)
