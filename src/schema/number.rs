@@ -179,17 +179,27 @@ impl<'a> Decimal<'a> {
             Ok(by) if by < u64::MAX / 16 => {
                 u128::from(self.digits().fold(0u64, |n, digit| (n * 10 + u64::from(digit)) % by))
             }
-            _ => self.digits().fold(0u128, |n, digit| (n * 10 + u128::from(digit)) % by),
+            _ => self.digits().fold(0, |rest, digit| followed(rest, digit, by)),
         };
         // A divisor below 2^128 holds fewer than 128 twos or fives, so further zeros change nothing.
         for _ in 0..shift.min(128) {
             if rest == 0 {
                 break;
             }
-            rest = rest * 10 % by;
+            rest = followed(rest, 0, by);
         }
         Some(rest == 0)
     }
+}
+
+/// The remainder after one digit more. It is below ten or some times `by`: cheaper subtracted than
+/// divided, which takes kilobytes where words have 32 bits.
+fn followed(rest: u128, digit: u8, by: u128) -> u128 {
+    let mut rest = rest * 10 + u128::from(digit);
+    while rest >= by {
+        rest -= by;
+    }
+    rest
 }
 
 /// Digits a divisor may have: ten times as much still fits in 128 bits.
