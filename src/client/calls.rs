@@ -187,6 +187,9 @@ impl Client {
     /// As [`Request::wait`]; [`ErrorKind::PeerIncompatible`] when the server does not tell of it.
     pub fn subscribe(&self, uri: &str) -> Result<(), Error> {
         let core = self.core();
+        if !core.greeting().offer.subscribe {
+            return Err(Error::new(ErrorKind::PeerIncompatible, "the server does not tell of its resources"));
+        }
         let most = core.limits.subscriptions;
         let mut full = false;
         let changed = core.listening.want(|wanted| {

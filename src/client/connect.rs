@@ -148,7 +148,11 @@ impl Plan {
     /// What is asked for once era and server are known.
     fn agreed(&self, core: &Arc<Core>) -> Result<(), Error> {
         if let Some(level) = self.log_level {
-            core.set_level(level)?;
+            match core.set_level(level) {
+                // A server that announces log entries and takes no level sends those it likes.
+                Err(error) if error.kind() == ErrorKind::Remote => {}
+                set => set?,
+            }
         }
         let offer = core.greeting().offer;
         if self.desk.hears_changes() && !core.era().sessions() {

@@ -20,8 +20,17 @@ pub struct Config {
 
 #[derive(Clone, Debug)]
 enum Spec {
-    Program { command: String, args: Vec<String>, env: Vec<(String, String)>, dir: Option<String> },
-    Url { url: String, headers: Vec<(String, String)> },
+    Program {
+        command: String,
+        args: Vec<String>,
+        env: Vec<(String, String)>,
+        dir: Option<String>,
+    },
+    Url {
+        url: String,
+        #[cfg_attr(not(feature = "http-client"), allow(dead_code))] // It is refused then.
+        headers: Vec<(String, String)>,
+    },
 }
 
 impl Config {

@@ -27,7 +27,7 @@ use rustix::io::ioctl_fionbio;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 
 use super::carrier::{Carrier, Dial};
@@ -77,7 +77,10 @@ impl Dial for ChildDial {
     fn dial(&mut self) -> Result<Arc<dyn Carrier>, Error> {
         let (listen, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
         // A program that is not there is an error here: the standard library reports it.
-        let mut child = self.command.spawn()?;
+        let mut child = self.command.spawn().map_err(|error| {
+            let program = self.command.get_program().to_string_lossy();
+            Error::new(ErrorKind::Io, format!("the program {program:?} cannot be started")).with_source(error)
+        })?;
         let input = child.stdin.take().map(OwnedFd::from);
         let output = child.stdout.take().map(OwnedFd::from);
         let errors = child.stderr.take().filter(|_| self.stderr == Stderr::Captured).map(OwnedFd::from);

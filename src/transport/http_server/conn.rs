@@ -70,7 +70,8 @@ pub(super) struct Conn {
     pub inbox: Inbox,
     /// When there is something to be done although nothing happened.
     pub deadline: Instant,
-    token: Token,
+    /// That of its socket.
+    pub token: Token,
     mode: Mode,
     /// Since when it has been idle, or the current request has been arriving.
     since: Instant,
@@ -105,11 +106,6 @@ impl Conn {
             ended: false,
             wants_to_write: false,
         }
-    }
-
-    /// Whether this token is that of its socket.
-    pub(super) fn is(&self, token: usize) -> bool {
-        self.token.0 == token
     }
 
     /// The socket says that something can be done.

@@ -191,7 +191,7 @@ impl<S: Service> Engine<S> {
             } else if ready.token < self.first {
                 self.accept_at = Some(now);
             } else if self.look((ready.token & ((1 << SLOT_BITS) - 1)) - self.first, now, |conn, room| {
-                match conn.is(ready.token) {
+                match conn.token.0 == ready.token {
                     true => conn.ready(ready.readable, ready.ended, ready.broken, room),
                     false => Fate::Keep,
                 }
@@ -483,4 +483,72 @@ fn most_connections(limit: usize) -> usize {
     }
     #[cfg(not(unix))]
     limit.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::Write;
+    use std::net::TcpStream;
+
+    use super::super::{Admission, Exchange, Flow, Head};
+    use super::*;
+
+    /// Answers nothing.
+    #[derive(Default)]
+    struct Silent {
+        asked: Vec<Exchange>,
+        gone: usize,
+    }
+
+    impl Service for Silent {
+        fn head(&mut self, _: &Head<'_>) -> Admission {
+            Admission::Read
+        }
+
+        fn request(&mut self, _: &Head<'_>, _: &[u8], exchange: Exchange) -> Flow {
+            self.asked.push(exchange);
+            Flow::Go
+        }
+
+        fn gone(&mut self, _: u64) {
+            self.gone += 1;
+        }
+
+        fn tick(&mut self, _: Instant) -> Option<Instant> {
+            None
+        }
+
+        fn stop(&mut self) {}
+    }
+
+    #[test]
+    fn news_of_a_closed_connection_is_not_that_of_the_one_in_its_place() {
+        let listeners = Listener::bind("127.0.0.1:0").unwrap();
+        let address = listeners[0].address().to_owned();
+        let mut engine = Engine::new(listeners, Silent::default(), &Limits::default()).unwrap();
+        let closed = TcpStream::connect(&address).unwrap();
+        while engine.slots.is_empty() {
+            engine.turn().unwrap();
+        }
+        let token = engine.slots[0].as_ref().unwrap().token.0;
+        drop(closed);
+        while engine.free.is_empty() {
+            engine.turn().unwrap();
+        }
+        let mut open = TcpStream::connect(&address).unwrap();
+        open.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        while engine.service.asked.is_empty() {
+            engine.turn().unwrap();
+        }
+        engine.ready = vec![Ready { token, readable: true, ended: true, broken: false }];
+        engine.looked = 0;
+        engine.turn().unwrap();
+        assert_eq!(engine.service.gone, 0);
+        drop(open);
+        while engine.service.gone == 0 {
+            engine.turn().unwrap();
+        }
+    }
 }
