@@ -11,5 +11,7 @@ rm -r "$copy/src/era/legacy"
 find "$copy/src" -name '*.rs' -exec sed -i -e '/\/\/ legacy {$/,/\/\/ legacy }$/d' -e '/\/\/ legacy$/d' {} +
 # The copy has no examples and tests to register.
 sed -i -E '/^\[\[(example|test)\]\]/,/^$/d' "$copy/Cargo.toml"
-CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/one-era cargo check --quiet --manifest-path "$copy/Cargo.toml"
+for features in "" http-server; do
+    CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/one-era cargo check --quiet --features "$features" --manifest-path "$copy/Cargo.toml"
+done
 echo "the crate compiles without src/era/legacy"

@@ -19,7 +19,7 @@ if [ ! -e "$suite/json/tests/.version-$version" ]; then
     rm -rf "$suite"
     mkdir -p "$suite"
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-        --no-binary :all: --dest "$suite" "jsonschema==$version" >&2 ||
+        --no-binary :all: --dest "$suite" "jsonschema==$version" 2>/dev/null >&2 ||
         python3 -m pip download --quiet --disable-pip-version-check --no-deps \
             --no-binary :all: --dest "$suite" "jsonschema==$version" >&2
     tar -xzf "$suite/jsonschema-$version.tar.gz" -C "$suite" --strip-components=1 "jsonschema-$version/json"

@@ -1,7 +1,8 @@
-//! The smallest useful server: tools `echo` and `add` over standard input and output.
+//! The smallest useful server: tools `echo` and `add` over standard input and output, or over HTTP.
 //!
 //! ```sh
 //! cargo run --release --example echo_server -- --stdio
+//! cargo run --release --features http-server --example echo_server -- --http 127.0.0.1:8080
 //! ```
 //!
 //! `--inline` runs the tools on the thread that reads, `--hand-over` always on a worker, `--many N`
@@ -54,11 +55,15 @@ fn server(inline: bool, many: usize) -> Result<Server, tinymcp::Error> {
 }
 
 fn main() -> ExitCode {
-    let (mut inline, mut hand_over, mut many) = (false, false, 0);
+    let (mut inline, mut hand_over, mut many, mut http) = (false, false, 0, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--stdio" => {}
+            "--http" => match arguments.next() {
+                Some(address) => http = Some(address),
+                None => return usage("--http needs an address"),
+            },
             "--inline" => inline = true,
             "--hand-over" => hand_over = true,
             "--many" => match arguments.next().and_then(|n| n.parse().ok()) {
@@ -69,8 +74,11 @@ fn main() -> ExitCode {
         }
     }
     // A local server cannot let its reading thread run the tools of the pool.
-    let served = server(inline, many)
-        .and_then(|server| if hand_over { server.into_local().serve_stdio() } else { server.serve_stdio() });
+    let served = server(inline, many).and_then(|server| match http {
+        Some(address) => serve_http(server, &address),
+        None if hand_over => server.into_local().serve_stdio(),
+        None => server.serve_stdio(),
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -80,7 +88,21 @@ fn main() -> ExitCode {
     }
 }
 
+#[cfg(feature = "http-server")]
+fn serve_http(server: Server, address: &str) -> Result<(), tinymcp::Error> {
+    let bound = server.http().bind(address)?;
+    eprintln!("echo_server: http://{}/mcp", bound.address());
+    bound.serve()
+}
+
+#[cfg(not(feature = "http-server"))]
+fn serve_http(_: Server, _: &str) -> Result<(), tinymcp::Error> {
+    Err(tinymcp::Error::new(tinymcp::ErrorKind::Misuse, "built without the feature http-server"))
+}
+
 fn usage(problem: &str) -> ExitCode {
-    eprintln!("echo_server: {problem}\nusage: echo_server [--stdio] [--inline | --hand-over] [--many N]");
+    eprintln!(
+        "echo_server: {problem}\nusage: echo_server [--stdio | --http ADDR] [--inline | --hand-over] [--many N]"
+    );
     ExitCode::from(2)
 }

@@ -6,12 +6,16 @@
 
 use std::fmt;
 
+use crate::json::Json;
+
 /// What went wrong, for the program that uses the library.
 pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: ErrorKind,
     message: String,
+    code: Option<i32>,
+    data: Option<Json>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -33,8 +37,14 @@ pub enum ErrorKind {
     PeerMisbehaved,
     /// The peer speaks no revision, or lacks a capability, that is needed.
     PeerIncompatible,
-    /// The peer answered with an error.
+    /// The peer answered with an error; [`Error::code`] and [`Error::data`] say more.
     Remote,
+    /// The server refused the message before it read it: not authorised, not found, overloaded.
+    Refused,
+    /// The program itself cancelled the call.
+    Cancelled,
+    /// The session was lost. The call has not run, or nobody can know whether it has.
+    SessionLost,
     /// A value given to the library is wrong: a schema that is no JSON, a bad template.
     Invalid,
     /// The library was used in a way that cannot work: two tools with one name.
@@ -44,7 +54,24 @@ pub enum ErrorKind {
 impl Error {
     /// An error of this kind; the message is one sentence without a final period.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner { kind, message: message.into(), source: None }))
+        Error(Box::new(Inner { kind, message: message.into(), code: None, data: None, source: None }))
+    }
+
+    /// The number the peer gave: of its JSON-RPC error when [`Error::kind`] is
+    /// [`ErrorKind::Remote`], its HTTP status when it is [`ErrorKind::Refused`].
+    pub fn code(&self) -> Option<i32> {
+        self.0.code
+    }
+
+    /// What the peer's error says for programs.
+    pub fn data(&self) -> Option<&Json> {
+        self.0.data.as_ref()
+    }
+
+    #[cfg(feature = "client")]
+    pub(crate) fn with_code(mut self, code: i32, data: Option<Json>) -> Error {
+        (self.0.code, self.0.data) = (Some(code), data);
+        self
     }
 
     /// What the caller can do about it.

@@ -21,14 +21,26 @@
 //!
 //! Bytes come in through `transport/line.rs` as one frame. `json/parse.rs` turns the frame into a
 //! [`json::Doc`], `rpc/mod.rs` into a message, `era/` into a neutral query with the peer that
-//! sent it. `server/dispatch.rs` finds the tool in `server/registry.rs` and hands document and
-//! query to `pool.rs`; a worker runs the handler through `server/job.rs` with a [`Context`]. The
+//! sent it. `server/dispatch.rs` finds the tool in `server/registry.rs`, `server/start.rs` hands
+//! document and query to `pool.rs`; a worker runs the handler through `server/job.rs` with a [`Context`]. The
 //! outcome is encoded by the same era into the worker's buffer and leaves through the link's
 //! outlet. An inline tool skips the hand-over.
 //!
+//! Over HTTP the bytes come in through `transport/http_server/` as one request; `server/http/` finds
+//! the session or does without, and its `Reply` is the outlet: plain JSON, or an event stream as
+//! soon as something is said before the answer.
+//!
+//! # The path of one call of a client
+//!
+//! With the feature `client`, `client/calls.rs` writes down what is wanted as an order of
+//! `era/order.rs`; `client/exchange.rs` registers it in the table of `rpc/pending.rs`, has its era
+//! write the frame, and hands that to a carrier (`transport/carrier.rs`). The thread that reads
+//! brings answers to `client/core.rs`, which fills the slot that the caller waits at
+//! (`client/slot.rs`); the server's questions and news go to `client/desk.rs`.
+//!
 //! # Layers
 //!
-//! Each line may use those below it: `server` → `pool`, `transport` → `era` → `model` → `rpc` →
+//! Each line may use those below it: `server`, `client` → `pool`, `transport` → `era` → `model` → `rpc` →
 //! `json`. Everything below `transport` is free of input, output, locks, threads and clocks. The
 //! protocol's dates and the names that only one era has appear nowhere but in `era/`;
 //! `tests/tidy.rs` checks both.
@@ -39,8 +51,12 @@
 //! the failure on with `?`; when the answer is there the handler runs again from the start. So
 //! side effects come after the answers. See [`Context::elicit`].
 
+#[cfg(feature = "client")]
+mod client;
 mod era;
 mod error;
+#[cfg(feature = "hub")]
+mod hub;
 pub mod json;
 mod limits;
 #[cfg(feature = "lint")]
@@ -54,22 +70,40 @@ pub mod schema;
 mod server;
 mod transport;
 
+#[cfg(feature = "client")]
+pub use client::{
+    About, Call, Canceller, Client, ClientBuilder, Counts, Era, InputRequired, LogEntry, Outcome, Page,
+    Progress, Request, ServerInfo,
+};
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "hub")]
+pub use hub::{Config, Entry, Hub, HubBuilder, LeftOut, Merged, Missing, Standing, Status, Upstream};
+#[cfg(feature = "http-server")]
+pub use limits::HttpLimits;
 pub use limits::Limits;
 pub use model::ask::{
-    Action, Block, Field, Form, FormAnswer, Root, SampleAnswer, Sampling, ToolChoice, ToolUse,
+    Action, Block, Field, FieldKind, Form, FormAnswer, Naming, Root, SampleAnswer, Sampling, ToolChoice,
+    ToolUse,
 };
+#[cfg(feature = "client")]
+pub use model::ask::{FormReply, Refusal, SampleReply, UrlRequest};
 pub use model::catalog::{Annotations, Argument, Icon, Prompt, Resource, Template, Tool, ToolHints};
 pub use model::content::{
-    Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
+    Body, Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
 };
 pub use model::uri_template::{TemplateError, TemplateErrorKind, UriTemplate, Variables};
-pub use model::{CacheHint, ClientCapabilities, Level};
+pub use model::{CacheHint, Change, ClientCapabilities, Level, Offer as ServerOffer};
 pub use server::{
     Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolResult,
 };
-pub use transport::{Link, MemoryEnd, memory};
+#[cfg(feature = "http-server")]
+pub use server::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
+#[cfg(all(feature = "client", unix))]
+pub use transport::Stderr;
+#[cfg(feature = "http-client")]
+pub use transport::http_client::Endpoint;
+pub use transport::{Link, MemoryEnd, memory, memory_links};
 
 /// The code of the README, compiled.
 #[cfg(doctest)]

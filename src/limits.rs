@@ -6,12 +6,22 @@
 //! A value that cannot be read, or that lies outside its range, is an error when serving starts:
 //! a limit that silently fell back to its default would be no limit.
 
+#[cfg(feature = "http-server")]
+mod http;
+#[cfg(feature = "schema")]
+mod schema;
+
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::json::ParseLimits;
 
-/// Caps and timeouts of one server.
+#[cfg(feature = "http-server")]
+pub use http::HttpLimits;
+#[cfg(feature = "schema")]
+pub use schema::SchemaLimits;
+
+/// Caps and timeouts of one server or client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -65,6 +75,85 @@ pub struct Limits {
     /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts;
     /// zero leaves it alone. Off by default; best effort. `TINYMCP_ADDRESS_SPACE`.
     pub address_space: u64,
+    /// How long a client waits for one answer unless the call says otherwise. 60 s: what common
+    /// hosts use. `TINYMCP_CALL_MS`.
+    #[cfg(feature = "client")]
+    pub call_timeout: Duration,
+    /// How long it waits at most when progress keeps extending that. 1 h: a flashed device, a
+    /// large build. `TINYMCP_CALL_LONGEST_MS`.
+    #[cfg(feature = "client")]
+    pub call_longest: Duration,
+    /// How long a client waits for an answer to its first question before it takes the server for
+    /// one of the older era, which may say nothing to a method it does not know. 10 s: servers in
+    /// slow languages need seconds to start. `TINYMCP_PROBE_MS`.
+    #[cfg(feature = "client")]
+    pub probe_timeout: Duration,
+    /// Calls of one client that wait for their answers at once, 1 to 65536. 1024; the next is
+    /// refused as busy. `TINYMCP_CALLS`.
+    #[cfg(feature = "client")]
+    pub calls: usize,
+    /// Rounds of questions that one call may ask before it counts as broken, 1 to 1000. 10.
+    /// `TINYMCP_ROUNDS`.
+    #[cfg(feature = "client")]
+    pub rounds: u32,
+    /// Entries of one list that a client collects over all pages; more is an error. 10,000.
+    /// `TINYMCP_LIST_ENTRIES`.
+    #[cfg(feature = "client")]
+    pub list_entries: usize,
+    /// Pages of one list that a client asks for; more is an error. 1000: a server that pages for
+    /// ever. `TINYMCP_LIST_PAGES`.
+    #[cfg(feature = "client")]
+    pub list_pages: usize,
+    /// Threads of one client that answer the server's questions and tell of its notifications, 1
+    /// to 64. 2: they start when there is something to do. `TINYMCP_HANDLERS`.
+    #[cfg(feature = "client")]
+    pub handlers: usize,
+    /// Notifications, and questions of the server, that wait for those threads, 1 to 65536; more
+    /// are dropped, or refused as busy. 256. `TINYMCP_EVENTS`.
+    #[cfg(feature = "client")]
+    pub events: usize,
+    /// Bytes of answers that a client keeps because the server said for how long they stay fresh; 0
+    /// keeps none. 1 MiB. `TINYMCP_CACHE_BYTES`.
+    #[cfg(feature = "client")]
+    pub cache_bytes: usize,
+    /// How long a child process may take to exit after the end of its input, and once more after
+    /// SIGTERM. 2 s each. `TINYMCP_CHILD_EXIT_MS`.
+    #[cfg(feature = "client")]
+    pub child_exit: Duration,
+    /// Bytes that are kept of the end of a child's stderr where it is captured. 16 KiB.
+    /// `TINYMCP_STDERR_BYTES`.
+    #[cfg(feature = "client")]
+    pub stderr_bytes: usize,
+    /// Servers of one hub, 1 to 65536. 64. `TINYMCP_SERVERS`.
+    #[cfg(feature = "hub")]
+    pub servers: usize,
+    /// How long a hub waits for the lists of all its servers together; what is not there then is
+    /// reported as missing. 10 s: what people wait for a host to start. `TINYMCP_LIST_MS`.
+    #[cfg(feature = "hub")]
+    pub list_timeout: Duration,
+    /// How often in a row a hub starts a server again that ended by itself; 0 never does. 5, after
+    /// pauses of half a second, doubling. `TINYMCP_RESTARTS`.
+    #[cfg(feature = "hub")]
+    pub restarts: u32,
+    /// Threads of one HTTP client that make the exchanges of started calls and listen streams, 1 to
+    /// 1024, and connections it keeps open for the next call. 64: calls that are waited for need
+    /// none. `TINYMCP_HTTP_THREADS`.
+    #[cfg(feature = "http-client")]
+    pub http_threads: usize,
+    /// How long an HTTP client tries to connect, over all addresses of a name. 10 s: three lost
+    /// packets. `TINYMCP_CONNECT_MS`.
+    #[cfg(feature = "http-client")]
+    pub connect_timeout: Duration,
+    /// Connections in a row without one message after which an event stream is given up. 100:
+    /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
+    #[cfg(feature = "http-client")]
+    pub reconnects: u32,
+    /// What schemas and checks may cost.
+    #[cfg(feature = "schema")]
+    pub schema: SchemaLimits,
+    /// What only the HTTP server has.
+    #[cfg(feature = "http-server")]
+    pub http: HttpLimits,
 }
 
 impl Default for Limits {
@@ -87,6 +176,46 @@ impl Default for Limits {
             in_flight_bytes: 16 << 20,
             backlog_bytes: 1 << 20,
             address_space: 0,
+            #[cfg(feature = "client")]
+            call_timeout: Duration::from_secs(60),
+            #[cfg(feature = "client")]
+            call_longest: Duration::from_secs(3600),
+            #[cfg(feature = "client")]
+            probe_timeout: Duration::from_secs(10),
+            #[cfg(feature = "client")]
+            calls: 1024,
+            #[cfg(feature = "client")]
+            rounds: 10,
+            #[cfg(feature = "client")]
+            list_entries: 10_000,
+            #[cfg(feature = "client")]
+            list_pages: 1000,
+            #[cfg(feature = "client")]
+            handlers: 2,
+            #[cfg(feature = "client")]
+            events: 256,
+            #[cfg(feature = "client")]
+            cache_bytes: 1 << 20,
+            #[cfg(feature = "client")]
+            child_exit: Duration::from_secs(2),
+            #[cfg(feature = "client")]
+            stderr_bytes: 16 << 10,
+            #[cfg(feature = "hub")]
+            servers: 64,
+            #[cfg(feature = "hub")]
+            list_timeout: Duration::from_secs(10),
+            #[cfg(feature = "hub")]
+            restarts: 5,
+            #[cfg(feature = "http-client")]
+            http_threads: 64,
+            #[cfg(feature = "http-client")]
+            connect_timeout: Duration::from_secs(10),
+            #[cfg(feature = "http-client")]
+            reconnects: 100,
+            #[cfg(feature = "schema")]
+            schema: SchemaLimits::default(),
+            #[cfg(feature = "http-server")]
+            http: HttpLimits::default(),
         }
     }
 }
@@ -168,7 +297,102 @@ const SETTINGS: &[Setting] = &[
         set: |l, n| l.backlog_bytes = n as usize,
     },
     Setting { variable: "TINYMCP_ADDRESS_SPACE", least: 0, most: u64::MAX, set: |l, n| l.address_space = n },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_CALL_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.call_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_CALL_LONGEST_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.call_longest = Duration::from_millis(n),
+    },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_PROBE_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.probe_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_CALLS", least: 1, most: 65_536, set: |l, n| l.calls = n as usize },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_ROUNDS", least: 1, most: 1000, set: |l, n| l.rounds = n as u32 },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_LIST_ENTRIES",
+        least: 1,
+        most: MOST_BYTES,
+        set: |l, n| l.list_entries = n as usize,
+    },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_LIST_PAGES", least: 1, most: 65_536, set: |l, n| l.list_pages = n as usize },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_HANDLERS", least: 1, most: 64, set: |l, n| l.handlers = n as usize },
+    #[cfg(feature = "client")]
+    Setting { variable: "TINYMCP_EVENTS", least: 1, most: 65_536, set: |l, n| l.events = n as usize },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_CACHE_BYTES",
+        least: 0,
+        most: MOST_BYTES,
+        set: |l, n| l.cache_bytes = n as usize,
+    },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_CHILD_EXIT_MS",
+        least: 0,
+        most: MOST_MS,
+        set: |l, n| l.child_exit = Duration::from_millis(n),
+    },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_STDERR_BYTES",
+        least: 0,
+        most: MOST_BYTES,
+        set: |l, n| l.stderr_bytes = n as usize,
+    },
+    #[cfg(feature = "hub")]
+    Setting { variable: "TINYMCP_SERVERS", least: 1, most: 65_536, set: |l, n| l.servers = n as usize },
+    #[cfg(feature = "hub")]
+    Setting {
+        variable: "TINYMCP_LIST_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.list_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "hub")]
+    Setting { variable: "TINYMCP_RESTARTS", least: 0, most: 1000, set: |l, n| l.restarts = n as u32 },
+    #[cfg(feature = "http-client")]
+    Setting {
+        variable: "TINYMCP_HTTP_THREADS",
+        least: 1,
+        most: 1024,
+        set: |l, n| l.http_threads = n as usize,
+    },
+    #[cfg(feature = "http-client")]
+    Setting {
+        variable: "TINYMCP_CONNECT_MS",
+        least: 1,
+        most: MOST_MS,
+        set: |l, n| l.connect_timeout = Duration::from_millis(n),
+    },
+    #[cfg(feature = "http-client")]
+    Setting { variable: "TINYMCP_RECONNECTS", least: 0, most: 1 << 30, set: |l, n| l.reconnects = n as u32 },
 ];
+
+#[cfg(feature = "http-server")]
+use http::SETTINGS as HTTP_SETTINGS;
+#[cfg(not(feature = "http-server"))]
+const HTTP_SETTINGS: &[Setting] = &[];
+#[cfg(feature = "schema")]
+use schema::SETTINGS as SCHEMA_SETTINGS;
+#[cfg(not(feature = "schema"))]
+const SCHEMA_SETTINGS: &[Setting] = &[];
 
 impl Limits {
     /// The defaults, changed by the `TINYMCP_…` variables of the environment.
@@ -182,7 +406,7 @@ impl Limits {
     /// The defaults, changed by what `lookup` finds.
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
         let mut limits = Limits::default();
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
             let Some(text) = lookup(setting.variable) else { continue };
             match text.trim().parse::<u64>() {
                 Ok(n) if (setting.least..=setting.most).contains(&n) => (setting.set)(&mut limits, n),
@@ -212,6 +436,27 @@ impl Limits {
         for time in [&mut self.handler_deadline, &mut self.grace, &mut self.ask_timeout] {
             *time = most.min(*time);
         }
+        #[cfg(feature = "client")]
+        {
+            self.calls = self.calls.clamp(1, 65_536);
+            self.handlers = self.handlers.clamp(1, 64);
+            self.events = self.events.clamp(1, 65_536);
+            #[cfg(feature = "http-client")]
+            {
+                self.http_threads = self.http_threads.clamp(1, 1024);
+                self.connect_timeout = most.min(self.connect_timeout);
+            }
+            for time in [
+                &mut self.call_timeout,
+                &mut self.call_longest,
+                &mut self.probe_timeout,
+                &mut self.child_exit,
+            ] {
+                *time = most.min(*time);
+            }
+        }
+        #[cfg(feature = "http-server")]
+        self.http.clamp(most);
         self
     }
 
@@ -234,11 +479,12 @@ mod tests {
 
     #[test]
     fn every_variable_is_read_and_range_checked() {
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
             let with =
                 |text: String| Limits::from_lookup(|name| (name == setting.variable).then(|| text.clone()));
-            let changed = with((setting.least + 1).to_string());
-            assert_ne!(changed.as_ref().ok(), Some(&Limits::default()), "{}", setting.variable);
+            // One of the two is not the default.
+            let changed = [1, 2].map(|more| with((setting.least + more).to_string()).expect("in range"));
+            assert!(changed.iter().any(|limits| *limits != Limits::default()), "{}", setting.variable);
             let mut bad = vec!["".to_string(), "x".into(), "-1".into(), "1.5".into()];
             if setting.least > 0 {
                 bad.push((setting.least - 1).to_string());

@@ -217,13 +217,22 @@ impl<J: Send + 'static> Pool<J> {
     ///
     /// The job comes back when the queue is full, the pool closed, or no thread can be started.
     pub(crate) fn try_submit(&self, job: J) -> Result<(), Refused<J>> {
+        self.try_submit_before(job, usize::MAX)
+    }
+
+    /// The same where at most `before` jobs are queued already: some room is left for others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::try_submit`].
+    pub(crate) fn try_submit_before(&self, job: J, before: usize) -> Result<(), Refused<J>> {
         let shared = &self.door.shared;
         let state = shared.lock();
         if state.closed {
             let why = Refusal::Closed;
             return Err(Refused { job, why });
         }
-        if state.queue.len() >= shared.size.queue {
+        if state.queue.len() >= shared.size.queue.min(before) {
             let why = Refusal::Full;
             return Err(Refused { job, why });
         }

@@ -1,7 +1,7 @@
 //! What the examples and their comments promise, done as a reader would do it.
 //!
-//! Runs `quickstart`, and the command lines in the comment of `pipe_server` with the output they
-//! announce. `board_server` has tests of its own beside it. The programs are those that
+//! Runs `quickstart`, `host` and `ask_user`, and the command lines in the comment of `pipe_server`
+//! with the output they announce. `board_server` has tests of its own beside it. The programs are those that
 //! `cargo test` builds; `cargo test --test examples` alone does not build them.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -68,5 +68,85 @@ fn the_command_lines_of_pipe_server_print_what_they_announce() {
                 assert!(text.lines().last().is_some_and(|l| l.contains("\"result\"")), "{command}\n{text}");
             }
         }
+    }
+}
+
+/// Runs an example with this input.
+#[cfg(all(target_os = "linux", feature = "client"))]
+fn run(name: &str, args: &[&str], input: &str) -> Output {
+    use std::io::Write as _;
+    let mut child = Command::new(program(name))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // What reads nothing leaves a closed pipe.
+    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+#[cfg(all(target_os = "linux", feature = "client"))]
+fn ask_user_takes_yes_no_nothing_and_the_end_for_an_answer() {
+    program("board_server");
+    for (typed, answer, said) in [
+        ("perhaps\nyes\n", "all pins are 0\n", "Neither yes nor no; once more"),
+        ("no\n", "nothing was changed\n", "The server asks: Set every pin to 0?"),
+        ("\n", "nothing was changed\n", "declined"),
+        ("", "nothing was changed\n", "cancelled"),
+    ] {
+        let output = run("ask_user", &[], typed);
+        assert_eq!(text(&output), answer, "{typed:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{typed:?}: {output:?}");
+    }
+    let echo = program("echo_server");
+    let output = run("ask_user", &["echo", r#"{"text":"hi"}"#, echo.to_str().unwrap()], "");
+    assert_eq!(text(&output), "hi\n", "{output:?}");
+}
+
+#[test]
+#[cfg(all(target_os = "linux", feature = "hub", feature = "http-client"))]
+fn host_starts_what_it_can_and_says_what_is_missing() {
+    let config = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("host.json");
+    let (board, echo) = (program("board_server"), program("echo_server"));
+    let servers = format!(
+        r#"{{"mcpServers": {{
+            "board": {{"command": {board:?}}},
+            "gone": {{"command": "/no/such/program"}},
+            "off": {{"command": "/no/such/program", "disabled": true}},
+            "echo": {{"command": {echo:?}, "args": ["--stdio"], "type": "stdio"}},
+            "far": {{"url": "http://127.0.0.1:1/mcp"}}
+        }}}}"#
+    );
+    std::fs::write(&config, servers).unwrap();
+    let config = config.to_str().unwrap();
+    let output =
+        run("host", &[config, "echo:add", r#"{"a":1,"b":2}"#, "board:gpio_read", r#"{"pin":4}"#], "");
+    let text = text(&output);
+    assert!(output.status.success(), "{output:?}");
+    for line in [
+        "gone: down: ",
+        "far: down: ",
+        "echo: echo ",
+        "\n  board:gpio_read ",
+        "\n  echo:add ",
+        "\n  board gpio://pin/{pin} ",
+        "\nmissing\n  gone: ",
+        "\n  far: ",
+    ] {
+        assert!(text.contains(line), "{line:?}: {text}");
+    }
+    assert!(!text.contains("off:"), "{text}");
+    assert!(text.ends_with("\necho:add answers\n3\n\nboard:gpio_read answers\n0\n"), "{text}");
+    // One that fails does not keep the others from answering.
+    let output = run("host", &[config, "gone:x", "echo:nothing", "echo:echo", r#"{"text":"there"}"#], "");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = self::text(&output);
+    assert!(text.contains("gone:x failed") && text.contains("echo:nothing failed"), "{text}");
+    assert!(text.ends_with("echo:echo answers\nthere\n"), "{text}");
+    for args in [&["/no/such/file.json"][..], &[config, "{}"], &[config, "echo:echo", "{"], &[]] {
+        assert_eq!(run("host", args, "").status.code(), Some(2), "{args:?}");
     }
 }

@@ -17,23 +17,30 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-/// The rows of the table of limits: variable, default, least, most.
+/// The rows of the tables of limits: variable, default, least, most.
 fn rows() -> Vec<(&'static str, u64, u64, u64)> {
     let rows = README.lines().filter(|line| line.starts_with("| `TINYMCP_"));
     rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let (least, most) = cells[3].split_once(" to ").unwrap();
-        let number = |cell: &str| cell.parse().unwrap_or_else(|_| panic!("{row}"));
+        let number = |text: &str| text.parse().unwrap();
         (cells[1].trim_matches('`'), number(cells[2]), number(least), number(most))
     })
     .collect()
 }
 
-#[test]
-fn every_limit_stands_in_the_readme_with_its_default() {
+/// The rows that this build knows the variables of.
+fn known_rows() -> Vec<(&'static str, u64, u64, u64)> {
+    let known = defaults();
+    rows().into_iter().filter(|(variable, ..)| known.iter().any(|(name, _)| name == variable)).collect()
+}
+
+/// Variable and default of every limit that this build knows, in the order of the README.
+fn defaults() -> Vec<(&'static str, u64)> {
     let d = Limits::default();
     let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
-    let defaults = [
+    #[cfg_attr(not(any(feature = "client", feature = "http-server")), allow(unused_mut))]
+    let mut defaults = vec![
         ("TINYMCP_FRAME_BYTES", d.frame_bytes as u64),
         ("TINYMCP_JSON_DEPTH", d.json_depth.into()),
         ("TINYMCP_JSON_NODES", d.json_nodes.into()),
@@ -52,10 +59,71 @@ fn every_limit_stands_in_the_readme_with_its_default() {
         ("TINYMCP_BACKLOG_BYTES", d.backlog_bytes as u64),
         ("TINYMCP_ADDRESS_SPACE", d.address_space),
     ];
-    let stated: Vec<_> = rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
-    assert_eq!(stated, defaults);
-    let known = include_str!("../src/limits.rs").matches("variable: \"TINYMCP_").count();
-    assert_eq!(known, defaults.len(), "src/limits.rs knows another number of variables");
+    #[cfg(feature = "http-server")]
+    {
+        let h = &d.http;
+        defaults.extend([
+            ("TINYMCP_CONNECTIONS", h.connections as u64),
+            ("TINYMCP_STREAMS", h.streams as u64),
+            ("TINYMCP_HEAD_BYTES", h.head_bytes as u64),
+            ("TINYMCP_HEAD_FIELDS", h.head_fields as u64),
+            ("TINYMCP_HEAD_MS", milliseconds(h.head_timeout)),
+            ("TINYMCP_IDLE_MS", milliseconds(h.idle_timeout)),
+            ("TINYMCP_BODY_MS", milliseconds(h.body_timeout)),
+            ("TINYMCP_BODY_RATE", h.body_rate as u64),
+            ("TINYMCP_ARRIVING_BYTES", h.arriving_bytes as u64),
+            ("TINYMCP_UNSENT_BYTES", h.unsent_bytes as u64),
+            ("TINYMCP_STALL_MS", milliseconds(h.stall_timeout)),
+            ("TINYMCP_COMMENT_MS", milliseconds(h.comment_interval)),
+            ("TINYMCP_LINGER_MS", milliseconds(h.linger)),
+            ("TINYMCP_SESSIONS", h.sessions as u64),
+            ("TINYMCP_SESSION_MS", milliseconds(h.session_timeout)),
+            ("TINYMCP_REPLAY", h.replay as u64),
+            ("TINYMCP_REPLAY_BYTES", h.replay_bytes as u64),
+            ("TINYMCP_RETRY_MS", milliseconds(h.retry)),
+        ]);
+    }
+    #[cfg(feature = "client")]
+    defaults.extend([
+        ("TINYMCP_CALL_MS", milliseconds(d.call_timeout)),
+        ("TINYMCP_CALL_LONGEST_MS", milliseconds(d.call_longest)),
+        ("TINYMCP_PROBE_MS", milliseconds(d.probe_timeout)),
+        ("TINYMCP_CALLS", d.calls as u64),
+        ("TINYMCP_ROUNDS", d.rounds.into()),
+        ("TINYMCP_LIST_ENTRIES", d.list_entries as u64),
+        ("TINYMCP_LIST_PAGES", d.list_pages as u64),
+        ("TINYMCP_HANDLERS", d.handlers as u64),
+        ("TINYMCP_EVENTS", d.events as u64),
+        ("TINYMCP_CACHE_BYTES", d.cache_bytes as u64),
+        ("TINYMCP_CHILD_EXIT_MS", milliseconds(d.child_exit)),
+        ("TINYMCP_STDERR_BYTES", d.stderr_bytes as u64),
+    ]);
+    #[cfg(feature = "http-client")]
+    defaults.extend([
+        ("TINYMCP_HTTP_THREADS", d.http_threads as u64),
+        ("TINYMCP_CONNECT_MS", milliseconds(d.connect_timeout)),
+        ("TINYMCP_RECONNECTS", d.reconnects.into()),
+    ]);
+    #[cfg(feature = "hub")]
+    defaults.extend([
+        ("TINYMCP_SERVERS", d.servers as u64),
+        ("TINYMCP_LIST_MS", milliseconds(d.list_timeout)),
+        ("TINYMCP_RESTARTS", d.restarts.into()),
+    ]);
+    defaults
+}
+
+#[test]
+fn every_limit_stands_in_the_readme_with_its_default() {
+    let stated: Vec<_> =
+        known_rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
+    assert_eq!(stated, defaults());
+    let sources = [include_str!("../src/limits.rs"), include_str!("../src/limits/http.rs")];
+    let known: usize = sources.iter().map(|text| text.matches("variable: \"TINYMCP_").count()).sum();
+    assert_eq!(known, rows().len(), "src/limits.rs knows another number of variables");
+    if cfg!(all(feature = "http-server", feature = "http-client", feature = "hub")) {
+        assert_eq!(defaults().len(), rows().len());
+    }
 }
 
 fn serve_nothing(variable: &str, value: u128) -> Output {
@@ -65,7 +133,7 @@ fn serve_nothing(variable: &str, value: u128) -> Output {
 
 #[test]
 fn every_limit_has_the_range_that_the_readme_states() {
-    for (variable, _, least, most) in rows() {
+    for (variable, _, least, most) in known_rows() {
         for bound in [least, most] {
             let output = serve_nothing(variable, bound.into());
             assert!(output.status.success(), "{variable}={bound}: {output:?}");

@@ -13,18 +13,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("record", &["json"]),
     ("model", &["json", "rpc"]),
     ("era", &["json", "rpc", "model"]),
-    ("error", &[]),
+    ("error", &["json"]),
     ("limits", &["error", "json"]),
-    ("transport", &["error", "limits"]),
+    ("transport", &["error", "limits", "era"]),
     ("pool", &[]),
-    ("schema", &["json", "record"]),
+    ("schema", &["json", "limits", "record"]),
     ("lint", &["json", "model", "schema"]),
     ("bin", &[]),
     (
         "server",
         &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool", "schema", "lint"],
     ),
-    ("lib", &["error", "limits", "json", "record", "model", "server", "transport"]),
+    ("client", &["error", "limits", "json", "rpc", "model", "era", "transport", "pool"]),
+    ("hub", &["error", "limits", "json", "model", "client", "server", "transport"]),
+    ("lib", &["error", "limits", "json", "record", "model", "server", "client", "hub", "transport"]),
 ];
 
 /// Words that only one era has; outside `src/era/` they stand in comments at most.

@@ -11,8 +11,11 @@ export const explanations = [
   },
   {
     who: 'we',
-    why: 'unevaluatedItems and unevaluatedProperties look at every branch of anyOf that fits and at contains (core, section 11); Ajv loses some of them',
-    covers: (pair, mine, theirs) => !mine.error && !theirs.error && (has(pair, 'unevaluatedItems') || has(pair, 'unevaluatedProperties')),
+    why: 'unevaluatedItems and unevaluatedProperties look at every branch of anyOf that fits and at contains (core, section 11); Ajv loses some of them and refuses what was evaluated',
+    covers: (pair, mine, theirs) =>
+      mine.valid === true && theirs.valid === false &&
+      (has(pair, 'unevaluatedItems') && (has(pair, 'anyOf') || has(pair, 'contains')) ||
+       has(pair, 'unevaluatedProperties') && has(pair, 'anyOf')),
   },
   {
     who: 'we',

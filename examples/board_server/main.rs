@@ -3,7 +3,11 @@
 //! ```sh
 //! cargo run --release --example board_server                  # everything in a scratch folder
 //! cargo run --release --example board_server -- --root DIR    # pins and files below DIR, kept
+//! cargo run --release --features http-server --example board_server -- --http 127.0.0.1:8080
 //! ```
+//!
+//! With `--http`, `--key FILE` names 32 secret bytes that all instances behind one address have in
+//! common; `examples/deploy` shows how.
 //!
 //! It shows what a real server is made of: typed arguments and results, a slow tool with progress
 //! that can be cancelled, a question to the user, resources with templates and updates, a prompt
@@ -33,9 +37,9 @@ mod board {
 
     use tinymcp::{Argument, Completion, Prompt, PromptOutput, Server};
 
-    use crate::files::{self, Folder};
-    use crate::gpio::{self, Pins};
-    use crate::status;
+    use super::files::{self, Folder};
+    use super::gpio::{self, Pins};
+    use super::status;
 
     const COMPONENTS: [&str; 4] = ["cpu", "disk", "gpio", "memory"];
 
@@ -108,35 +112,74 @@ mod board {
         }
     }
 
-    /// Serves until the client hangs up.
-    pub(crate) fn run(root: Option<PathBuf>) -> Result<(), Box<dyn Error>> {
+    /// What the command line asks for.
+    #[derive(Default)]
+    pub(crate) struct Options {
+        /// Where pins and files are; a scratch folder if nowhere.
+        pub(crate) root: Option<PathBuf>,
+        /// Where to listen; standard input and output if nowhere.
+        pub(crate) http: Option<String>,
+        /// The file with the key that seals the state of calls.
+        pub(crate) key: Option<PathBuf>,
+    }
+
+    /// Serves until the client hangs up, over HTTP until SIGTERM.
+    pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         let scratch;
-        let root = match &root {
+        let root = match &options.root {
             Some(root) => root.as_path(),
             None => {
                 scratch = Scratch::new()?;
                 scratch.path()
             }
         };
-        Ok(server(root)?.serve_stdio()?)
+        let mut server = server(root)?;
+        if let Some(file) = &options.key {
+            let key = fs::read(file)?;
+            server.seal_key(key.try_into().map_err(|_| "a key has 32 bytes")?);
+        }
+        match &options.http {
+            Some(address) => serve_http(server, address),
+            None => Ok(server.serve_stdio()?),
+        }
+    }
+
+    #[cfg(feature = "http-server")]
+    fn serve_http(server: Server, address: &str) -> Result<(), Box<dyn Error>> {
+        let bound = server.http().bind(address)?;
+        eprintln!("board_server: http://{}/mcp", bound.address());
+        Ok(bound.serve()?)
+    }
+
+    #[cfg(not(feature = "http-server"))]
+    fn serve_http(_: Server, _: &str) -> Result<(), Box<dyn Error>> {
+        Err("built without the feature http-server".into())
     }
 }
 
 #[cfg(target_os = "linux")]
 fn main() -> ExitCode {
-    let mut root = None;
+    let mut options = board::Options::default();
     let mut arguments = std::env::args_os().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--stdio") => {}
             Some("--root") => match arguments.next() {
-                Some(folder) => root = Some(folder.into()),
+                Some(folder) => options.root = Some(folder.into()),
                 None => return usage("--root needs a folder"),
+            },
+            Some("--http") => match arguments.next().and_then(|address| address.into_string().ok()) {
+                Some(address) => options.http = Some(address),
+                None => return usage("--http needs an address"),
+            },
+            Some("--key") => match arguments.next() {
+                Some(file) => options.key = Some(file.into()),
+                None => return usage("--key needs a file"),
             },
             _ => return usage(&format!("unknown argument {}", argument.to_string_lossy())),
         }
     }
-    match board::run(root) {
+    match board::run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("board_server: {error}");
@@ -147,7 +190,9 @@ fn main() -> ExitCode {
 
 #[cfg(target_os = "linux")]
 fn usage(problem: &str) -> ExitCode {
-    eprintln!("board_server: {problem}\nusage: board_server [--stdio] [--root DIR]");
+    eprintln!(
+        "board_server: {problem}\nusage: board_server [--stdio | --http ADDR [--key FILE]] [--root DIR]"
+    );
     ExitCode::from(2)
 }
 

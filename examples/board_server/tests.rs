@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tinymcp::json::{Doc, Value};
 use tinymcp::{MemoryEnd, memory};
 
-use crate::board::{self, Scratch};
+use super::board::{self, Scratch};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -15,8 +15,16 @@
 //! - A message is classified by its `_meta` first and its method second: `initialize` with modern
 //!   `_meta` is an unknown method (basic/versioning; requirement NEG-03).
 
+#[cfg(feature = "client")]
+pub(crate) mod client;
+#[cfg(feature = "client")]
+pub(crate) mod decode;
+#[cfg(feature = "http-server")]
+pub(crate) mod http;
 pub(crate) mod legacy; // legacy
 pub(crate) mod modern;
+#[cfg(feature = "client")]
+pub(crate) mod order;
 mod read;
 mod revision;
 mod write;
@@ -78,6 +86,10 @@ pub(crate) trait ServerEra: Sync {
 
     /// Whether an array of messages is a batch in this session, or an invalid request.
     fn batches(&self, session: &Session) -> bool;
+
+    /// What this era has to say about HTTP.
+    #[cfg(feature = "http-server")]
+    fn http(&self) -> &dyn http::HttpEra;
 }
 
 /// How a handler's questions reach the client.

@@ -74,6 +74,18 @@ impl<'d> Params<'d> {
         params
     }
 
+    /// The tool that a request with this method calls.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn called(&self, method: &str) -> Option<&'d str> {
+        self.name.filter(|_| method == "tools/call")?.as_str()
+    }
+
+    /// What it is called with.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn arguments(&self) -> Option<Value<'d>> {
+        self.arguments
+    }
+
     /// Whether `_meta` names a protocol version: what makes a message modern.
     pub(super) fn names_version(&self) -> bool {
         self.meta.version.is_some()

@@ -2,24 +2,31 @@
 //!
 //! The form is that of the standard library's `{:?}`, whose code and tables are five times this: it also
 //! rounds to a precision, pads and aligns. What has up to 15 digits, as most measured numbers do, takes a
-//! few multiplications; the rest the exact way of Steele and White with large integers. Nothing is allocated.
+//! few multiplications; the rest the exact way of Steele and White with integers as long as any number
+//! needs. Nothing is allocated.
 
 use std::cmp::Ordering;
 
 /// Digits without a point, most significant first, and how many of them stand before the point.
 struct Digits {
-    digits: [u8; 20],
+    digits: [u8; MOST],
     count: usize,
     point: i32,
 }
 
+/// No `f64` needs more digits to be told from its neighbours.
+const MOST: usize = 17;
+
 impl Digits {
     fn push(&mut self, digit: u8) {
-        // OK to drop: 17 digits tell any two numbers apart.
         if let Some(place) = self.digits.get_mut(self.count) {
             *place = digit;
             self.count += 1;
         }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        self.digits.get(..self.count).unwrap_or_default()
     }
 }
 
@@ -33,9 +40,9 @@ pub(super) fn write(out: &mut Vec<u8>, n: f64) {
         out.extend_from_slice(b"0.0");
         return;
     }
-    let Digits { digits, count, point } = few_digits(n).unwrap_or_else(|| exact(n));
-    let digits = digits.get(..count).unwrap_or_default();
-    let count = count as i32;
+    let found = few_digits(n).unwrap_or_else(|| exact(n));
+    let (digits, point) = (found.as_slice(), found.point);
+    let count = digits.len() as i32;
     if !(1e-4..1e16).contains(&n) {
         let (first, rest) = digits.split_at(1);
         out.extend_from_slice(first);
@@ -72,25 +79,23 @@ fn few_digits(n: f64) -> Option<Digits> {
             return None;
         }
         if whole / power == n {
-            return Some(of(whole as u64, places));
+            return Some(of_whole(whole as u64, places));
         }
         power *= 10.0;
     }
     None
 }
 
-/// The digits of a whole number of at most 15 digits of which some stand behind the point.
-fn of(mut whole: u64, places: i32) -> Digits {
-    let (mut power, mut count) = (1, 1);
-    while whole / power >= 10 {
-        power *= 10;
-        count += 1;
+/// The digits of a whole number that has at most 15, of which `places` stand behind the point.
+fn of_whole(mut whole: u64, places: i32) -> Digits {
+    let count = whole.max(1).ilog10() as usize + 1;
+    let mut found = Digits { digits: [b'0'; MOST], count, point: count as i32 - places };
+    for digit in found.digits.iter_mut().take(count).rev() {
+        *digit = b'0' + (whole % 10) as u8;
+        whole /= 10;
     }
-    let mut found = Digits { digits: [0; 20], count: 0, point: count - places };
-    while found.count == 0 || whole > 0 {
-        found.push(b'0' + (whole / power) as u8);
-        whole %= power;
-        power /= 10;
+    while found.count > 1 && found.as_slice().ends_with(b"0") {
+        found.count -= 1;
     }
     found
 }
@@ -132,7 +137,7 @@ fn exact(n: f64) -> Digits {
             big.times(10);
         }
     }
-    let mut found = Digits { digits: [0; 20], count: 0, point };
+    let mut found = Digits { digits: [b'0'; MOST], count: 0, point };
     loop {
         let mut digit = b'0';
         while rest.compare(&scale) != Ordering::Less {
@@ -153,10 +158,11 @@ fn exact(n: f64) -> Digits {
     }
 }
 
-/// Words of the largest integer there is: the scale of the smallest number, times ten, is below 2^1152.
+/// The largest integers here have 1,130 bits: those of the smallest numbers, with the edge beside them
+/// and one digit more.
 const WORDS: usize = 40;
 
-/// A large integer, least significant word first, without zeroes at the end.
+/// An integer, least significant word first; words from `len` on are zero.
 #[derive(Clone, Copy)]
 struct Big {
     words: [u32; WORDS],
@@ -167,31 +173,34 @@ impl Big {
     fn new(n: u64) -> Big {
         let mut big = Big { words: [0; WORDS], len: 0 };
         big.push(n as u32);
-        if n >> 32 > 0 {
-            big.push((n >> 32) as u32);
-        }
+        big.push((n >> 32) as u32);
+        big.trim();
         big
     }
 
+    fn as_slice(&self) -> &[u32] {
+        self.words.get(..self.len).unwrap_or_default()
+    }
+
     fn push(&mut self, word: u32) {
-        // OK to drop: no integer here has more words.
         if let Some(place) = self.words.get_mut(self.len) {
             *place = word;
             self.len += 1;
         }
     }
 
-    fn words(&self) -> &[u32] {
-        self.words.get(..self.len).unwrap_or_default()
+    fn trim(&mut self) {
+        while self.as_slice().last() == Some(&0) {
+            self.len -= 1;
+        }
     }
 
     fn shifted(mut self, bits: u32) -> Big {
         self.times(1 << (bits % 32));
-        let mut shifted = Big { words: [0; WORDS], len: bits as usize / 32 };
-        for word in self.words() {
-            shifted.push(*word);
-        }
-        shifted
+        let whole = (bits / 32) as usize;
+        self.words.rotate_right(whole);
+        self.len += whole;
+        self
     }
 
     fn times(&mut self, by: u32) {
@@ -209,7 +218,6 @@ impl Big {
     fn plus(&self, other: &Big) -> Big {
         let mut sum = Big { words: [0; WORDS], len: 0 };
         let mut carry = 0;
-        // Beyond an integer's length its words are zero.
         for (a, b) in self.words.iter().zip(&other.words).take(self.len.max(other.len)) {
             let total = u64::from(*a) + u64::from(*b) + carry;
             sum.push(total as u32);
@@ -224,20 +232,18 @@ impl Big {
     /// Takes away what is not larger.
     fn minus(&mut self, other: &Big) {
         let mut borrow = false;
-        for (word, taken) in self.words.iter_mut().zip(&other.words).take(self.len) {
-            let (less, first) = word.overflowing_sub(*taken);
+        for (word, other) in self.words.iter_mut().zip(&other.words).take(self.len) {
+            let (less, first) = word.overflowing_sub(*other);
             let (less, second) = less.overflowing_sub(borrow.into());
             *word = less;
             borrow = first || second;
         }
-        while self.words().last() == Some(&0) {
-            self.len -= 1;
-        }
+        self.trim();
     }
 
     fn compare(&self, other: &Big) -> Ordering {
-        let by_length = self.len.cmp(&other.len);
-        by_length.then_with(|| self.words().iter().rev().cmp(other.words().iter().rev()))
+        let (a, b) = (self.as_slice(), other.as_slice());
+        a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev()))
     }
 }
 

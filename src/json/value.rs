@@ -97,13 +97,6 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The value with its node, for code that asks more than one thing of it.
-    #[cfg(feature = "schema")]
-    #[inline]
-    pub(crate) fn spot(self) -> Spot<'d> {
-        Spot::new(self.doc, self.node, self.node())
-    }
-
     /// The bytes of the string with its escapes resolved; none for anything else. Cheaper than
     /// [`Value::as_str`], which looks for the ends of characters.
     #[inline]
@@ -116,6 +109,13 @@ impl<'d> Value<'d> {
     #[inline]
     pub(crate) fn named(self) -> Named<'d> {
         Named(self.member_values())
+    }
+
+    /// The value with its node, for code that asks more than one thing of it.
+    #[cfg(feature = "schema")]
+    #[inline]
+    pub(crate) fn spot(self) -> Spot<'d> {
+        Spot::new(self.doc, self.node, self.node())
     }
 
     /// Whether this is a number without fraction and exponent that `i64` or `u64` holds.

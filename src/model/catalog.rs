@@ -45,15 +45,26 @@ pub struct ToolHints {
 
 /// A tool's description.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Tool {
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) input_schema: Option<Json>,
-    pub(crate) output_schema: Option<Json>,
-    pub(crate) hints: ToolHints,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Option<Json>,
+    /// What it is called by.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What it does, for the model.
+    pub description: Option<String>,
+    /// The arguments' JSON Schema.
+    pub input_schema: Option<Json>,
+    /// The JSON Schema of the structured result.
+    pub output_schema: Option<Json>,
+    /// What it does to the world; from a server that is not trusted, mere claims.
+    pub hints: ToolHints,
+    /// Pictures.
+    pub icons: Vec<Icon>,
+    /// More for programs, an object.
+    pub meta: Option<Json>,
+    /// The whole description as the server sent it; nothing for one that was made here.
+    pub source: Option<Json>,
 }
 
 impl Tool {
@@ -68,6 +79,7 @@ impl Tool {
             hints: ToolHints::default(),
             icons: Vec::new(),
             meta: None,
+            source: None,
         }
     }
 
@@ -142,16 +154,28 @@ pub struct Annotations {
 
 /// A resource's description.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Resource {
-    pub(crate) uri: String,
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) mime_type: Option<String>,
-    pub(crate) size: Option<u64>,
-    pub(crate) annotations: Option<Annotations>,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Option<Json>,
+    /// Where it is.
+    pub uri: String,
+    /// What it is called.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What it holds.
+    pub description: Option<String>,
+    /// Media type of its contents.
+    pub mime_type: Option<String>,
+    /// Bytes of its contents.
+    pub size: Option<u64>,
+    /// For whom it is meant.
+    pub annotations: Option<Annotations>,
+    /// Pictures.
+    pub icons: Vec<Icon>,
+    /// More for programs, an object.
+    pub meta: Option<Json>,
+    /// The whole description as the server sent it; nothing for one that was made here.
+    pub source: Option<Json>,
 }
 
 impl Resource {
@@ -167,6 +191,7 @@ impl Resource {
             annotations: None,
             icons: Vec::new(),
             meta: None,
+            source: None,
         }
     }
 
@@ -222,15 +247,25 @@ impl Resource {
 
 /// A family of resources: a URI template (RFC 6570, levels 1 to 3) and its description.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Template {
     pub(crate) uri: UriTemplate,
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) mime_type: Option<String>,
-    pub(crate) annotations: Option<Annotations>,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Option<Json>,
+    /// What the family is called.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What its resources hold.
+    pub description: Option<String>,
+    /// Media type, where all of them have the same.
+    pub mime_type: Option<String>,
+    /// For whom they are meant.
+    pub annotations: Option<Annotations>,
+    /// Pictures.
+    pub icons: Vec<Icon>,
+    /// More for programs, an object.
+    pub meta: Option<Json>,
+    /// The whole description as the server sent it; nothing for one that was made here.
+    pub source: Option<Json>,
 }
 
 impl Template {
@@ -239,16 +274,21 @@ impl Template {
     /// # Errors
     /// [`TemplateError`] names what is wrong with the template and where.
     pub fn new(uri_template: &str, name: impl Into<String>) -> Result<Template, TemplateError> {
-        Ok(Template {
-            uri: UriTemplate::parse(uri_template)?,
-            name: name.into(),
+        Ok(Template::of(UriTemplate::parse(uri_template)?, name.into()))
+    }
+
+    pub(crate) fn of(uri: UriTemplate, name: String) -> Template {
+        Template {
+            uri,
+            name,
             title: None,
             description: None,
             mime_type: None,
             annotations: None,
             icons: Vec::new(),
             meta: None,
-        })
+            source: None,
+        }
     }
 
     /// A name for people.
@@ -301,22 +341,36 @@ impl Template {
 
 /// A prompt's description.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Prompt {
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) arguments: Vec<Argument>,
-    pub(crate) icons: Vec<Icon>,
-    pub(crate) meta: Option<Json>,
+    /// What it is called by.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// What it can be filled in with, in the order in which hosts show it.
+    pub arguments: Vec<Argument>,
+    /// Pictures.
+    pub icons: Vec<Icon>,
+    /// More for programs, an object.
+    pub meta: Option<Json>,
+    /// The whole description as the server sent it; nothing for one that was made here.
+    pub source: Option<Json>,
 }
 
 /// An argument of a prompt; its value is always a string.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Argument {
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) required: bool,
+    /// What it is called by.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What to put there.
+    pub description: Option<String>,
+    /// The prompt is refused without it.
+    pub required: bool,
 }
 
 impl Argument {
@@ -355,6 +409,7 @@ impl Prompt {
             arguments: Vec::new(),
             icons: Vec::new(),
             meta: None,
+            source: None,
         }
     }
 

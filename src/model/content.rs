@@ -41,6 +41,8 @@ pub enum Content {
         /// More for programs, an object.
         meta: Option<Json>,
     },
+    /// A block of a kind that this library does not know, as the server sent it.
+    Other(Json),
 }
 
 impl Content {
@@ -64,6 +66,19 @@ impl Content {
         Content::Link(Box::new(resource))
     }
 
+    /// The text of a block of text, whatever it is annotated with.
+    pub fn as_text(&self) -> Option<&str> {
+        let mut block = self;
+        // The wire has no annotated block in an annotated block; a program may build one.
+        while let Content::Annotated { content, .. } = block {
+            block = content;
+        }
+        match block {
+            Content::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// Says for whom this block is meant.
     #[must_use]
     pub fn annotated(self, annotations: Annotations) -> Content {
@@ -73,17 +88,24 @@ impl Content {
 
 /// Contents of one resource.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ResourceContents {
-    pub(crate) uri: String,
-    pub(crate) mime_type: Option<String>,
-    pub(crate) body: Body,
-    pub(crate) meta: Option<Json>,
+    /// Where it is from.
+    pub uri: String,
+    /// Media type.
+    pub mime_type: Option<String>,
+    /// What it holds.
+    pub body: Body,
+    /// More for programs, an object.
+    pub meta: Option<Json>,
 }
 
 /// Text or bytes.
-#[derive(Clone, Debug)]
-pub(crate) enum Body {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Text.
     Text(String),
+    /// Bytes; on the wire they are base64.
     Bytes(Vec<u8>),
 }
 
@@ -115,11 +137,16 @@ impl ResourceContents {
 
 /// A tool's result.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ToolOutput {
-    pub(crate) content: Vec<Content>,
-    pub(crate) structured: Option<Json>,
-    pub(crate) is_error: bool,
-    pub(crate) meta: Option<Json>,
+    /// Blocks for the model.
+    pub content: Vec<Content>,
+    /// The structured result; `null` is one.
+    pub structured: Option<Json>,
+    /// The tool could not do it; the text tells the model why.
+    pub is_error: bool,
+    /// More for programs, an object.
+    pub meta: Option<Json>,
 }
 
 impl ToolOutput {
@@ -142,6 +169,18 @@ impl ToolOutput {
     /// The tool could not do it; the text tells the model why, so that it can try otherwise.
     pub fn failed(text: impl Into<String>) -> ToolOutput {
         ToolOutput { is_error: true, ..ToolOutput::text(text) }
+    }
+
+    /// The text of all blocks of text, one line after another.
+    pub fn texts(&self) -> String {
+        let mut all = String::new();
+        for text in self.content.iter().filter_map(Content::as_text) {
+            if !all.is_empty() {
+                all.push('\n');
+            }
+            all.push_str(text);
+        }
+        all
     }
 
     /// One more block.
@@ -197,8 +236,10 @@ impl<T: ToJson> From<Structured<T>> for ToolOutput {
 
 /// What reading a resource gives: usually one piece, several for a folder.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReadOutput {
-    pub(crate) contents: Vec<ResourceContents>,
+    /// The pieces.
+    pub contents: Vec<ResourceContents>,
 }
 
 impl From<ResourceContents> for ReadOutput {
@@ -275,9 +316,12 @@ impl Role {
 
 /// A filled-in prompt.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct PromptOutput {
-    pub(crate) description: Option<String>,
-    pub(crate) messages: Vec<(Role, Content)>,
+    /// What the messages are about.
+    pub description: Option<String>,
+    /// Who says what.
+    pub messages: Vec<(Role, Content)>,
 }
 
 impl PromptOutput {
@@ -315,10 +359,14 @@ impl PromptOutput {
 
 /// Offered values for an argument, best first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Completion {
-    pub(crate) values: Vec<String>,
-    pub(crate) total: Option<u64>,
-    pub(crate) more: bool,
+    /// The values, best first.
+    pub values: Vec<String>,
+    /// How many there are altogether, where that is known.
+    pub total: Option<u64>,
+    /// Whether there are more than these.
+    pub more: bool,
 }
 
 impl Completion {

@@ -238,7 +238,7 @@ pub(crate) enum Note {
 
 /// What changed at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     /// The list of tools.
     Tools,
     /// The list of prompts.
@@ -276,7 +276,8 @@ impl Filter {
 
 /// What a server offers, derived from what is registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offer {
+#[non_exhaustive]
+pub struct Offer {
     /// It has tools, or may get some while it runs.
     pub tools: bool,
     /// It tells when the list of tools changes.

@@ -261,6 +261,13 @@ impl UriTemplate {
         Ok(UriTemplate { text: text.into(), parts: parts.into(), names: names.into() })
     }
 
+    /// A template of a peer's that this library cannot read, kept for its text: it has no variables
+    /// and expands to itself.
+    #[cfg(feature = "client")]
+    pub(crate) fn opaque(text: &str) -> UriTemplate {
+        UriTemplate { text: text.into(), parts: [Part::Literal(text.into())].into(), names: [].into() }
+    }
+
     /// The text that was parsed.
     pub fn as_str(&self) -> &str {
         &self.text

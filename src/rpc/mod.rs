@@ -13,6 +13,9 @@
 //! - A message with `method` is a request or a notification; without it, one with `result` or
 //!   `error` is a response; anything else is not a message.
 
+#[cfg(feature = "client")]
+pub(crate) mod pending;
+
 use std::borrow::Cow;
 
 use crate::json::{Json, Kind, Value, Writer};

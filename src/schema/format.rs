@@ -1,12 +1,14 @@
 //! The formats known here, and which strings have them.
 //!
 //! Syntax only, by the specifications that the standard names (draft 2020-12 validation,
-//! section 7.3). Each check reads its string once. `idn-hostname` beyond ASCII is left to
-//! [`host`], which says what it leaves out.
+//! section 7.3). Each check reads its string once. Host names beyond ASCII are those of `idn.rs`
+//! with the feature `idn`; without it, of what [`host`] looks at.
 //!
-//! Invariants: no check allocates but `regex`'s and that of labels beyond ASCII; none recurses.
+//! Invariants: no check allocates but `regex`'s and that of names beyond ASCII; none recurses.
 
 mod host;
+#[cfg(feature = "idn")]
+mod idn;
 mod mail;
 mod time;
 mod uri;
@@ -73,7 +75,7 @@ impl Format {
             Format::Email => mail::is_email(text, false),
             Format::Hostname => text.is_ascii() && host::is_hostname(text),
             Format::IdnEmail => mail::is_email(text, true),
-            Format::IdnHostname => host::is_hostname(text),
+            Format::IdnHostname => is_wide_hostname(text),
             Format::Ipv4 => host::is_ipv4(text),
             Format::Ipv6 => host::is_ipv6(text),
             Format::Iri => uri::is_uri(text, true),
@@ -113,6 +115,18 @@ impl Format {
             Format::Uuid => "a UUID",
         }
     }
+}
+
+/// A host name that may go beyond ASCII.
+#[cfg(feature = "idn")]
+fn is_wide_hostname(text: &str) -> bool {
+    idn::is_hostname(text)
+}
+
+/// Without its tables, lengths and hyphens are what can be told.
+#[cfg(not(feature = "idn"))]
+fn is_wide_hostname(text: &str) -> bool {
+    host::is_hostname(text)
 }
 
 /// RFC 6901 §3.

@@ -39,7 +39,6 @@ mod explain;
 mod format;
 mod index;
 mod keyword;
-mod limit;
 mod metaschema;
 mod number;
 mod output;
@@ -59,8 +58,8 @@ use std::sync::Arc;
 use crate::json::{Doc, Json, Value};
 use crate::record::Violation;
 
+pub use crate::limits::SchemaLimits;
 pub use error::SchemaError;
-pub use limit::SchemaLimits;
 pub use output::Output;
 
 use program::Program;

@@ -4,7 +4,7 @@
 //! questions of the batch's calls are not part of the answer and go out by themselves.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::transport::Outlet;
 
@@ -35,8 +35,14 @@ impl Batch {
     }
 
     /// Every message was looked at; the answer leaves when the last call is settled.
-    pub(crate) fn complete(&self) {
-        self.change(|state| state.complete = true);
+    /// False: there is nothing to answer.
+    pub(crate) fn complete(&self) -> bool {
+        let mut answers = false;
+        self.change(|state| {
+            state.complete = true;
+            answers = state.open > 0 || !state.answers.is_empty();
+        });
+        answers
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -53,7 +59,7 @@ impl Batch {
             frame.append(&mut state.answers);
             frame.extend_from_slice(b"]\n");
             drop(state);
-            self.outlet.send(&frame);
+            self.outlet.answer(&frame);
         }
     }
 }
@@ -85,6 +91,23 @@ impl Outlet for Batch {
 
     fn abandon(&self) {
         self.change(|state| state.open = state.open.saturating_sub(1));
+    }
+
+    fn post(&self, frames: &[u8], answer: bool) -> bool {
+        // Nothing is a question: whether the outlet below can.
+        let can = self.outlet.post(if answer { b"" } else { frames }, false);
+        if can && answer {
+            self.answer(frames);
+        }
+        can
+    }
+
+    fn principal(&self) -> Option<&str> {
+        self.outlet.principal()
+    }
+
+    fn pause(&self, time: Duration) {
+        self.outlet.pause(time);
     }
 
     fn closed(&self) -> bool {

@@ -32,6 +32,8 @@ use super::reading::Baton;
 pub(crate) struct Connection {
     pub core: Arc<Core>,
     pub outlet: Arc<dyn Outlet>,
+    /// Many clients without sessions share it: their ids have nothing to do with each other.
+    shared: bool,
     session: Mutex<Option<Session>>,
     calls: Flight,
     parked: Mutex<Parked>,
@@ -82,6 +84,7 @@ impl Connection {
         Connection {
             core,
             outlet,
+            shared: false,
             session: Mutex::default(),
             calls: Flight::default(),
             parked: Mutex::default(),
@@ -93,6 +96,12 @@ impl Connection {
             post: Post::default(),
             baton: OnceLock::new(),
         }
+    }
+
+    /// For the requests of many clients, each of which is answered to an outlet of its own.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn shared(core: Arc<Core>, outlet: Arc<dyn Outlet>) -> Connection {
+        Connection { shared: true, ..Connection::new(core, outlet) }
     }
 
     /// What the watching thread looks at to see whether a handler holds reading up.
@@ -126,7 +135,7 @@ impl Connection {
     /// Takes a call in; it stays until it is settled.
     pub(crate) fn begin(&self, job: &Job) -> Result<(), Refusal> {
         let Some(running) = self.running(job)? else { return Ok(()) };
-        self.calls.enter(running, self.core.limits.in_flight_bytes)?;
+        self.calls.enter(running, self.core.limits.in_flight_bytes, !self.shared)?;
         self.core.alarm.arm();
         Ok(())
     }
@@ -148,7 +157,8 @@ impl Connection {
     /// What is to be known of a job while it runs; nothing if it could not be answered.
     fn running(&self, job: &Job) -> Result<Option<Running>, Refusal> {
         let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(None) };
-        if self.listening.load(Ordering::Relaxed) && lock(&self.listens).iter().any(|l| l.id == id) {
+        let listening = !self.shared && self.listening.load(Ordering::Relaxed);
+        if listening && lock(&self.listens).iter().any(|l| l.id == id) {
             return Err(Refusal::Duplicate);
         }
         Ok(Some(Running {
@@ -170,7 +180,11 @@ impl Connection {
 
     /// Whether a call or subscription with this id is open.
     pub(crate) fn is_open(&self, id: &Id) -> bool {
-        self.calls.is_open(id) || lock(&self.listens).iter().any(|l| l.id == *id)
+        !self.shared && (self.calls.is_open(id) || self.listens_as(id))
+    }
+
+    fn listens_as(&self, id: &Id) -> bool {
+        lock(&self.listens).iter().any(|l| l.id == *id)
     }
 
     /// Whether this is the id of such a call; for the thread that reads.
@@ -201,13 +215,34 @@ impl Connection {
     /// Takes back what was to be answered under this id: the client cancelled it.
     pub(crate) fn cancel(&self, id: &Id) {
         if let Some(running) = self.calls.take_id(id) {
-            if running.call.cancel() {
+            let mine = running.call.cancel();
+            // First what takes questions back: nothing follows the end of the call on its stream.
+            self.drop_settled();
+            if mine {
                 running.outlet.abandon();
             }
-            self.drop_settled();
         } else {
             lock(&self.listens).retain(|listen| listen.id != *id);
         }
+    }
+
+    /// Cancels the calls and ends the subscriptions whose peers are gone.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn drop_closed(&self) {
+        let gone = self.calls.take_closed();
+        for running in &gone {
+            running.call.cancel();
+        }
+        if !gone.is_empty() {
+            self.drop_settled();
+        }
+        lock(&self.listens).retain(|listen| !listen.outlet.closed());
+    }
+
+    /// Whether calls are in flight.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn busy(&self) -> bool {
+        self.calls.len() > 0
     }
 
     /// Forgets queued and parked work of settled calls, and withdraws their questions.
@@ -309,7 +344,8 @@ impl Connection {
         outlet: &Arc<dyn Outlet>,
     ) -> Result<(), Fault> {
         let mut listens = lock(&self.listens);
-        if listens.len() >= self.core.limits.listens {
+        // Those of many clients are bounded by the event streams that may be open.
+        if !self.shared && listens.len() >= self.core.limits.listens {
             return Err(Fault::Internal("Too many listen requests are open"));
         }
         let mut w = Writer::new();
@@ -391,14 +427,9 @@ impl Connection {
         let stuck = self.baton.get().is_some_and(Baton::look);
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
-            for running in &late {
-                let why = match running.call.has_started() {
-                    true => "The call was not finished within the server's deadline",
-                    false => "The call never started: until the server's deadline all workers were busy",
-                };
-                self.give_up(running, why);
-            }
-            self.drop_settled();
+            let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
+            self.give_up(begun, "The call was not finished within the server's deadline");
+            self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
         }
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
@@ -410,9 +441,12 @@ impl Connection {
         stuck || more || missed
     }
 
-    /// Cancels a call and answers it in the place of its handler.
-    fn give_up(&self, running: &Running, why: &'static str) {
-        if running.call.cancel() {
+    /// Cancels calls and answers them in the place of their handlers.
+    fn give_up(&self, mut calls: Vec<Running>, why: &'static str) {
+        calls.retain(|running| running.call.cancel());
+        // First what takes questions back: nothing follows the answer of a call on its stream.
+        self.drop_settled();
+        for running in &calls {
             let raw = running.id.to_raw();
             let to = To { id: &raw, revision: running.revision, card: &self.core.card };
             let mut w = Writer::new();
@@ -432,42 +466,55 @@ impl Connection {
         self.calls.end();
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
-        for call in stuck {
-            self.refuse(&call, "The input ended before the client's answer came");
-        }
-        self.drop_settled();
+        let stuck = stuck.iter().filter_map(|call| self.calls.take(call)).collect();
+        self.give_up(stuck, "The input ended before the client's answer came");
+    }
+
+    /// Forgets a call that its caller answers; false if somebody else has or will.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn forget(&self, call: &Arc<Call>) -> bool {
+        self.calls.take(call).is_some_and(|running| running.call.settle())
     }
 
     /// Answers a call that will not run, unless it is settled.
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
-            self.give_up(&running, why);
+            self.give_up(vec![running], why);
         }
     }
 
     /// Answers what still runs, ends every subscription and closes the outlet; what was said before
     /// gets until `deadline` to leave.
     pub(crate) fn close(&self, deadline: Instant) {
-        for running in self.calls.take_all() {
-            self.give_up(&running, "The server is shutting down");
-        }
-        self.drop_settled();
-        for listen in std::mem::take(&mut *lock(&self.listens)) {
-            let mut w = Writer::new();
-            // The sources disagree on how a server ends a subscription, so both are sent
-            // (requirements, AMB-01).
-            listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
-            w.newline();
-            let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
-            listen.era.reply(&mut w, &to, Reply::ListenEnded);
-            w.newline();
-            self.post.send(&listen.outlet, w.into_bytes());
-        }
+        self.give_all_up("The server is shutting down");
+        self.end_listens();
         self.post.close(deadline);
         let left = || self.answering.load(Ordering::SeqCst) > 0 && !self.outlet.closed();
         while left() && Instant::now() < deadline {
             self.core.alarm.pause();
         }
         self.outlet.close(deadline);
+    }
+
+    /// Answers whatever still runs.
+    pub(crate) fn give_all_up(&self, why: &'static str) {
+        self.give_up(self.calls.take_all(), why);
+    }
+
+    /// Ends every subscription.
+    pub(crate) fn end_listens(&self) {
+        for listen in std::mem::take(&mut *lock(&self.listens)) {
+            let mut w = Writer::new();
+            // The sources disagree on how a server ends a subscription, so both are sent
+            // (requirements, AMB-01).
+            listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
+            w.newline();
+            self.post.send(&listen.outlet, w.into_bytes());
+            let mut w = Writer::new();
+            let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
+            listen.era.reply(&mut w, &to, Reply::ListenEnded);
+            w.newline();
+            self.post.answer(&listen.outlet, w.into_bytes());
+        }
     }
 }

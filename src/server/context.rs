@@ -144,6 +144,19 @@ impl Context<'_> {
         }
     }
 
+    /// Who sends the request, as [`HttpServer::bearer`](crate::HttpServer::bearer) found out; `None`
+    /// where nobody asked.
+    pub fn principal(&self) -> Option<&str> {
+        self.outlet.principal()
+    }
+
+    /// Lets go of the client, which comes back after this time for what it missed: a call that takes
+    /// long need not hold a connection meanwhile. Works over HTTP for sessions of 2025-11-25, and
+    /// does nothing elsewhere: other clients keep waiting.
+    pub fn detach(&self, time: Duration) {
+        self.outlet.pause(time);
+    }
+
     /// The `_meta` object of the request, with whatever the client put there.
     pub fn meta(&self) -> Option<Value<'_>> {
         self.at(self.query.params?).get("_meta")
@@ -202,7 +215,7 @@ impl Context<'_> {
     }
 
     /// The answer under this key, or the question on its way.
-    fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, Failure> {
+    pub(super) fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, Failure> {
         if self.keys.iter().any(|known| known == key) {
             // One answer must never pass for two.
             return Err(Failure::new(format!("The handler asks two questions under the key {key:?}")));

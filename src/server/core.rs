@@ -21,8 +21,8 @@ use super::seal::{self, Answers};
 
 /// Spare documents kept for reuse: as many as are read in one go, see `dispatch.rs`.
 const SPARE_DOCS: usize = 64;
-/// Bytes of memory that all of them take at most.
-const SPARE_TOTAL: usize = 1 << 20;
+/// Bytes of memory that all of them take at most: enough for a large message that others follow.
+const SPARE_TOTAL: usize = 2 << 20;
 /// A spare document's buffer, or a writer, keeps at most this many bytes of memory.
 const SPARE_BYTES: usize = 64 << 10;
 
@@ -60,7 +60,8 @@ impl Catalog {
             promised: Mutex::default(),
             connections: Mutex::default(),
             #[cfg(feature = "schema")]
-            compiler: Mutex::new(Some(super::schema::standard())),
+            // A variable that is wrong is told when serving starts.
+            compiler: Mutex::new(Some(super::schema::standard(&Limits::from_env().unwrap_or_default()))),
             #[cfg(not(feature = "schema"))]
             compiler: Mutex::default(),
             stop: AtomicBool::new(false),
@@ -236,10 +237,18 @@ impl Core {
         Ok(self.seal_key.get_or_init(|| key))
     }
 
-    /// The state a client comes back with: the answers so far, bound to this request.
-    pub(crate) fn seal(&self, query: &Query, doc: &Doc, answers: &Answers) -> Result<String, Fault> {
+    /// The state a client comes back with: the answers so far, bound to this request and
+    /// to who sent it.
+    pub(crate) fn seal(
+        &self,
+        principal: Option<&str>,
+        query: &Query,
+        doc: &Doc,
+        answers: &Answers,
+    ) -> Result<String, Fault> {
         let expires = now().saturating_add(self.limits.ask_timeout.as_secs().max(1));
-        let state = seal::seal(self.key()?, "", &digest(query, doc), expires, answers);
+        let state =
+            seal::seal(self.key()?, principal.unwrap_or_default(), &digest(query, doc), expires, answers);
         if state.len() > self.limits.state_bytes {
             return Err(Fault::Internal(
                 "The answers to this call's questions are too large to be carried along",
@@ -253,14 +262,21 @@ impl Core {
     ///
     /// # Errors
     /// A state that does not verify.
-    pub(crate) fn answers(&self, query: &Query, doc: &Doc) -> Result<Answers, Fault> {
+    pub(crate) fn answers(
+        &self,
+        principal: Option<&str>,
+        query: &Query,
+        doc: &Doc,
+    ) -> Result<Answers, Fault> {
         if query.state.is_none() && query.answers.is_none() {
             return Ok(Answers::new());
         }
         let mut answers = match query.state.and_then(|node| doc.at(node).as_str()) {
             None => Answers::new(),
             Some(state) => {
-                seal::open(self.key()?, "", &digest(query, doc), now(), state).ok_or(Fault::ForeignState)?
+                let principal = principal.unwrap_or_default();
+                seal::open(self.key()?, principal, &digest(query, doc), now(), state)
+                    .ok_or(Fault::ForeignState)?
             }
         };
         for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {

@@ -10,7 +10,7 @@
 //!   the reading of input.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::era::{self, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value, Writer};
@@ -24,11 +24,11 @@ use super::batch::Batch;
 use super::connection::Connection;
 use super::context::answer_of;
 use super::core::Core;
-use super::flight::{Refusal, Running};
-use super::job::{self, Conclusion, Exchange, InlineFn, Job, Work};
-use super::operation::duplicate;
+use super::job::{self, Exchange, InlineFn, Job, Work};
+use super::operation::shape_fault;
 use super::registry::{Registry, ToolHandler};
 use super::seal::Answers;
+use super::start::Quick;
 
 /// Answers that collect before they are sent although more input is ready.
 const BATCH_BYTES: usize = 64 << 10;
@@ -36,8 +36,6 @@ const BATCH_BYTES: usize = 64 << 10;
 const BATCH_JOBS: usize = 64;
 /// Messages of one batch: its answers are kept until all are there.
 const BATCH_MESSAGES: usize = 100;
-/// Answers wait no longer than this for later ones while inline handlers run.
-const BATCH_TIME: Duration = Duration::from_millis(1);
 
 /// Reads one connection's frames: a `Reader<dyn InlineTools>`, so that there is one whatever its
 /// inline tools are.
@@ -47,25 +45,29 @@ pub(crate) struct Reader<I: ?Sized> {
     pub(super) registry: Arc<Registry>,
     version: usize,
     /// Whether quick tools of the pool may be given out to be run by the thread that reads.
-    runs_here: bool,
-    here: Option<Quick>,
+    pub(super) runs_here: bool,
+    pub(super) here: Option<Quick>,
     /// A document for the next frame, which likely is like the last one.
-    doc: Option<Box<Doc>>,
+    pub(super) doc: Option<Box<Doc>>,
     pub(super) out: Writer,
-    jobs: Vec<Job>,
+    pub(super) jobs: Vec<Job>,
+    /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
+    pub(super) waits: bool,
+    /// A call was refused for want of memory.
+    pub(super) crowded: bool,
     /// The connection's outlet, except while a message is being handled.
     outlet: Option<Arc<dyn Outlet>>,
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
     pub(super) peer: Option<Peer>,
-    first_waiting: Option<Instant>,
+    pub(super) first_waiting: Option<Instant>,
     /// The inline tool that ran last.
-    last_inline: Option<Work>,
+    pub(super) last_inline: Option<Work>,
     pub(super) offer: Offer,
     /// Length of the frame before this one.
     last_size: usize,
     /// `out` held a large answer.
     large_out: bool,
-    inline: I,
+    pub(super) inline: I,
 }
 
 /// Inline handlers, whether or not they may move between threads.
@@ -84,13 +86,6 @@ impl InlineTools for Vec<Box<InlineSend>> {
     fn tool(&mut self, place: usize) -> Option<&mut InlineFn> {
         self.get_mut(place).map(|tool| &mut **tool as &mut InlineFn)
     }
-}
-
-/// A job to be run by the thread that reads.
-pub(crate) struct Quick {
-    pub job: Job,
-    /// To be entered among the calls in flight if it is not over soon.
-    pub running: Option<Running>,
 }
 
 /// What is to be done with a request after it was looked at.
@@ -119,6 +114,8 @@ impl<I: InlineTools + 'static> Reader<I> {
             doc: None,
             out: Writer::new(),
             jobs: Vec::new(),
+            waits: true,
+            crowded: false,
             outlet,
             peer: None,
             first_waiting: None,
@@ -149,12 +146,7 @@ impl<I: InlineTools + 'static> Reader<I> {
 impl Reader<dyn InlineTools> {
     /// Takes one frame. A job that comes back is for the caller to run.
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
-        let version = self.core.catalog.version();
-        if version != self.version {
-            self.version = version;
-            self.registry = self.core.catalog.registry();
-            self.offer = self.registry.offer(self.core.catalog.promised());
-        }
+        self.refresh();
         let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
         let parsed = doc.parse_next(bytes, &self.core.limits.parse());
         // Memory of a large message is given back by the next small one, not between large ones,
@@ -177,30 +169,23 @@ impl Reader<dyn InlineTools> {
         if self.here.is_some() { self.here.take() } else { None }
     }
 
-    /// Takes a job back that the caller does not run.
-    pub(crate) fn put(&mut self, quick: Quick) {
-        if let Some(running) = quick.running {
-            self.conn.adopt(running);
+    /// Takes note of changes to what is registered.
+    pub(super) fn refresh(&mut self) {
+        let version = self.core.catalog.version();
+        if version != self.version {
+            self.version = version;
+            self.registry = self.core.catalog.registry();
+            self.offer = self.registry.offer(self.core.catalog.promised());
         }
-        self.jobs.push(quick.job);
     }
 
-    /// Takes the outcome of a job that the caller has run.
-    pub(crate) fn conclude(&mut self, quick: Quick, conclusion: Conclusion) {
-        let job = quick.job;
-        let reply = match &conclusion {
-            Conclusion::Done(outcome) => outcome.reply(&job.conn),
-            Conclusion::Fault(fault) => Reply::Fault(fault),
-            Conclusion::Asked(_) => {
-                if let Some(running) = quick.running {
-                    self.conn.adopt(running);
-                }
-                return job.settle(conclusion);
-            }
-        };
-        job.era.reply(&mut self.out, &job.to(), reply);
-        self.out.newline();
-        self.doc = Some(job.doc);
+    /// Reads for this connection from now on.
+    #[cfg(feature = "http-server")]
+    pub(super) fn turn_to(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
+        if !Arc::ptr_eq(&self.conn, conn) {
+            self.conn = Arc::clone(conn);
+        }
+        self.peer = peer;
     }
 
     /// Whether there is no point in reading on.
@@ -216,7 +201,7 @@ impl Reader<dyn InlineTools> {
 
     /// Hands jobs over. Answers that are ready leave first if that has to wait for handlers.
     pub(crate) fn submit(&mut self) {
-        if self.jobs.is_empty() {
+        if self.jobs.is_empty() || !self.waits {
             return;
         }
         let pool = self.core.pool.clone();
@@ -261,7 +246,7 @@ impl Reader<dyn InlineTools> {
         self.first_waiting = None;
     }
 
-    fn send(&mut self) {
+    pub(super) fn send(&mut self) {
         if !self.out.is_empty() {
             self.conn.outlet.send(self.out.as_bytes());
             let large = self.out.len() > 4 * BATCH_BYTES;
@@ -276,15 +261,8 @@ impl Reader<dyn InlineTools> {
     /// Handles a parsed document; gives it back unless a job keeps it.
     fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
         if doc.root().kind() == Kind::Array {
-            let batches = {
-                let session = self.conn.session();
-                session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
-            };
-            match doc.root().len() {
-                1..=BATCH_MESSAGES if batches => self.batch(doc.root()),
-                len if batches && len > 0 => self.no_batch("The batch holds too many messages"),
-                _ => self.no_batch("Batches of messages are not accepted"),
-            }
+            let outlet = Arc::clone(&self.conn.outlet);
+            self.array(doc.root(), &outlet);
             return Some(doc);
         }
         // Lent, not cloned: counting references costs as much as reading a short message.
@@ -295,7 +273,7 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
+    pub(super) fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -308,11 +286,7 @@ impl Reader<dyn InlineTools> {
             }
             Err(shape) => {
                 if shape.answer {
-                    let fault = match shape.code {
-                        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
-                        _ => Fault::InvalidRequest(shape.message.into()),
-                    };
-                    self.stray(shape.id, &fault);
+                    self.stray(shape.id, &shape_fault(&shape));
                 }
                 Step::Done
             }
@@ -323,8 +297,20 @@ impl Reader<dyn InlineTools> {
         }
     }
 
-    fn no_batch(&mut self, why: &'static str) {
-        self.stray(None, &Fault::InvalidRequest(why.into()));
+    /// Handles an array of messages. Gives back whether there is anything to answer.
+    pub(super) fn array(&mut self, messages: Value<'_>, outlet: &Arc<dyn Outlet>) -> bool {
+        let batches = {
+            let session = self.conn.session();
+            session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
+        };
+        match messages.len() {
+            1..=BATCH_MESSAGES if batches => return self.batch(messages, outlet),
+            len if batches && len > 0 => {
+                self.stray(None, &Fault::InvalidRequest("The batch holds too many messages".into()))
+            }
+            _ => self.stray(None, &Fault::InvalidRequest("Batches of messages are not accepted".into())),
+        }
+        true
     }
 
     /// Answers what no era could be told of.
@@ -359,147 +345,6 @@ impl Reader<dyn InlineTools> {
         era.reply(&mut self.out, &to, Reply::Fault(&fault));
         self.out.newline();
         Step::Done
-    }
-
-    /// Runs a handler here, or makes a job of it.
-    fn start(
-        &mut self,
-        doc: Box<Doc>,
-        outlet: &Arc<dyn Outlet>,
-        era: &'static dyn ServerEra,
-        query: Query,
-        work: Work,
-        mut answers: Answers,
-    ) -> Option<Box<Doc>> {
-        let inline = match &work {
-            Work::Tool(entry) => match entry.entry.handler {
-                ToolHandler::Inline(place) => Some((place, &entry.entry.pace)),
-                ToolHandler::Pooled(_) => None,
-            },
-            _ => None,
-        };
-        let mut watch = None;
-        let mut deadline = None;
-        if let Some((_, pace)) = inline {
-            if self.conn.is_taken(doc.at(query.id)) {
-                let to =
-                    To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
-                era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
-                self.out.newline();
-                return Some(doc);
-            }
-            // Calls that came before need not wait for this one, nor answers for long.
-            self.submit();
-            let now = Instant::now();
-            let waiting = self.first_waiting.filter(|_| !self.out.is_empty());
-            let late = waiting.is_some_and(|since| now > since + BATCH_TIME);
-            if let (true, Some(Work::Tool(entry))) = (late, &self.last_inline) {
-                // Most likely it was this one that took so long.
-                entry.entry.pace.suspend();
-            }
-            if late || !pace.is_quick() {
-                self.send();
-            }
-            if self.out.is_empty() {
-                self.first_waiting = Some(now);
-            }
-            // Reading the clock once more is for those that have to win trust.
-            watch = (!pace.is_quick()).then_some(now);
-            let time = self.core.limits.handler_deadline;
-            deadline = (!time.is_zero()).then(|| now + time);
-        }
-        if let Some(handler) = inline.and_then(|(place, _)| self.inline.tool(place)) {
-            let exchange = Exchange {
-                conn: &self.conn,
-                outlet: &**outlet,
-                era,
-                doc: &doc,
-                query: &query,
-                call: None,
-                deadline,
-            };
-            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler));
-            if let (Some(started), Some((_, pace))) = (watch, inline) {
-                pace.note(started.elapsed());
-            }
-            let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
-            match &conclusion {
-                Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
-                Conclusion::Fault(fault) => era.reply(&mut self.out, &to, Reply::Fault(fault)),
-                Conclusion::Asked(_) => {
-                    let job = self.job(doc, outlet, era, query, work, answers);
-                    return self.accept(job, |_, job| {
-                        job.settle(conclusion);
-                    });
-                }
-            }
-            self.out.newline();
-            self.last_inline = Some(work);
-            return Some(doc);
-        }
-        let quick = self.runs_here
-            && Arc::ptr_eq(outlet, &self.conn.outlet)
-            && matches!(&work, Work::Tool(entry) if entry.entry.pace.is_quick());
-        let mut job = self.job(doc, outlet, era, query, work, answers);
-        if quick {
-            job.accepted = Some(Instant::now());
-            if let Ok(running) = self.conn.admit(&job) {
-                self.here = Some(Quick { job, running });
-                return None;
-            }
-        }
-        self.accept(job, |reader, job| reader.jobs.push(job))
-    }
-
-    fn job(
-        &self,
-        doc: Box<Doc>,
-        outlet: &Arc<dyn Outlet>,
-        era: &'static dyn ServerEra,
-        query: Query,
-        work: Work,
-        answers: Answers,
-    ) -> Job {
-        Job {
-            conn: Arc::clone(&self.conn),
-            outlet: Arc::clone(outlet),
-            era,
-            doc,
-            query,
-            work,
-            answers,
-            call: Arc::default(),
-            accepted: None,
-        }
-    }
-
-    /// Enters a job among the calls in flight and passes it on. Gives its document back if it does
-    /// not keep it.
-    fn accept(
-        &mut self,
-        mut job: Job,
-        pass: impl FnOnce(&mut Reader<dyn InlineTools>, Job),
-    ) -> Option<Box<Doc>> {
-        job.accepted = Some(Instant::now());
-        let mut entered = self.conn.begin(&job);
-        if entered == Err(Refusal::NoRoom) {
-            self.flush();
-            self.conn.wait_for_room(&job);
-            job.accepted = Some(Instant::now());
-            entered = self.conn.begin(&job);
-        }
-        match entered {
-            Ok(()) => {
-                job.outlet.expect();
-                pass(self, job);
-                None
-            }
-            Err(Refusal::Duplicate | Refusal::NoRoom) => {
-                job.era.reply(&mut self.out, &job.to(), Reply::Fault(&duplicate()));
-                self.out.newline();
-                Some(job.doc)
-            }
-        }
     }
 
     fn note(&mut self, doc: &Doc, notification: &Notification<'_>) {
@@ -547,10 +392,11 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Handles each message of a batch; their answers leave together (JSON-RPC 2.0 §6).
-    fn batch(&mut self, messages: Value<'_>) {
+    /// Gives back whether there is anything to answer.
+    fn batch(&mut self, messages: Value<'_>, to: &Arc<dyn Outlet>) -> bool {
         // What `out` holds from here on are the answers of one message.
         self.send();
-        let batch = Batch::new(Arc::clone(&self.conn.outlet));
+        let batch = Batch::new(Arc::clone(to));
         let outlet: Arc<dyn Outlet> = batch.clone();
         for message in messages.items() {
             let mut doc = self.core.spare_doc();
@@ -569,7 +415,8 @@ impl Reader<dyn InlineTools> {
                 self.out.clear();
             }
         }
-        batch.complete();
+        let answers = batch.complete();
         self.flush();
+        answers
     }
 }

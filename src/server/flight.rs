@@ -130,8 +130,8 @@ impl Table {
         self.over || self.weight == 0 || self.weight + weight <= most
     }
 
-    fn admits(&self, running: &Running, most: usize) -> Result<(), Refusal> {
-        if self.calls.iter().any(|other| other.id == running.id) {
+    fn admits(&self, running: &Running, most: usize, unique: bool) -> Result<(), Refusal> {
+        if unique && self.calls.iter().any(|other| other.id == running.id) {
             return Err(Refusal::Duplicate);
         }
         if self.has_room(running.weight, most) { Ok(()) } else { Err(Refusal::NoRoom) }
@@ -161,17 +161,18 @@ impl Flight {
         }
     }
 
-    /// Enters a call, if with it all of them weigh no more than `most` bytes.
-    pub(crate) fn enter(&self, running: Running, most: usize) -> Result<(), Refusal> {
+    /// Enters a call, if with it all of them weigh no more than `most` bytes. Ids that must be
+    /// `unique` are those of one client.
+    pub(crate) fn enter(&self, running: Running, most: usize, unique: bool) -> Result<(), Refusal> {
         let mut table = self.table();
-        table.admits(&running, most)?;
+        table.admits(&running, most, unique)?;
         self.push(&mut table, running);
         Ok(())
     }
 
     /// Whether a call could be entered that will rather be over before anybody could look for it.
     pub(crate) fn admits(&self, running: &Running, most: usize) -> Result<(), Refusal> {
-        if self.any() { self.table().admits(running, most) } else { Ok(()) }
+        if self.any() { self.table().admits(running, most, true) } else { Ok(()) }
     }
 
     /// Enters such a call after all.
@@ -226,6 +227,27 @@ impl Flight {
         let running = table.take(at);
         self.tell_of_room(&table);
         Some(running)
+    }
+
+    /// Takes out the calls whose peer is gone.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn take_closed(&self) -> Vec<Running> {
+        let (mut gone, mut at) = (Vec::new(), 0);
+        let mut table = self.table();
+        while let Some(running) = table.calls.get(at) {
+            match running.outlet.closed() {
+                true => gone.push(table.take(at)),
+                false => at += 1,
+            }
+        }
+        self.tell_of_room(&table);
+        gone
+    }
+
+    /// How many calls there are.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn len(&self) -> usize {
+        self.table().calls.len()
     }
 
     /// Takes out the calls whose deadline has come, and tells whether others have one.

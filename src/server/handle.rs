@@ -151,7 +151,7 @@ impl Handle {
         }
     }
 
-    fn catalog(&self) -> Result<Arc<Catalog>, Error> {
+    pub(super) fn catalog(&self) -> Result<Arc<Catalog>, Error> {
         self.catalog.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server is gone"))
     }
 

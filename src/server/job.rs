@@ -138,10 +138,12 @@ impl Job {
             Conclusion::Fault(fault) => conn.finish(&self, Reply::Fault(&fault)),
             Conclusion::Asked(asks) => match self.era.questions() {
                 Questions::Requests => return Arc::clone(conn).park(self, &asks),
-                Questions::InResult => match conn.core.seal(&self.query, &self.doc, &self.answers) {
-                    Ok(state) => conn.finish(&self, Reply::Asked { asks: &asks, state: &state }),
-                    Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
-                },
+                Questions::InResult => {
+                    match conn.core.seal(self.outlet.principal(), &self.query, &self.doc, &self.answers) {
+                        Ok(state) => conn.finish(&self, Reply::Asked { asks: &asks, state: &state }),
+                        Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
+                    }
+                }
             },
         }
         self.conn.core.recycle(self.doc);

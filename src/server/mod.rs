@@ -19,6 +19,8 @@ mod dispatch;
 mod failure;
 mod flight;
 mod handle;
+#[cfg(feature = "http-server")]
+mod http;
 mod job;
 mod mask;
 mod operation;
@@ -27,11 +29,14 @@ mod post;
 mod profile;
 mod reading;
 mod registry;
+#[cfg(feature = "hub")]
+mod relay;
 mod request;
 #[cfg(feature = "schema")]
 mod schema;
 mod seal;
 mod serve;
+mod start;
 mod tool;
 
 use std::sync::Arc;
@@ -48,12 +53,18 @@ use crate::transport::Link;
 use self::core::Catalog;
 use self::handle::{add_tool, insert_prompt, insert_resource, insert_template, insert_tool};
 use self::job::InlineFn;
-use self::registry::ToolHandler;
+pub(crate) use self::registry::ToolHandler;
 
 pub use self::context::Context;
 pub use self::failure::Failure;
 pub use self::handle::Handle;
+#[cfg(feature = "http-server")]
+pub use self::http::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
+#[cfg(feature = "hub")]
+pub(crate) use self::registry::{Checks, ReadFn, Registry};
+#[cfg(feature = "hub")]
+pub(crate) use self::relay::relayed;
 pub use self::tool::{ToolArguments, ToolResult};
 
 /// A server: what it offers, and how it is served.
@@ -64,6 +75,8 @@ pub struct Server {
     identity: Identity,
     catalog: Arc<Catalog>,
     limits: Option<Limits>,
+    /// Whether checks are made by a compiler that was handed in.
+    own_compiler: bool,
     eras: Eras,
     list_cache: CacheHint,
     read_cache: CacheHint,
@@ -99,6 +112,7 @@ impl Server {
             identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
             catalog: Arc::new(Catalog::new()),
             limits: None,
+            own_compiler: false,
             eras,
             list_cache: CacheHint::default(),
             read_cache: CacheHint::default(),
@@ -139,8 +153,12 @@ impl Server {
     }
 
     /// Caps and timeouts; without this they come from [`Limits::from_env`], with it the environment
-    /// is not asked.
+    /// is not asked. Those on schemas hold for tools registered afterwards.
     pub fn limits(&mut self, limits: Limits) -> &mut Server {
+        #[cfg(feature = "schema")]
+        if !self.own_compiler {
+            self.catalog.set_compiler(schema::standard(&limits));
+        }
         self.limits = Some(limits);
         self
     }
@@ -200,6 +218,7 @@ impl Server {
     /// Checks arguments and structured results against their schemas with this compiler's checks.
     /// Holds for tools registered afterwards.
     pub fn schema_compiler(&mut self, compiler: Arc<dyn SchemaCompiler>) -> &mut Server {
+        self.own_compiler = true;
         self.catalog.set_compiler(compiler);
         self
     }
@@ -369,6 +388,31 @@ impl Server {
     /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is wrong.
     pub fn serve_stdio(self) -> Result<(), Error> {
         serve::stdio(self)
+    }
+
+    /// Serves Streamable HTTP at this address until SIGTERM or SIGINT comes, or [`Handle::stop`] is
+    /// called: `127.0.0.1:8080`. The endpoint is `/mcp`; clients of every revision use the same one.
+    ///
+    /// Only requests to this machine's own names are served; [`Server::http`] sets that, and tokens.
+    ///
+    /// # Errors
+    /// As with [`HttpServer::bind`].
+    #[cfg(feature = "http-server")]
+    pub fn serve_http(self, address: &str) -> Result<(), Error> {
+        self.http().serve(address)
+    }
+
+    /// Options for serving over HTTP.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), tinymcp::Error> {
+    /// # let server = tinymcp::Server::new("a", "1");
+    /// server.http().allow_host("board.example").tokens([("s3cret", "alice")]).serve("0.0.0.0:8080")
+    /// # }
+    /// ```
+    #[cfg(feature = "http-server")]
+    pub fn http(self) -> HttpServer {
+        HttpServer::new(self)
     }
 
     /// Serves one connection until its input ends or [`Handle::stop`] is called. Signals are left

@@ -9,7 +9,7 @@ use crate::json::Doc;
 use crate::json::Value;
 use crate::model::content::Completion;
 use crate::model::{Fault, Filter, Operation, Query};
-use crate::rpc::{Id, Request};
+use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
 use super::dispatch::{InlineTools, Reader};
@@ -20,6 +20,14 @@ use super::registry::{Describe, Registry, Table};
 use super::seal::Answers;
 
 static NOTHING: Completion = Completion::none();
+
+/// What is wrong with a document that is no message.
+pub(super) fn shape_fault(shape: &ShapeError<'_>) -> Fault {
+    match shape.code {
+        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
+        _ => Fault::InvalidRequest(shape.message.into()),
+    }
+}
 
 pub(super) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is still open".into())
@@ -57,14 +65,20 @@ impl Reader<dyn InlineTools> {
                 let Some(entry) = self.registry.tools.find(text(name)) else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
                 };
-                return Ok(Some((Work::Tool(Arc::clone(entry)), self.core.answers(query, doc)?)));
+                return Ok(Some((
+                    Work::Tool(Arc::clone(entry)),
+                    self.core.answers(outlet.principal(), query, doc)?,
+                )));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources)?;
                 let Some((read, variables)) = self.registry.reader(text(uri)) else {
                     return Err(Fault::ResourceNotFound(text(uri).to_owned()));
                 };
-                return Ok(Some((Work::Read(read, Arc::new(variables)), self.core.answers(query, doc)?)));
+                return Ok(Some((
+                    Work::Read(read, Arc::new(variables)),
+                    self.core.answers(outlet.principal(), query, doc)?,
+                )));
             }
             Operation::GetPrompt { name, arguments } => {
                 gate(offer.prompts)?;
@@ -72,7 +86,10 @@ impl Reader<dyn InlineTools> {
                     return Err(Fault::InvalidParams(format!("Unknown prompt: {}", text(name)).into()));
                 };
                 check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
-                return Ok(Some((Work::Prompt(Arc::clone(entry)), self.core.answers(query, doc)?)));
+                return Ok(Some((
+                    Work::Prompt(Arc::clone(entry)),
+                    self.core.answers(outlet.principal(), query, doc)?,
+                )));
             }
             Operation::Complete { subject, kind, argument, .. } => {
                 gate(offer.completions)?;

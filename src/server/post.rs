@@ -2,7 +2,7 @@
 //! that tell of changes.
 //!
 //! Frames are queued and a thread of their own, started with the first one and ended when idle,
-//! sends them in order. What it does not do: bound what is posted. The watching thread posts at
+//! sends them in order. An outlet that never waits gets them at once. What it does not do: bound what is posted. The watching thread posts at
 //! most one answer for each call in flight; changes are not posted while [`Post::busy`].
 //!
 //! # Invariants
@@ -85,6 +85,9 @@ impl Post {
     }
 
     fn put(&self, letter: Letter) {
+        if letter.to.post(&letter.frames, letter.answer) {
+            return;
+        }
         let mut state = self.shared.state();
         if state.closed {
             return;

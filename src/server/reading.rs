@@ -24,9 +24,10 @@ use crate::error::Error;
 use crate::transport::{Inlet, Input};
 
 use super::InlineSend;
-use super::dispatch::{Quick, Reader};
+use super::dispatch::Reader;
 use super::flight::Running;
 use super::serve::{Served, spawn};
+use super::start::Quick;
 
 /// A handler that took no longer than this was quick: about what handing over costs.
 const QUICK: Duration = Duration::from_micros(10);

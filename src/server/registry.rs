@@ -12,6 +12,8 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::era::Descriptor;
+#[cfg(feature = "http-server")]
+use crate::era::modern::header::{self, Mirror};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
@@ -118,6 +120,9 @@ pub(crate) struct ToolEntry {
     pub handler: ToolHandler,
     pub input: Option<Arc<dyn SchemaCheck>>,
     pub output: Option<Arc<dyn SchemaCheck>>,
+    /// Arguments that HTTP clients repeat in fields of the head.
+    #[cfg(feature = "http-server")]
+    pub mirrors: Box<[Mirror]>,
     pub pace: Pace,
 }
 
@@ -316,7 +321,17 @@ impl Registry {
         check_tool_name(&tool.name)?;
         let input = compile(&tool.name, "input", tool.input_schema.as_ref(), checks.input, true)?;
         let output = compile(&tool.name, "output", tool.output_schema.as_ref(), checks.output, false)?;
-        self.tools.add(ToolEntry { tool, handler, input, output, pace: Pace::default() })
+        #[cfg(feature = "http-server")]
+        let mirrors = mirrors(&tool)?;
+        self.tools.add(ToolEntry {
+            tool,
+            handler,
+            input,
+            output,
+            #[cfg(feature = "http-server")]
+            mirrors,
+            pace: Pace::default(),
+        })
     }
 
     pub(crate) fn remove_tool(&mut self, name: &str) -> bool {
@@ -385,6 +400,12 @@ impl Registry {
                 Ok(())
             }
         }
+    }
+
+    /// Drops what completes the arguments of a prompt or template.
+    #[cfg(feature = "hub")]
+    pub(crate) fn forget_completions(&mut self, kind: CompletionKind, subject: &str) {
+        self.completions.retain(|c| c.kind != kind || c.subject != subject);
     }
 
     /// The completion of an argument; `None` when its subject is unknown, `Some(None)` when the
@@ -476,6 +497,17 @@ fn compile(
         None => Ok(None),
         Some(Ok(check)) => Ok(Some(check)),
         Some(Err(why)) => Err(invalid(format!("the {which} schema of tool {tool:?}: {why}"))),
+    }
+}
+
+/// A tool whose annotations are wrong is one that HTTP clients have to leave out (MCP 2026-07-28
+/// server/tools, x-mcp-header).
+#[cfg(feature = "http-server")]
+fn mirrors(tool: &Tool) -> Result<Box<[Mirror]>, Error> {
+    let Some(schema) = &tool.input_schema else { return Ok(Box::default()) };
+    match header::mirrors(schema.to_doc().root()) {
+        Ok(mirrors) => Ok(mirrors.into()),
+        Err(why) => Err(invalid(format!("the input schema of tool {:?}: {why}", tool.name))),
     }
 }
 

@@ -11,13 +11,16 @@ use std::sync::Arc;
 
 use super::registry::{SchemaCheck, SchemaCompiler};
 use crate::json::Value;
+use crate::limits::Limits;
 use crate::model::ask::{AskRequest, FieldKind};
 use crate::record::Violation;
 use crate::schema::{Formats, Options, Schema};
 
-/// What a server checks with unless it is told otherwise.
-pub(super) fn standard() -> Arc<dyn SchemaCompiler> {
-    Arc::new(Options::new().formats(Formats::Assert))
+/// What a server checks with unless it is told otherwise. Checks run on the workers, so they take
+/// no more of the stack than these have.
+pub(super) fn standard(limits: &Limits) -> Arc<dyn SchemaCompiler> {
+    let fitting = limits.schema.clone().fitting(limits.worker_stack);
+    Arc::new(Options::new().formats(Formats::Assert).limits(fitting))
 }
 
 impl SchemaCheck for Schema {

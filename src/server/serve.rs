@@ -24,7 +24,7 @@ const WORKER_IDLE: Duration = Duration::from_secs(10);
 
 /// What the last answers get to leave when the grace period is over: only a client that does not
 /// read takes so long.
-const LAST_WRITES: Duration = Duration::from_millis(500);
+pub(super) const LAST_WRITES: Duration = Duration::from_millis(500);
 
 /// Stack of the thread that watches: it writes answers, and calls nothing of the program.
 const WATCH_STACK: usize = 128 << 10;
@@ -32,16 +32,17 @@ const WATCH_STACK: usize = 128 << 10;
 /// After so long of waiting for calls, another signal means that nobody wants to wait any more.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-type Hooks = Vec<Box<dyn FnOnce() + Send>>;
+pub(super) type Hooks = Vec<Box<dyn FnOnce() + Send>>;
 
 /// A server, taken apart for serving.
-struct Parts {
-    core: Arc<Core>,
-    inline: Vec<Box<super::InlineSend>>,
-    hooks: Hooks,
+pub(super) struct Parts {
+    pub core: Arc<Core>,
+    pub inline: Vec<Box<super::InlineSend>>,
+    pub hooks: Hooks,
 }
 
-fn take_apart(server: Server) -> Result<Parts, Error> {
+/// `spare` calls more fit into the queue than the limits say; whoever submits keeps to those.
+pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
     let limits = match server.limits {
         Some(limits) => limits.clamped(),
         None => Limits::from_env()?,
@@ -54,7 +55,7 @@ fn take_apart(server: Server) -> Result<Parts, Error> {
     }
     let size = PoolSize {
         workers: limits.workers,
-        queue: limits.queue,
+        queue: if spare { limits.queue + limits.parked + 1 } else { limits.queue },
         stack: limits.worker_stack,
         idle: WORKER_IDLE,
     };
@@ -79,7 +80,7 @@ fn take_apart(server: Server) -> Result<Parts, Error> {
 /// Serves standard input and output; the calling thread watches, so that it can come back from a
 /// signal although the reading thread is stuck in a read.
 pub(super) fn stdio(server: Server) -> Result<(), Error> {
-    let parts = take_apart(server)?;
+    let parts = take_apart(server, false)?;
     let link = own_stdio(&parts.core.limits)?;
     let _signals = parts.core.alarm.catch_signals()?;
     threaded(parts, link)
@@ -87,7 +88,7 @@ pub(super) fn stdio(server: Server) -> Result<(), Error> {
 
 /// Serves any connection in the same way; signals are left to the program.
 pub(super) fn connection(server: Server, link: Link) -> Result<(), Error> {
-    threaded(take_apart(server)?, link)
+    threaded(take_apart(server, false)?, link)
 }
 
 /// Reads on a thread of its own, watches on this one.
@@ -129,7 +130,7 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
 /// Serves a connection on this thread, for handlers that cannot leave it; another one watches, and
 /// says the last words when the program asks to stop while this one is stuck in a read.
 pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
-    let parts = take_apart(local.server)?;
+    let parts = take_apart(local.server, false)?;
     let served = Arc::new(AtomicBool::new(false));
     let conn = connect(&parts.core, &link);
     let hooks = Arc::new(Mutex::new(parts.hooks));
@@ -152,7 +153,7 @@ pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
 
 /// Serves standard input and output on the calling thread, for handlers that cannot leave it.
 pub(super) fn local_stdio(local: LocalServer) -> Result<(), Error> {
-    let parts = take_apart(local.server)?;
+    let parts = take_apart(local.server, false)?;
     let link = own_stdio(&parts.core.limits)?;
     let _signals = parts.core.alarm.catch_signals()?;
     let conn = connect(&parts.core, &link);
@@ -283,17 +284,17 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
 
 /// How long the end waits for calls that run.
 #[derive(Clone, Copy)]
-struct AtWork<'c> {
-    conn: &'c Connection,
-    since: Instant,
-    deadline: Instant,
+pub(super) struct AtWork<'c> {
+    pub conn: &'c Connection,
+    pub since: Instant,
+    pub deadline: Instant,
     /// The signal that caused the end; one that comes later ends the waiting.
-    heard: bool,
+    pub heard: bool,
 }
 
 impl AtWork<'_> {
     /// Looks after what is in flight, and whether there is time left.
-    fn goes_on(&self) -> bool {
+    pub(super) fn goes_on(&self) -> bool {
         let now = Instant::now();
         self.conn.look(now);
         // Only after a first signal: one that comes after the end of input is the first.
@@ -303,7 +304,7 @@ impl AtWork<'_> {
         now < self.deadline && !self.conn.outlet.closed() && self.heard == self.conn.core.alarm.terminated()
     }
 
-    fn next_look(&self) -> Instant {
+    pub(super) fn next_look(&self) -> Instant {
         self.deadline.min(Instant::now() + TICK)
     }
 }

@@ -104,7 +104,13 @@ impl<R: Read> LineReader<R> {
             }
             if self.buf.len() - self.end < CHUNK / 2 {
                 let grown = (self.buf.len() * 2).max(CHUNK).min(self.limit + CHUNK);
-                self.buf.resize(grown.max(self.end + CHUNK / 2), 0);
+                let grown = grown.max(self.end + CHUNK / 2);
+                if self.buf.is_empty() {
+                    // Fresh memory that is never read into costs nothing: an idle peer says little.
+                    self.buf = vec![0; grown];
+                } else {
+                    self.buf.resize(grown, 0);
+                }
             }
         }
         loop {

@@ -7,7 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, select};
+#[cfg(feature = "client")]
+use crossbeam_channel::{TrySendError, at};
 
+#[cfg(feature = "client")]
+use super::carrier::Failure;
 use super::{Inlet, Input, Link, Outlet};
 
 /// Frames that wait in one direction; as many short messages as a pipe holds.
@@ -38,12 +42,26 @@ const DEPTH: usize = 256;
 pub fn memory() -> (Link, MemoryEnd) {
     let (to_server, from_client) = bounded(DEPTH);
     let (to_client, from_server) = bounded(DEPTH);
+    (link(from_client, to_client), MemoryEnd { send: Some(to_server), receive: from_server, requests: 0 })
+}
+
+/// Two links, each the other's peer: one for a server, one for a client in the same process.
+pub fn memory_links() -> (Link, Link) {
+    let (to_one, from_other) = bounded(DEPTH);
+    let (to_other, from_one) = bounded(DEPTH);
+    (link(from_other, to_other), link(from_one, to_one))
+}
+
+fn link(receive: Receiver<Vec<u8>>, send: Sender<Vec<u8>>) -> Link {
     let (closer, open) = bounded(0);
-    let link = Link {
-        inlet: Box::new(MemoryInlet { frames: from_client, current: Vec::new() }),
-        outlet: Arc::new(MemoryOutlet { frames: to_client, open, closer: Mutex::new(Some(closer)) }),
-    };
-    (link, MemoryEnd { send: Some(to_server), receive: from_server, requests: 0 })
+    Link {
+        inlet: Box::new(MemoryInlet { frames: receive, open: open.clone(), current: Vec::new() }),
+        outlet: Arc::new(MemoryOutlet {
+            frames: Mutex::new(Some(send)),
+            open,
+            closer: Mutex::new(Some(closer)),
+        }),
+    }
 }
 
 /// The other end of a [`memory`] link.
@@ -83,17 +101,27 @@ impl MemoryEnd {
 
 struct MemoryInlet {
     frames: Receiver<Vec<u8>>,
+    /// Disconnected when this side closes: then nothing more is read either.
+    open: Receiver<()>,
     current: Vec<u8>,
 }
 
 impl Inlet for MemoryInlet {
     fn next(&mut self) -> Input<'_> {
-        match self.frames.recv() {
-            Ok(frame) => {
+        let frame = match self.frames.try_recv() {
+            Ok(frame) => Some(frame),
+            Err(TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) => select! {
+                recv(self.frames) -> frame => frame.ok(),
+                recv(self.open) -> _ => None,
+            },
+        };
+        match frame {
+            Some(frame) => {
                 self.current = frame;
                 Input::Frame(&self.current)
             }
-            Err(_) => Input::End,
+            None => Input::End,
         }
     }
 
@@ -103,25 +131,38 @@ impl Inlet for MemoryInlet {
 }
 
 struct MemoryOutlet {
-    frames: Sender<Vec<u8>>,
+    /// Gone when this side is closed: then the other side reads the end.
+    frames: Mutex<Option<Sender<Vec<u8>>>>,
     /// Disconnected by [`Outlet::close`], which drops the other end of it.
     open: Receiver<()>,
     closer: Mutex<Option<Sender<()>>>,
 }
 
+impl MemoryOutlet {
+    fn sender(&self) -> Option<Sender<Vec<u8>>> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 impl Outlet for MemoryOutlet {
     fn send(&self, frames: &[u8]) {
+        let Some(sender) = self.sender() else { return };
         for frame in frames.split_inclusive(|b| *b == b'\n') {
             if self.closed() {
                 return;
             }
             select! {
-                send(self.frames, frame.to_vec()) -> sent => if sent.is_err() {
-                    return self.close(Instant::now());
+                send(sender, frame.to_vec()) -> sent => if sent.is_err() {
+                    return Outlet::close(self, Instant::now());
                 },
                 recv(self.open) -> _ => return,
             }
         }
+    }
+
+    #[cfg(feature = "client")]
+    fn feed(self: Arc<Self>) -> Option<Arc<dyn super::stream::Feed>> {
+        Some(self)
     }
 
     fn closed(&self) -> bool {
@@ -129,11 +170,35 @@ impl Outlet for MemoryOutlet {
     }
 
     fn congested(&self) -> bool {
-        self.frames.is_full()
+        self.sender().is_some_and(|s| s.is_full())
     }
 
     fn close(&self, _deadline: Instant) {
         // What was sent is with the other end already.
         drop(self.closer.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.frames.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+#[cfg(feature = "client")]
+impl super::stream::Feed for MemoryOutlet {
+    fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
+        let gone = || Failure::Closed("the peer is gone".to_owned());
+        let sender = self.sender().filter(|_| !self.closed()).ok_or_else(gone)?;
+        // Where there is room it goes, however late it is.
+        let frame = match sender.try_send(frame.to_vec()) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Disconnected(_)) => return Err(gone()),
+            Err(TrySendError::Full(frame)) => frame,
+        };
+        select! {
+            send(sender, frame) -> sent => sent.map_err(|_| gone()),
+            recv(self.open) -> _ => Err(gone()),
+            recv(at(deadline)) -> _ => Err(Failure::Timeout),
+        }
+    }
+
+    fn close(&self, deadline: Instant) {
+        Outlet::close(self, deadline);
     }
 }

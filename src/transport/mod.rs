@@ -9,17 +9,37 @@
 //! - Nothing is buffered without a bound: an inlet gives up a frame that is too long, an outlet
 //!   makes its senders wait.
 
+#[cfg(feature = "client")]
+pub(crate) mod carrier;
+#[cfg(all(feature = "client", unix))]
+mod child;
+#[cfg(feature = "http-client")]
+pub(crate) mod http_client;
+#[cfg(feature = "http-server")]
+pub(crate) mod http_server;
 mod line;
 mod memory;
+#[cfg(all(feature = "client", unix))]
+mod pipe;
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+pub(crate) mod sse;
 mod stdio;
+#[cfg(feature = "client")]
+mod stream;
 
+#[cfg(all(feature = "client", unix))]
+pub(crate) use child::ChildDial;
+#[cfg(all(feature = "client", unix))]
+pub use child::Stderr;
 use line::{LineOutlet, LineReader};
-pub use memory::{MemoryEnd, memory};
+pub use memory::{MemoryEnd, memory, memory_links};
 pub(crate) use stdio::own_stdio;
+#[cfg(feature = "client")]
+pub(crate) use stream::StreamCarrier;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What an [`Inlet`] gives.
 pub(crate) enum Input<'a> {
@@ -49,6 +69,12 @@ pub(crate) trait Outlet: Send + Sync {
     /// the peer is gone.
     fn send(&self, frames: &[u8]);
 
+    /// This outlet for senders that do not wait for ever, where it can do that by itself.
+    #[cfg(feature = "client")]
+    fn feed(self: Arc<Self>) -> Option<Arc<dyn stream::Feed>> {
+        None
+    }
+
     /// One more answer will come here.
     fn expect(&self) {}
 
@@ -59,6 +85,21 @@ pub(crate) trait Outlet: Send + Sync {
 
     /// An expected answer will not come: its request was cancelled.
     fn abandon(&self) {}
+
+    /// Sends, or answers, without waiting for the peer, whatever that means for a peer that does
+    /// not read. False: this outlet cannot, and nothing was sent.
+    fn post(&self, _frames: &[u8], _answer: bool) -> bool {
+        false
+    }
+
+    /// Who sends the requests that are answered here, where that was proven.
+    fn principal(&self) -> Option<&str> {
+        None
+    }
+
+    /// Lets go of the peer, who comes back after this time for what was sent meanwhile. Does
+    /// nothing where peers cannot come back.
+    fn pause(&self, _time: Duration) {}
 
     /// Whether the peer is gone.
     fn closed(&self) -> bool;

@@ -7,6 +7,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+#[cfg(unix)]
+mod remote;
+
 /// Exit status, standard output, standard error.
 fn run(args: &[&str], input: &str) -> (i32, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
@@ -216,4 +219,59 @@ fn a_batch_answers_before_more_is_asked() {
     }
     drop(stdin);
     assert!(child.wait().unwrap().success());
+}
+
+/// A server of a few lines of shell: its only tool has this input schema.
+#[cfg(unix)]
+fn server(schema: &str) -> String {
+    let say = |result: &str| format!(r#"printf '%s\n' '{{"jsonrpc":"2.0","id":'"$id"',{result}}}'"#);
+    let greeting = say(
+        r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}"#,
+    );
+    let list = say(&format!(r#""result":{{"tools":[{{"name":"t","inputSchema":{schema}}}]}}"#));
+    let unknown = say(r#""error":{"code":-32601,"message":"unknown"}"#);
+    format!(
+        r#"while read -r line; do
+id=${{line#*'"id":'}}; id=${{id%%[,\}}]*}}
+case $line in
+*'"initialize"'*) {greeting};;
+*'"tools/list"'*) {list};;
+*'"notifications/'*) ;;
+*) {unknown};;
+esac
+done"#
+    )
+}
+
+#[test]
+#[cfg(unix)]
+fn tools_of_a_server_that_is_started_are_linted() {
+    let clean = server(r#"{"type":"object","additionalProperties":false}"#);
+    let (code, out, err) = run(&["schema-lint", "--", "/bin/sh", "-c", &clean], "");
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "1 tools, 0 criticals, 0 warnings\n", ""));
+    let loose = server(r#"{"type":"object","properties":{"a":{}}}"#);
+    let (code, out, _) = run(&["schema-lint", "--rules", "SCH-003", "--", "/bin/sh", "-c", &loose], "");
+    assert_eq!((code, out.lines().count()), (1, 2), "{out}");
+    assert!(out.starts_with("critical SCH-003 t/inputSchema/properties/a: "), "{out}");
+    let (code, out, err) = run(&["schema-lint", "--fix", "--", "/bin/sh", "-c", &loose], "");
+    let fixed = r#"{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"a":{}},"required":["a"],"additionalProperties":false}}]}"#;
+    assert_eq!((code, out.trim_end(), err.as_str()), (0, fixed, ""));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_server_that_cannot_be_asked_is_unusable_input() {
+    for args in [
+        &["schema-lint", "--", "/no/such/program"][..],
+        &["schema-lint", "--", "/bin/sh", "-c", "exit 3"],
+        &["schema-lint", "--"],
+        &["schema-lint", "--fix", "--write", "--", "/bin/sh"],
+        &["schema-lint", "-", "--", "/bin/sh"],
+        &["schema-lint", "--url", "http://127.0.0.1:1/mcp"],
+        &["schema-lint", "--url", "nonsense"],
+    ] {
+        let (code, out, err) = run(args, "");
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.starts_with("tinymcp: "), "{args:?}: {err}");
+    }
 }

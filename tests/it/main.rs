@@ -15,6 +15,8 @@ mod play;
 mod rows;
 mod script;
 mod wire;
+#[cfg(feature = "http-server")]
+mod wire_http;
 #[cfg(unix)]
 mod wire_lines;
 mod wire_memory;
@@ -104,6 +106,18 @@ macro_rules! folders {
             #[test]
             fn lines() {
                 super::play_folder(stringify!($folder), "lines");
+            }
+
+            #[cfg(feature = "http-server")]
+            #[test]
+            fn http() {
+                super::play_folder(stringify!($folder), "http");
+            }
+
+            #[cfg(feature = "http-server")]
+            #[test]
+            fn events() {
+                super::play_folder(stringify!($folder), "events");
             }
         })*
     };

@@ -47,6 +47,7 @@ pub(crate) fn play(script: &Script, revision: usize, workers: u64, connect: Conn
         open: false,
         silences: 0,
         retries: 0,
+        held: Vec::new(),
     };
     let steps: Vec<&Step> = script.steps.iter().filter(|step| step.revisions.contains(&revision)).collect();
     let mut at = 0;
@@ -78,6 +79,8 @@ struct Player {
     open: bool,
     silences: u32,
     retries: u32,
+    /// What came before it was expected, where there is no order.
+    held: Vec<Value>,
 }
 
 /// A request that was sent.
@@ -160,6 +163,9 @@ impl Player {
         let mut expected = json!({"jsonrpc": "2.0", "id": id});
         expected[outcome.0] = outcome.1;
         let came = self.receive()?;
+        if let Some(held) = self.held.first() {
+            return Err(format!("expected silence\n  came:     {held}"));
+        }
         if came == expected { Ok(()) } else { Err(format!("expected silence\n  came:     {came}")) }
     }
 
@@ -255,7 +261,7 @@ impl Player {
                 let all: Vec<String> = expected.iter().map(|(l, e)| format!("line {l}: {e}")).collect();
                 format!("expected: {}", all.join("\n        or: "))
             };
-            let came = self.receive().map_err(|why| format!("{why}\n  {}", wanted()))?;
+            let came = self.next(&expected).map_err(|why| format!("{why}\n  {}", wanted()))?;
             let mut differences = Vec::new();
             let mut found = None;
             for (place, (line, message)) in expected.iter().enumerate() {
@@ -287,6 +293,26 @@ impl Player {
             self.take_note(&step.action);
         }
         Ok(())
+    }
+
+    /// The next message; where there is no order, the first that is expected now.
+    fn next(&mut self, expected: &[(usize, Value)]) -> Result<Value, String> {
+        let fits = |came: &Value, captured: &Captured| {
+            expected.iter().any(|(_, message)| compare(message, came, &mut captured.clone()).is_ok())
+        };
+        if let Some(at) = self.held.iter().position(|came| fits(came, &self.captured)) {
+            return Ok(self.held.remove(at));
+        }
+        loop {
+            let came = self.receive().map_err(|why| match self.held.as_slice() {
+                [] => why,
+                held => format!("{why}, but before that {}", held[0]),
+            })?;
+            if self.wire.ordered() || fits(&came, &self.captured) {
+                return Ok(came);
+            }
+            self.held.push(came);
+        }
     }
 
     /// Remembers under which ids a session's questions came.
@@ -437,6 +463,9 @@ impl Player {
     /// Ends the input; whatever still comes was not expected.
     fn end(mut self) -> Result<(), String> {
         self.wire.finish();
+        if let Some(came) = self.held.first() {
+            return Err(format!("one message more came\n  came:     {came}"));
+        }
         match self.wire.receive(Instant::now() + PATIENCE) {
             Came::Closed => self.wire.end(),
             Came::Message(text) => Err(format!("one message more came\n  came:     {text}")),

@@ -38,6 +38,11 @@ pub(crate) trait Wire {
     /// What the fixture says.
     fn act(&mut self, command: &str) -> Result<(), String>;
 
+    /// Whether messages come in the order in which they were sent, whatever they answer.
+    fn ordered(&self) -> bool {
+        true
+    }
+
     /// Waits for the end of the server after its output was closed.
     ///
     /// # Errors
@@ -55,4 +60,8 @@ pub(crate) const TRANSPORTS: &[(&str, Connect)] = &[
     ("stdio", crate::wire_stdio::connect),
     #[cfg(unix)]
     ("lines", crate::wire_lines::connect),
+    #[cfg(feature = "http-server")]
+    ("http", crate::wire_http::connect),
+    #[cfg(feature = "http-server")]
+    ("events", crate::wire_http::connect_events),
 ];

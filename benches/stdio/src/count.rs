@@ -7,16 +7,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::Result;
-use crate::load;
-use crate::peer::{Peer, Watch};
-use crate::wire::Script;
 
 const WARM_UP: u64 = 200;
 const CALLS: u64 = 500;
-const LIMIT: Duration = Duration::from_secs(40);
+
+/// Starts a command, makes so many sequential calls, waits for its end.
+pub type Drive<'d> = dyn Fn(&[String], u64) -> Result<()> + 'd;
 
 /// Per sequential call.
 #[derive(Default, Debug)]
@@ -32,13 +30,13 @@ pub struct Counts {
 }
 
 /// Counts `server`; `scratch` is a folder for the tools' output.
-pub fn counts(server: &[String], script: &Script, scratch: &Path, watch: &Watch) -> Counts {
+pub fn counts(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Counts {
     let file = scratch.join("count.out").to_string_lossy().into_owned();
     let run = |tool: &[&str]| -> Result<(String, String)> {
         let mut command: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
         command.extend_from_slice(server);
-        let once = after(&command, script, CALLS, &file, watch)?;
-        let twice = after(&command, script, 2 * CALLS, &file, watch)?;
+        let once = after(&command, CALLS, &file, drive)?;
+        let twice = after(&command, 2 * CALLS, &file, drive)?;
         Ok((once, twice))
     };
     let per_call = |once: f64, twice: f64| (twice - once) / CALLS as f64;
@@ -86,24 +84,17 @@ pub fn counts(server: &[String], script: &Script, scratch: &Path, watch: &Watch)
 ///
 /// # Errors
 /// When the server or callgrind fails.
-pub fn profile(server: &[String], script: &Script, calls: u64, file: &Path, watch: &Watch) -> Result<()> {
+pub fn profile(server: &[String], calls: u64, file: &Path, drive: &Drive<'_>) -> Result<()> {
     let out = format!("--callgrind-out-file={}", file.display());
     let tool = ["valgrind", "--tool=callgrind", "-q", &out];
     let mut command: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
     command.extend_from_slice(server);
-    let mut peer = Peer::spawn(&command, LIMIT, watch)?;
-    peer.open(script)?;
-    load::exactly(&mut peer, script, calls)?;
-    peer.finish()
+    drive(&command, calls)
 }
 
 /// Runs `command` for `calls` calls and gives what it left in `file`.
-fn after(command: &[String], script: &Script, calls: u64, file: &str, watch: &Watch) -> Result<String> {
-    let mut peer = Peer::spawn(command, LIMIT, watch)?;
-    peer.open(script)?;
-    peer.checked_call(script)?;
-    load::exactly(&mut peer, script, WARM_UP + calls)?;
-    peer.finish()?;
+fn after(command: &[String], calls: u64, file: &str, drive: &Drive<'_>) -> Result<String> {
+    drive(command, WARM_UP + calls)?;
     let text = fs::read(file).map_err(|error| format!("{file}: {error}"))?;
     fs::remove_file(file)?;
     Ok(String::from_utf8_lossy(&text).into_owned())

@@ -1,13 +1,8 @@
-//! The bounds our servers have to keep, and whether they do.
+//! What a bound on our servers is, and whether they keep it.
 //!
-//! Does: compute each bounded figure from the samples of one run, in every placement. Does not: measure.
-//! Invariants: a figure that was not taken neither meets nor misses a limit; a limit is printed for every placement and
-//! counts in all of them, save where the bare loop shows that no server could keep it.
-//!
-//! Those are two. With 64 in flight a bare loop that answers a whole batch in one write spends 0.1 µs on a call, which
-//! leaves no room for a parser: its calls per second and its CPU are printed but bind nobody; what binds is the bare loop
-//! that reads a line and writes its answer. And on two CPUs the bare loop itself is not ten times as fast as the tuned
-//! peer, so that multiple binds on one.
+//! Does: compute each bounded figure from the samples of one run, in every placement. Does not: measure, or choose the
+//! bounds; each bench has its own, see `layout`.
+//! Invariants: a figure that was not taken neither meets nor misses a limit; a limit is printed for every placement.
 
 use std::fmt::Write;
 
@@ -17,7 +12,7 @@ use crate::wire::Framing;
 
 /// How a bounded figure is had.
 #[derive(Clone, Copy)]
-enum Figure {
+pub enum Figure {
     /// As it is.
     Plain(&'static str),
     /// Above the bare loop's.
@@ -30,12 +25,16 @@ enum Figure {
     TimesReadme(&'static str),
     /// A multiple of the tuned peer's in the same framing.
     TimesTuned(&'static str),
+    /// A multiple of the best that any start of the peer reaches in the same framing, in each placement.
+    TimesPeer(&'static str),
+    /// The same of a figure that has no placement.
+    PlainTimesPeer(&'static str),
 }
 
-use Figure::{Above, Plain, TimesFloor, TimesFloorEach, TimesReadme, TimesTuned};
+use Figure::{Above, Plain, PlainTimesPeer, TimesFloor, TimesFloorEach, TimesPeer, TimesReadme, TimesTuned};
 
 /// A bound on one or both of our servers.
-struct Limit {
+pub struct Limit {
     text: &'static str,
     figure: Figure,
     at_most: bool,
@@ -45,15 +44,13 @@ struct Limit {
     counts: &'static [Placement],
 }
 
-const INLINE: &[Maker] = &[Maker::OursInline];
-const POOL: &[Maker] = &[Maker::OursPool, Maker::OursHandOver];
-const BOTH: &[Maker] = &[Maker::OursInline, Maker::OursPool];
+/// Our servers: what the table of limits shows.
+const OURS: &[Maker] = &[Maker::OursInline, Maker::OursPool];
+/// The starts of the peer.
+const PEER: &[Maker] = &[Maker::RmcpReadme, Maker::RmcpTuned];
 
-const ONE: &[Placement] = &[Placement::One];
-const NONE: &[Placement] = &[];
-const ALL: &[Placement] = &PLACEMENTS;
-
-const fn most(
+/// `figure` is at most `bound` for the servers of `binds`; a miss counts in the placements of `counts`.
+pub const fn most(
     bound: f64,
     text: &'static str,
     figure: Figure,
@@ -63,7 +60,8 @@ const fn most(
     Limit { text, figure, at_most: true, bound, binds, counts }
 }
 
-const fn least(
+/// `figure` is at least `bound`, otherwise as [`most`].
+pub const fn least(
     bound: f64,
     text: &'static str,
     figure: Figure,
@@ -73,37 +71,23 @@ const fn least(
     Limit { text, figure, at_most: false, bound, binds, counts }
 }
 
-const LIMITS: &[Limit] = &[
-    most(8000.0, "instructions per call", Plain("instructions"), INLINE, ALL),
-    most(3.0, "allocations per call", Plain("allocations"), INLINE, ALL),
-    most(2.0, "system calls per call", Plain("syscalls"), INLINE, ALL),
-    most(300.0, "resident, kB above floor", Above("rss"), BOTH, ALL),
-    most(300.0, "anonymous, kB above floor", Above("anon"), BOTH, ALL),
-    most(1.2, "sequential p50, × floor", TimesFloor("seq_p50"), INLINE, ALL),
-    most(2.0, "sequential p50, × floor", TimesFloor("seq_p50"), POOL, ALL),
-    least(0.7, "calls/s with 64, × floor, a write each", TimesFloorEach("rate_64"), BOTH, ALL),
-    least(0.7, "calls/s with 64, × floor", TimesFloor("rate_64"), BOTH, NONE),
-    least(10.0, "calls/s with 64, × rmcp README", TimesReadme("rate_64"), BOTH, ALL),
-    least(10.0, "calls/s with 64, × rmcp tuned", TimesTuned("rate_64"), BOTH, ONE),
-    most(1.5, "CPU per call with 64, × floor, a write each", TimesFloorEach("cpu_64"), BOTH, ALL),
-    most(1.5, "CPU per call with 64, × floor", TimesFloor("cpu_64"), BOTH, NONE),
-    most(1.5, "list of 500 tools, × writing its text", TimesFloor("list_p50"), BOTH, ALL),
-    least(1.0, "1 MiB echo, × floor", TimesFloor("bulk"), BOTH, ALL),
-];
-
 impl Limit {
     /// The keys it looks at, what to call them, and whether a miss counts: one, or one for each placement.
     fn keys(&self) -> Vec<(String, String, bool)> {
         match self.figure {
-            Plain(key) | Above(key) => vec![(key.to_owned(), self.text.to_owned(), true)],
-            TimesFloor(key) | TimesFloorEach(key) | TimesReadme(key) | TimesTuned(key) => PLACEMENTS
-                .iter()
-                .map(|place| {
-                    let name = place.key();
-                    let counts = self.counts.contains(place);
-                    (format!("{name}/{key}"), format!("{} ({name})", self.text), counts)
-                })
-                .collect(),
+            Plain(key) | Above(key) | PlainTimesPeer(key) => {
+                vec![(key.to_owned(), self.text.to_owned(), true)]
+            }
+            TimesFloor(key) | TimesFloorEach(key) | TimesReadme(key) | TimesTuned(key) | TimesPeer(key) => {
+                PLACEMENTS
+                    .iter()
+                    .map(|place| {
+                        let name = place.key();
+                        let counts = self.counts.contains(place);
+                        (format!("{name}/{key}"), format!("{} ({name})", self.text), counts)
+                    })
+                    .collect()
+            }
         }
     }
 
@@ -120,6 +104,13 @@ impl Limit {
             TimesFloorEach(_) => server.over(find(servers, Maker::FloorEach, server.framing)?, key),
             TimesReadme(_) => server.over(find(servers, Maker::RmcpReadme, Framing::Legacy)?, key),
             TimesTuned(_) => server.over(find(servers, Maker::RmcpTuned, server.framing)?, key),
+            TimesPeer(_) | PlainTimesPeer(_) => {
+                let peers = servers.iter().filter(|peer| PEER.contains(&peer.maker));
+                let alike = peers.filter(|peer| peer.framing == server.framing);
+                let multiples = alike.filter_map(|peer| server.over(peer, key));
+                // The hardest of them: the greatest multiple that must stay small, the smallest that must be great.
+                if self.at_most { multiples.reduce(f64::max) } else { multiples.reduce(f64::min) }
+            }
         }
     }
 
@@ -129,9 +120,9 @@ impl Limit {
 }
 
 /// How many figures of our servers miss a limit where it counts.
-pub fn missed(servers: &[Server]) -> usize {
+pub fn missed(servers: &[Server], limits: &[Limit]) -> usize {
     let mut missed = 0;
-    for limit in LIMITS {
+    for limit in limits {
         for (key, _, _) in limit.keys().into_iter().filter(|(.., counts)| *counts) {
             let figures = servers.iter().filter_map(|server| limit.figure(servers, server, &key));
             missed += figures.filter(|figure| !limit.met(*figure)).count();
@@ -144,14 +135,14 @@ pub fn missed(servers: &[Server]) -> usize {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(out: &mut String, servers: &[Server]) -> std::fmt::Result {
-    let ours: Vec<&Server> = servers.iter().filter(|server| BOTH.contains(&server.maker)).collect();
+pub fn write(out: &mut String, servers: &[Server], limits: &[Limit]) -> std::fmt::Result {
+    let ours: Vec<&Server> = servers.iter().filter(|server| OURS.contains(&server.maker)).collect();
     if ours.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n### Limits: missed in bold, missed where it does not count in italics\n")?;
     head(out, "", ours.iter().copied())?;
-    for limit in LIMITS {
+    for limit in limits {
         let sign = if limit.at_most { '≤' } else { '≥' };
         for (key, text, counts) in limit.keys() {
             write!(out, "| {text} {sign} {} |", limit.bound)?;

@@ -38,6 +38,22 @@ impl Watch {
         Ok(Self { armed })
     }
 
+    /// Has `child` killed after `limit`, in the place of whatever was watched before.
+    ///
+    /// # Errors
+    /// When the kernel gives no process descriptor.
+    pub fn arm(&self, child: &Child, limit: Duration) -> Result<()> {
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let process = pidfd_open(pid.ok_or("no process number")?, PidfdFlags::empty())?;
+        self.set(Some((Instant::now() + limit, process)));
+        Ok(())
+    }
+
+    /// Watches nothing.
+    pub fn disarm(&self) {
+        self.set(None);
+    }
+
     fn set(&self, armed: Armed) {
         let (slot, changed) = &*self.armed;
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = armed;
@@ -94,9 +110,7 @@ impl<'w> Peer<'w> {
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("no pipes".into());
         };
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let process = pidfd_open(pid.ok_or("no process number")?, PidfdFlags::empty())?;
-        watch.set(Some((Instant::now() + limit, process)));
+        watch.arm(&child, limit)?;
         Ok(Self {
             child,
             stdin: Some(stdin),
@@ -218,7 +232,7 @@ impl<'w> Peer<'w> {
     pub fn finish(mut self) -> Result<()> {
         self.stdin = None;
         let status = self.child.wait()?;
-        self.watch.set(None);
+        self.watch.disarm();
         if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
     }
 }
@@ -229,6 +243,6 @@ impl Drop for Peer<'_> {
         // Both do nothing after `finish`.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.watch.set(None);
+        self.watch.disarm();
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::count::Counts;
-use crate::limits;
+use crate::limits::{self, Limit};
 use crate::place::{PLACEMENTS, Placement};
 use crate::stats::{median, quantile, ratio};
 use crate::wire::Framing;
@@ -25,6 +25,8 @@ pub enum Maker {
     OursPool,
     /// This library, every call handed over to a worker.
     OursHandOver,
+    /// A bare loop on a small HTTP crate.
+    TinyHttp,
     /// The peer as its README shows it.
     RmcpReadme,
     /// The peer at its best.
@@ -41,7 +43,7 @@ pub struct Server {
     pub framing: Framing,
     /// How it is started with its two tools.
     pub command: Vec<String>,
-    /// How it is started with 500 tools.
+    /// How it is started with 500 tools; empty where no list is measured.
     pub list_command: Vec<String>,
     /// One sample per round, by metric key; `placement/key` for what depends on the placement.
     pub samples: BTreeMap<String, Vec<f64>>,
@@ -98,7 +100,7 @@ pub fn find(servers: &[Server], maker: Maker, framing: Framing) -> Option<&Serve
 }
 
 /// A row of the table.
-struct Metric {
+pub struct Metric {
     key: &'static str,
     label: &'static str,
     decimals: usize,
@@ -106,74 +108,53 @@ struct Metric {
     ratio: bool,
 }
 
-const fn metric(key: &'static str, label: &'static str, decimals: usize, ratio: bool) -> Metric {
+/// The rows of one bench and the bounds of its figures.
+pub struct Layout {
+    /// What depends on the placement.
+    pub timed: &'static [Metric],
+    /// What does not.
+    pub steady: &'static [Metric],
+    /// The timed figure of the bare loop whose spread is shown as noise.
+    pub noise: &'static str,
+    /// Bounds on our servers.
+    pub limits: &'static [Limit],
+}
+
+/// A row; with `ratio`, the multiple of the bare loop's figure stands beside it.
+pub const fn metric(key: &'static str, label: &'static str, decimals: usize, ratio: bool) -> Metric {
     Metric { key, label, decimals, ratio }
 }
 
-/// What depends on the placement.
-const TIMED: &[Metric] = &[
-    metric("seq_p50", "sequential p50, µs", 1, true),
-    metric("seq_p99", "sequential p99, µs", 1, true),
-    metric("rate_1", "calls/s, 1 in flight", 0, true),
-    metric("rate_16", "calls/s, 16 in flight", 0, true),
-    metric("rate_64", "calls/s, 64 in flight", 0, true),
-    metric("cpu_1", "CPU per call, 1 in flight, µs", 2, true),
-    metric("cpu_16", "CPU per call, 16 in flight, µs", 2, true),
-    metric("cpu_64", "CPU per call, 64 in flight, µs", 2, true),
-    metric("switches_1", "context switches per call, 1 in flight", 2, false),
-    metric("switches_64", "context switches per call, 64 in flight", 2, false),
-    metric("list_p50", "list of 500 tools p50, µs", 1, true),
-    metric("list_floor", "(the bare loop writing the same list, µs)", 1, false),
-    metric("bulk", "1 MiB echo, MiB/s", 0, true),
-    metric("driver_64", "(driver's CPU per call, 64 in flight, µs)", 2, false),
-];
-
-/// What does not.
-const STEADY: &[Metric] = &[
-    metric("instructions", "instructions per call (user space)", 0, true),
-    metric("allocations", "allocations per call", 2, false),
-    metric("syscalls", "system calls per call", 2, false),
-    metric("threads", "threads after load", 0, false),
-    metric("rss", "resident after the first call, kB", 0, true),
-    metric("anon", "anonymous after the first call, kB", 0, true),
-    metric("anon_loaded", "anonymous after load, kB", 0, true),
-    metric("peak", "peak resident with 1 MiB echoes, kB", 0, true),
-    metric("start", "start to first answer, ms", 2, true),
-    metric("list_kb", "list of 500 tools, kB", 1, false),
-    metric("list_pages", "pages of that list", 0, false),
-    metric("binary", "stripped binary, kB", 0, false),
-];
-
 /// The whole report as Markdown.
-pub fn markdown(servers: &[Server], rounds: usize) -> String {
+pub fn markdown(servers: &[Server], rounds: usize, layout: &Layout) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
-    let _ = write_tables(&mut out, servers, rounds);
+    let _ = write_tables(&mut out, servers, rounds, layout);
     let _ = write_syscalls(&mut out, servers);
-    let _ = limits::write(&mut out, servers);
+    let _ = limits::write(&mut out, servers, layout.limits);
     out
 }
 
-fn write_tables(out: &mut String, servers: &[Server], rounds: usize) -> std::fmt::Result {
+fn write_tables(out: &mut String, servers: &[Server], rounds: usize, layout: &Layout) -> std::fmt::Result {
     writeln!(
         out,
         "Medians of {rounds} interleaved rounds; in brackets the multiple of the bare loop in the same framing."
     )?;
     for place in PLACEMENTS {
         let prefix = format!("{}/", place.key());
-        let p50 = format!("{prefix}seq_p50");
+        let p50 = format!("{prefix}{}", layout.noise);
         let Some(floor) = servers.first().filter(|floor| !floor.samples(&p50).is_empty()) else {
             continue;
         };
         writeln!(out, "\n### Timed: {}\n", place.heading())?;
-        write_table(out, servers, TIMED, &prefix)?;
+        write_table(out, servers, layout.timed, &prefix)?;
         let p50 = floor.samples(&p50);
         if let (Some(low), Some(high)) = (quantile(p50, 0.0), quantile(p50, 1.0)) {
             writeln!(out, "\nNoise: the bare loop's p50 lay between {low:.1} and {high:.1} µs.")?;
         }
     }
     writeln!(out, "\n### Counted and weighed\n")?;
-    write_table(out, servers, STEADY, "")
+    write_table(out, servers, layout.steady, "")
 }
 
 fn write_table(out: &mut String, servers: &[Server], metrics: &[Metric], prefix: &str) -> std::fmt::Result {
@@ -202,6 +183,9 @@ fn write_table(out: &mut String, servers: &[Server], metrics: &[Metric], prefix:
 }
 
 fn write_syscalls(out: &mut String, servers: &[Server]) -> std::fmt::Result {
+    if servers.iter().all(|server| server.counts.by_name.is_empty()) {
+        return Ok(());
+    }
     writeln!(out, "\nSystem calls of one sequential call:\n")?;
     for server in servers {
         let names: Vec<String> =

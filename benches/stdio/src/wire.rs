@@ -10,7 +10,8 @@ pub const CALL: &[u8] =
     b",\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\"arguments\":{\"text\":\"";
 const CALL_END: &[u8] = b"\"}";
 const LIST: &[u8] = b",\"method\":\"tools/list\",\"params\":{";
-const META: &[u8] = b"\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
+/// What each request of the modern era carries among its parameters.
+pub const META: &[u8] = b"\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
 \"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"},\
 \"io.modelcontextprotocol/clientCapabilities\":{}}";
 const INITIALIZE: &[u8] = b",\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::super::board::Scratch;
 use super::Folder;
-use crate::board::Scratch;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

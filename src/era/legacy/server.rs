@@ -14,6 +14,8 @@ use crate::model::{
 };
 use crate::rpc::Request;
 
+#[cfg(feature = "http-server")]
+use super::super::http::HttpEra;
 use super::super::revision::{self, V2025_11_25, V2026_07_28, features};
 use super::super::{Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
 
@@ -144,6 +146,11 @@ impl ServerEra for LegacyServer {
 
     fn batches(&self, session: &Session) -> bool {
         features(session.peer.revision).batch
+    }
+
+    #[cfg(feature = "http-server")]
+    fn http(&self) -> &dyn HttpEra {
+        self
     }
 }
 

@@ -1,6 +1,18 @@
 //! The modern era, 2026-07-28: every request says what it needs, and nothing is kept.
 
+#[cfg(feature = "client")]
+mod client;
+#[cfg(any(feature = "http-server", feature = "client"))]
+pub(crate) mod header;
+#[cfg(feature = "http-server")]
+mod http;
 mod server;
 
+#[cfg(feature = "client")]
+pub(crate) use client::CLIENT;
+#[cfg(feature = "client")]
+pub(super) use client::client_meta;
 pub(crate) use server::SERVER;
 pub(super) use server::{MISSING_CAPABILITY, UNSUPPORTED_VERSION, server_info, supported, unversioned};
+#[cfg(feature = "client")]
+pub(super) use server::{filter as write_filter, read_filter};

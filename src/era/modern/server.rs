@@ -15,6 +15,8 @@ use crate::model::{
 };
 use crate::rpc::Request;
 
+#[cfg(feature = "http-server")]
+use super::super::http::HttpEra;
 use super::super::revision::{self, V2026_07_28, features};
 use super::super::{Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
 
@@ -65,8 +67,8 @@ pub(in crate::era) fn server_info(identity: &Identity) -> String {
     info.as_str().trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned()
 }
 
-/// The peer that a request's `_meta` describes.
-fn peer(params: &Params<'_>) -> Result<Peer, Fault> {
+/// The version and the client's capabilities, which every request's `_meta` has to name.
+pub(super) fn declared<'d>(params: &Params<'d>) -> Result<(&'d str, Value<'d>), Fault> {
     let meta = &params.meta;
     let Some(version) = meta.version.and_then(Value::as_str) else {
         return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/protocolVersion"));
@@ -74,6 +76,13 @@ fn peer(params: &Params<'_>) -> Result<Peer, Fault> {
     let Some(capabilities) = meta.capabilities.filter(|c| c.kind() == Kind::Object) else {
         return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/clientCapabilities"));
     };
+    Ok((version, capabilities))
+}
+
+/// The peer that a request's `_meta` describes.
+fn peer(params: &Params<'_>) -> Result<Peer, Fault> {
+    let meta = &params.meta;
+    let (version, capabilities) = declared(params)?;
     if revision::parse(version) != Some(V2026_07_28) {
         return Err(Fault::UnsupportedVersion(version.to_owned()));
     }
@@ -248,6 +257,11 @@ impl ServerEra for ModernServer {
     fn batches(&self, _session: &Session) -> bool {
         false
     }
+
+    #[cfg(feature = "http-server")]
+    fn http(&self) -> &dyn HttpEra {
+        self
+    }
 }
 
 fn hint(w: &mut Writer, cache: CacheHint) {
@@ -255,7 +269,7 @@ fn hint(w: &mut Writer, cache: CacheHint) {
     w.key("cacheScope").string(if cache.public { "public" } else { "private" });
 }
 
-fn filter(w: &mut Writer, filter: &Filter) {
+pub(in crate::era) fn filter(w: &mut Writer, filter: &Filter) {
     w.begin_object();
     for (name, on) in [
         ("toolsListChanged", filter.tools),
@@ -280,7 +294,7 @@ fn filter(w: &mut Writer, filter: &Filter) {
 ///
 /// # Errors
 /// A member of the wrong type, or more URIs than `most`.
-fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
+pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
     let flag = |name: &'static str| match value.get(name) {
         None => Ok(false),
         Some(v) => {

@@ -1,6 +1,10 @@
 //! Questions: elicitation forms and URLs, sampling, roots, as `{method, params}` of each revision.
 
+#[cfg(feature = "client")]
+use crate::json::Json;
 use crate::json::Writer;
+#[cfg(feature = "client")]
+use crate::model::ask::{AskReply, SampleReply};
 use crate::model::ask::{AskRequest, Block, Field, FieldKind, Form, Naming, Sampling};
 use crate::model::content::Content;
 
@@ -243,4 +247,58 @@ fn block(w: &mut Writer, features: &Features, block: &Block) {
             w.end_object();
         }
     }
+}
+
+/// A client's answer to a question.
+#[cfg(feature = "client")]
+pub(in crate::era) fn ask_reply(features: &Features, reply: &AskReply) -> Json {
+    super::object(|w| match reply {
+        AskReply::Form(reply) => {
+            w.key("action").string(reply.action.as_str());
+            if let Some(content) = &reply.content {
+                w.key("content").json(content);
+            }
+        }
+        AskReply::Url(action) => {
+            w.key("action").string(action.as_str());
+        }
+        AskReply::Sample(reply) => sampled(w, features, reply),
+        AskReply::Roots(roots) => {
+            w.key("roots").begin_array();
+            for root in roots {
+                w.begin_object();
+                w.key("uri").string(&root.uri);
+                optional(w, "name", &root.name);
+                w.end_object();
+            }
+            w.end_array();
+        }
+    })
+}
+
+#[cfg(feature = "client")]
+fn sampled(w: &mut Writer, features: &Features, reply: &SampleReply) {
+    w.key("role").string("assistant");
+    w.key("content");
+    match reply.blocks.as_slice() {
+        [only] => block(w, features, only),
+        blocks if features.sampling_tools => {
+            w.begin_array();
+            for b in blocks {
+                block(w, features, b);
+            }
+            w.end_array();
+        }
+        // Older revisions hold one block: the texts become one.
+        blocks => {
+            let texts = blocks.iter().filter_map(|b| match b {
+                Block::Content(content) => content.as_text(),
+                Block::ToolUse(_) | Block::ToolResult { .. } => None,
+            });
+            let text: String = texts.collect();
+            block(w, features, &Block::Content(Content::Text(text)));
+        }
+    }
+    w.key("model").string(&reply.model);
+    optional(w, "stopReason", &reply.stop_reason);
 }

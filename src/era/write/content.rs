@@ -43,6 +43,10 @@ pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
         notes = annotations.as_ref().or(notes);
         more = if meta.is_some() { meta } else { more };
     }
+    if let Content::Other(json) = block {
+        w.json(json);
+        return;
+    }
     w.begin_object();
     match block {
         Content::Text(text) => {
@@ -76,8 +80,8 @@ pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
             w.key("resource");
             resource_contents(w, features, contents);
         }
-        // The loop above took every wrapper off.
-        Content::Annotated { .. } => {}
+        // The loop above took every wrapper off, and a foreign block is written by now.
+        Content::Annotated { .. } | Content::Other(_) => {}
     }
     annotations(w, features, notes);
     meta(w, features, more);

@@ -128,6 +128,45 @@ pub(in crate::era) fn offer(w: &mut Writer, features: &Features, offer: Offer) {
     w.end_object();
 }
 
+/// A client's capabilities, as far as this revision knows them.
+#[cfg(feature = "client")]
+pub(in crate::era) fn client_capabilities(
+    w: &mut Writer,
+    features: &Features,
+    declared: crate::model::ClientCapabilities,
+) {
+    w.begin_object();
+    if declared.roots {
+        w.key("roots").begin_object();
+        // Changes are told in sessions; elsewhere the word does no harm and says nothing.
+        if !features.any_structured {
+            w.key("listChanged").bool(true);
+        }
+        w.end_object();
+    }
+    if declared.sampling {
+        w.key("sampling").begin_object();
+        if declared.sampling_tools && features.sampling_tools {
+            w.key("tools").begin_object().end_object();
+        }
+        w.end_object();
+    }
+    if (declared.form && features.elicitation) || (declared.url && features.rich_forms) {
+        w.key("elicitation").begin_object();
+        // `{}` means forms; older revisions know nothing else.
+        if features.rich_forms {
+            if declared.form {
+                w.key("form").begin_object().end_object();
+            }
+            if declared.url {
+                w.key("url").begin_object().end_object();
+            }
+        }
+        w.end_object();
+    }
+    w.end_object();
+}
+
 /// Method and members of a signal that both eras have, into an open notification.
 pub(in crate::era) fn signal_members(w: &mut Writer, revision: Revision, signal: &Signal<'_>) {
     match signal {

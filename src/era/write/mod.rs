@@ -6,8 +6,12 @@ mod catalog;
 mod content;
 mod frame;
 
+#[cfg(feature = "client")]
+pub(super) use ask::ask_reply;
 pub(super) use ask::question;
 pub(super) use catalog::{implementation, prompt, resource, template, tool};
+#[cfg(feature = "client")]
+pub(super) use frame::client_capabilities;
 pub(super) use frame::{begin_notification, begin_result, end, object, offer, reply_members, signal_members};
 
 use crate::json::Json;

@@ -6,12 +6,17 @@
 //! Passwords, keys and payment data must never be asked for in a form: use a URL.
 
 use crate::json::{Doc, Json, Kind, Value};
+#[cfg(feature = "client")]
+use crate::json::{ToJson, Writer};
 
 /// A form for the user.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Form {
-    pub(crate) message: String,
-    pub(crate) fields: Vec<Field>,
+    /// What the user is told first.
+    pub message: String,
+    /// What there is to fill in, in the order in which it is shown.
+    pub fields: Vec<Field>,
 }
 
 impl Form {
@@ -73,30 +78,58 @@ impl Form {
 
 /// One field of a form.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Field {
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) required: bool,
-    pub(crate) kind: FieldKind,
-    pub(crate) least: Option<f64>,
-    pub(crate) most: Option<f64>,
-    pub(crate) default: Option<Json>,
+    /// What its value is called in the answer.
+    pub name: String,
+    /// A label.
+    pub title: Option<String>,
+    /// What to put there.
+    pub description: Option<String>,
+    /// The form cannot be accepted without it.
+    pub required: bool,
+    /// What goes there.
+    pub kind: FieldKind,
+    /// At least: characters of a text, the value of a number, how many of several choices.
+    pub least: Option<f64>,
+    /// At most, likewise.
+    pub most: Option<f64>,
+    /// What the form starts with.
+    pub default: Option<Json>,
 }
 
+/// What goes into a field.
 #[derive(Clone, Debug)]
-pub(crate) enum FieldKind {
-    Text { format: Option<&'static str> },
+#[non_exhaustive]
+pub enum FieldKind {
+    /// A line of text.
+    Text {
+        /// `email`, `uri`, `date` or `date-time`.
+        format: Option<&'static str>,
+    },
+    /// A number.
     Number,
+    /// A whole number.
     Integer,
+    /// Yes or no.
     Bool,
-    One { options: Vec<(String, Option<String>)>, naming: Naming },
-    Many { options: Vec<(String, Option<String>)> },
+    /// One of several.
+    One {
+        /// Values, each with a title for people where it has one.
+        options: Vec<(String, Option<String>)>,
+        /// How the titles travel.
+        naming: Naming,
+    },
+    /// Any number of several.
+    Many {
+        /// Values, each with a title for people where it has one.
+        options: Vec<(String, Option<String>)>,
+    },
 }
 
 /// How titles of choices are written where the revision leaves a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Naming {
+pub enum Naming {
     /// `oneOf` with `const` and `title`.
     OneOf,
     /// `enum` with the older `enumNames`.
@@ -104,7 +137,7 @@ pub(crate) enum Naming {
 }
 
 impl Field {
-    fn new(name: impl Into<String>, kind: FieldKind) -> Field {
+    pub(crate) fn new(name: impl Into<String>, kind: FieldKind) -> Field {
         Field {
             name: name.into(),
             title: None,
@@ -306,6 +339,77 @@ impl Action {
             Some("cancel") => Ok(Action::Cancel),
             _ => Err("/action must be accept, decline or cancel".to_owned()),
         }
+    }
+}
+
+impl Action {
+    /// The wire name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Action::Accept => "accept",
+            Action::Decline => "decline",
+            Action::Cancel => "cancel",
+        }
+    }
+}
+
+/// What a client gives back for a form.
+#[cfg(feature = "client")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormReply {
+    pub(crate) action: Action,
+    pub(crate) content: Option<Json>,
+}
+
+#[cfg(feature = "client")]
+impl FormReply {
+    /// The user filled it in: an object with one member per field. Fields that are missing take
+    /// their defaults.
+    pub fn accept(content: impl ToJson) -> FormReply {
+        FormReply { action: Action::Accept, content: Some(content.to_json()) }
+    }
+
+    /// The user said no.
+    pub fn decline() -> FormReply {
+        FormReply { action: Action::Decline, content: None }
+    }
+
+    /// The user closed it.
+    pub fn cancel() -> FormReply {
+        FormReply { action: Action::Cancel, content: None }
+    }
+}
+
+#[cfg(feature = "client")]
+impl Form {
+    /// The reply with defaults filled in (client/elicitation, default values), if it fits the form.
+    ///
+    /// # Errors
+    /// Says what does not fit.
+    pub(crate) fn completed(&self, reply: FormReply) -> Result<FormReply, String> {
+        let Some(content) = reply.content.filter(|_| reply.action == Action::Accept) else {
+            return Ok(FormReply { action: reply.action, content: None });
+        };
+        let given = content.to_doc();
+        if given.root().kind() != Kind::Object {
+            return Err("the content of a form is an object".to_owned());
+        }
+        let mut w = Writer::new();
+        w.begin_object();
+        for (name, value) in given.root().members() {
+            w.key(name).value(value);
+        }
+        for field in &self.fields {
+            if let Some(default) = field.default.as_ref().filter(|_| given.root().get(&field.name).is_none())
+            {
+                w.key(&field.name).json(default);
+            }
+        }
+        w.end_object();
+        let content = w.into_json();
+        let whole = crate::json!({"action": "accept", "content": content}).to_doc();
+        self.check(whole.root())?;
+        Ok(FormReply { action: Action::Accept, content: Some(content) })
     }
 }
 

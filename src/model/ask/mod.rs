@@ -8,8 +8,11 @@
 mod form;
 mod sample;
 
-pub use form::{Action, Field, Form, FormAnswer};
-pub(crate) use form::{FieldKind, Naming};
+#[cfg(feature = "client")]
+pub use form::FormReply;
+pub use form::{Action, Field, FieldKind, Form, FormAnswer, Naming};
+#[cfg(feature = "client")]
+pub use sample::SampleReply;
 pub use sample::{Block, SampleAnswer, Sampling, ToolChoice, ToolUse};
 
 use crate::json::{Doc, Value};
@@ -75,6 +78,11 @@ impl AskRequest {
 }
 
 impl ClientCapabilities {
+    /// Everything.
+    #[cfg(feature = "client")]
+    pub(crate) const ALL: ClientCapabilities =
+        ClientCapabilities { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
+
     /// Whether everything in `needed` was declared.
     pub fn cover(self, needed: ClientCapabilities) -> bool {
         (self.form || !needed.form)
@@ -87,6 +95,46 @@ impl ClientCapabilities {
 
 /// What came back for one question: the client's result, or its refusal.
 pub(crate) type Answer = Result<Doc, RpcError>;
+
+/// A page the server wants the user to visit. The library never opens it: show the whole address and
+/// who asks, and open it only when the user agrees (client/elicitation, URL mode).
+#[cfg(feature = "client")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlRequest {
+    /// Why.
+    pub message: String,
+    /// Where.
+    pub url: String,
+}
+
+/// Why a client does not answer a question; the server is told, or its call fails.
+#[cfg(feature = "client")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// One sentence.
+    pub message: String,
+}
+
+#[cfg(feature = "client")]
+impl<T: Into<String>> From<T> for Refusal {
+    fn from(message: T) -> Refusal {
+        Refusal { message: message.into() }
+    }
+}
+
+/// What a client gives back for an [`AskRequest`].
+#[cfg(feature = "client")]
+#[derive(Clone, Debug)]
+pub(crate) enum AskReply {
+    /// For a form; checked against it.
+    Form(FormReply),
+    /// For a page.
+    Url(Action),
+    /// For sampling.
+    Sample(SampleReply),
+    /// For the roots.
+    Roots(Vec<Root>),
+}
 
 /// A folder or file the client lets the server work with.
 #[derive(Clone, Debug, PartialEq, Eq)]

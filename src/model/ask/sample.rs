@@ -9,17 +9,28 @@ use crate::model::content::{Content, Role};
 
 /// A request for one message of the model.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Sampling {
-    pub(crate) messages: Vec<(Role, Vec<Block>)>,
-    pub(crate) max_tokens: u32,
-    pub(crate) system: Option<String>,
-    pub(crate) temperature: Option<f64>,
-    pub(crate) stop: Vec<String>,
-    pub(crate) hints: Vec<String>,
-    pub(crate) priorities: [Option<f64>; 3],
-    pub(crate) tools: Vec<Tool>,
-    pub(crate) tool_choice: Option<ToolChoice>,
-    pub(crate) metadata: Option<Json>,
+    /// The conversation so far.
+    pub messages: Vec<(Role, Vec<Block>)>,
+    /// At most this many tokens.
+    pub max_tokens: u32,
+    /// What the model should keep in mind.
+    pub system: Option<String>,
+    /// How much chance is wanted.
+    pub temperature: Option<f64>,
+    /// Texts that end the message.
+    pub stop: Vec<String>,
+    /// Parts of models' names, the most wanted first.
+    pub hints: Vec<String>,
+    /// How much low cost, speed and intelligence matter, each from 0 to 1.
+    pub priorities: [Option<f64>; 3],
+    /// Tools that the model may ask to have run.
+    pub tools: Vec<Tool>,
+    /// Whether the model must use one.
+    pub tool_choice: Option<ToolChoice>,
+    /// More for the model's provider, an object.
+    pub metadata: Option<Json>,
 }
 
 /// One block of a sampling message.
@@ -201,6 +212,44 @@ impl Sampling {
             }
         }
         (!open.is_empty()).then_some("every tool use is answered by a tool result in the next user message")
+    }
+}
+
+/// What a client gives back for a [`Sampling`]: one message of its model.
+#[cfg(feature = "client")]
+#[derive(Clone, Debug)]
+pub struct SampleReply {
+    pub(crate) model: String,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) stop_reason: Option<String>,
+}
+
+#[cfg(feature = "client")]
+impl SampleReply {
+    /// A message of the model of this name.
+    pub fn new(model: impl Into<String>) -> SampleReply {
+        SampleReply { model: model.into(), blocks: Vec::new(), stop_reason: None }
+    }
+
+    /// One more block of text.
+    #[must_use]
+    pub fn text(self, text: impl Into<String>) -> SampleReply {
+        self.block(Block::Content(Content::text(text)))
+    }
+
+    /// One more block.
+    #[must_use]
+    pub fn block(mut self, block: Block) -> SampleReply {
+        self.blocks.push(block);
+        self
+    }
+
+    /// Why the model stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or its provider's
+    /// word.
+    #[must_use]
+    pub fn stop_reason(mut self, reason: impl Into<String>) -> SampleReply {
+        self.stop_reason = Some(reason.into());
+        self
     }
 }
 

@@ -52,6 +52,7 @@ fn is_domain(domain: &str, wide: bool) -> bool {
             Some(address) => host::is_ipv6(address),
             None => host::is_ipv4(address),
         },
-        None => (wide || domain.is_ascii()) && host::is_hostname(domain),
+        None if wide => super::is_wide_hostname(domain),
+        None => domain.is_ascii() && host::is_hostname(domain),
     }
 }

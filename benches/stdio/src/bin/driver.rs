@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use stdio_bench::Result;
 use stdio_bench::count;
+use stdio_bench::layout::LAYOUT;
 use stdio_bench::limits;
 use stdio_bench::load;
 use stdio_bench::peer::{Peer, Watch};
@@ -28,6 +29,8 @@ const USAGE: &str = "driver --floor PATH [--ours PATH] [--rmcp-readme PATH] [--r
 
 /// Life of one timed process at most: the phases and a stuck server's allowance.
 const LIFE: Duration = Duration::from_secs(20);
+/// Life of a process under a tool that counts.
+const COUNTED_LIFE: Duration = Duration::from_secs(40);
 const TOOLS: usize = 500;
 const WARM_UP: u64 = 200;
 const PROFILED: u64 = 5000;
@@ -185,15 +188,17 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
         for server in &mut servers {
             eprintln!("counting {}", server.name);
             let script = Script::new(server.framing, SHORT);
-            server.counts = count::counts(&server.command, &script, scratch, watch);
+            server.counts = count::counts(&server.command, scratch, &|command, calls| {
+                drive(command, &script, calls, watch)
+            });
         }
     }
-    print!("{}", report::markdown(&servers, options.rounds.max(1)));
+    print!("{}", report::markdown(&servers, options.rounds.max(1), &LAYOUT));
     println!("\nThe run took {:.0} s.", began.elapsed().as_secs_f64());
     if let Some(file) = &options.json {
         fs::write(file, report::json(&servers, options.rounds.max(1)))?;
     }
-    match limits::missed(&servers) {
+    match limits::missed(&servers, LAYOUT.limits) {
         missed if missed > 0 && options.check => Err(format!("{missed} limits missed").into()),
         _ => Ok(()),
     }
@@ -205,11 +210,22 @@ fn profiles(servers: &[Server], folder: &Path, watch: &Watch) -> Result<()> {
     for server in servers {
         let file = folder.join(format!("{}.callgrind", server.name.replace(' ', "-")));
         let script = Script::new(server.framing, SHORT);
-        let done = count::profile(&server.command, &script, PROFILED, &file, watch);
+        let done = count::profile(&server.command, PROFILED, &file, &|command, calls| {
+            drive(command, &script, calls, watch)
+        });
         done.map_err(|error| format!("{}: {error}", server.name))?;
         println!("{}", file.display());
     }
     Ok(())
+}
+
+/// A server's life for the counting tools: so many sequential calls.
+fn drive(command: &[String], script: &Script, calls: u64, watch: &Watch) -> Result<()> {
+    let mut peer = Peer::spawn(command, COUNTED_LIFE, watch)?;
+    peer.open(script)?;
+    peer.checked_call(script)?;
+    load::exactly(&mut peer, script, calls)?;
+    peer.finish()
 }
 
 impl Bench<'_> {

@@ -1,0 +1,93 @@
+//! What both clients of this bench share: the command line, the clock, and the line they report.
+//!
+//! Does: say how a run is told what to do and how it tells what it measured. Does not: make calls; the programs do.
+
+use std::env;
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// What a client program is to do: `CLIENT CALLS_IN_FLIGHT MILLISECONDS COMMAND…`.
+pub struct Job {
+    /// Calls that are under way at any time.
+    pub in_flight: usize,
+    /// How long calls are begun.
+    pub time: Duration,
+    /// The server.
+    pub command: Vec<String>,
+}
+
+impl Job {
+    /// As the command line says.
+    pub fn from_args() -> Job {
+        let mut args = env::args().skip(1);
+        let mut number = || {
+            args.next().and_then(|a| a.parse::<u64>().ok()).expect("CALLS_IN_FLIGHT MILLISECONDS COMMAND…")
+        };
+        let in_flight = number() as usize;
+        let time = Duration::from_millis(number());
+        Job { in_flight, time, command: args.collect() }
+    }
+
+    /// What to say in a caller's call of this number.
+    pub fn text(n: u64) -> String {
+        format!("hello {n}")
+    }
+}
+
+/// Times of the single calls of one caller. Only the last are kept, so that they do not count as the client's memory.
+#[derive(Default)]
+pub struct Times {
+    count: u64,
+    last: Vec<u64>,
+}
+
+impl Times {
+    const KEPT: usize = 256;
+
+    /// Calls so far.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// One more call, begun then.
+    pub fn add(&mut self, begun: Instant) {
+        let took = begun.elapsed().as_nanos() as u64;
+        if self.last.len() < Times::KEPT {
+            self.last.push(took);
+        } else {
+            self.last[self.count as usize % Times::KEPT] = took;
+        }
+        self.count += 1;
+    }
+}
+
+/// Prints calls per second, the median time of a call and processor time per call in microseconds, and the most memory
+/// that was resident in KiB.
+pub fn report(began: Instant, cpu_before: u64, times: &[Times]) {
+    let took = began.elapsed();
+    let calls = times.iter().map(Times::count).sum::<u64>() as f64;
+    let mut single: Vec<u64> = times.iter().flat_map(|t| &t.last).copied().collect();
+    single.sort_unstable();
+    let cpu = (cpu_ticks() - cpu_before) as f64 * 10_000.0;
+    println!(
+        "{:.0} {:.1} {:.2} {}",
+        calls / took.as_secs_f64(),
+        single[single.len() / 2] as f64 / 1000.0,
+        cpu / calls,
+        peak_kib()
+    );
+}
+
+/// Processor time of this process, children left out, in hundredths of a second.
+pub fn cpu_ticks() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let rest = stat.rsplit(')').next().unwrap_or_default();
+    rest.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum()
+}
+
+/// Most memory that was resident.
+fn peak_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,131 @@
+//! Where an answer ends, and what little of it the bench looks at.
+//!
+//! Does: find head and body by `Content-Length` or by chunks. Does not: decode chunks or header values, or know answers
+//! that end with their connection; no server under test sends one.
+//! Invariant: looks at the bytes from their start each time, which is cheap because an answer comes in a few reads.
+
+use memchr::memmem;
+
+use crate::Result;
+
+const LONGEST_HEAD: usize = 64 * 1024;
+
+/// A complete answer in a buffer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer<'b> {
+    /// Status code.
+    pub status: u16,
+    /// Status line and headers.
+    pub head: &'b [u8],
+    /// The body as it was sent, chunk sizes included.
+    pub body: &'b [u8],
+}
+
+impl<'b> Answer<'b> {
+    /// The answer at the start of `bytes`, once all of it is there.
+    ///
+    /// # Errors
+    /// When the bytes are no answer, or one without a stated end.
+    pub fn find(bytes: &'b [u8]) -> Result<Option<Self>> {
+        let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
+            return if bytes.len() > LONGEST_HEAD { Err("a head without end".into()) } else { Ok(None) };
+        };
+        let (head, rest) = (&bytes[..end], &bytes[end + 4..]);
+        let status = head.get(9..12).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+        let status = status.ok_or("no status line")?;
+        let length = match framed(head)? {
+            Framed::Length(length) => (rest.len() >= length).then_some(length),
+            Framed::Chunks => chunks(rest)?,
+        };
+        Ok(length.map(|length| Self { status, head, body: &rest[..length] }))
+    }
+
+    /// Bytes from the status line to the end of the body.
+    pub fn length(&self) -> usize {
+        self.head.len() + 4 + self.body.len()
+    }
+
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&'b [u8]> {
+        value(self.head, name)
+    }
+}
+
+enum Framed {
+    Length(usize),
+    Chunks,
+}
+
+fn framed(head: &[u8]) -> Result<Framed> {
+    if let Some(length) = value(head, "content-length") {
+        return Ok(Framed::Length(std::str::from_utf8(length)?.parse()?));
+    }
+    if value(head, "transfer-encoding").is_some() {
+        return Ok(Framed::Chunks);
+    }
+    match head.get(9..12) {
+        // The only answer to a notification, by definition empty where nothing else is said.
+        Some(b"202" | b"204") => Ok(Framed::Length(0)),
+        _ => Err("an answer that does not say where it ends".into()),
+    }
+}
+
+fn value<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
+    let mut start = 0;
+    for end in memchr::memchr_iter(b'\n', head).chain([head.len()]) {
+        let line = &head[start..end];
+        if line.len() > name.len()
+            && line[name.len()] == b':'
+            && line[..name.len()].eq_ignore_ascii_case(name.as_bytes())
+        {
+            return Some(line[name.len() + 1..].trim_ascii());
+        }
+        start = end + 1;
+    }
+    None
+}
+
+/// Length of a whole chunked body, when it is there.
+fn chunks(bytes: &[u8]) -> Result<Option<usize>> {
+    let mut at = 0;
+    loop {
+        let Some(line) = memchr::memchr(b'\n', &bytes[at..]) else {
+            return Ok(None);
+        };
+        let digits = bytes[at..at + line].trim_ascii_end();
+        let size = usize::from_str_radix(std::str::from_utf8(digits)?, 16)?;
+        // The chunk itself and the line end behind it; after the last chunk there are no trailers.
+        at += line + 1 + size + 2;
+        if at > bytes.len() {
+            return Ok(None);
+        }
+        if size == 0 {
+            return Ok(Some(at));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_answer_is_found_when_its_last_byte_is_there() {
+        let plain: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length:  3\r\nX: y\r\n\r\nabc";
+        let chunked: &[u8] =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n11\r\n01234567890123456\r\n0\r\n\r\n";
+        let empty: &[u8] = b"HTTP/1.1 202 Accepted\r\nMcp-Session-Id: s\r\n\r\n";
+        for whole in [plain, chunked, empty] {
+            for end in 0..whole.len() {
+                assert_eq!(Answer::find(&whole[..end]).unwrap(), None, "at {end}");
+            }
+            let more = [whole, b"HTTP"].concat();
+            assert_eq!(Answer::find(&more).unwrap().unwrap().length(), whole.len());
+        }
+        let answer = Answer::find(empty).unwrap().unwrap();
+        assert_eq!((answer.status, answer.header("mcp-session-id")), (202, Some(&b"s"[..])));
+        assert_eq!(Answer::find(plain).unwrap().unwrap().body, b"abc");
+        assert!(Answer::find(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! The rows of this bench and the bounds our servers have to keep.
+//!
+//! Does: name keys, texts and bounds. Does not: measure or print.
+//! Invariant: a limit counts in every placement, save where the bare loop shows that no server could keep it.
+//!
+//! Those are two. With 64 in flight a bare loop that answers a whole batch in one write spends 0.1 µs on a call, which
+//! leaves no room for a parser: its calls per second and its CPU are printed but bind nobody; what binds is the bare loop
+//! that reads a line and writes its answer. And on two CPUs the bare loop itself is not ten times as fast as the tuned
+//! peer, so that multiple binds on one.
+
+use crate::limits::Figure::{Above, Plain, TimesFloor, TimesFloorEach, TimesReadme, TimesTuned};
+use crate::limits::{Limit, least, most};
+use crate::place::{PLACEMENTS, Placement};
+use crate::report::{Layout, Maker, Metric, metric};
+
+/// Everything the stdio bench shows.
+pub const LAYOUT: Layout = Layout { timed: TIMED, steady: STEADY, noise: "seq_p50", limits: LIMITS };
+
+/// What depends on the placement.
+const TIMED: &[Metric] = &[
+    metric("seq_p50", "sequential p50, µs", 1, true),
+    metric("seq_p99", "sequential p99, µs", 1, true),
+    metric("rate_1", "calls/s, 1 in flight", 0, true),
+    metric("rate_16", "calls/s, 16 in flight", 0, true),
+    metric("rate_64", "calls/s, 64 in flight", 0, true),
+    metric("cpu_1", "CPU per call, 1 in flight, µs", 2, true),
+    metric("cpu_16", "CPU per call, 16 in flight, µs", 2, true),
+    metric("cpu_64", "CPU per call, 64 in flight, µs", 2, true),
+    metric("switches_1", "context switches per call, 1 in flight", 2, false),
+    metric("switches_64", "context switches per call, 64 in flight", 2, false),
+    metric("list_p50", "list of 500 tools p50, µs", 1, true),
+    metric("list_floor", "(the bare loop writing the same list, µs)", 1, false),
+    metric("bulk", "1 MiB echo, MiB/s", 0, true),
+    metric("driver_64", "(driver's CPU per call, 64 in flight, µs)", 2, false),
+];
+
+/// What does not.
+const STEADY: &[Metric] = &[
+    metric("instructions", "instructions per call (user space)", 0, true),
+    metric("allocations", "allocations per call", 2, false),
+    metric("syscalls", "system calls per call", 2, false),
+    metric("threads", "threads after load", 0, false),
+    metric("rss", "resident after the first call, kB", 0, true),
+    metric("anon", "anonymous after the first call, kB", 0, true),
+    metric("anon_loaded", "anonymous after load, kB", 0, true),
+    metric("peak", "peak resident with 1 MiB echoes, kB", 0, true),
+    metric("start", "start to first answer, ms", 2, true),
+    metric("list_kb", "list of 500 tools, kB", 1, false),
+    metric("list_pages", "pages of that list", 0, false),
+    metric("binary", "stripped binary, kB", 0, false),
+];
+
+const INLINE: &[Maker] = &[Maker::OursInline];
+const POOL: &[Maker] = &[Maker::OursPool, Maker::OursHandOver];
+const BOTH: &[Maker] = &[Maker::OursInline, Maker::OursPool];
+
+const ONE: &[Placement] = &[Placement::One];
+const NONE: &[Placement] = &[];
+const ALL: &[Placement] = &PLACEMENTS;
+
+const LIMITS: &[Limit] = &[
+    most(8000.0, "instructions per call", Plain("instructions"), INLINE, ALL),
+    most(3.0, "allocations per call", Plain("allocations"), INLINE, ALL),
+    most(2.0, "system calls per call", Plain("syscalls"), INLINE, ALL),
+    most(300.0, "resident, kB above floor", Above("rss"), BOTH, ALL),
+    most(300.0, "anonymous, kB above floor", Above("anon"), BOTH, ALL),
+    most(1.2, "sequential p50, × floor", TimesFloor("seq_p50"), INLINE, ALL),
+    most(2.0, "sequential p50, × floor", TimesFloor("seq_p50"), POOL, ALL),
+    least(0.7, "calls/s with 64, × floor, a write each", TimesFloorEach("rate_64"), BOTH, ALL),
+    least(0.7, "calls/s with 64, × floor", TimesFloor("rate_64"), BOTH, NONE),
+    least(10.0, "calls/s with 64, × rmcp README", TimesReadme("rate_64"), BOTH, ALL),
+    least(10.0, "calls/s with 64, × rmcp tuned", TimesTuned("rate_64"), BOTH, ONE),
+    most(1.5, "CPU per call with 64, × floor, a write each", TimesFloorEach("cpu_64"), BOTH, ALL),
+    most(1.5, "CPU per call with 64, × floor", TimesFloor("cpu_64"), BOTH, NONE),
+    most(1.5, "list of 500 tools, × writing its text", TimesFloor("list_p50"), BOTH, ALL),
+    least(1.0, "1 MiB echo, × floor", TimesFloor("bulk"), BOTH, ALL),
+];

@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# The official conformance suite drives our client over Streamable HTTP, in both protocol eras.
+#
+#   conformance/client.sh                       builds examples/conformance_client and runs every scenario
+#   conformance/client.sh --only SCENARIO
+#   conformance/client.sh --client PROGRAM      takes a client that is already there
+#
+# The suite is pinned in conformance/suite and installed there, into an ignored folder. Each scenario runs in the
+# suite's strict form: its warnings, our exit code and our time count. The authorization scenarios (auth/*) and
+# the extensions are not in the list. What the suite noted is kept in suite/out until the next run. Prints
+# `ok REVISION SCENARIO` or `FAIL …` per scenario and ends with `N passed, N failed`; the exit code is 0 only
+# when nothing failed.
+#
+# On a bare Debian machine, as root, missing node, npm and python3 are installed with apt-get.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+suite=$here/suite
+only=
+client=
+
+# Revision and scenario: everything the suite has for clients of that revision but auth/* and extensions.
+scenarios="
+2025-11-25 initialize
+2025-11-25 tools_call
+2025-11-25 elicitation-sep1034-client-defaults
+2025-11-25 sse-retry
+2025-11-25 json-schema-2020-12-preservation
+2026-07-28 tools_call
+2026-07-28 request-metadata
+2026-07-28 sep-2322-client-request-state
+2026-07-28 http-standard-headers
+2026-07-28 http-custom-headers
+2026-07-28 http-invalid-tool-headers
+2026-07-28 json-schema-ref-no-deref
+2026-07-28 json-schema-2020-12-preservation
+"
+
+usage() {
+    sed -n '2,14s/^# \{0,1\}//p' "$0"
+    exit 2
+}
+
+while [ $# -gt 0 ]; do
+    case $1 in
+        --only)
+            [ -n "${2-}" ] || usage
+            only=$2
+            shift 2
+            ;;
+        --client)
+            [ -x "${2-}" ] || usage
+            client=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
+            shift 2
+            ;;
+        *) usage ;;
+    esac
+done
+
+note() { printf '%s\n' "client.sh: $*" >&2; }
+
+# Installs Debian packages when that is possible here.
+apt_install() {
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        note "missing: $* (not root, or no apt-get: install them yourself)"
+        exit 1
+    fi
+    note "installing $*"
+    apt-get update -qq >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >&2
+}
+
+command -v python3 >/dev/null || apt_install python3
+command -v node >/dev/null && command -v npm >/dev/null || apt_install nodejs npm
+if ! cmp -s "$suite/package-lock.json" "$suite/node_modules/.installed-lock"; then
+    note "installing the suite"
+    (cd "$suite" && npm ci --no-audit --no-fund --loglevel=error >&2)
+    cp "$suite/package-lock.json" "$suite/node_modules/.installed-lock"
+fi
+# The suite wants the node of its own folder.
+PATH=$suite/node_modules/.bin:$PATH
+export PATH
+
+if [ -z "$client" ]; then
+    # Cargo itself says where the program is: target folder and target may be set in many ways.
+    client=$(cargo build --manifest-path "$here/../Cargo.toml" --release --features http-client \
+        --example conformance_client --message-format=json-render-diagnostics | python3 -c '
+import json, sys
+found = [json.loads(line) for line in sys.stdin]
+print([m["executable"] for m in found if m.get("target", {}).get("name") == "conformance_client"][-1])')
+fi
+
+out=$suite/out
+rm -rf "$out"
+mkdir -p "$out"
+# The suite splits the command at spaces; a link has none.
+ln -s "$client" "$out/client"
+
+passed=0
+failed=0
+while read -r revision scenario; do
+    [ -n "$scenario" ] || continue
+    [ -z "$only" ] || [ "$only" = "$scenario" ] || continue
+    log=$out/$revision-$scenario.log
+    # Every check must have been a success: some failures do not reach the suite's exit code.
+    if (cd "$suite" && timeout 90 env NODE_OPTIONS="--require ./loopback.cjs" conformance client --scenario "$scenario" \
+        --spec-version "$revision" --timeout 30000 -o "out/$revision-$scenario" --command out/client) \
+        >"$log" 2>&1 </dev/null && python3 - "$out/$revision-$scenario" <<'CHECK' >>"$log"; then
+import json, pathlib, sys
+
+files = list(pathlib.Path(sys.argv[1]).rglob("checks.json"))
+checks = [check for file in files for check in json.loads(file.read_text())]
+counts = {}
+for check in checks:
+    counts[check["status"]] = counts.get(check["status"], 0) + 1
+print(counts)
+sys.exit(0 if counts.get("SUCCESS") and not {"FAILURE", "WARNING"} & counts.keys() else 1)
+CHECK
+        printf 'ok %s %s\n' "$revision" "$scenario"
+        passed=$((passed + 1))
+    else
+        printf 'FAIL %s %s: see %s\n' "$revision" "$scenario" "conformance/suite/out/$revision-$scenario.log"
+        failed=$((failed + 1))
+    fi
+done <<<"$scenarios"
+
+printf '%s passed, %s failed\n' "$passed" "$failed"
+[ "$passed" -gt 0 ] && [ "$failed" -eq 0 ]

@@ -1,0 +1,71 @@
+# Sourced by run.sh and ../proxy.sh: installs the clients and builds the server. Needs `note` and, in $transport, a name.
+
+installed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+# Installs Debian packages when that is possible here.
+apt_install() {
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        note "missing: $* (not root, or no apt-get: install them yourself)"
+        exit 1
+    fi
+    note "installing $*"
+    apt-get update -qq >&2
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >&2
+}
+
+# Installs the locked packages of one folder, unless that very lock is installed already.
+npm_install() {
+    local folder=$installed/$1
+    shift
+    if ! cmp -s "$folder/package-lock.json" "$folder/node_modules/.installed-lock"; then
+        note "installing the packages of ${folder#"$installed"/}"
+        (cd "$folder" && npm ci --no-audit --no-fund --loglevel=error "$@" >&2)
+        cp "$folder/package-lock.json" "$folder/node_modules/.installed-lock"
+    fi
+}
+
+# The Inspector needs 22.19; every JavaScript client then runs on the same one.
+node_is_new() {
+    node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 19) ? 0 : 1)'
+}
+
+# Installs the named clients and puts a node that is new enough first on the path.
+install_clients() {
+    command -v python3 >/dev/null || apt_install python3
+    local client
+    for client in "$@"; do
+        if [ "$client" = py ]; then
+            install_python
+            continue
+        fi
+        command -v node >/dev/null && command -v npm >/dev/null || apt_install nodejs npm
+        if ! node_is_new; then
+            npm_install node
+            PATH=$installed/node/node_modules/.bin:$PATH
+            export PATH
+        fi
+        npm_install "$client" --ignore-scripts
+    done
+}
+
+install_python() {
+    local folder=$installed/py
+    if ! cmp -s "$folder/requirements.txt" "$folder/.venv/installed.txt"; then
+        python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+        note "installing the packages of py"
+        rm -rf "$folder/.venv"
+        python3 -m venv "$folder/.venv"
+        "$folder/.venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$folder/requirements.txt" >&2
+        cp "$folder/requirements.txt" "$folder/.venv/installed.txt"
+    fi
+}
+
+# Builds examples/board_server and prints where it is. Cargo itself says where: target folder and target may be set in
+# many ways.
+build_board() {
+    cargo build --manifest-path "$installed/../../Cargo.toml" --release --example board_server --features http-server \
+        --message-format=json-render-diagnostics | python3 -c '
+import json, sys
+found = [json.loads(line) for line in sys.stdin]
+print([m["executable"] for m in found if m.get("target", {}).get("name") == "board_server"][-1])'
+}

@@ -1,0 +1,210 @@
+"""The Python SDK 2.x against the board: pinned to the modern era, negotiating, and with the handshake.
+
+Used as `python client.py stdio|http OUT SERVER ARGS…`; the wire logs go to folders under OUT.
+"""
+
+import logging
+import subprocess
+import sys
+import warnings
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import mcp_types as types
+from board import PROTOCOL, check_board, check_elicit_incapable, text
+from harness import CHECK_TIMEOUT, Inbox, Session, same
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.subscriptions import ResourceUpdated
+
+TAPS = Path(__file__).resolve().parent.parent
+META = "io.modelcontextprotocol/"
+MODES = {"modern": "2026-07-28", "auto": "auto", "legacy": "legacy"}
+# Seconds.
+CLOSE_TIMEOUT = 2
+SESSION_TIMEOUT = 90
+OVER = sys.argv[1]
+
+
+def tap(transport, session, server):
+    """The command that runs `server` behind the tap of a transport."""
+    return ["python3", "-I", "-S", str(TAPS / f"tap_{transport}.py"), str(session.folder), *server]
+
+
+class Served:
+    """A server behind the tap of HTTP."""
+
+    def __init__(self, session, server):
+        command = tap("http", session, server)
+        self.tap = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = self.tap.stdout.readline().strip()
+        assert self.url, "the server does not listen"
+
+    def end(self):
+        """Has the server told that it is no longer needed."""
+        self.tap.stdin.close()
+
+
+class Peer:
+    """One client, its callbacks and what they received."""
+
+    def __init__(self, session, mode, server, elicitation=True):
+        self.mode = mode
+        self.era = "legacy" if mode == "legacy" else "modern"
+        self.logs, self.updates = Inbox(), Inbox()
+        self.asked, self.keys, self.answer = [], [], None
+        self.served = Served(session, server) if OVER == "http" else None
+        command, *args = tap("stdio", session, [*server, "--stdio"])
+        self.client = Client(
+            self.served.url if self.served else StdioServerParameters(command=command, args=args),
+            mode=MODES[mode],
+            read_timeout_seconds=CHECK_TIMEOUT,
+            elicitation_callback=self._elicit if elicitation else None,
+            logging_callback=self._log,
+            message_handler=self._message,
+        )
+
+    def end(self):
+        if self.served:
+            self.served.end()
+
+    async def _elicit(self, context, params):
+        self.asked.append(params)
+        self.keys.append(context.request_id)
+        return self.answer
+
+    async def _log(self, params):
+        self.logs.push((params.level, params.logger, params.data))
+
+    async def _message(self, message):
+        # On a modern connection the subscription itself is asked, see `watch`.
+        if self.era == "legacy" and isinstance(message, types.ResourceUpdatedNotification):
+            self.updates.push(str(message.params.uri))
+
+    async def about(self):
+        """Name, revision and capabilities; a pinned client adopted its era unseen and asks here."""
+        client = self.client
+        if self.mode != "modern":
+            return client.server_info.name, client.protocol_version, dump(client.server_capabilities)
+        found = await client.session.send_discover(MODES["modern"])
+        assert MODES["modern"] in found["supportedVersions"], f"supportedVersions: {found['supportedVersions']}"
+        return found["_meta"][META + "serverInfo"]["name"], client.protocol_version, found["capabilities"]
+
+    async def call(self, name, arguments=None, **options):
+        return await self.client.call_tool(name, arguments, **options)
+
+    async def logging(self, level):
+        """Asks for log messages from `level` on; returns the options of the calls that shall have them."""
+        if self.era == "modern":
+            return {"meta": {META + "logLevel": level}}
+        await self.client.set_logging_level(level)
+        return {}
+
+    @asynccontextmanager
+    async def watch(self, *uris):
+        """Updates of `uris` go to `updates` until the end of the block."""
+        if self.era == "legacy":
+            for uri in uris:
+                await self.client.subscribe_resource(uri)
+            yield
+            for uri in uris:
+                await self.client.unsubscribe_resource(uri)
+            return
+        async with self.client.listen(resource_subscriptions=uris) as subscription:
+            same(sorted(subscription.honored.resource_subscriptions or []), sorted(uris), "acknowledged")
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._follow, subscription)
+                yield
+                group.cancel_scope.cancel()
+
+    async def _follow(self, subscription):
+        async for event in subscription:
+            assert isinstance(event, ResourceUpdated), f"an event that was not asked for: {event!r}"
+            self.updates.push(str(event.uri))
+
+
+def dump(model):
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+class Closing:
+    """How long leaving the client took; its own scopes forbid a timeout around it, but it bounds its waits."""
+
+    def begin(self):
+        self.start = anyio.current_time()
+
+    def end(self):
+        self.took = anyio.current_time() - self.start
+
+    async def quick(self):
+        assert self.took < CLOSE_TIMEOUT, f"closing took {self.took:.1f} s"
+
+    async def told(self):
+        """The client waits before it says SIGTERM; a server with a call under way then ends at once."""
+        assert self.took < 2 * CLOSE_TIMEOUT, f"closing took {self.took:.1f} s"
+
+
+async def talk(session, mode, server):
+    """The session's first connection: every check, then an orderly end."""
+    peer = Peer(session, mode, server)
+    closing = Closing()
+    async with peer.client:
+        same(peer.client.protocol_version, PROTOCOL[peer.era], f"revision of mode {mode}")
+        await check_board(session, peer)
+        closing.begin()
+    closing.end()
+    peer.end()
+    await session.check("close", closing.quick)
+
+
+async def leave_early(session, mode, server):
+    """The second connection, without elicitation, closed while a call is under way."""
+    peer = Peer(session, mode, server, elicitation=False)
+    closing, started, outcome = Closing(), anyio.Event(), Inbox()
+
+    async def progressed(*_):
+        started.set()
+
+    async def slow():
+        try:
+            arguments = {"pin": 1, "times": 100, "intervalMs": 1000}
+            result = await peer.call("blink", arguments, progress_callback=progressed)
+            # The server may still say that it ends; what it must not say is that the call went well.
+            outcome.push("an error" if result.is_error else text(result))
+        except MCPError:
+            outcome.push("an error")
+
+    async def close_busy():
+        same(await outcome.next("the call that was under way", 1), "an error", "outcome of that call")
+        await closing.told()
+
+    async with anyio.create_task_group() as group:
+        async with peer.client:
+            await check_elicit_incapable(session, peer)
+            group.start_soon(slow)
+            with anyio.move_on_after(3):
+                await started.wait()
+            closing.begin()
+        closing.end()
+        peer.end()
+        await session.check("close-busy", close_busy)
+
+
+async def run(session, mode, server):
+    async def whole():
+        await talk(session, mode, server)
+        await leave_early(session, mode, server)
+
+    await session.check("session", whole, timeout=SESSION_TIMEOUT)
+
+
+async def main():
+    out, *server = sys.argv[2:]
+    for mode in MODES:
+        await run(Session(f"py/{mode}", out), mode, server)
+
+
+# The deprecated verbs are what is tested here, and a failing check is reported by us.
+warnings.simplefilter("ignore")
+logging.disable(logging.CRITICAL)
+anyio.run(main)

@@ -1,0 +1,125 @@
+// The TypeScript client 2.x against the board, in each of its negotiation modes.
+//
+// Used as `node client.mjs stdio|http OUT SERVER ARGS…`; the wire logs go to folders under OUT. In its modes `auto`
+// and pinned this SDK asks `server/discover` of a throw-away copy of a server on stdio first, so those sessions leave
+// two wire logs per connection.
+
+import { Client, LOG_LEVEL_META_KEY, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { checkBareBoard, checkBoard } from "../board.mjs";
+import { Inbox, Session } from "../harness.mjs";
+import { served, tapped } from "../spawn.mjs";
+
+const [over, out, ...server] = process.argv.slice(2);
+const MODES = { modern: { pin: "2026-07-28" }, auto: "auto", legacy: "legacy" };
+
+async function connect(session, mode, capabilities) {
+  const client = new Client(
+    { name: "tinymcp-ts2", version: "1" },
+    { capabilities, versionNegotiation: { mode: MODES[mode], probe: { timeoutMs: 5000 } } },
+  );
+  const peer = {
+    // On a busy machine several lines are read at once, and this SDK drops progress that is followed by its
+    // result in the same turn; `wire.py` sees to it that every step was sent.
+    losesProgress: true,
+    logs: new Inbox(),
+    updates: new Inbox(),
+    asked: [],
+    answer: undefined,
+    about: () => ({
+      name: client.getServerVersion()?.name,
+      protocol: client.getNegotiatedProtocolVersion(),
+      capabilities: client.getServerCapabilities(),
+    }),
+    // The caches of the SDK would answer a second list or read; the wire is what is tested.
+    tools: async () => (await client.listTools(undefined, { cacheMode: "refresh" })).tools,
+    resources: async () => (await client.listResources(undefined, { cacheMode: "refresh" })).resources,
+    templates: async () => (await client.listResourceTemplates(undefined, { cacheMode: "refresh" })).resourceTemplates,
+    prompts: async () => (await client.listPrompts(undefined, { cacheMode: "refresh" })).prompts,
+    read: (uri) => client.readResource({ uri }, { cacheMode: "refresh" }),
+    call: (name, args, { meta, ...options } = {}) =>
+      client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) }, options),
+    prompt: (name, args) => client.getPrompt({ name, arguments: args }),
+    complete: async (ref, argument) => (await client.complete({ ref, argument })).completion.values,
+    close: async () => {
+      await transport.terminateSession?.();
+      await client.close();
+      if (link) link.end();
+    },
+  };
+  client.setNotificationHandler("notifications/message", ({ params }) => peer.logs.push(params));
+  client.setNotificationHandler("notifications/resources/updated", ({ params }) => peer.updates.push(params.uri));
+  if (capabilities.elicitation) {
+    client.setRequestHandler("elicitation/create", ({ params }) => {
+      peer.asked.push(params);
+      return peer.answer;
+    });
+  }
+  const link = over === "http" && (await served(session.folder, server));
+  const transport = link
+    ? new StreamableHTTPClientTransport(new URL(link.url))
+    : new StdioClientTransport(tapped(session.folder, server));
+  await client.connect(transport);
+  peer.era = client.getProtocolEra();
+  Object.assign(peer, peer.era === "modern" ? modern(client) : legacy(client));
+  const expected = mode === "legacy" ? "legacy" : "modern";
+  if (peer.era !== expected) throw new Error(`mode ${mode} came out as ${peer.era}`);
+  return peer;
+}
+
+function modern(client) {
+  const listen = async (uris) => {
+    const subscription = await client.listen({ resourceSubscriptions: uris });
+    const honoured = [...(subscription.honoredFilter.resourceSubscriptions ?? [])].sort();
+    if (JSON.stringify(honoured) !== JSON.stringify([...uris].sort())) {
+      throw new Error(`listen acknowledged ${JSON.stringify(subscription.honoredFilter)} for ${uris}`);
+    }
+    return subscription;
+  };
+  return {
+    logging: async (level) => ({ meta: { [LOG_LEVEL_META_KEY]: level } }),
+    watch: async (uris) => {
+      let subscription = await listen(uris);
+      return {
+        only: async (kept) => {
+          await subscription.close();
+          subscription = await listen(kept);
+        },
+        close: () => subscription.close(),
+      };
+    },
+  };
+}
+
+function legacy(client) {
+  return {
+    // The SDK turns the wire's -32002 into its own error of code -32602; `wire.py` sees the real one.
+    notFound: -32602,
+    ping: () => client.ping(),
+    logging: async (level) => void (await client.setLoggingLevel(level)),
+    watch: async (uris) => {
+      let watched = uris;
+      for (const uri of uris) await client.subscribeResource({ uri });
+      const drop = async (gone) => {
+        for (const uri of gone) await client.unsubscribeResource({ uri });
+      };
+      return {
+        only: async (kept) => {
+          await drop(watched.filter((uri) => !kept.includes(uri)));
+          watched = kept;
+        },
+        close: () => drop(watched),
+      };
+    },
+  };
+}
+
+for (const mode of Object.keys(MODES)) {
+  const session = new Session(`ts2/${mode}`, out);
+  await session.run(async () => {
+    await checkBoard(session, await connect(session, mode, { elicitation: { form: {} } }));
+    await checkBareBoard(session, await connect(session, mode, {}));
+  });
+}
+// A connection that would not close must not keep the process.
+process.exit(0);

@@ -1,0 +1,405 @@
+"""Judges the wire logs of one session, after its clients have gone.
+
+Used as `python3 wire.py SESSION FOLDER`, SESSION being a name such as `ts2/modern`; prints `ok` and `FAIL`
+lines as the clients do. It sees what an SDK hides from its user: exit codes, stray lines, late answers of
+cancelled requests, members that belong to the other era. What the messages say is the clients' business.
+
+A log without any request, and a throw-away copy of the server that was only asked `server/discover`, count
+only for the lines themselves.
+"""
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+META = "io.modelcontextprotocol/"
+# Results that must carry cache hints in the modern era, and no others.
+CACHED = {
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+}
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+# A server may have written an answer before it read the cancellation; this long it counts as crossed.
+CROSSED = 0.15
+# Within this an idle server has to be gone after its input ended, or any server after SIGTERM.
+EXIT_LIMIT = 2.0
+# A server with a call under way may go on for its grace period, 5 s as it comes, until it is told by SIGTERM.
+BUSY_LIMIT = 5.0
+# What an error of the modern era makes of an answer's status, unless events have begun; the others leave it at 200.
+STATUS = {-32700: 400, -32600: 400, -32601: 404, -32602: 400, -32020: 400, -32021: 400, -32022: 400}
+RECORD = re.compile(r"(\d+\.\d+) ([><!]) ?(.*)", re.S)
+
+
+class Log:
+    """One server process: `records` are (at, mark, text), `messages` (at, mark, message).
+
+    `left` says when the client hung up on a request over HTTP, which in the modern era is its way to cancel.
+    """
+
+    def __init__(self, path):
+        self.path = path
+        self.records = []
+        self.messages = []
+        self.faults = []
+        self.left = {}
+        for raw in path.read_text(encoding="utf-8").split("\n")[:-1]:
+            at, mark, text = RECORD.fullmatch(raw).groups()
+            self.records.append((float(at), mark, text))
+            if mark in "><":
+                self._message(float(at), mark, text)
+            elif text.startswith("hung up on "):
+                self.left.setdefault(text.removeprefix("hung up on "), float(at))
+        self.http = self.event("http") is not None
+
+    def _message(self, at, mark, text):
+        try:
+            message = json.loads(text)
+            whole = isinstance(message, dict) and message.get("jsonrpc") == "2.0"
+        except ValueError:
+            whole = False
+        if whole and "\r" not in text:
+            self.messages.append((at, mark, message))
+        elif mark == "<":
+            self.faults.append(f"not one JSON-RPC message: {text!r}")
+
+    def event(self, word):
+        """The first event that starts with `word`, as (at, rest)."""
+        for at, mark, text in self.records:
+            if mark == "!" and text.startswith(word):
+                return at, text[len(word) :].strip()
+        return None
+
+    def requests(self):
+        """What the client asked: id to (at, message)."""
+        return {key(m["id"]): (t, m) for t, mark, m in self.messages if mark == ">" and "method" in m and "id" in m}
+
+    def busy_at(self, moment):
+        """Whether a call was under way then: asked before, not cancelled, not answered until later."""
+        open_calls = {name for name, (at, m) in self.requests().items() if m["method"] == "tools/call" and at <= moment}
+        for at, mark, message in self.messages:
+            if mark == ">" and message.get("method") == "notifications/cancelled":
+                open_calls.discard(key(message["params"]["requestId"]))
+            if mark == "<" and "method" not in message and at <= moment:
+                open_calls.discard(key(message.get("id")))
+        if self.modern():
+            open_calls -= {name for name, at in self.left.items() if at <= moment}
+        return bool(open_calls)
+
+    def modern(self):
+        """Whether no handshake was made."""
+        return all(message["method"] != "initialize" for _, message in self.requests().values())
+
+    def is_probe(self):
+        asked = [message["method"] for _, message in self.requests().values()]
+        return asked == ["server/discover"]
+
+
+def key(request_id):
+    """An id with its JSON type, so that 1 and "1" differ."""
+    return json.dumps(request_id)
+
+
+def meta(message):
+    return (message.get("params") or {}).get("_meta") or {}
+
+
+def lines(log):
+    """Every line from the server is one JSON-RPC message and ends with a newline."""
+    yield from log.faults
+    if log.event("the last line"):
+        yield "the last line has no newline"
+
+
+def answers(log):
+    """Each request has one answer with its own id, a cancelled one none; nothing else is answered."""
+    asked = log.requests()
+    cancelled = {}
+    answered = {}
+    eof = log.event("eof") or log.event("signal") or (float("inf"), "")
+    tokens = {}
+    for name, (_, message) in asked.items():
+        if "progressToken" in meta(message):
+            tokens[key(meta(message)["progressToken"])] = name
+    if log.modern():
+        cancelled.update(log.left)
+    for at, mark, message in log.messages:
+        method = message.get("method")
+        if mark == ">" and method == "notifications/cancelled":
+            cancelled.setdefault(key(message["params"]["requestId"]), at)
+        if mark == "<" and method is None:
+            name = key(message.get("id"))
+            if name not in asked:
+                yield f"an answer to nothing: {json.dumps(message)}"
+            elif name in answered:
+                yield f"a second answer: {json.dumps(message)}"
+            elif at > cancelled.get(name, at) + CROSSED:
+                yield f"an answer to a cancelled request: {json.dumps(message)}"
+            answered[name] = at
+        if mark == "<" and method == "notifications/progress":
+            name = tokens.get(key(message["params"]["progressToken"]))
+            if name is None:
+                yield f"progress for an unknown token: {json.dumps(message)}"
+            elif name in answered:
+                yield f"progress after the answer: {json.dumps(message)}"
+            elif at > cancelled.get(name, at) + CROSSED:
+                yield f"progress of a cancelled request: {json.dumps(message)}"
+    yield from steps(log, tokens, answered)
+    for name, (at, message) in asked.items():
+        held = message["method"] == "subscriptions/listen"
+        if name not in answered and name not in cancelled and name not in log.left and not held and at < eof[0] - EXIT_LIMIT:
+            yield f"never answered: {json.dumps(message)}"
+
+
+def steps(log, tokens, answered):
+    """The progress of a call counts up by one, and to the total where the call was answered."""
+    last = {}
+    for _, mark, message in log.messages:
+        if mark == "<" and message.get("method") == "notifications/progress":
+            params, shown = message["params"], json.dumps(message)
+            name = tokens.get(key(params["progressToken"]))
+            step, total = params["progress"], params["total"]
+            if step != last.get(name, (0, 0))[0] + 1:
+                yield f"progress does not count up: {shown}"
+            if params["message"] != f"blink {step:.0f} of {total:.0f}":
+                yield f"message of the progress: {shown}"
+            last[name] = (step, total)
+    failed = {key(m["id"]) for _, mark, m in log.messages if mark == "<" and (m.get("result") or {}).get("isError")}
+    for name, (step, total) in last.items():
+        if name in answered and name not in failed and step != total:
+            yield f"request {name} was answered after step {step:.0f} of {total:.0f}"
+
+
+def cancels(logs):
+    """At least one call was cancelled after it had shown a sign of life; `answers` sees to what followed."""
+    for log in logs:
+        alive, asked = set(), log.requests()
+        for _, mark, message in log.messages:
+            if message.get("method") == "notifications/progress":
+                alive.add(key(message["params"]["progressToken"]))
+            if mark == ">" and message.get("method") == "notifications/cancelled":
+                _, request = asked.get(key(message["params"]["requestId"]), (0, {}))
+                if request.get("method") == "tools/call" and key(meta(request).get("progressToken")) in alive:
+                    return
+        for name in log.left if log.modern() else ():
+            _, request = asked[name]
+            if request["method"] == "tools/call" and key(meta(request).get("progressToken")) in alive:
+                return
+    yield "no running call was cancelled"
+
+
+def era(log, modern):
+    """Nothing of the other era is on the wire, and the era's own duties are kept."""
+    asked = log.requests()
+    watched = {}
+    running = {}
+    for _, mark, message in log.messages:
+        method = message.get("method")
+        shown = json.dumps(message)
+        if mark == ">":
+            if method is not None and "id" in message:
+                running[key(message["id"])] = message
+            if method == "subscriptions/listen":
+                watched[key(message["id"])] = "waiting"
+            continue
+        if method is not None:
+            if modern:
+                yield from modern_notice(message, running.values(), watched, shown)
+            elif META in shown:
+                yield f"modern metadata in a legacy session: {shown}"
+            continue
+        running.pop(key(message.get("id")), None)
+        origin = asked.get(key(message.get("id")), (0, {"method": ""}))[1]["method"]
+        if "error" in message:
+            yield from not_found(message["error"], origin, modern, shown)
+        elif modern:
+            yield from modern_result(message["result"], origin, shown)
+        elif {"resultType", "ttlMs", "cacheScope"} & message["result"].keys() or META in shown:
+            yield f"a modern member in a legacy session: {shown}"
+
+
+def wants(request, level):
+    """Whether a request asked for log messages of this level."""
+    floor = meta(request).get(META + "logLevel")
+    return floor in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(floor)
+
+
+def modern_notice(message, open_requests, watched, shown):
+    method, params = message["method"], message.get("params") or {}
+    if "id" in message:
+        yield f"a request from the server: {shown}"
+    if method == "notifications/message" and not any(wants(request, params["level"]) for request in open_requests):
+        yield f"a log message no running request asked for: {shown}"
+    subscription = key(meta(message).get(META + "subscriptionId"))
+    if method == "notifications/subscriptions/acknowledged":
+        if watched.get(subscription) != "waiting":
+            yield f"an acknowledgement of nothing: {shown}"
+        watched[subscription] = "open"
+    elif method == "notifications/resources/updated" or method.endswith("/list_changed"):
+        if watched.get(subscription) != "open":
+            yield f"an update outside an acknowledged subscription: {shown}"
+    elif method in ("notifications/message", "notifications/progress") and subscription != "null":
+        yield f"a subscription id where none belongs: {shown}"
+    if method == "notifications/resources/updated" and not isinstance(params.get("uri"), str):
+        yield f"an update without uri: {shown}"
+
+
+def modern_result(result, origin, shown):
+    kind = result.get("resultType")
+    if kind not in ("complete", "input_required"):
+        yield f"resultType is {kind!r}: {shown}"
+    hinted = {"ttlMs", "cacheScope"} & result.keys()
+    if origin in CACHED and kind == "complete":
+        ttl = result.get("ttlMs")
+        if type(ttl) is not int or ttl < 0 or result.get("cacheScope") not in ("public", "private"):
+            yield f"cache hints are missing or wrong: {shown}"
+    elif hinted:
+        yield f"cache hints where none belong: {shown}"
+    if kind == "input_required":
+        if list(result.get("inputRequests", {})) != ["confirm"]:
+            yield f"the question's key is not confirm: {shown}"
+        elif "id" in result["inputRequests"]["confirm"] or "jsonrpc" in result["inputRequests"]["confirm"]:
+            yield f"an inner request with JSON-RPC members: {shown}"
+    if result.get("_meta", {}).get(META + "serverInfo", {}).get("name") != "board":
+        yield f"no serverInfo: {shown}"
+
+
+def not_found(error, origin, modern, shown):
+    if type(error.get("code")) is not int or type(error.get("message")) is not str:
+        yield f"an error without code or message: {shown}"
+    elif origin == "resources/read" and error["code"] != (-32602 if modern else -32002):
+        yield f"code of an address that leads nowhere: {shown}"
+    elif origin == "resources/read" and "uri" not in (error.get("data") or {}):
+        yield f"the error does not name the uri: {shown}"
+
+
+def exits(log):
+    """The server ends by itself with code 0 within 2 s of its input's end; a probed copy may be told by SIGTERM.
+
+    With a call under way it may take its grace period, and must heed a SIGTERM meanwhile. Over HTTP there is no input
+    that could end: it goes when it is told, and with a call under way within its grace period.
+    """
+    end = log.event("exit ")
+    eof, told = log.event("eof"), log.event("signal ")
+    if end is None:
+        yield f"{log.path.name}: no exit seen; its client had to kill it, or it still runs"
+        return
+    if log.http:
+        took, limit = (end[0] - told[0], BUSY_LIMIT + 0.5 if log.busy_at(told[0]) else EXIT_LIMIT) if told else (0, 0)
+        if told is None:
+            yield f"{log.path.name}: exit {end[1]} before it was told to go"
+        elif took > limit:
+            yield f"{log.path.name}: gone only {took:.1f} s after SIGTERM"
+        elif end[1] != "0":
+            yield f"{log.path.name}: exit code {end[1]}"
+        return
+    busy = eof is not None and log.busy_at(eof[0])
+    if busy and told and told[0] < end[0]:
+        start = told[0]
+    else:
+        start = min(t for t in (eof and eof[0], told and told[0], end[0]) if t is not None)
+    limit = BUSY_LIMIT + 0.5 if busy and start == eof[0] else EXIT_LIMIT
+    if end[0] - start > limit:
+        yield f"{log.path.name}: gone only {end[0] - start:.1f} s after {'eof' if eof else 'SIGTERM'}"
+    if log.is_probe() and told:
+        return
+    if eof is None:
+        yield f"{log.path.name}: exit {end[1]} before its input ended"
+    elif told and told[0] < end[0] and not busy:
+        yield f"{log.path.name}: had to be told by signal {told[1]}"
+    if end[1] != "0":
+        yield f"{log.path.name}: exit code {end[1]}"
+
+
+def http(log, modern):
+    """Status, type and fields of every answer fit what was asked, and what the era wants."""
+    errors = {}
+    for _, mark, message in log.messages:
+        if mark == "<" and "error" in message and "id" in message:
+            errors[key(message["id"])] = message["error"].get("code")
+    for _, mark, text in log.records:
+        if mark == "!" and text.startswith("answer "):
+            answer = json.loads(text.removeprefix("answer "))
+            yield from (f"{fault}: {text}" for fault in answered_well(answer, errors, modern))
+        elif mark == "!" and text.startswith("field ") and modern and not text.startswith("field event message"):
+            yield f"nothing but data belongs into an event of this era: {text}"
+        elif mark == "!" and text.startswith(("the server ", "an event stream ")):
+            yield text
+
+
+def answered_well(answer, errors, modern):
+    status, kind, method = answer["status"], answer["type"], answer.get("method")
+    if answer["gives"] and method != "initialize":
+        yield "a session id where none belongs"
+    if answer["http"] == "POST" and method is not None and "id" in answer:
+        expected = 200
+        if modern and kind == "application/json":
+            expected = STATUS.get(errors.get(key(answer["id"])), 200)
+        if status != expected:
+            yield f"status {status} instead of {expected}"
+        if kind not in ("application/json", "text/event-stream"):
+            yield "neither JSON nor events"
+        if method == "initialize" and not answer["gives"]:
+            yield "no session id"
+        if modern and method != "subscriptions/listen" and kind == "text/event-stream" and method != "tools/call":
+            yield "events where nothing can happen before the answer"
+    elif answer["http"] == "POST":
+        if status != 202 or kind:
+            yield "a notification or an answer is taken with 202 and nothing else"
+    elif answer["http"] == "GET" and answer.get("resumes") and status == 410:
+        # The stream of a cancelled call has ended without an answer, so its client comes back for it in vain.
+        pass
+    elif answer["http"] == "GET":
+        if status != 405 if modern else (status, kind) != (200, "text/event-stream"):
+            yield "what a GET gets"
+    elif not 200 <= status < 300:
+        yield "the session could not be ended"
+    if kind == "text/event-stream" and (answer["cache"] != "no-cache" or answer["buffering"] != "no"):
+        yield "fields that keep intermediaries from holding events back"
+
+
+def settled(folder):
+    """All logs of the session; a server still on its way out when the client has gone gets its two seconds."""
+    deadline = time.monotonic() + BUSY_LIMIT + 1
+    while True:
+        logs = [Log(path) for path in sorted(folder.glob("wire-*.log"))]
+        if all(log.event("exit ") for log in logs) or time.monotonic() > deadline:
+            return logs
+        time.sleep(0.05)
+
+
+def report(session, name, faults):
+    """Prints one check; all faults are kept, one line each below the first."""
+    faults = list(faults)
+    if not faults:
+        print(f"ok {session}/{name}")
+        return
+    print(f"FAIL {session}/{name}: {faults[0]}")
+    for fault in faults[1:20]:
+        print(f"    {fault}")
+
+
+def main():
+    session, folder = sys.argv[1], Path(sys.argv[2])
+    modern = not session.endswith("/legacy")
+    logs = settled(folder)
+    if not any(log.messages for log in logs):
+        for name in ["wire-lines", "wire-answers", "wire-cancel", "wire-era", "exit"]:
+            report(session, name, ["no wire log"])
+        return
+    talks = [log for log in logs if not log.is_probe() and log.requests()]
+    report(session, "wire-lines", (fault for log in logs for fault in lines(log)))
+    report(session, "wire-answers", (fault for log in talks for fault in answers(log)))
+    report(session, "wire-cancel", cancels(talks))
+    report(session, "wire-era", (fault for log in talks for fault in era(log, modern)))
+    if logs[0].http:
+        report(session, "wire-http", (fault for log in logs for fault in http(log, modern)))
+    report(session, "exit", (fault for log in logs for fault in exits(log)))
+
+
+main()

@@ -1,0 +1,17 @@
+#!/bin/sh
+# A million calls over 64 kept connections, event streams among them: every answer exactly once, memory flat, no
+# descriptor left. Half of the connections speak in sessions, half stateless.
+#
+#   conformance/load.sh [--calls N] [--connections N] [--listeners N]
+#
+# Builds examples/board_server and the load program of benches/http. Linux. A million calls take about a minute.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+# An override must not lead two packages into one folder of artefacts.
+unset CARGO_TARGET_DIR
+cargo build --quiet --release --manifest-path "$root/benches/http/Cargo.toml" --target-dir "$target/http-bench" --bin soak
+cargo build --quiet --release --manifest-path "$root/Cargo.toml" --target-dir "$target" \
+    --example board_server --features http-server
+exec "$target/http-bench/release/soak" "$@" "$target/release/examples/board_server"

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Our client against real servers: the reference servers (everything, filesystem, memory) and one of the Python SDK.
+#
+#   conformance/peers.sh                        builds examples/peer_client and runs it against every server
+#   conformance/peers.sh --only RUN             one run, everything/http for example
+#   conformance/peers.sh --client PROGRAM       takes a client that is already there
+#
+# A run is SERVER/TRANSPORT, with the era where the server speaks both; `auto` finds it out. What is expected of each
+# server, and what it must not offer, is in examples/peer_client. The servers are pinned in conformance/peers and
+# clients/py and installed there, into ignored folders. Prints `ok RUN CHECK` or `FAIL RUN CHECK: …` and ends with
+# `N passed, N failed`; the exit code is 0 only when nothing failed. What servers and client wrote is kept in
+# peers/out until the next run.
+#
+# On a bare Debian machine, as root, missing node, npm and python3 are installed with apt-get.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+peers=$here/peers
+only=
+client=
+
+usage() {
+    sed -n '2,15s/^# \{0,1\}//p' "$0"
+    exit 2
+}
+
+while [ $# -gt 0 ]; do
+    case $1 in
+        --only)
+            [ -n "${2-}" ] || usage
+            only=$2
+            shift 2
+            ;;
+        --client)
+            [ -x "${2-}" ] || usage
+            client=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
+            shift 2
+            ;;
+        *) usage ;;
+    esac
+done
+
+note() { printf '%s\n' "peers.sh: $*" >&2; }
+
+# shellcheck source=clients/install.sh
+. "$here/clients/install.sh"
+install_clients py ../peers
+
+if [ -z "$client" ]; then
+    # Cargo itself says where the program is: target folder and target may be set in many ways.
+    client=$(cargo build --manifest-path "$here/../Cargo.toml" --release --features http-client \
+        --example peer_client --message-format=json-render-diagnostics | python3 -c '
+import json, sys
+found = [json.loads(line) for line in sys.stdin]
+print([m["executable"] for m in found if m.get("target", {}).get("name") == "peer_client"][-1])')
+fi
+
+out=$peers/out
+rm -rf "$out"
+mkdir -p "$out"
+server_pid=
+stop_server() {
+    [ -z "$server_pid" ] || kill "$server_pid" 2>/dev/null || true
+    [ -z "$server_pid" ] || wait "$server_pid" 2>/dev/null || true
+    server_pid=
+}
+trap stop_server EXIT
+
+modules=$peers/node_modules/@modelcontextprotocol
+everything=(node "$modules/server-everything/dist/index.js")
+# The server wants a folder to begin with; the client's roots take its place.
+filesystem=(node "$modules/server-filesystem/dist/index.js" .)
+memory=(node "$modules/server-memory/dist/index.js")
+python=("$here/clients/py/.venv/bin/python" "$peers/server.py")
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# Until somebody listens.
+wait_for() {
+    python3 - "$1" <<'WAIT'
+import socket, sys, time
+
+end = time.monotonic() + 30
+while True:
+    try:
+        socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1).close()
+        break
+    except OSError:
+        if time.monotonic() > end:
+            sys.exit("the server does not listen")
+        time.sleep(0.05)
+WAIT
+}
+
+passed=0
+failed=0
+
+# One run: its name, what the client expects, the era, and where the server is.
+run() {
+    local name=$1 folder=$out/${1//\//-} status=0 line
+    shift
+    mkdir -p "$folder"
+    (cd "$folder" && timeout 120 env MEMORY_FILE_PATH="$folder/memory.jsonl" "$client" "$@") \
+        >"$folder/checks.txt" 2>"$folder/client.log" </dev/null || status=$?
+    while read -r line; do
+        printf '%s\n' "${line/ / $name }"
+        case $line in
+            ok*) passed=$((passed + 1)) ;;
+            *) failed=$((failed + 1)) ;;
+        esac
+    done <"$folder/checks.txt"
+    # A client that did not come to its end has said nothing of the checks that it left out.
+    if [ "$status" -ne 0 ] && ! grep -q '^FAIL' "$folder/checks.txt"; then
+        printf 'FAIL %s ended with exit code %s: see %s\n' "$name" "$status" "conformance/peers/out/${name//\//-}"
+        failed=$((failed + 1))
+    fi
+}
+
+wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
+
+over_stdio() {
+    local name=$1 peer=$2 era=$3
+    shift 3
+    if wanted "$name"; then run "$name" "$peer" "$era" -- "$@"; fi
+}
+
+# The port goes to the server both as it likes it: at the end of its command and in its environment.
+over_http() {
+    local name=$1 peer=$2 era=$3 port
+    shift 3
+    wanted "$name" || return 0
+    port=$(free_port)
+    mkdir -p "$out/${name//\//-}"
+    PORT=$port NODE_OPTIONS="--require $here/suite/loopback.cjs" "$@" "$port" \
+        >"$out/${name//\//-}/server.log" 2>&1 </dev/null &
+    server_pid=$!
+    wait_for "$port"
+    run "$name" "$peer" "$era" "http://127.0.0.1:$port/mcp"
+    stop_server
+}
+
+over_stdio everything/stdio everything auto "${everything[@]}"
+over_http everything/http everything auto "${everything[@]}" streamableHttp
+over_stdio filesystem/stdio filesystem auto "${filesystem[@]}"
+over_stdio memory/stdio memory auto "${memory[@]}"
+for era in auto legacy modern; do
+    over_stdio "python/stdio/$era" python "$era" "${python[@]}"
+    over_http "python/http/$era" python "$era" "${python[@]}"
+done
+
+printf '%s passed, %s failed\n' "$passed" "$failed"
+[ "$passed" -gt 0 ] && [ "$failed" -eq 0 ]

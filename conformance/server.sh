@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# The official conformance suite against examples/conformance_server, in both revisions on one endpoint.
+#
+#   conformance/server.sh                       builds the server and runs every scenario but those of extensions
+#   conformance/server.sh --server PROGRAM      takes a server that is already there, an emulated one for example
+#
+# First the scored set of each revision, by the suite's own verdict; then everything that is not an extension, with
+# warnings counted as failures. What may fail is listed in suite/expected.txt. The suite is pinned in
+# suite/package.json and installed into an ignored folder, with a Node of its own; everything listens on loopback.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+suite=$here/suite
+server=
+
+case ${1-} in
+    --server)
+        [ -x "${2-}" ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+        server=$2
+        ;;
+    '') ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac
+
+note() { printf '%s\n' "server.sh: $*" >&2; }
+
+command -v npm >/dev/null && command -v python3 >/dev/null || { note "npm and python3 are needed"; exit 1; }
+if ! cmp -s "$suite/package-lock.json" "$suite/node_modules/.installed-lock"; then
+    note "installing the suite"
+    (cd "$suite" && npm ci --no-audit --no-fund --loglevel=error >&2)
+    cp "$suite/package-lock.json" "$suite/node_modules/.installed-lock"
+fi
+PATH=$suite/node_modules/.bin:$PATH
+export PATH
+
+if [ -z "$server" ]; then
+    # Cargo itself says where the program is: target folder and target may be set in many ways.
+    server=$(cargo build --manifest-path "$here/../Cargo.toml" --release --features http-server,pattern \
+        --example conformance_server --message-format=json-render-diagnostics | python3 -c '
+import json, sys
+found = [json.loads(line) for line in sys.stdin]
+print([m["executable"] for m in found if m.get("target", {}).get("name") == "conformance_server"][-1])')
+fi
+
+out=$suite/out
+rm -rf "$out"
+mkdir -p "$out"
+"$server" 127.0.0.1:0 2>"$out/server.log" &
+pid=$!
+trap 'kill "$pid" 2>/dev/null || true' EXIT
+url=
+for _ in $(seq 100); do
+    url=$(sed -n 's/.*\(http:.*\)/\1/p' "$out/server.log")
+    [ -z "$url" ] || break
+    sleep 0.1
+done
+[ -n "$url" ] || { note "the server did not start"; cat "$out/server.log" >&2; exit 1; }
+
+result=0
+for revision in 2025-11-25 2026-07-28; do
+    # Its words are kept; its verdict is the exit code, in which only scored scenarios count.
+    if timeout 300 conformance server --url "$url" --requirements "$revision" -o "$out/scored-$revision" \
+        >"$out/scored-$revision.txt" 2>&1; then
+        printf '%s\n' "ok scored scenarios of $revision"
+    else
+        printf '%s\n' "FAIL scored scenarios of $revision: see $out/scored-$revision.txt"
+        result=1
+    fi
+    timeout 300 conformance server --url "$url" --suite all --spec-version "$revision" -o "$out/all-$revision" \
+        >"$out/all-$revision.txt" 2>&1 || true
+    python3 "$suite/report.py" "$revision" "$out/all-$revision" "$suite/expected.txt" || result=1
+done
+kill "$pid"
+wait "$pid" || { note "the server ended badly"; result=1; }
+trap - EXIT
+exit "$result"

@@ -1,0 +1,330 @@
+//! A server's questions, answered at a terminal: runs a tool and fills in the forms it asks for.
+//!
+//! ```sh
+//! cargo build --example board_server
+//! cargo run --features client --example ask_user                      # board_server's erase_pins
+//! cargo run --features client --example ask_user -- TOOL JSON COMMAND ARG…   # of another server
+//! ```
+//!
+//! Each field is shown with what may go there. An empty line takes the default, or leaves the field
+//! out; where neither is possible it declines the whole form. The end of input (Ctrl-D) cancels.
+//! What does not fit is asked for again. Questions go to standard error, the answer of the tool to
+//! standard output.
+
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use tinymcp::json::{Json, Writer};
+use tinymcp::{Action, Client, Error, ErrorKind, Field, FieldKind, Form, FormReply, ToolOutput, UrlRequest};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let answered = match words.as_slice() {
+        [] => run("erase_pins", "{}", &beside_me("board_server"), &[]),
+        [tool, arguments, command, args @ ..] => run(tool, arguments, command, args),
+        _ => {
+            eprintln!("usage: ask_user [TOOL JSON COMMAND [ARG]…]");
+            return ExitCode::from(2);
+        }
+    };
+    match answered {
+        Ok(output) => {
+            print(&output.texts());
+            if output.is_error { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        }
+        Err(error) => {
+            eprintln!("ask_user: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Another example: it lies in the same folder.
+fn beside_me(name: &str) -> String {
+    let me = std::env::current_exe().unwrap_or_default();
+    me.parent().unwrap_or(Path::new(".")).join(name).to_string_lossy().into_owned()
+}
+
+fn run(tool: &str, arguments: &str, command: &str, args: &[String]) -> Result<ToolOutput, Error> {
+    let arguments = Json::parse(arguments.to_owned())
+        .map_err(|e| Error::new(ErrorKind::Invalid, format!("the arguments are not JSON: {e}")))?;
+    let mut program = Command::new(command);
+    program.args(args);
+    // Handlers may run at the same time: whoever has locked the input asks its form to the end.
+    Client::builder("ask_user", env!("CARGO_PKG_VERSION"))
+        .on_form(|form| Ok(fill(form, &mut io::stdin().lock(), &mut io::stderr())))
+        .on_url(|page| Ok(visit(page, &mut io::stdin().lock(), &mut io::stderr())))
+        .spawn(program)?
+        .call_tool(tool, arguments)
+}
+
+/// What a person typed.
+enum Typed {
+    /// A value, as JSON.
+    Value(Json),
+    /// Nothing, and nothing is needed.
+    Nothing,
+    /// Nothing where something is needed.
+    Declined,
+    /// The input ended.
+    Ended,
+}
+
+/// Asks for each field of a form.
+fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormReply {
+    say(output, &format!("\nThe server asks: {}\n", form.message));
+    let mut content = Writer::new();
+    content.begin_object();
+    for field in &form.fields {
+        match ask(field, input, output) {
+            Typed::Value(value) => {
+                content.key(&field.name).json(&value);
+            }
+            Typed::Nothing => {}
+            Typed::Declined => {
+                say(output, "declined\n");
+                return FormReply::decline();
+            }
+            Typed::Ended => {
+                say(output, "\ncancelled\n");
+                return FormReply::cancel();
+            }
+        }
+    }
+    content.end_object();
+    // A form without fields asks for consent alone.
+    if form.fields.is_empty() {
+        return match agree(input, output) {
+            Action::Accept => FormReply::accept(content.into_json()),
+            Action::Decline => FormReply::decline(),
+            Action::Cancel => FormReply::cancel(),
+        };
+    }
+    FormReply::accept(content.into_json())
+}
+
+/// Shows a page that the server names. Opening it is left to the person.
+fn visit(page: &UrlRequest, input: &mut dyn BufRead, output: &mut dyn Write) -> Action {
+    say(output, &format!("\nThe server asks: {}\nIt wants you to open {}\n", page.message, page.url));
+    agree(input, output)
+}
+
+fn agree(input: &mut dyn BufRead, output: &mut dyn Write) -> Action {
+    loop {
+        say(output, "Agree? (yes, no): ");
+        match line(input) {
+            None => return Action::Cancel,
+            Some(typed) if typed.is_empty() => return Action::Decline,
+            Some(typed) => match truth(&typed) {
+                Some(true) => return Action::Accept,
+                Some(false) => return Action::Decline,
+                None => say(output, "Neither yes nor no\n"),
+            },
+        }
+    }
+}
+
+/// Asks for one field until what was typed fits.
+fn ask(field: &Field, input: &mut dyn BufRead, output: &mut dyn Write) -> Typed {
+    say(output, &question(field));
+    loop {
+        say(output, "> ");
+        let Some(typed) = line(input) else { return Typed::Ended };
+        if typed.is_empty() {
+            return match (&field.default, field.required) {
+                (Some(default), _) => Typed::Value(default.clone()),
+                (None, false) => Typed::Nothing,
+                (None, true) => Typed::Declined,
+            };
+        }
+        match read(field, &typed) {
+            Ok(value) => return Typed::Value(value),
+            Err(why) => say(output, &format!("{why}; once more\n")),
+        }
+    }
+}
+
+/// The field as it is shown: its label, what it means, what may go there.
+fn question(field: &Field) -> String {
+    let mut text = field.title.as_ref().unwrap_or(&field.name).clone();
+    if let Some(about) = &field.description {
+        text.push_str(&format!(": {about}"));
+    }
+    let hint = match &field.kind {
+        FieldKind::Bool => "yes or no".to_owned(),
+        FieldKind::Integer => "a whole number".to_owned(),
+        FieldKind::Number => "a number".to_owned(),
+        FieldKind::One { .. } => "one of these, by number or value".to_owned(),
+        FieldKind::Many { .. } => "any of these, by number or value, separated by commas".to_owned(),
+        FieldKind::Text { format: Some(format) } => format!("a text, as {format}"),
+        _ => "a text".to_owned(),
+    };
+    text.push_str(&format!(" ({hint}"));
+    if let Some(least) = field.least {
+        text.push_str(&format!(", at least {least}"));
+    }
+    if let Some(most) = field.most {
+        text.push_str(&format!(", at most {most}"));
+    }
+    match (&field.default, field.required) {
+        (Some(default), _) => text.push_str(&format!(", empty for {})\n", default.as_str())),
+        (None, true) => text.push_str(", empty to decline)\n"),
+        (None, false) => text.push_str(", may be empty)\n"),
+    }
+    for (n, (value, title)) in options(field).iter().enumerate() {
+        let title = title.as_ref().map(|t| format!(": {t}")).unwrap_or_default();
+        text.push_str(&format!("  {}  {value}{title}\n", n + 1));
+    }
+    text
+}
+
+fn options(field: &Field) -> &[(String, Option<String>)] {
+    match &field.kind {
+        FieldKind::One { options, .. } | FieldKind::Many { options } => options,
+        _ => &[],
+    }
+}
+
+/// What was typed as the field's value.
+fn read(field: &Field, typed: &str) -> Result<Json, String> {
+    let mut w = Writer::new();
+    let size = match &field.kind {
+        FieldKind::Bool => {
+            w.bool(truth(typed).ok_or("Neither yes nor no")?);
+            return Ok(w.into_json());
+        }
+        FieldKind::Integer => {
+            let number: i64 = typed.parse().map_err(|_| "Not a whole number")?;
+            w.i64(number);
+            number as f64
+        }
+        FieldKind::Number => {
+            let number = typed.parse().ok().filter(|n: &f64| n.is_finite()).ok_or("Not a number")?;
+            w.f64(number);
+            number
+        }
+        FieldKind::One { options, .. } => {
+            w.string(choice(options, typed)?);
+            return Ok(w.into_json());
+        }
+        FieldKind::Many { options } => {
+            let chosen = typed.split(',').map(|one| choice(options, one.trim()));
+            let chosen = chosen.collect::<Result<Vec<&str>, String>>()?;
+            w.begin_array();
+            for one in &chosen {
+                w.string(one);
+            }
+            w.end_array();
+            chosen.len() as f64
+        }
+        _ => {
+            w.string(typed);
+            typed.chars().count() as f64
+        }
+    };
+    match (field.least, field.most) {
+        (Some(least), _) if size < least => Err(format!("Less than {least}")),
+        (_, Some(most)) if size > most => Err(format!("More than {most}")),
+        _ => Ok(w.into_json()),
+    }
+}
+
+/// An option by its value, or else by its number.
+fn choice<'a>(options: &'a [(String, Option<String>)], typed: &str) -> Result<&'a str, String> {
+    let by_value = options.iter().find(|(value, _)| value == typed);
+    let by_number = || options.get(typed.parse::<usize>().ok()?.checked_sub(1)?);
+    by_value
+        .or_else(by_number)
+        .map(|(value, _)| &**value)
+        .ok_or_else(|| format!("{typed:?} is not among them"))
+}
+
+fn truth(typed: &str) -> Option<bool> {
+    match &*typed.to_lowercase() {
+        "y" | "yes" | "true" | "1" => Some(true),
+        "n" | "no" | "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// The next line; nothing at the end of the input.
+fn line(input: &mut dyn BufRead) -> Option<String> {
+    let mut typed = String::new();
+    match input.read_line(&mut typed) {
+        Ok(0) | Err(_) => None,
+        Ok(_) => Some(typed.trim().to_owned()),
+    }
+}
+
+/// Shows what a server wrote without what would steer the terminal.
+fn say(output: &mut dyn Write, text: &str) {
+    // A terminal that is gone ends the input too, which cancels.
+    let _ = output.write_all(plain(text).as_bytes()).and_then(|()| output.flush());
+}
+
+#[allow(clippy::print_stdout)]
+fn print(text: &str) {
+    println!("{}", plain(text));
+}
+
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use tinymcp::json;
+
+    /// What a field makes of some lines, and what it says meanwhile.
+    fn typed(field: Field, lines: &str) -> (Option<String>, String) {
+        let mut said = Vec::new();
+        let value = match ask(&field, &mut lines.as_bytes(), &mut said) {
+            Typed::Value(value) => Some(value.as_str().to_owned()),
+            Typed::Nothing => Some("nothing".to_owned()),
+            Typed::Declined => Some("declined".to_owned()),
+            Typed::Ended => None,
+        };
+        (value, String::from_utf8(said).unwrap())
+    }
+
+    #[test]
+    fn each_kind_of_field_is_read() {
+        let pin = || Field::integer("pin").least(0).most(27);
+        let colour = || Field::choice("colour", ["red", "green", "2"]);
+        for (field, lines, value) in [
+            (Field::boolean("b"), "Yes\n", "true"),
+            (Field::boolean("b"), "perhaps\nn\n", "false"),
+            (pin(), "4\n", "4"),
+            (pin(), "4.5\n28\n-1\nx\n27\n", "27"),
+            (Field::number("n"), "inf\n0.5\n", "0.5"),
+            (colour(), "green\n", r#""green""#),
+            (colour(), "0\n4\nblue\n1\n", r#""red""#),
+            // A value comes before a number.
+            (colour(), "2\n", r#""2""#),
+            (Field::choices("c", ["a", "b", "c"]).most(2), "a,b,c\n3, a\n", r#"["c","a"]"#),
+            (Field::text("t").least(2), "x\nxy z\n", r#""xy z""#),
+            (Field::text("t"), "\n", "nothing"),
+            (Field::text("t").required(), "\n", "declined"),
+            (pin().required().default(json!(7)), "\n", "7"),
+        ] {
+            let name = field.name.clone();
+            assert_eq!(typed(field, lines).0.as_deref(), Some(value), "{name}: {lines:?}");
+        }
+        assert_eq!(typed(pin(), "99\n").0, None, "the end of input, after what does not fit");
+    }
+
+    #[test]
+    fn a_field_says_what_may_go_there() {
+        let field = Field::titled_choice("zone", [("a", "Attic"), ("b", "Basement")])
+            .title("Zone")
+            .description("Where to\x1b[2J heat")
+            .default(json!("b"));
+        let said = typed(field, "\n").1;
+        let expected = "Zone: Where to\u{fffd}[2J heat (one of these, by number or value, empty for \"b\")\n  \
+                        1  a: Attic\n  2  b: Basement\n> ";
+        assert_eq!(said, expected);
+    }
+}

@@ -1,0 +1,157 @@
+//! An agent host without the agent: starts the servers of a configuration file, shows what they
+//! offer together, and calls tools.
+//!
+//! ```sh
+//! cargo run --features hub,http-client --example host -- servers.json
+//! cargo run --features hub,http-client --example host -- servers.json 'board:gpio_read' '{"pin": 4}'
+//! ```
+//!
+//! The file is the one that hosts have in common; `board` is the key that its tools are called by:
+//!
+//! ```json
+//! {"mcpServers": {
+//!     "board": {"command": "target/debug/examples/board_server", "args": ["--root", "/tmp/board"]},
+//!     "notes": {"url": "http://127.0.0.1:8080/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+//! }}
+//! ```
+//!
+//! All servers are started at once, all lists asked for at once, all calls made at once. A server
+//! that is slow or dead is told of beside what the others gave. The exit status is 1 when a call
+//! failed, 2 when the file or a word cannot be used.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use tinymcp::json::Json;
+use tinymcp::{Config, Error, ErrorKind, Hub, Merged, Standing, json};
+
+/// How long servers may take to be there.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((file, calls)) = words.split_first() else {
+        eprintln!("usage: host CONFIG [SERVER:TOOL [JSON]]…");
+        return ExitCode::from(2);
+    };
+    let ready = calls_of(calls).and_then(|calls| Ok((calls, start(file)?)));
+    let (calls, hub) = match ready {
+        Ok(ready) => ready,
+        Err(error) => {
+            eprintln!("host: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    show(&hub);
+    let failed = call(&hub, calls);
+    hub.close();
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Names of tools, each with the object behind it, if there is one.
+fn calls_of(words: &[String]) -> Result<Vec<(&str, Json)>, Error> {
+    let mut calls: Vec<(&str, Json)> = Vec::new();
+    for word in words {
+        if !word.trim_start().starts_with('{') {
+            calls.push((word, json!({})));
+            continue;
+        }
+        let arguments = Json::parse(word.clone())
+            .map_err(|e| Error::new(ErrorKind::Invalid, format!("{word} is not JSON: {e}")))?;
+        match calls.last_mut() {
+            Some((_, last)) => *last = arguments,
+            None => return Err(Error::new(ErrorKind::Invalid, "arguments stand behind the name of a tool")),
+        }
+    }
+    Ok(calls)
+}
+
+fn start(file: &str) -> Result<Hub, Error> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| Error::new(ErrorKind::Io, format!("{file} cannot be read")).with_source(e))?;
+    let hub = Hub::builder("host", env!("CARGO_PKG_VERSION")).build()?;
+    for (key, upstream) in Config::parse(&text)?.into_upstreams()? {
+        hub.add(&key, upstream)?;
+    }
+    Ok(hub)
+}
+
+/// How each server is, and all that they offer.
+fn show(hub: &Hub) {
+    for status in hub.wait_settled(Instant::now() + PATIENCE) {
+        match status.standing {
+            Standing::Running(info) => {
+                say(&format!(
+                    "{}: {} {}, revision {}",
+                    status.server, info.name, info.version, info.revision
+                ));
+            }
+            Standing::Down { why, .. } => say(&format!("{}: down: {why}", status.server)),
+            _ => say(&format!("{}: still connecting", status.server)),
+        }
+    }
+    let mut missing = Vec::new();
+    section("tools", hub.tools(), &mut missing, |tool| (&tool.name, tool.description.as_deref()));
+    section("prompts", hub.prompts(), &mut missing, |prompt| (&prompt.name, prompt.description.as_deref()));
+    // URIs of two servers may be equal: these are named by server and URI.
+    section("resources", hub.resources(), &mut missing, |found| (&found.uri, found.description.as_deref()));
+    section("templates", hub.templates(), &mut missing, |found| {
+        (found.uri_template().as_str(), found.description.as_deref())
+    });
+    if !missing.is_empty() {
+        say(&format!("\nmissing\n  {}", missing.join("\n  ")));
+    }
+}
+
+/// Prints a list; what is missing of it is kept for later, because it tends to be missing of each.
+fn section<T>(
+    title: &str,
+    merged: Merged<T>,
+    missing: &mut Vec<String>,
+    words: fn(&T) -> (&str, Option<&str>),
+) {
+    say(&format!("\n{title}"));
+    for entry in &merged.entries {
+        let (name, about) = words(&entry.item);
+        // The hub's names have the server in front already.
+        let server = match name.strip_prefix(&*entry.server) {
+            Some(rest) if rest.starts_with(':') => String::new(),
+            _ => format!("{} ", entry.server),
+        };
+        let about = about.and_then(|text| text.lines().next()).unwrap_or_default();
+        say(format!("  {:28} {about}", format!("{server}{name}")).trim_end());
+    }
+    for part in merged.missing {
+        let line = format!("{}: {}", part.server, part.error);
+        if !missing.contains(&line) {
+            missing.push(line);
+        }
+    }
+}
+
+/// Makes all calls at once and prints their answers in order; how many failed.
+fn call(hub: &Hub, calls: Vec<(&str, Json)>) -> usize {
+    let started: Vec<_> = calls
+        .into_iter()
+        .map(|(name, arguments)| {
+            (name, hub.prepare_tool(name, arguments).and_then(|request| request.start()))
+        })
+        .collect();
+    let mut failed = 0;
+    for (name, call) in started {
+        let (words, ok) = match call.and_then(|call| call.wait()) {
+            Ok(output) => (output.texts(), !output.is_error),
+            Err(error) => (error.to_string(), false),
+        };
+        failed += usize::from(!ok);
+        say(&format!("\n{name} {}\n{words}", if ok { "answers" } else { "failed" }));
+    }
+    failed
+}
+
+/// Prints what servers said without what would steer the terminal.
+#[allow(clippy::print_stdout)]
+fn say(text: &str) {
+    let plain = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
+    println!("{}", text.chars().map(plain).collect::<String>());
+}

@@ -1,0 +1,60 @@
+//! The reference server for files. It may work where the client's roots say.
+
+use tinymcp::{ErrorKind, Root, ServerOffer, json};
+
+use super::{Session, fails, first_is_image, folder, folder_uri, holds, same};
+
+pub(crate) fn check(s: &mut Session) {
+    let mut offer = ServerOffer::default();
+    (offer.tools, offer.tools_changed) = (true, true);
+    s.check_offer(offer);
+    s.check("tools", |s| {
+        let tools = s.client.tools()?;
+        same(&tools.len(), &14, "number of tools")?;
+        let hints = tools.iter().find(|t| t.name == "read_text_file").map(|t| t.hints.read_only);
+        same(&hints, &Some(Some(true)), "whether reading only reads")
+    });
+    let path = |root: &str, name: &str| folder(root).join(name).display().to_string();
+    s.check("roots", |s| {
+        holds(&s.texts("list_allowed_directories", json!({}))?, &folder("first").display().to_string())
+    });
+    s.check("write, read, edit", |s| {
+        let path = path("first", "note.txt");
+        s.texts("write_file", json!({"path": (path.as_str()), "content": "one\ntwo\n"}))?;
+        let edit = json!({"path": (path.as_str()), "edits": [{"oldText": "two", "newText": "zwei"}]});
+        holds(&s.texts("edit_file", edit)?, "+zwei")?;
+        same(s.texts("read_text_file", json!({"path": (path.as_str())}))?.as_str(), "one\nzwei\n", "text")
+    });
+    s.check("list, search", |s| {
+        let root = folder("first").display().to_string();
+        holds(&s.texts("list_directory", json!({"path": (root.as_str())}))?, "[FILE] note.txt")?;
+        holds(&s.texts("search_files", json!({"path": (root.as_str()), "pattern": "*.txt"}))?, "note.txt")
+    });
+    s.check("picture", |s| {
+        let path = path("first", "dot.png");
+        let made = std::fs::write(&path, b"\x89PNG\r\n\x1a\n");
+        made.map_err(|error| error.to_string())?;
+        let output = s.client.call_tool("read_media_file", json!({"path": (path.as_str())}))?;
+        same(&first_is_image(&output), &true, "whether there is a picture")
+    });
+    s.check("out of bounds", |s| {
+        let output = s.client.call_tool("read_text_file", json!({"path": "/etc/hostname"}))?;
+        same(&output.is_error, &true, "whether it was refused")
+    });
+    s.check("roots, changed", |s| {
+        s.client.set_roots([Root { uri: folder_uri("second"), name: None }])?;
+        let second = folder("second").display().to_string();
+        // The server asks for the roots in its own time; each call gives it some.
+        let mut said = String::new();
+        for _ in 0..100 {
+            said = s.texts("list_allowed_directories", json!({}))?;
+            if said.contains(&second) {
+                break;
+            }
+        }
+        holds(&said, &second)
+    });
+    s.check("no such method", |s| {
+        fails(s.client.request("files/shred", ()), ErrorKind::Remote, Some(-32601))
+    });
+}

@@ -1,0 +1,111 @@
+//! The arguments behind the first word: files, options, and the server that is meant.
+//!
+//! It knows every option of every command and refuses those that a command does not have. What the
+//! words mean is for the command to say.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lexopt::prelude::*;
+use tinymcp::Era;
+use tinymcp::lint::{PROFILES, Profile};
+
+use super::Fault;
+
+/// What was asked for.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) files: Vec<PathBuf>,
+    flags: HashSet<&'static str>,
+    pub(crate) rules: Option<String>,
+    pub(crate) profile: Option<&'static Profile>,
+    pub(crate) batch: Option<PathBuf>,
+    /// A server to be started.
+    pub(crate) command: Option<Vec<OsString>>,
+    /// A server that runs.
+    pub(crate) url: Option<String>,
+    /// What the server is told with each request.
+    pub(crate) headers: Vec<(String, String)>,
+    /// What it speaks; found out by asking if nothing is said.
+    pub(crate) era: Option<Era>,
+    /// How long each answer may take.
+    pub(crate) timeout: Option<Duration>,
+    /// How many events are waited for.
+    pub(crate) count: Option<u64>,
+}
+
+impl Asked {
+    pub(crate) fn has(&self, flag: &str) -> bool {
+        self.flags.contains(flag)
+    }
+}
+
+pub(crate) fn asked(mut args: Vec<OsString>, flags: &[&'static str]) -> Result<Asked, Fault> {
+    let mut asked = Asked::default();
+    if let (true, Some(at)) = (flags.contains(&"url"), args.iter().position(|arg| arg == "--")) {
+        asked.command = Some(args.split_off(at).split_off(1));
+    }
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next().map_err(|e| e.to_string())? {
+        match arg {
+            Value(file) => asked.files.push(file.into()),
+            Long(name) => {
+                let Some(flag) = flags.iter().find(|f| **f == name) else {
+                    return Err(format!("unknown option --{name}; `tinymcp help` says what there is"));
+                };
+                match *flag {
+                    "rules" => asked.rules = Some(text(&mut parser)?),
+                    "header" => asked.headers.push(header(&text(&mut parser)?)?),
+                    "era" => asked.era = Some(era(&text(&mut parser)?)?),
+                    "timeout" => asked.timeout = Some(seconds(&text(&mut parser)?)?),
+                    "count" => asked.count = Some(count(&text(&mut parser)?)?),
+                    "url" => asked.url = Some(text(&mut parser)?),
+                    "profile" => asked.profile = Some(profile(&text(&mut parser)?)?),
+                    "batch" => asked.batch = Some(parser.value().map_err(|e| e.to_string())?.into()),
+                    _ => {
+                        asked.flags.insert(flag);
+                    }
+                }
+            }
+            other => return Err(other.unexpected().to_string()),
+        }
+    }
+    Ok(asked)
+}
+
+fn text(parser: &mut lexopt::Parser) -> Result<String, Fault> {
+    parser.value().and_then(|v| v.string()).map_err(|e| e.to_string())
+}
+
+fn profile(id: &str) -> Result<&'static Profile, Fault> {
+    let known = || PROFILES.iter().map(|p| p.id).collect::<Vec<_>>().join(", ");
+    Profile::find(id).ok_or_else(|| format!("unknown profile {id:?}; there are {}", known()))
+}
+
+fn header(line: &str) -> Result<(String, String), Fault> {
+    match line.split_once(':') {
+        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        None => Err("--header needs NAME:VALUE".to_owned()),
+    }
+}
+
+fn era(name: &str) -> Result<Era, Fault> {
+    match name {
+        "legacy" => Ok(Era::Legacy),
+        "modern" => Ok(Era::Modern),
+        _ => Err(format!("unknown era {name:?}; there are legacy and modern")),
+    }
+}
+
+fn seconds(number: &str) -> Result<Duration, Fault> {
+    let seconds = number.parse().ok().filter(|s| *s > 0.0);
+    let time = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    time.ok_or_else(|| format!("--timeout needs seconds, more than none: {number:?}"))
+}
+
+fn count(number: &str) -> Result<u64, Fault> {
+    let count = number.parse().ok().filter(|n| *n > 0);
+    count.ok_or_else(|| format!("--count needs a number from 1 on: {number:?}"))
+}

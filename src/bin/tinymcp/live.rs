@@ -1,0 +1,90 @@
+//! A server that runs: a program started for it, or one at a URL.
+//!
+//! What the program says on standard error is shown. For the lint it asks for the list of tools, all
+//! pages of it, and ends the connection; no tool is called.
+//!
+//! Invariant: the catalog holds the descriptions as the server sent them, byte for byte.
+
+use tinymcp::json::Writer;
+use tinymcp::{Client, ClientBuilder, Endpoint, Error, Limits};
+
+use super::Fault;
+use super::args::Asked;
+
+/// A client to be, as the options have it.
+pub(crate) fn builder(asked: &Asked) -> Result<ClientBuilder, Fault> {
+    let mut client = Client::builder("tinymcp", env!("CARGO_PKG_VERSION"));
+    if let Some(era) = asked.era {
+        client = client.era(era);
+    }
+    if let Some(timeout) = asked.timeout {
+        let mut limits = Limits::from_env().map_err(|e| e.to_string())?;
+        limits.call_timeout = timeout;
+        limits.probe_timeout = limits.probe_timeout.min(timeout);
+        limits.connect_timeout = limits.connect_timeout.min(timeout);
+        client = client.limits(limits);
+    }
+    Ok(client)
+}
+
+/// Connects to the server that was named. Faults begin with what it was called.
+pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fault> {
+    if asked.url.is_none() && !asked.headers.is_empty() {
+        return Err("--header goes with --url".to_owned());
+    }
+    let connected = match (&asked.command, &asked.url) {
+        (Some(words), None) => spawn(client, words),
+        (None, Some(url)) => {
+            let mut endpoint = Endpoint::new(url);
+            for (name, value) in &asked.headers {
+                endpoint = endpoint.header(name, value);
+            }
+            client.connect(endpoint).map_err(|e| e.to_string())
+        }
+        _ => Err("--url URL or -- COMMAND is expected, and one of them".to_owned()),
+    };
+    connected.map_err(|why| match name(asked) {
+        name if name.is_empty() => why,
+        name => format!("{name}: {why}"),
+    })
+}
+
+#[cfg(unix)]
+fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client, Fault> {
+    let Some((program, args)) = words.split_first() else {
+        return Err("a command is expected behind --".to_owned());
+    };
+    let mut command = std::process::Command::new(program);
+    command.args(args);
+    client.spawn(command).map_err(|e| e.to_string())
+}
+
+#[cfg(not(unix))]
+fn spawn(_: ClientBuilder, _: &[std::ffi::OsString]) -> Result<Client, Fault> {
+    Err("programs are started on Unix only".to_owned())
+}
+
+/// What to call the server.
+pub(crate) fn name(asked: &Asked) -> String {
+    let program = asked.command.as_ref().and_then(|words| words.first());
+    program.map_or_else(|| asked.url.clone().unwrap_or_default(), |p| p.to_string_lossy().into_owned())
+}
+
+/// The tools of the server that was named, as its list has them, and its name.
+pub(crate) fn catalog(asked: &Asked) -> Result<(String, String), Fault> {
+    let client = connect(builder(asked)?, asked)?;
+    let catalog = tools(&client).map_err(|e| format!("{}: {e}", name(asked)))?;
+    Ok((name(asked), catalog))
+}
+
+fn tools(client: &Client) -> Result<String, Error> {
+    let mut w = Writer::new();
+    w.begin_object().key("tools").begin_array();
+    for tool in &client.tools()? {
+        if let Some(source) = &tool.source {
+            w.json(source);
+        }
+    }
+    w.end_array().end_object().newline();
+    Ok(w.as_str().to_owned())
+}

@@ -1,0 +1,485 @@
+//! The command line: asks servers, lints and fixes tool schemas, simplifies them, validates values.
+//!
+//! `tinymcp help` says what there is. Results go to standard output; notes, progress and faults to
+//! standard error. The exit status is 0 for done, clean or valid, 1 for what the server or a check
+//! says no to, 2 for anything that could not be used or reached. Nothing is fetched but what was
+//! asked of the server that was named, and only `--fix --write` changes a file.
+//!
+//! Invariants: input is bounded; a file is replaced as a whole or not at all.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tinymcp::json::{self, Doc, ParseError, ParseLimits, Writer};
+use tinymcp::lint::{self, Choice, Finding, Optional, PROFILES, RULES, Severity, Snapshot, SnapshotError};
+use tinymcp::record::Violation;
+use tinymcp::schema::{Formats, Schema};
+
+mod args;
+mod live;
+mod remote;
+mod show;
+
+use args::{Asked, asked};
+
+const HELP: &str = include_str!("help.txt");
+
+/// Bytes of one file or line. 64 MiB: what the lint reads at most.
+const BYTES: u64 = 64 << 20;
+/// Failures listed by `validate --all`.
+const FAILURES: usize = 1000;
+
+/// A fault in one line for standard error; the exit status is 2.
+type Fault = String;
+
+fn main() -> ExitCode {
+    match run(std::env::args_os().skip(1).collect()) {
+        Ok(code) => ExitCode::from(code),
+        // Whoever closed the pipe has read enough.
+        Err(fault) if fault == BROKEN_PIPE => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("tinymcp: {fault}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+const BROKEN_PIPE: &str = "the output was closed";
+
+const LINT_FLAGS: &[&str] =
+    &["json", "fix", "write", "keep-optional", "matrix", "list", "rules", "profile", "url"];
+const SIMPLIFY_FLAGS: &[&str] = &["profile", "url"];
+const VALIDATE_FLAGS: &[&str] = &["json", "all", "format-assert", "batch"];
+
+fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
+    if args.is_empty() {
+        return Err("no command; `tinymcp help` says what there is".to_owned());
+    }
+    let command = args.remove(0);
+    match command.to_str().unwrap_or_default() {
+        "help" | "--help" | "-h" => out(HELP.as_bytes()).map(|()| 0),
+        "--version" | "-V" => out(format!("tinymcp {}\n", env!("CARGO_PKG_VERSION")).as_bytes()).map(|()| 0),
+        "schema-lint" => schema_lint(&asked(args, LINT_FLAGS)?),
+        "schema-simplify" => schema_simplify(&asked(args, SIMPLIFY_FLAGS)?),
+        "validate" => validate(&asked(args, VALIDATE_FLAGS)?),
+        word if remote::knows(word) => remote::run(word, args),
+        other => Err(format!("unknown command {other:?}; `tinymcp help` says what there is")),
+    }
+}
+
+fn out(bytes: &[u8]) -> Result<(), Fault> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| match e.kind() {
+        io::ErrorKind::BrokenPipe => BROKEN_PIPE.to_owned(),
+        _ => format!("standard output: {e}"),
+    })
+}
+
+/// The file's bytes; `-` is standard input.
+fn read(path: &Path) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(BYTES + 1).read_to_end(&mut bytes)
+    } else {
+        fs::File::open(path).and_then(|file| file.take(BYTES + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|e| format!("{}: {e}", path.display()))?;
+    if bytes.len() as u64 > BYTES {
+        return Err(format!("{}: longer than {BYTES} bytes", path.display()));
+    }
+    Ok(bytes)
+}
+
+/// Where and why a text is not JSON.
+fn json_fault(path: &Path, text: &[u8], error: ParseError) -> Fault {
+    let before = text.get(..error.offset().min(text.len())).unwrap_or_default();
+    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+    let column = before.iter().rev().take_while(|b| **b != b'\n').count() + 1;
+    format!("{}:{line}:{column}: {} (byte {})", path.display(), error.kind(), error.offset())
+}
+
+/// The catalog that was named, and what to call it.
+fn catalog(asked: &Asked) -> Result<(PathBuf, Vec<u8>), Fault> {
+    match (asked.files.as_slice(), &asked.command, &asked.url) {
+        ([path], None, None) => Ok((path.clone(), read(path)?)),
+        ([], Some(_), None) | ([], None, Some(_)) if asked.has("write") => {
+            Err("--write needs a file".to_owned())
+        }
+        ([], Some(_), None) | ([], None, Some(_)) => {
+            let (name, catalog) = live::catalog(asked)?;
+            Ok((name.into(), catalog.into_bytes()))
+        }
+        _ => Err("one FILE is expected, - for standard input, or a server".to_owned()),
+    }
+}
+
+fn snapshot(asked: &Asked) -> Result<(PathBuf, Snapshot), Fault> {
+    let (path, text) = catalog(asked)?;
+    let path = &path;
+    let snapshot = Snapshot::parse(&text).map_err(|e| match e {
+        SnapshotError::Json(e) => json_fault(path, &text, e),
+        other => format!("{}: {other}", path.display()),
+    })?;
+    if snapshot.is_partial() {
+        eprintln!(
+            "tinymcp: {}: nextCursor says that more tools follow; they are not checked",
+            path.display()
+        );
+    }
+    Ok((path.clone(), snapshot))
+}
+
+fn schema_lint(asked: &Asked) -> Result<u8, Fault> {
+    if asked.has("list") {
+        return list().map(|()| 0);
+    }
+    if asked.has("write") && !asked.has("fix") || asked.has("keep-optional") && !asked.has("fix") {
+        return Err("--write and --keep-optional go with --fix".to_owned());
+    }
+    if asked.has("fix") && (asked.has("json") || asked.has("matrix")) {
+        return Err("--fix prints a catalog, so --json and --matrix do not go with it".to_owned());
+    }
+    let mut choice = Choice::new();
+    if let Some(rules) = &asked.rules {
+        choice = choice.rules(rules).map_err(|id| format!("unknown rule {id:?}; --list prints them"))?;
+    }
+    if let Some(profile) = asked.profile {
+        choice = choice.profile(profile);
+    }
+    let (path, snapshot) = snapshot(asked)?;
+    if asked.has("fix") {
+        return fix(asked, &path, &snapshot);
+    }
+    if asked.has("matrix") {
+        return matrix(&snapshot, asked.has("json"));
+    }
+    let report = lint::check_with(&snapshot, &choice);
+    let mut lines = Vec::new();
+    if asked.has("json") {
+        for finding in &report.findings {
+            let mut w = Writer::new();
+            finding.write(&mut w);
+            w.newline();
+            lines.extend_from_slice(w.as_bytes());
+        }
+        let mut w = Writer::new();
+        w.begin_object().key("summary").begin_object();
+        w.key("tools_checked").u64(report.tools as u64);
+        w.key("schema_criticals").u64(report.criticals as u64);
+        w.key("schema_warnings").u64(report.warnings as u64);
+        w.key("findings").u64(report.findings.len() as u64);
+        w.end_object().end_object().newline();
+        lines.extend_from_slice(w.as_bytes());
+    } else {
+        let pretty = io::stdout().is_terminal();
+        let mut tool = None;
+        for finding in &report.findings {
+            if pretty && tool != Some(&finding.tool) {
+                tool = Some(&finding.tool);
+                lines.extend_from_slice(format!("{}\n", finding.tool).as_bytes());
+            }
+            lines.extend_from_slice(line(finding, pretty).as_bytes());
+        }
+        let summary =
+            format!("{} tools, {} criticals, {} warnings\n", report.tools, report.criticals, report.warnings);
+        lines.extend_from_slice(summary.as_bytes());
+    }
+    out(&lines)?;
+    Ok(u8::from(report.criticals + report.warnings > 0))
+}
+
+/// One finding: indented, coloured and without the tool on a terminal, a line of its own in a pipe.
+fn line(finding: &Finding, pretty: bool) -> String {
+    let word = finding.severity.as_str();
+    let fixable = if finding.fixable { " [fixable]" } else { "" };
+    if !pretty {
+        let hint = if finding.hint.is_empty() { String::new() } else { format!(" ({})", finding.hint) };
+        return format!("{finding}{hint}{fixable}\n");
+    }
+    let colour = match finding.severity {
+        _ if std::env::var_os("NO_COLOR").is_some() => ("", ""),
+        Severity::Critical => ("\x1b[31m", "\x1b[0m"),
+        Severity::Warning => ("\x1b[33m", "\x1b[0m"),
+        Severity::Note => ("\x1b[2m", "\x1b[0m"),
+    };
+    // What a schema's author wrote must not steer the terminal.
+    let plain = |text: &str| text.chars().map(|c| if c.is_control() { '�' } else { c }).collect::<String>();
+    let (pointer, message) = (plain(&finding.pointer), plain(&finding.message));
+    format!("  {}{word}{} {} {pointer}: {message}{fixable}\n", colour.0, colour.1, finding.rule)
+}
+
+fn list() -> Result<(), Fault> {
+    let mut text = String::new();
+    for rule in RULES {
+        let on = if rule.standard { "" } else { " (off by default)" };
+        text.push_str(&format!("{:9} {:8} {}{on}\n", rule.id, rule.severity.as_str(), rule.summary));
+    }
+    text.push('\n');
+    for profile in PROFILES {
+        text.push_str(&format!("{:14} {}\n", profile.id, profile.summary));
+    }
+    out(text.as_bytes())
+}
+
+fn fix(asked: &Asked, path: &Path, snapshot: &Snapshot) -> Result<u8, Fault> {
+    let optional = if asked.has("keep-optional") { Optional::Keep } else { Optional::Require };
+    let fixed = lint::tighten(snapshot, optional);
+    for finding in &fixed.left {
+        eprintln!("{finding}");
+    }
+    if !asked.has("write") {
+        return out(fixed.text.as_bytes()).map(|()| 0);
+    }
+    if path == Path::new("-") {
+        return Err("--write needs a file".to_owned());
+    }
+    if fixed.changes > 0 {
+        replace(path, fixed.text.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    eprintln!("{}: {} changes", path.display(), fixed.changes);
+    Ok(0)
+}
+
+/// Puts a new file in the place of an old one, with its permissions; readers see one or the other.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A link stays a link: what it leads to is replaced.
+    let target = fs::canonicalize(path)?;
+    let permissions = fs::metadata(&target)?.permissions();
+    let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let beside = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+    let written = (|| {
+        let mut file = fs::File::options().write(true).create_new(true).open(&beside)?;
+        file.set_permissions(permissions)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, &target)
+    })();
+    if written.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AlreadyExists) {
+        // The first fault is the one to tell.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// How a tool fares in a host: the worst of what the HOST rules say.
+fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8, Fault> {
+    let names: Vec<&str> = snapshot.tools().filter_map(|t| t.get("name")?.as_str()).collect();
+    let mut columns = Vec::new();
+    for profile in PROFILES {
+        let report = lint::check_with(snapshot, &Choice::new().profile(profile));
+        let host = report.findings.iter().filter(|f| f.profile.is_some());
+        let mut worst = std::collections::HashMap::new();
+        for finding in host {
+            let entry = worst.entry(finding.tool.clone()).or_insert(Severity::Note);
+            *entry = (*entry).max(finding.severity);
+        }
+        columns.push(worst);
+    }
+    let verdict = |severity: Option<&Severity>| match severity {
+        None | Some(Severity::Note) => "ok",
+        Some(Severity::Warning) => "loses",
+        Some(Severity::Critical) => "refused",
+    };
+    let mut text = String::new();
+    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max(4);
+    if !json {
+        text.push_str(&format!("{:width$}", "tool"));
+        PROFILES.iter().for_each(|p| text.push_str(&format!("  {:>13}", p.id)));
+        text.push('\n');
+    }
+    for name in &names {
+        let cells = PROFILES.iter().zip(columns.iter().map(|c| verdict(c.get(*name))));
+        if json {
+            let mut w = Writer::new();
+            w.begin_object().key("tool").string(name).key("hosts").begin_object();
+            cells.for_each(|(p, cell)| {
+                w.key(p.id).string(cell);
+            });
+            w.end_object().end_object().newline();
+            text.push_str(w.as_str());
+        } else {
+            text.push_str(&format!("{name:width$}"));
+            cells.for_each(|(_, cell)| text.push_str(&format!("  {cell:>13}")));
+            text.push('\n');
+        }
+    }
+    out(text.as_bytes())?;
+    Ok(u8::from(columns.iter().any(|c| c.values().any(|s| *s == Severity::Critical))))
+}
+
+fn schema_simplify(asked: &Asked) -> Result<u8, Fault> {
+    let profile = asked.profile.ok_or("schema-simplify needs --profile HOST")?;
+    let (path, snapshot) = snapshot(asked)?;
+    let simple = lint::simplify(&snapshot, profile).map_err(|e| format!("{}: {e}", path.display()))?;
+    for loss in &simple.losses {
+        eprintln!("{loss}");
+    }
+    out(simple.text.as_bytes()).map(|()| 0)
+}
+
+fn parse(path: &Path, text: &[u8]) -> Result<Doc, Fault> {
+    let mut doc = Doc::default();
+    doc.parse_again(text, &limits()).map_err(|e| json_fault(path, text, e))?;
+    Ok(doc)
+}
+
+/// Depth is no danger to the parser, and the validator has its own bound.
+fn limits() -> ParseLimits {
+    ParseLimits { bytes: BYTES as usize, depth: u32::MAX, nodes: 1 << 24, unique_names: false }
+}
+
+fn formats(asked: &Asked) -> Formats {
+    if asked.has("format-assert") { Formats::Assert } else { Formats::Annotate }
+}
+
+fn validate(asked: &Asked) -> Result<u8, Fault> {
+    if let Some(path) = &asked.batch {
+        if !asked.files.is_empty() || asked.has("all") {
+            return Err("--batch takes one FILE and no --all".to_owned());
+        }
+        return batch(path, formats(asked));
+    }
+    let (schema_path, value_path) = match asked.files.as_slice() {
+        [schema] => (schema.as_path(), Path::new("-")),
+        [schema, value] => (schema.as_path(), value.as_path()),
+        _ => return Err("validate needs SCHEMA and at most one INSTANCE".to_owned()),
+    };
+    if schema_path == Path::new("-") && value_path == Path::new("-") {
+        return Err("schema and instance cannot both come from standard input".to_owned());
+    }
+    let doc = parse(schema_path, &read(schema_path)?)?;
+    let schema = Schema::options().formats(formats(asked)).compile(doc.root());
+    let schema = schema.map_err(|e| format!("{}: {e}", schema_path.display()))?;
+    let doc = parse(value_path, &read(value_path)?)?;
+    let failures = if asked.has("all") {
+        schema.check_all(doc.root(), FAILURES)
+    } else {
+        schema.check(doc.root()).err().map(|v| *v).into_iter().collect()
+    };
+    let mut w = Writer::new();
+    if asked.has("json") {
+        match failures.first() {
+            Some(first) if !asked.has("all") => verdict(&mut w, first),
+            _ => {
+                w.begin_object().key("valid").bool(failures.is_empty());
+                if !failures.is_empty() {
+                    w.key("errors").begin_array();
+                    failures.iter().for_each(|v| violation(&mut w, v));
+                    w.end_array();
+                }
+                w.end_object();
+            }
+        }
+        w.newline();
+        out(w.as_bytes())?;
+    } else {
+        let lines: String = failures.iter().map(|v| format!("{v}\n")).collect();
+        out(if failures.is_empty() { b"valid\n" } else { lines.as_bytes() })?;
+    }
+    Ok(u8::from(!failures.is_empty()))
+}
+
+fn members(w: &mut Writer, violation: &Violation) {
+    w.key("path").string(&violation.path);
+    w.key("keyword").string(violation.keyword);
+    w.key("message").string(&violation.message);
+}
+
+fn violation(w: &mut Writer, violation: &Violation) {
+    w.begin_object();
+    members(w, violation);
+    w.end_object();
+}
+
+fn verdict(w: &mut Writer, violation: &Violation) {
+    w.begin_object().key("valid").bool(false);
+    members(w, violation);
+    w.end_object();
+}
+
+/// Answers each line with one line, in order, as soon as nothing more is waiting to be read.
+fn batch(path: &Path, formats: Formats) -> Result<u8, Fault> {
+    let source: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(fs::File::open(path).map_err(|e| format!("{}: {e}", path.display()))?)
+    };
+    let fault = |e: io::Error| format!("{}: {e}", path.display());
+    let mut reader = BufReader::with_capacity(1 << 16, source);
+    let mut answers = Writer::new();
+    let mut line = Vec::new();
+    let mut doc = Doc::default();
+    let mut cached: Option<(String, Schema)> = None;
+    let mut worst = 0;
+    loop {
+        line.clear();
+        let got = reader.by_ref().take(BYTES).read_until(b'\n', &mut line).map_err(fault)?;
+        if got == 0 {
+            break;
+        }
+        let status = if line.len() as u64 == BYTES && line.last() != Some(&b'\n') {
+            skip_line(&mut reader).map_err(fault)?;
+            Err(format!("the line is longer than {BYTES} bytes"))
+        } else {
+            answer(&line, &mut doc, &mut cached, formats, &mut answers)
+        };
+        let status = status.unwrap_or_else(|error| {
+            answers.begin_object().key("error").string(&error).end_object();
+            2
+        });
+        worst = worst.max(status);
+        answers.newline();
+        if reader.buffer().is_empty() || answers.len() > 1 << 16 {
+            out(answers.as_bytes())?;
+            answers.clear();
+        }
+    }
+    out(answers.as_bytes())?;
+    Ok(worst)
+}
+
+fn skip_line(reader: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let waiting = reader.fill_buf()?;
+        let (used, done) = match waiting.iter().position(|b| *b == b'\n') {
+            Some(end) => (end + 1, true),
+            None => (waiting.len(), waiting.is_empty()),
+        };
+        reader.consume(used);
+        if done {
+            return Ok(());
+        }
+    }
+}
+
+fn answer(
+    line: &[u8],
+    doc: &mut Doc,
+    cached: &mut Option<(String, Schema)>,
+    formats: Formats,
+    w: &mut Writer,
+) -> Result<u8, String> {
+    doc.parse_again(line, &limits()).map_err(|e| e.to_string())?;
+    let root = doc.root();
+    let part = |name| root.get(name).ok_or_else(|| format!("the line has no member {name:?}"));
+    let (schema, value): (json::Value<'_>, json::Value<'_>) = (part("schema")?, part("value")?);
+    // Batches tend to try many values on one schema.
+    if cached.as_ref().is_none_or(|(text, _)| text != schema.raw()) {
+        let compiled = Schema::options().formats(formats).compile(schema).map_err(|e| e.to_string())?;
+        *cached = Some((schema.raw().to_owned(), compiled));
+    }
+    let Some((_, compiled)) = cached else { return Err("the schema was not compiled".to_owned()) };
+    Ok(match compiled.check(value) {
+        Ok(()) => {
+            w.begin_object().key("valid").bool(true).end_object();
+            0
+        }
+        Err(failure) => {
+            verdict(w, &failure);
+            1
+        }
+    })
+}

@@ -1,0 +1,299 @@
+//! The commands that ask a server: `list`, `call`, `read`, `get`, `complete`, `watch`.
+//!
+//! What it does: one connection, one question (for `list`, all pages of it), the answer on standard
+//! output: as JSON, as the server sent it, or for people where that is a terminal. Progress goes to
+//! standard error. What it does not: answer questions of the server, which are refused.
+//!
+//! Invariant: the exit status is 1 for what the server itself says no to, an error or a tool that
+//! failed, and 2 when it cannot be asked.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Read};
+use std::sync::mpsc;
+
+use tinymcp::json::{Doc, Json, Value, Writer};
+use tinymcp::{About, Change, Client, ClientBuilder, Error, ErrorKind, Level};
+
+use super::args::{Asked, asked};
+use super::{BYTES, Fault, live, out, show};
+
+const FLAGS: &[&str] = &["url", "header", "era", "timeout", "json", "text"];
+const WATCH_FLAGS: &[&str] = &["url", "header", "era", "timeout", "json", "text", "count"];
+
+/// Events of `watch` that wait to be printed; beyond that the server waits.
+const EVENTS: usize = 1024;
+
+/// Whether this command is one of these.
+pub(crate) fn knows(command: &str) -> bool {
+    ["list", "call", "read", "get", "complete", "watch"].contains(&command)
+}
+
+/// Runs one of these commands.
+pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8, Fault> {
+    let asked = asked(args, if command == "watch" { WATCH_FLAGS } else { FLAGS })?;
+    if asked.has("json") && asked.has("text") {
+        return Err("--json and --text exclude each other".to_owned());
+    }
+    let words = asked.files.iter().map(|word| word.to_str().ok_or("an argument is not UTF-8"));
+    let words = words.collect::<Result<Vec<&str>, _>>()?;
+    if command == "watch" {
+        return watch(&asked, &words);
+    }
+    // What is wrong with the arguments is told before anything is started.
+    let question = match (command, words.as_slice()) {
+        ("list", kinds) => {
+            Question::List(kinds.iter().map(|kind| List::named(kind)).collect::<Result<_, _>>()?)
+        }
+        ("call", [name]) => Question::call(name, "{}")?,
+        ("call", [name, "-"]) => Question::call(name, &standard_input()?)?,
+        ("call", [name, arguments]) => Question::call(name, arguments)?,
+        ("read", [uri]) => {
+            let mut w = Writer::new();
+            w.begin_object().key("uri").string(uri).end_object();
+            Question::Other("resources/read", w.into_json())
+        }
+        ("get", [name, arguments @ ..]) => {
+            let mut w = Writer::new();
+            w.begin_object().key("name").string(name);
+            pairs(&mut w, "arguments", arguments)?;
+            w.end_object();
+            Question::Other("prompts/get", w.into_json())
+        }
+        ("complete", [kind, subject, argument, settled @ ..]) => {
+            Question::Complete(Completing::read(kind, subject, argument, settled)?)
+        }
+        _ => return Err(format!("{command} was given too few words or too many; see `tinymcp help`")),
+    };
+    let client = live::connect(live::builder(&asked)?, &asked)?;
+    let answered = match question {
+        Question::List(kinds) => list(&client, &kinds),
+        Question::Complete(words) => complete(&client, &words),
+        Question::Other(method, params) => client.prepare(method, params).on_progress(show::progress).wait(),
+    };
+    show::progress_done();
+    match answered {
+        Ok(answer) => {
+            let failed = answer.to_doc().root().get("isError").and_then(Value::as_bool) == Some(true);
+            print(&asked, &answer)?;
+            Ok(u8::from(failed))
+        }
+        Err(error) => refused(&asked, &error),
+    }
+}
+
+/// What is asked of a server.
+enum Question<'a> {
+    /// Lists; without any, those that the server has.
+    List(Vec<List>),
+    /// Values for an argument.
+    Complete(Completing<'a>),
+    /// A method with its parameters.
+    Other(&'static str, Json),
+}
+
+impl Question<'_> {
+    fn call(name: &str, arguments: &str) -> Result<Self, Fault> {
+        let doc = Doc::parse(arguments).map_err(|e| format!("the arguments are not JSON: {e}"))?;
+        let mut w = Writer::new();
+        w.begin_object().key("name").string(name).key("arguments").value(doc.root()).end_object();
+        Ok(Question::Other("tools/call", w.into_json()))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    Tools,
+    Resources,
+    Templates,
+    Prompts,
+}
+
+impl List {
+    fn named(kind: &str) -> Result<List, Fault> {
+        Ok(match kind {
+            "tools" => List::Tools,
+            "resources" => List::Resources,
+            "templates" => List::Templates,
+            "prompts" => List::Prompts,
+            _ => {
+                return Err(format!("unknown list {kind:?}; there are tools, resources, templates, prompts"));
+            }
+        })
+    }
+}
+
+/// The lists in one object, under the names that the protocol gives them.
+fn list(client: &Client, kinds: &[List]) -> Result<Json, Error> {
+    let offer = client.server().offer;
+    let wanted = |kind: List, offered: bool| if kinds.is_empty() { offered } else { kinds.contains(&kind) };
+    let mut w = Writer::new();
+    w.begin_object();
+    if wanted(List::Tools, offer.tools) {
+        sources(&mut w, "tools", client.tools()?.into_iter().map(|t| t.source));
+    }
+    if wanted(List::Resources, offer.resources) {
+        sources(&mut w, "resources", client.resources()?.into_iter().map(|r| r.source));
+    }
+    if wanted(List::Templates, offer.resources) {
+        sources(&mut w, "resourceTemplates", client.templates()?.into_iter().map(|t| t.source));
+    }
+    if wanted(List::Prompts, offer.prompts) {
+        sources(&mut w, "prompts", client.prompts()?.into_iter().map(|p| p.source));
+    }
+    w.end_object();
+    Ok(w.into_json())
+}
+
+fn sources(w: &mut Writer, name: &str, entries: impl Iterator<Item = Option<Json>>) {
+    w.key(name).begin_array();
+    for entry in entries.flatten() {
+        w.json(&entry);
+    }
+    w.end_array();
+}
+
+/// What completion is asked for, and the answer in the shape that the protocol gives it. What a
+/// server of an older revision does not know is left out by the library.
+fn complete(client: &Client, words: &Completing<'_>) -> Result<Json, Error> {
+    let (argument, typed) = words.argument;
+    let found = client.complete(words.about, argument, typed, &words.settled)?;
+    let mut w = Writer::new();
+    w.begin_object().key("completion").begin_object().key("values").begin_array();
+    found.values.iter().for_each(|value| {
+        w.string(value);
+    });
+    w.end_array();
+    if let Some(total) = found.total {
+        w.key("total").u64(total);
+    }
+    w.key("hasMore").bool(found.more).end_object().end_object();
+    Ok(w.into_json())
+}
+
+struct Completing<'a> {
+    about: About<'a>,
+    argument: (&'a str, &'a str),
+    settled: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Completing<'a> {
+    fn read(kind: &str, subject: &'a str, argument: &'a str, settled: &[&'a str]) -> Result<Self, Fault> {
+        let about = match kind {
+            "prompt" => About::Prompt(subject),
+            "template" => About::Template(subject),
+            _ => return Err(format!("complete takes prompt or template, not {kind:?}")),
+        };
+        let settled = settled.iter().map(|word| pair(word)).collect::<Result<_, _>>()?;
+        Ok(Completing { about, argument: pair(argument)?, settled })
+    }
+}
+
+fn pairs(w: &mut Writer, name: &str, words: &[&str]) -> Result<(), Fault> {
+    w.key(name).begin_object();
+    for word in words {
+        let (name, value) = pair(word)?;
+        w.key(name).string(value);
+    }
+    w.end_object();
+    Ok(())
+}
+
+fn pair(word: &str) -> Result<(&str, &str), Fault> {
+    word.split_once('=').ok_or_else(|| format!("{word:?} is not name=value"))
+}
+
+fn standard_input() -> Result<String, Fault> {
+    let mut text = String::new();
+    let read = io::stdin().lock().take(BYTES + 1).read_to_string(&mut text);
+    read.map_err(|e| format!("standard input: {e}"))?;
+    if text.len() as u64 > BYTES {
+        return Err(format!("standard input: longer than {BYTES} bytes"));
+    }
+    Ok(text)
+}
+
+/// Whether people read what is printed.
+fn for_people(asked: &Asked) -> bool {
+    asked.has("text") || !asked.has("json") && io::stdout().is_terminal()
+}
+
+fn print(asked: &Asked, answer: &Json) -> Result<(), Fault> {
+    if for_people(asked) {
+        return out(show::answer(answer.to_doc().root()).as_bytes());
+    }
+    out(format!("{}\n", answer.as_str()).as_bytes())
+}
+
+/// What the server says no to is told like a result; that it could not be asked is a fault.
+fn refused(asked: &Asked, error: &Error) -> Result<u8, Fault> {
+    let fault = format!("{}: {error}", live::name(asked));
+    if error.kind() != ErrorKind::Remote {
+        return Err(fault);
+    }
+    eprintln!("tinymcp: {}", show::plain(&fault));
+    if let Some(data) = error.data() {
+        eprintln!("{}", show::plain(data.as_str()));
+    }
+    Ok(1)
+}
+
+/// What `watch` waits for.
+enum Event {
+    News(Json),
+    End(String),
+}
+
+/// Prints what a server tells, one line each, until its connection ends or enough was told.
+fn watch(asked: &Asked, uris: &[&str]) -> Result<u8, Fault> {
+    let (tell, told) = mpsc::sync_channel(EVENTS);
+    let client = live::connect(listening(live::builder(asked)?, &tell), asked)?;
+    for uri in uris {
+        if let Err(error) = client.subscribe(uri) {
+            return refused(asked, &error);
+        }
+    }
+    eprintln!("tinymcp: watching {}", show::plain(&live::name(asked)));
+    follow(asked, told)
+}
+
+/// Prints what was told. Nobody waits to tell more when it comes back.
+fn follow(asked: &Asked, told: mpsc::Receiver<Event>) -> Result<u8, Fault> {
+    let most = asked.count.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    for event in told.into_iter().take(most) {
+        match event {
+            Event::News(news) => print(asked, &news)?,
+            Event::End(why) => return Err(format!("{}: {why}", live::name(asked))),
+        }
+    }
+    Ok(0)
+}
+
+fn listening(client: ClientBuilder, tell: &mpsc::SyncSender<Event>) -> ClientBuilder {
+    // OK to drop what cannot be sent: then nobody reads any more.
+    let (log, change, end) = (tell.clone(), tell.clone(), tell.clone());
+    client
+        .on_log(Level::Debug, move |entry| {
+            let mut w = Writer::new();
+            w.begin_object().key("event").string("log").key("level").string(entry.level.as_str());
+            if let Some(logger) = &entry.logger {
+                w.key("logger").string(logger);
+            }
+            w.key("data").json(&entry.data).end_object();
+            let _ = log.send(Event::News(w.into_json()));
+        })
+        .on_change(move |what| {
+            let mut w = Writer::new();
+            w.begin_object().key("event");
+            match what {
+                Change::Tools => w.string("tools"),
+                Change::Prompts => w.string("prompts"),
+                Change::Resources => w.string("resources"),
+                Change::Updated(uri) => w.string("updated").key("uri").string(uri),
+            };
+            w.end_object();
+            let _ = change.send(Event::News(w.into_json()));
+        })
+        .on_end(move |why| {
+            let _ = end.send(Event::End(why.to_string()));
+        })
+}

@@ -1,0 +1,138 @@
+//! Answers and progress for people.
+//!
+//! What a server wrote must not steer the terminal: control characters are replaced.
+
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tinymcp::Progress;
+use tinymcp::json::{Kind, Value};
+
+/// Widest name that descriptions are aligned behind.
+const WIDEST: usize = 32;
+
+/// The text without what steers a terminal; lines stay lines.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+}
+
+/// Whether a line of progress stands on the terminal.
+static STANDS: AtomicBool = AtomicBool::new(false);
+
+/// One step of progress, on standard error: in place where that is a terminal.
+pub(crate) fn progress(step: Progress) {
+    let total = step.total.map(|total| format!(" of {total}")).unwrap_or_default();
+    let message = step.message.map(|m| format!(": {}", plain(&m).replace('\n', " "))).unwrap_or_default();
+    let line = format!("{}{total}{message}", step.done);
+    if io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{line}");
+        STANDS.store(true, Ordering::Relaxed);
+    } else {
+        eprintln!("{line}");
+    }
+}
+
+/// Clears the line that progress stands in, if there is one.
+pub(crate) fn progress_done() {
+    if STANDS.swap(false, Ordering::Relaxed) {
+        eprint!("\r\x1b[K");
+    }
+}
+
+/// A result, or an event, as people want it. What has no form of its own is shown as JSON.
+pub(crate) fn answer(answer: Value<'_>) -> String {
+    let mut text = String::new();
+    for (name, value) in answer.members() {
+        match name {
+            "tools" | "resources" | "resourceTemplates" | "prompts" => list(&mut text, name, value),
+            "content" => value.items().for_each(|block| content(&mut text, block)),
+            "contents" => value.items().for_each(|part| contents(&mut text, part)),
+            "messages" => value.items().for_each(|message| {
+                let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
+                text.push_str(&format!("{}: ", plain(role)));
+                match message.get("content") {
+                    Some(block) => content(&mut text, block),
+                    None => text.push('\n'),
+                }
+            }),
+            "completion" => {
+                for value in value.get("values").into_iter().flat_map(Value::items) {
+                    line(&mut text, value.as_str().unwrap_or(value.raw()));
+                }
+            }
+            "event" => event(&mut text, answer),
+            _ => {}
+        }
+    }
+    // A tool may say all in its structure.
+    match answer.get("structuredContent") {
+        Some(structure) if text.is_empty() => line(&mut text, structure.raw()),
+        _ => {}
+    }
+    text
+}
+
+fn line(text: &mut String, words: &str) {
+    text.push_str(&plain(words));
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+fn list(text: &mut String, name: &str, entries: Value<'_>) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let title = if name == "resourceTemplates" { "templates" } else { name };
+    text.push_str(&format!("{title} ({})\n", entries.len()));
+    let label = |entry: Value<'_>| {
+        let key = ["uri", "uriTemplate", "name"].into_iter().find_map(|k| entry.get(k)?.as_str());
+        plain(key.unwrap_or_default()).replace(['\n', '\t'], " ")
+    };
+    let width = entries.items().map(|e| label(e).chars().count()).max().unwrap_or_default().min(WIDEST);
+    for entry in entries.items() {
+        let about = ["description", "title"].into_iter().find_map(|k| entry.get(k)?.as_str());
+        let about = plain(about.unwrap_or_default());
+        let about = about.lines().next().unwrap_or_default();
+        text.push_str(format!("  {:width$}  {about}", label(entry)).trim_end());
+        text.push('\n');
+    }
+}
+
+fn content(text: &mut String, block: Value<'_>) {
+    let word = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+    match word("type") {
+        "text" => line(text, word("text")),
+        "resource_link" => line(text, word("uri")),
+        "resource" => block.get("resource").into_iter().for_each(|part| contents(text, part)),
+        "image" | "audio" => binary(text, word("type"), word("mimeType"), word("data")),
+        _ => line(text, block.raw()),
+    }
+}
+
+fn contents(text: &mut String, part: Value<'_>) {
+    let word = |name: &str| part.get(name).filter(|v| v.kind() == Kind::String)?.as_str();
+    match (word("text"), word("blob")) {
+        (Some(words), _) => line(text, words),
+        (None, Some(blob)) => binary(text, "data", word("mimeType").unwrap_or_default(), blob),
+        (None, None) => line(text, part.raw()),
+    }
+}
+
+fn binary(text: &mut String, what: &str, mime_type: &str, base64: &str) {
+    let bytes = base64.trim_end_matches('=').len() * 3 / 4;
+    line(text, &format!("[{what} {mime_type}, {bytes} bytes]"));
+}
+
+fn event(text: &mut String, event: Value<'_>) {
+    let word = |name: &str| event.get(name).and_then(Value::as_str);
+    match (word("event").unwrap_or_default(), event.get("data")) {
+        ("log", Some(data)) => {
+            let logger = word("logger").map(|l| format!(" {l}")).unwrap_or_default();
+            let level = word("level").unwrap_or_default();
+            line(text, &format!("{level}{logger}: {}", data.as_str().unwrap_or(data.raw())));
+        }
+        ("updated", _) => line(text, &format!("updated {}", word("uri").unwrap_or_default())),
+        (list, _) => line(text, &format!("{list} changed")),
+    }
+}

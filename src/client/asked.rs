@@ -1,0 +1,107 @@
+//! What a server asks in a session: read, handed to the desk, answered, called off.
+//!
+//! What it does: answers pings at once and hands everything else to the handlers, refusing what was
+//! not offered or finds no room. What it does not: ask in the other era, where questions come in
+//! results and `exchange.rs` answers them.
+//!
+//! # Invariants
+//! - Nothing here waits: it runs on the thread that reads.
+//! - A question that was called off gets no answer (basic/utilities/cancellation).
+
+use std::sync::Arc;
+
+use crate::era::client::{self as codec, write_answer};
+use crate::json::{Json, Value, Writer};
+use crate::model::ask::AskReply;
+use crate::rpc::{Id, Request, RpcError, code};
+use crate::transport::carrier::{Failure, Kind};
+
+use super::core::{Core, lock};
+use super::desk::Unanswered;
+
+impl Core {
+    /// The server calls off a question of its own, or ends a listen request of ours; of the latter a
+    /// result usually tells as well (basic/patterns/subscriptions, cancellation).
+    pub(super) fn called_off(self: &Arc<Self>, id: Value<'_>) {
+        if self.era().sessions() {
+            if let Some(id) = Id::read(id) {
+                lock(&self.asked).retain(|asked| *asked != id);
+            }
+        } else if let Some(id) = id.as_u64().filter(|id| self.listening.listens(*id)) {
+            self.over(id, Err(Failure::Interrupted("the server stopped telling".to_owned())));
+        }
+    }
+
+    /// A request of the server: only sessions have them.
+    pub(super) fn question(self: &Arc<Self>, request: &Request<'_>) {
+        if !self.era().sessions() {
+            // Answering is forbidden (2026-07-28 basic/transports; requirement RPC-20).
+            self.count_noise(request.method.as_bytes());
+            return;
+        }
+        let raw = request.id.raw();
+        if request.method == "ping" {
+            return self.say(raw, Ok(&Json::constant("{}")));
+        }
+        let asked = codec::inquiry(request.method, request.params)
+            .map_err(Unanswered::NotOffered)
+            .and_then(|asked| self.desk.may_ask(&asked).map(|()| asked));
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(why) => return self.say(raw, Err(&refusal(why))),
+        };
+        let (Some(id), raw) = (Id::read(request.id), raw.to_owned()) else { return };
+        lock(&self.asked).push(id.clone());
+        self.clock.stop();
+        let core = Arc::clone(self);
+        let (name, text) = (id.clone(), raw.clone());
+        let queued = self.desk.run(Box::new(move || {
+            // What was called off meanwhile is not asked any more.
+            if lock(&core.asked).contains(&name) {
+                let answer = core.desk.answer(&asked);
+                core.answered(&name, &text, answer);
+            }
+            core.clock.go();
+        }));
+        if !queued {
+            self.clock.go();
+            self.forget(&id);
+            self.say(&raw, Err(&RpcError::new(code::INTERNAL, "The client is busy")));
+        }
+    }
+
+    fn forget(&self, id: &Id) -> bool {
+        let mut asked = lock(&self.asked);
+        let at = asked.iter().position(|a| a == id);
+        at.map(|at| asked.swap_remove(at)).is_some()
+    }
+
+    fn answered(&self, id: &Id, raw: &str, answer: Result<AskReply, Unanswered>) {
+        // A question that was called off while somebody thought about it gets no answer.
+        if !self.forget(id) {
+            return;
+        }
+        match answer {
+            Ok(reply) => self.say(raw, Ok(&codec::reply_text(self.greeting().revision, &reply))),
+            Err(why) => self.say(raw, Err(&refusal(why))),
+        }
+    }
+
+    fn say(&self, id: &str, answer: Result<&Json, &RpcError>) {
+        let mut w = Writer::new();
+        write_answer(&mut w, id, answer);
+        self.tell(w.as_bytes(), Kind::Answer);
+    }
+}
+
+/// What a server is told in a session when its question is not answered (client/sampling, error
+/// handling: -1 for a person's refusal).
+fn refusal(why: Unanswered) -> RpcError {
+    match why {
+        Unanswered::NotOffered(error) => error,
+        Unanswered::Refused(refusal) => RpcError::new(-1, refusal.message),
+        Unanswered::Unfit(_) => {
+            RpcError::new(code::INTERNAL, "The client's answer does not fit the question")
+        }
+    }
+}

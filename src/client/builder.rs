@@ -1,0 +1,286 @@
+//! Setting a client up: who it is, what it answers, and to what it connects.
+
+#[cfg(unix)]
+use std::process::Command;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::model::ask::{Action, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest};
+use crate::model::{Change, Identity, Level};
+use crate::transport::carrier::{Carrier, Dial};
+#[cfg(unix)]
+use crate::transport::{ChildDial, Stderr};
+use crate::transport::{Link, StreamCarrier};
+
+#[cfg(feature = "http-client")]
+use crate::transport::http_client::{Endpoint, HttpDial};
+
+use super::Client;
+use super::connect::{Era, Plan};
+use super::desk::{Desk, Handlers, LogEntry};
+
+/// A client to be: everything it can answer is registered here, because a server is told so with
+/// the first message.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{Client, FormReply, json};
+///
+/// let client = Client::builder("inspector", "1.0.0")
+///     .on_form(|form| {
+///         println!("{}", form.message);
+///         Ok(FormReply::accept(json!({"zone": "a"})))
+///     })
+///     .spawn(Command::new("board_server"))?;
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
+#[must_use]
+pub struct ClientBuilder {
+    identity: Identity,
+    handlers: Handlers,
+    era: Option<Era>,
+    relays: bool,
+    limits: Option<Limits>,
+    log_level: Option<Level>,
+    #[cfg(unix)]
+    stderr: Stderr,
+}
+
+impl ClientBuilder {
+    pub(super) fn new(name: impl Into<String>, version: impl Into<String>) -> ClientBuilder {
+        ClientBuilder {
+            identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
+            handlers: Handlers::default(),
+            era: None,
+            relays: false,
+            limits: None,
+            log_level: None,
+            #[cfg(unix)]
+            stderr: Stderr::default(),
+        }
+    }
+
+    /// A name for people.
+    pub fn title(mut self, title: impl Into<String>) -> ClientBuilder {
+        self.identity.title = Some(title.into());
+        self
+    }
+
+    /// Speaks this era without asking. Otherwise the first question finds it out, which costs one
+    /// round trip, or [`Limits::probe_timeout`] with an older server that says nothing to it.
+    pub fn era(mut self, era: Era) -> ClientBuilder {
+        self.era = Some(era);
+        self
+    }
+
+    /// Says to servers whose questions are answers that all of them can be asked: whoever makes the
+    /// calls passes the questions on. A server that asks on its own is told of the handlers only.
+    #[cfg(feature = "hub")]
+    pub(crate) fn relays(mut self) -> ClientBuilder {
+        self.relays = true;
+        self
+    }
+
+    /// Other caps and timeouts than those of the environment ([`Limits::from_env`]).
+    pub fn limits(mut self, limits: Limits) -> ClientBuilder {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// What happens to the stderr of a child process; by default it goes where that of this process
+    /// goes.
+    #[cfg(unix)]
+    pub fn stderr(mut self, stderr: Stderr) -> ClientBuilder {
+        self.stderr = stderr;
+        self
+    }
+
+    /// Fills in forms for the server. The answer is completed with the form's defaults and checked
+    /// against it.
+    pub fn on_form(
+        mut self,
+        answer: impl Fn(&Form) -> Result<FormReply, Refusal> + Send + Sync + 'static,
+    ) -> ClientBuilder {
+        self.handlers.form = Some(Box::new(answer));
+        self
+    }
+
+    /// Sends the user to a page that the server names. Show the address and who asks, and never
+    /// open it unasked.
+    pub fn on_url(
+        mut self,
+        answer: impl Fn(&UrlRequest) -> Result<Action, Refusal> + Send + Sync + 'static,
+    ) -> ClientBuilder {
+        self.handlers.url = Some(Box::new(answer));
+        self
+    }
+
+    /// Asks the model for the server. A person should be able to see and stop what is asked.
+    pub fn on_sample(
+        mut self,
+        answer: impl Fn(&Sampling) -> Result<SampleReply, Refusal> + Send + Sync + 'static,
+    ) -> ClientBuilder {
+        self.handlers.sample = Some(Box::new(answer));
+        self
+    }
+
+    /// Like [`ClientBuilder::on_sample`], for a model that can be offered tools.
+    pub fn on_sample_with_tools(
+        self,
+        answer: impl Fn(&Sampling) -> Result<SampleReply, Refusal> + Send + Sync + 'static,
+    ) -> ClientBuilder {
+        let mut builder = self.on_sample(answer);
+        builder.handlers.sample_tools = true;
+        builder
+    }
+
+    /// The folders that the server may work in. They can be changed with [`Client::set_roots`].
+    pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> ClientBuilder {
+        self.handlers.roots = Some(roots.into_iter().collect());
+        self
+    }
+
+    /// Hears log entries from this level on.
+    pub fn on_log(mut self, level: Level, hear: impl Fn(&LogEntry) + Send + Sync + 'static) -> ClientBuilder {
+        self.log_level = Some(level);
+        self.handlers.log = Some(Box::new(hear));
+        self
+    }
+
+    /// Hears of changes: of the lists, as far as the server tells of them, and of the resources that
+    /// were subscribed to.
+    pub fn on_change(mut self, hear: impl Fn(&Change) + Send + Sync + 'static) -> ClientBuilder {
+        self.handlers.change = Some(Box::new(hear));
+        self
+    }
+
+    /// Hears that the connection ended by itself, and why: a child exited, a stream broke. Not of an
+    /// end that this side made.
+    pub fn on_end(mut self, hear: impl Fn(&Error) + Send + Sync + 'static) -> ClientBuilder {
+        self.handlers.end = Some(Box::new(hear));
+        self
+    }
+
+    /// Hears of what came that is no message, shortened: stray output of the server.
+    pub fn on_noise(mut self, hear: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
+        self.handlers.noise = Some(Box::new(hear));
+        self
+    }
+
+    /// Starts a program and talks with it over its standard input and output. It gets a process group
+    /// of its own, which ends with the connection.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Io`] when there is no such program; [`crate::ErrorKind::Closed`] when it
+    /// exits before it answers, with its last words where stderr is captured;
+    /// [`crate::ErrorKind::PeerIncompatible`] when it speaks no revision that this client does.
+    #[cfg(unix)]
+    pub fn spawn(self, command: Command) -> Result<Client, Error> {
+        let limits = self.chosen_limits()?;
+        let stderr = self.stderr;
+        self.dial(limits.clone(), &mut ChildDial::new(command, stderr, limits))
+    }
+
+    /// Talks over a link: a socket, a serial line, a server in this process.
+    ///
+    /// What blocks in reading a stream cannot be woken from here: the thread that reads lives until
+    /// the stream ends, so shut a socket down when you are done with it. No caller waits for that.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::spawn`], except for the program.
+    pub fn over(self, link: Link) -> Result<Client, Error> {
+        let limits = self.chosen_limits()?;
+        self.dial(limits, &mut LinkDial(Some(Arc::new(StreamCarrier::over(link)))))
+    }
+
+    /// Talks to a URL over Streamable HTTP.
+    ///
+    /// ```no_run
+    /// use tinymcp::{Client, Endpoint};
+    ///
+    /// let endpoint = Endpoint::new("http://127.0.0.1:8080/mcp").bearer_token("…");
+    /// let client = Client::builder("inspector", "1.0.0").connect(endpoint)?;
+    /// # Ok::<(), tinymcp::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] for a URL or header that cannot be used;
+    /// [`crate::ErrorKind::Io`] when nobody is there; [`crate::ErrorKind::Refused`] when the server
+    /// does not let this client in; [`crate::ErrorKind::PeerIncompatible`] when it speaks no revision
+    /// that this client does.
+    #[cfg(feature = "http-client")]
+    pub fn connect(self, endpoint: impl Into<Endpoint>) -> Result<Client, Error> {
+        let limits = self.chosen_limits()?;
+        let mut dial = HttpDial::new(endpoint.into(), &limits)?;
+        self.dial(limits, &mut dial)
+    }
+
+    fn chosen_limits(&self) -> Result<Limits, Error> {
+        match &self.limits {
+            Some(limits) => Ok(limits.clone().clamped()),
+            None => Limits::from_env(),
+        }
+    }
+
+    pub(super) fn dial(self, limits: Limits, dial: &mut dyn Dial) -> Result<Client, Error> {
+        let desk = Arc::new(Desk::new(self.handlers, &limits));
+        let plan = Plan {
+            limits,
+            identity: self.identity,
+            era: self.era,
+            relays: self.relays,
+            desk,
+            log_level: self.log_level,
+        };
+        plan.connect(dial).map(Client::of)
+    }
+}
+
+/// A link is there already, and there is no second one.
+struct LinkDial(Option<Arc<dyn Carrier>>);
+
+impl Dial for LinkDial {
+    fn dial(&mut self) -> Result<Arc<dyn Carrier>, Error> {
+        let gone = || Error::new(crate::ErrorKind::Closed, "the link is used up");
+        self.0.take().ok_or_else(gone)
+    }
+
+    fn again(&self) -> bool {
+        false
+    }
+}
+
+impl Client {
+    /// Starts a program and talks with it, with nothing registered.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::spawn`].
+    #[cfg(unix)]
+    pub fn spawn(command: Command) -> Result<Client, Error> {
+        ClientBuilder::unnamed().spawn(command)
+    }
+
+    /// Talks to a URL over Streamable HTTP, with nothing registered.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::connect`].
+    #[cfg(feature = "http-client")]
+    pub fn connect(endpoint: impl Into<Endpoint>) -> Result<Client, Error> {
+        ClientBuilder::unnamed().connect(endpoint)
+    }
+
+    /// Talks over a link, with nothing registered.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::over`].
+    pub fn over(link: Link) -> Result<Client, Error> {
+        ClientBuilder::unnamed().over(link)
+    }
+}
+
+impl ClientBuilder {
+    fn unnamed() -> ClientBuilder {
+        ClientBuilder::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+    }
+}

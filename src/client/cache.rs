@@ -1,0 +1,135 @@
+//! Answers that the server said stay fresh for a while.
+//!
+//! What it does: keeps the text of lists and resources by method and parameters until their time is
+//! over or a change is told. What it does not: ask again, or serve anything stale.
+//!
+//! Source: MCP 2026-07-28 server/utilities/caching. One client is one authorization context, so
+//! private answers may be kept here as well.
+//!
+//! # Invariants
+//! - `bytes` is the sum of the sizes of `entries` and never more than `most`.
+//! - An answer that was asked for before a change was told is not kept after it.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::era::List;
+use crate::era::order::{Order, Shelf};
+use crate::json::Json;
+use crate::model::{CacheHint, Change};
+
+use super::core::lock;
+
+/// What an entry takes beside its texts.
+const OVERHEAD: usize = 128;
+
+pub(super) struct Cache {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: Vec<Entry>,
+    bytes: usize,
+    changes: u64,
+}
+
+struct Entry {
+    shelf: Shelf,
+    method: String,
+    params: String,
+    answer: Json,
+    until: Instant,
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        OVERHEAD + self.method.len() + self.params.len() + self.answer.as_str().len()
+    }
+}
+
+impl Cache {
+    pub(super) fn new(most: usize) -> Cache {
+        Cache { most, state: Mutex::default() }
+    }
+
+    /// A mark to be given to [`Cache::keep`]: what was changed since is not kept.
+    pub(super) fn mark(&self) -> u64 {
+        lock(&self.state).changes
+    }
+
+    /// The fresh answer to this order.
+    pub(super) fn find(&self, order: &Order) -> Option<Json> {
+        order.shelf.as_ref()?;
+        let now = Instant::now();
+        let mut state = lock(&self.state);
+        state.drop_where(|entry| entry.until <= now);
+        let same = |e: &&Entry| e.method == order.method && e.params == order.params;
+        state.entries.iter().find(same).map(|e| e.answer.clone())
+    }
+
+    /// Keeps an answer for as long as the server says.
+    pub(super) fn keep(&self, order: &Order, answer: &str, hint: CacheHint, mark: u64) {
+        let Some(shelf) = &order.shelf else { return };
+        // Parameters of the caller's own may change the answer in ways that are not known here.
+        if hint.ttl_ms == 0 || !order.meta.is_empty() || answer.len() > self.most {
+            return;
+        }
+        let Ok(answer) = Json::parse(answer.to_owned()) else { return };
+        let entry = Entry {
+            shelf: shelf.clone(),
+            method: order.method.clone().into_owned(),
+            params: order.params.clone(),
+            answer,
+            until: Instant::now() + Duration::from_millis(u64::from(hint.ttl_ms)),
+        };
+        let mut state = lock(&self.state);
+        if state.changes != mark || entry.size() > self.most {
+            return;
+        }
+        state.drop_where(|e| e.method == entry.method && e.params == entry.params);
+        while state.bytes + entry.size() > self.most {
+            // What ends first is worth least.
+            let Some(at) = (0..state.entries.len()).min_by_key(|at| state.entries[*at].until) else { break };
+            let gone = state.entries.swap_remove(at);
+            state.bytes -= gone.size();
+        }
+        state.bytes += entry.size();
+        state.entries.push(entry);
+    }
+
+    /// Forgets what a change makes stale; the templates go with the resources.
+    pub(super) fn forget(&self, change: &Change) {
+        let mut state = lock(&self.state);
+        state.changes += 1;
+        state.drop_where(|entry| match (change, &entry.shelf) {
+            (Change::Tools, Shelf::Tools)
+            | (Change::Prompts, Shelf::Prompts)
+            | (Change::Resources, Shelf::Resources) => true,
+            (Change::Updated(uri), Shelf::Contents(read)) => read == uri,
+            _ => false,
+        });
+    }
+
+    /// Forgets one list: a cursor of it was refused.
+    pub(super) fn forget_list(&self, list: List) {
+        self.forget(&match list {
+            List::Tools => Change::Tools,
+            List::Prompts => Change::Prompts,
+            List::Resources | List::Templates => Change::Resources,
+        });
+    }
+}
+
+impl State {
+    fn drop_where(&mut self, mut stale: impl FnMut(&Entry) -> bool) {
+        let mut gone = 0;
+        self.entries.retain(|entry| {
+            let stale = stale(entry);
+            gone += if stale { entry.size() } else { 0 };
+            !stale
+        });
+        self.bytes -= gone;
+    }
+}

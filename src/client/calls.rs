@@ -1,0 +1,354 @@
+//! What can be asked of a server, each with its type: lists, tools, resources, prompts, completion,
+//! subscriptions, and anything else by name.
+
+use std::time::Instant;
+
+use crate::era::List;
+use crate::era::client::Notice;
+use crate::era::decode;
+use crate::era::order::{Completing, Order, Subject, Want, next_cursor};
+use crate::error::{Error, ErrorKind};
+use crate::json::{Json, Kind, ToJson, Value};
+use crate::model::ask::Root;
+use crate::model::catalog::{Prompt, Resource, Template, Tool};
+use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+use crate::model::{Filter, Level};
+use crate::rpc::code::INVALID_PARAMS;
+
+use super::Client;
+use super::core::Core;
+use super::exchange::misbehaved;
+use super::request::{Decode, Request};
+use super::slot::Patience;
+
+/// One page of a list.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// The entries; what could not be read is left out.
+    pub entries: Vec<T>,
+    /// Where the next page begins; an empty text is a beginning too.
+    pub next: Option<String>,
+}
+
+/// What an argument belongs to that is to be completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About<'a> {
+    /// A prompt, by name.
+    Prompt(&'a str),
+    /// A resource template, by its text.
+    Template(&'a str),
+}
+
+impl Client {
+    /// All tools.
+    ///
+    /// # Errors
+    /// As [`Request::wait`]; [`ErrorKind::Limit`] when the list has more entries or pages than
+    /// [`crate::Limits`] allow.
+    pub fn tools(&self) -> Result<Vec<Tool>, Error> {
+        self.all(List::Tools, self.core().page_of_tools())
+    }
+
+    /// All resources.
+    ///
+    /// # Errors
+    /// As [`Client::tools`].
+    pub fn resources(&self) -> Result<Vec<Resource>, Error> {
+        self.all(List::Resources, page_of_resources)
+    }
+
+    /// All resource templates.
+    ///
+    /// # Errors
+    /// As [`Client::tools`].
+    pub fn templates(&self) -> Result<Vec<Template>, Error> {
+        self.all(List::Templates, page_of_templates)
+    }
+
+    /// All prompts.
+    ///
+    /// # Errors
+    /// As [`Client::tools`].
+    pub fn prompts(&self) -> Result<Vec<Prompt>, Error> {
+        self.all(List::Prompts, page_of_prompts)
+    }
+
+    /// One page of tools: the first, or the one at a cursor.
+    pub fn prepare_tools(&self, cursor: Option<&str>) -> Request<Page<Tool>> {
+        Request::new(self.core(), &Want::List(List::Tools, cursor), self.core().page_of_tools())
+    }
+
+    /// One page of resources.
+    pub fn prepare_resources(&self, cursor: Option<&str>) -> Request<Page<Resource>> {
+        Request::new(self.core(), &Want::List(List::Resources, cursor), page_of_resources)
+    }
+
+    /// One page of resource templates.
+    pub fn prepare_templates(&self, cursor: Option<&str>) -> Request<Page<Template>> {
+        Request::new(self.core(), &Want::List(List::Templates, cursor), page_of_templates)
+    }
+
+    /// One page of prompts.
+    pub fn prepare_prompts(&self, cursor: Option<&str>) -> Request<Page<Prompt>> {
+        Request::new(self.core(), &Want::List(List::Prompts, cursor), page_of_prompts)
+    }
+
+    /// Runs a tool. A tool that could not do it is an answer too: see [`ToolOutput::is_error`].
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn call_tool(&self, name: &str, arguments: impl ToJson) -> Result<ToolOutput, Error> {
+        self.prepare_tool(name, arguments).wait()
+    }
+
+    /// A tool to be run, with these arguments: an object, or nothing.
+    pub fn prepare_tool(&self, name: &str, arguments: impl ToJson) -> Request<ToolOutput> {
+        let arguments = arguments.to_json();
+        Request::new(self.core(), &Want::CallTool(name, &arguments), decode::tool_output)
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn read_resource(&self, uri: &str) -> Result<ReadOutput, Error> {
+        self.prepare_read(uri).wait()
+    }
+
+    /// A resource to be read.
+    pub fn prepare_read(&self, uri: &str) -> Request<ReadOutput> {
+        Request::new(self.core(), &Want::Read(uri), decode::read_output)
+    }
+
+    /// Fills in a prompt.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Result<PromptOutput, Error> {
+        self.prepare_prompt(name, arguments).wait()
+    }
+
+    /// A prompt to be filled in.
+    pub fn prepare_prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Request<PromptOutput> {
+        Request::new(self.core(), &Want::Prompt(name, arguments), decode::prompt_output)
+    }
+
+    /// Values for an argument, given what was typed of it and the arguments that are settled.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn complete(
+        &self,
+        about: About<'_>,
+        argument: &str,
+        typed: &str,
+        settled: &[(&str, &str)],
+    ) -> Result<Completion, Error> {
+        let completing = Completing {
+            subject: match about {
+                About::Prompt(name) => Subject::Prompt(name),
+                About::Template(text) => Subject::Template(text),
+            },
+            argument: (argument, typed),
+            settled,
+            revision: self.core().greeting().revision,
+        };
+        Request::new(self.core(), &Want::Complete(&completing), decode::completion).wait()
+    }
+
+    /// Any method by its name, with these parameters: an object, or nothing. The result as it came.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn request(&self, method: &str, params: impl ToJson) -> Result<Json, Error> {
+        self.prepare(method, params).wait()
+    }
+
+    /// Any method by its name, to be asked.
+    pub fn prepare(&self, method: &str, params: impl ToJson) -> Request<Json> {
+        let params = params.to_json();
+        Request::new(self.core(), &Want::Other(method, &params), |result| Some(result.to_json()))
+    }
+
+    /// Asks the server for a sign of life. The modern era has no word for that: there the server is
+    /// asked what it is.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn ping(&self) -> Result<(), Error> {
+        let want = if self.core().era().sessions() { Want::Ping } else { Want::Describe };
+        Request::new(self.core(), &want, |_| Some(())).wait()
+    }
+
+    /// Wants to hear of updates of a resource; [`super::ClientBuilder::on_change`] does.
+    ///
+    /// # Errors
+    /// As [`Request::wait`]; [`ErrorKind::PeerIncompatible`] when the server does not tell of it.
+    pub fn subscribe(&self, uri: &str) -> Result<(), Error> {
+        let core = self.core();
+        if !core.greeting().offer.subscribe {
+            return Err(Error::new(ErrorKind::PeerIncompatible, "the server does not tell of its resources"));
+        }
+        let most = core.limits.subscriptions;
+        let mut full = false;
+        let changed = core.listening.want(|wanted| {
+            if !wanted.uris.iter().any(|u| u == uri) {
+                full = wanted.uris.len() >= most;
+                if !full {
+                    wanted.uris.push(uri.to_owned());
+                }
+            }
+        });
+        if full {
+            return Err(Error::new(ErrorKind::Limit, format!("{most} resources are subscribed to already")));
+        }
+        if !changed {
+            return Ok(());
+        }
+        let told = if core.era().sessions() {
+            core.ask_once(&ordered(&Want::Subscribe(uri))?)
+        } else {
+            core.listen().and_then(|told| match told.uris.iter().any(|u| u == uri) {
+                true => Ok(()),
+                false => {
+                    Err(Error::new(ErrorKind::PeerIncompatible, "the server does not tell of this resource"))
+                }
+            })
+        };
+        if told.is_err() {
+            core.listening.want(|wanted| wanted.uris.retain(|u| u != uri));
+        }
+        told
+    }
+
+    /// No longer wants to hear of updates of a resource.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn unsubscribe(&self, uri: &str) -> Result<(), Error> {
+        let core = self.core();
+        if !core.listening.want(|wanted| wanted.uris.retain(|u| u != uri)) {
+            return Ok(());
+        }
+        if core.era().sessions() {
+            return core.ask_once(&ordered(&Want::Unsubscribe(uri))?);
+        }
+        core.listen().map(|_: Filter| ())
+    }
+
+    /// Wants log entries from this level on; [`super::ClientBuilder::on_log`] hears them.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn set_log_level(&self, level: Level) -> Result<(), Error> {
+        self.core().set_level(level)
+    }
+
+    /// Lets the server work in these folders from now on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misuse`] when no roots were offered when the client was set up.
+    pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) -> Result<(), Error> {
+        if !self.core().desk.change_roots(roots.into_iter().collect()) {
+            return Err(Error::new(ErrorKind::Misuse, "no roots were offered"));
+        }
+        self.core().notice(Notice::Roots);
+        Ok(())
+    }
+
+    fn all<T>(&self, list: List, decode: Decode<Page<T>>) -> Result<Vec<T>, Error> {
+        let patience = None;
+        collect(self.core(), list, decode, patience)
+    }
+}
+
+fn ordered(want: &Want<'_>) -> Result<Order, Error> {
+    Order::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why))
+}
+
+/// All pages of a list. A cursor that comes twice in a row, too many pages and too many entries end
+/// it (requirement PAG-06).
+fn collect<T>(
+    core: &std::sync::Arc<Core>,
+    list: List,
+    decode: Decode<Page<T>>,
+    fresh: Option<Patience>,
+) -> Result<Vec<T>, Error> {
+    let limits = &core.limits;
+    let limit = |what| Err(Error::new(ErrorKind::Limit, format!("the list has more {what} than allowed")));
+    let started = Instant::now();
+    let mut all: Vec<T> = Vec::new();
+    let mut cursor: Option<String> = None;
+    let mut restarted = false;
+    for _ in 0..limits.list_pages {
+        // One list is one call to whoever waits for it: its pages share the time.
+        let timeout = fresh.map_or(limits.call_timeout, |p| p.timeout);
+        let left = timeout.saturating_sub(started.elapsed());
+        let request = Request::new(core, &Want::List(list, cursor.as_deref()), decode).timeout(left);
+        let request = if fresh.is_some() { request.fresh() } else { request };
+        let page = match request.wait() {
+            // The list has changed since: what is known of it is worth nothing (caching, pages).
+            Err(error) if error.code() == Some(INVALID_PARAMS) && cursor.is_some() && !restarted => {
+                (restarted, cursor) = (true, None);
+                all.clear();
+                core.cache.forget_list(list);
+                continue;
+            }
+            page => page?,
+        };
+        if all.len() + page.entries.len() > limits.list_entries {
+            return limit("entries");
+        }
+        all.extend(page.entries);
+        match page.next {
+            None => return Ok(all),
+            Some(next) if cursor.as_ref() == Some(&next) => {
+                return Err(misbehaved("the server's list goes in circles"));
+            }
+            next => cursor = next,
+        }
+    }
+    limit("pages")
+}
+
+impl Core {
+    /// Reads the list of tools again, whatever was kept.
+    pub(super) fn refresh_tools(self: &std::sync::Arc<Self>, patience: Patience) -> Result<(), Error> {
+        collect(self, List::Tools, self.page_of_tools(), Some(patience)).map(|_| ())
+    }
+}
+
+impl Core {
+    /// How a page of tools is read.
+    fn page_of_tools(&self) -> Decode<Page<Tool>> {
+        #[cfg(feature = "http-client")]
+        if self.mirrors_arguments() {
+            return |result| {
+                page(result, "tools", |tool| decode::tool(tool).filter(|_| super::mirror::is_usable(tool)))
+            };
+        }
+        page_of_tools
+    }
+}
+
+fn page<T>(result: Value<'_>, name: &str, read: fn(Value<'_>) -> Option<T>) -> Option<Page<T>> {
+    let entries = result.get(name).filter(|l| l.kind() == Kind::Array)?;
+    Some(Page { entries: entries.items().filter_map(read).collect(), next: next_cursor(result) })
+}
+
+fn page_of_tools(result: Value<'_>) -> Option<Page<Tool>> {
+    page(result, "tools", decode::tool)
+}
+
+fn page_of_resources(result: Value<'_>) -> Option<Page<Resource>> {
+    page(result, "resources", decode::resource)
+}
+
+fn page_of_templates(result: Value<'_>) -> Option<Page<Template>> {
+    page(result, "resourceTemplates", decode::template)
+}
+
+fn page_of_prompts(result: Value<'_>) -> Option<Page<Prompt>> {
+    page(result, "prompts", decode::prompt)
+}

@@ -1,0 +1,327 @@
+//! Finding out what a server speaks, and opening a session where it speaks the older era.
+//!
+//! The first question is the modern one; only an answer that the modern era defined proves it, and
+//! everything else means a session: an error of any other code, a refusal of HTTP's 4xx kind, or,
+//! on streams, silence (MCP 2026-07-28 basic/versioning, basic/transports). A server that ends on the
+//! first question is started again and greeted in the older way.
+//!
+//! # Invariants
+//! - A session is opened once per verdict; its opening is never cancelled (basic/lifecycle).
+//! - Authorisation failures, overload and failures of the network are no evidence of an era: they
+//!   are reported.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::era::client::{self as codec, Greeting, NEWEST_SESSION, Verdict};
+use crate::era::order::{Order, Want};
+use crate::error::{Error, ErrorKind};
+use crate::limits::Limits;
+use crate::model::{ClientCapabilities, Identity, Level, Revision};
+use crate::rpc::RpcError;
+use crate::transport::carrier::{Dial, Failure};
+
+use super::core::{Core, Ear, lock};
+use super::desk::Desk;
+use super::exchange::misbehaved;
+use super::send::Once;
+use super::slot::Reply;
+
+/// Which era is spoken with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Era {
+    /// Sessions, opened by a handshake: revisions 2024-11-05 to 2025-11-25.
+    Legacy,
+    /// Requests that stand alone: revision 2026-07-28.
+    Modern,
+}
+
+/// What a connection is made from.
+pub(super) struct Plan {
+    pub limits: Limits,
+    pub identity: Identity,
+    /// Nothing: to be found out.
+    pub era: Option<Era>,
+    /// Questions that come as answers are passed on by whoever makes the calls.
+    pub relays: bool,
+    pub desk: Arc<Desk>,
+    pub log_level: Option<Level>,
+}
+
+impl Plan {
+    /// Connects, finds out the era, and opens a session where there is one.
+    pub(super) fn connect(self, dial: &mut dyn Dial) -> Result<Arc<Core>, Error> {
+        let core = self.open(dial)?;
+        match self.greet(&core) {
+            Ok(()) => Ok(core),
+            // A server that cannot bear the modern question may end on it (requirement NEG-11).
+            Err(unmet) if unmet.ended && self.era.is_none() && dial.again() => {
+                core.close_carrier();
+                let core = self.open(dial)?;
+                self.session(&core, NEWEST_SESSION, None).map_err(|e| closed(&core, e))?;
+                self.agreed(&core).map(|()| core)
+            }
+            Err(unmet) => Err(closed(&core, unmet.error)),
+        }
+    }
+
+    fn open(&self, dial: &mut dyn Dial) -> Result<Arc<Core>, Error> {
+        let handled = self.desk.capabilities();
+        let relayed = if self.relays { ClientCapabilities::ALL } else { handled };
+        let card = codec::ClientCard::new(self.identity.clone(), handled, relayed);
+        let core = Core::new(dial.dial()?, self.limits.clone(), card, Arc::clone(&self.desk));
+        core.carrier.start(Arc::new(Ear(Arc::clone(&core))))?;
+        Ok(core)
+    }
+
+    fn greet(&self, core: &Arc<Core>) -> Result<(), Unmet> {
+        match self.era {
+            Some(Era::Legacy) => self.session(core, NEWEST_SESSION, None)?,
+            _ => self.probe(core)?,
+        }
+        Ok(self.agreed(core)?)
+    }
+
+    fn probe(&self, core: &Arc<Core>) -> Result<(), Unmet> {
+        let order = order(&Want::Describe)?;
+        let timeout = match core.traits.silence_is_legacy {
+            true => self.limits.probe_timeout,
+            false => self.limits.call_timeout,
+        };
+        let probe = match Once::send(core, &order, timeout, false) {
+            Ok(probe) => probe,
+            Err(failure) if says_legacy(&failure) => return Ok(self.legacy(core, NEWEST_SESSION, None)?),
+            Err(failure) => return Err(unmet(core, &failure)),
+        };
+        let reply = match probe.wait(core) {
+            Ok(reply) => reply,
+            Err(Failure::Timeout) if core.traits.silence_is_legacy => {
+                return Ok(self.legacy(core, NEWEST_SESSION, Some(&probe))?);
+            }
+            Err(failure) if says_legacy(&failure) => return Ok(self.legacy(core, NEWEST_SESSION, None)?),
+            Err(failure) => {
+                core.take(probe.id);
+                return Err(unmet(core, &failure));
+            }
+        };
+        match judged(&reply) {
+            Verdict::Modern(greeting) => {
+                core.settle(*greeting.unwrap_or_else(unintroduced));
+                Ok(())
+            }
+            Verdict::Legacy(revision) => Ok(self.legacy(core, revision, None)?),
+            Verdict::Neither(versions) => Err(Unmet::from(Error::new(
+                ErrorKind::PeerIncompatible,
+                format!("the server speaks only revisions that this client does not: {versions}"),
+            ))),
+        }
+    }
+
+    fn legacy(&self, core: &Arc<Core>, revision: Revision, probe: Option<&Once>) -> Result<(), Error> {
+        if self.era == Some(Era::Modern) {
+            return Err(Error::new(
+                ErrorKind::PeerIncompatible,
+                "the server speaks only revisions with sessions, and this client was told not to",
+            ));
+        }
+        self.session(core, revision, probe)
+    }
+
+    /// Opens a session; if that fails and the first question was answered after all, it was a slow
+    /// start and not an old server.
+    fn session(&self, core: &Arc<Core>, revision: Revision, probe: Option<&Once>) -> Result<(), Error> {
+        let opened = core.open_session(revision);
+        let late = probe.and_then(|probe| {
+            core.take(probe.id);
+            probe.late()
+        });
+        match (opened, late.as_ref().map(judged)) {
+            (Err(_), Some(Verdict::Modern(Some(greeting)))) => {
+                core.speak_sessions(false);
+                core.settle(*greeting);
+                Ok(())
+            }
+            (opened, _) => opened,
+        }
+    }
+
+    /// What is asked for once era and server are known.
+    fn agreed(&self, core: &Arc<Core>) -> Result<(), Error> {
+        if let Some(level) = self.log_level {
+            match core.set_level(level) {
+                // A server that announces log entries and takes no level sends those it likes.
+                Err(error) if error.kind() == ErrorKind::Remote => {}
+                set => set?,
+            }
+        }
+        let offer = core.greeting().offer;
+        if self.desk.hears_changes() && !core.era().sessions() {
+            let changed = core.listening.want(|wanted| {
+                wanted.tools = offer.tools_changed;
+                wanted.prompts = offer.prompts_changed;
+                wanted.resources = offer.resources_changed;
+            });
+            if changed {
+                core.listen()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a server could not be greeted.
+struct Unmet {
+    /// The connection ended on the question.
+    ended: bool,
+    error: Error,
+}
+
+impl From<Error> for Unmet {
+    fn from(error: Error) -> Unmet {
+        Unmet { ended: false, error }
+    }
+}
+
+fn unmet(core: &Core, failure: &Failure) -> Unmet {
+    Unmet { ended: matches!(failure, Failure::Closed(_) | Failure::Io(_)), error: core.explained(failure) }
+}
+
+/// Whether a refusal of the first question is one of an older server. Authorisation, overload and
+/// messages too large for the server are not about eras (requirements NEG-13, NEG-16).
+fn says_legacy(failure: &Failure) -> bool {
+    match failure {
+        Failure::Refused { status, .. } => {
+            (400..500).contains(status)
+                && ![401, 403, 407, 408, 413, 421, 425, 429, 431, 451].contains(status)
+        }
+        _ => false,
+    }
+}
+
+fn judged(reply: &Reply) -> Verdict {
+    if reply.ok {
+        return codec::verdict(Ok(reply.value()));
+    }
+    match RpcError::read(reply.value()) {
+        Some(error) => codec::verdict(Err(&error)),
+        None => Verdict::Legacy(NEWEST_SESSION),
+    }
+}
+
+/// A modern server that did not describe itself may offer anything.
+fn unintroduced() -> Box<Greeting> {
+    Box::new(Greeting { revision: codec::MODERN, ..Greeting::default() })
+}
+
+fn order(want: &Want<'_>) -> Result<Order, Error> {
+    Order::new(want).map_err(|e| Error::new(ErrorKind::Invalid, e))
+}
+
+fn closed(core: &Core, error: Error) -> Error {
+    core.close_carrier();
+    error
+}
+
+/// Opening a session again after the server forgot it: once for all threads.
+#[derive(Default)]
+pub(super) struct Renewal {
+    state: Mutex<(u64, bool)>,
+    done: Condvar,
+}
+
+impl Renewal {
+    /// How often a session was opened again.
+    pub(super) fn epoch(&self) -> u64 {
+        lock(&self.state).0
+    }
+}
+
+impl Core {
+    /// Opens a session: the handshake.
+    fn open_session(&self, revision: Revision) -> Result<(), Error> {
+        self.speak_sessions(true);
+        let open = order(&Want::Open(revision, &self.card))?;
+        let once = Once::send(self, &open, self.limits.call_timeout, true).map_err(|f| self.explained(&f))?;
+        let reply = once.wait(self).map_err(|failure| {
+            self.take(once.id);
+            self.explained(&failure)
+        })?;
+        if !reply.ok {
+            let error = RpcError::read(reply.value()).ok_or_else(|| misbehaved("a malformed error"))?;
+            let message = format!("the server opens no session: {}", error.message);
+            return Err(Error::new(ErrorKind::PeerIncompatible, message).with_code(error.code, error.data));
+        }
+        let greeting =
+            codec::opened(reply.value()).map_err(|why| Error::new(ErrorKind::PeerIncompatible, why))?;
+        self.recycle(reply.doc);
+        self.settle(greeting);
+        Ok(())
+    }
+
+    /// Opens the session again, unless that was done since `epoch`. Threads that come meanwhile wait
+    /// for the one that does it, until `deadline`.
+    pub(super) fn renew(self: &Arc<Self>, epoch: u64, deadline: Instant) -> Result<(), Error> {
+        let mut state = lock(&self.renewal.state);
+        while state.1 && state.0 == epoch {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Failure::Timeout.to_error());
+            }
+            state = self.renewal.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if state.0 != epoch {
+            return Ok(());
+        }
+        state.1 = true;
+        drop(state);
+        let renewed = self.open_session(NEWEST_SESSION).and_then(|()| self.restore());
+        let mut state = lock(&self.renewal.state);
+        state.1 = false;
+        state.0 += u64::from(renewed.is_ok());
+        drop(state);
+        self.renewal.done.notify_all();
+        renewed.map_err(|error| {
+            Error::new(ErrorKind::SessionLost, "the session was lost and could not be opened again")
+                .with_source(error)
+        })
+    }
+
+    /// Says again what only the session knew.
+    fn restore(&self) -> Result<(), Error> {
+        let level = *lock(&self.log_level);
+        if let Some(level) = level {
+            self.ask_once(&order(&Want::SetLevel(level))?)?;
+        }
+        for uri in self.listening.uris() {
+            self.ask_once(&order(&Want::Subscribe(&uri))?)?;
+        }
+        Ok(())
+    }
+
+    /// One request whose answer says nothing but whether it was done.
+    pub(super) fn ask_once(&self, order: &Order) -> Result<(), Error> {
+        let once =
+            Once::send(self, order, self.limits.call_timeout, false).map_err(|f| self.explained(&f))?;
+        match once.wait(self) {
+            Ok(reply) if reply.ok => {
+                self.recycle(reply.doc);
+                Ok(())
+            }
+            Ok(reply) => Err(RpcError::read(reply.value())
+                .map_or_else(|| misbehaved("a malformed error"), super::core::remote)),
+            Err(failure) => {
+                self.give_up(once.id, failure.clone());
+                Err(self.explained(&failure))
+            }
+        }
+    }
+
+    /// Log entries from this level on: for the session, or with every request from now on.
+    pub(super) fn set_level(&self, level: Level) -> Result<(), Error> {
+        if self.era().sessions() && self.greeting().offer.logging {
+            self.ask_once(&order(&Want::SetLevel(level))?)?;
+        }
+        *lock(&self.log_level) = Some(level);
+        Ok(())
+    }
+}

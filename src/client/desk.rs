@@ -1,0 +1,293 @@
+//! Where the server's questions are answered and its news are told: the program's handlers and the
+//! few threads that run them.
+//!
+//! What it does: holds the handlers, runs them on a small bounded pool, checks their answers, tells
+//! log entries and changes one after another. What it does not: read, write, or decide what a
+//! question looks like on the wire. Handlers never run on the thread that reads.
+//!
+//! # Invariants
+//! - What was not registered is refused: nothing is answered by default.
+//! - News are told in order, by one thread at a time; beyond [`Limits::events`] they are dropped
+//!   and counted, and a change that is already waiting to be told is not added.
+//! - A handler that panics has refused.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::json::Json;
+use crate::limits::Limits;
+use crate::model::ask::Action;
+use crate::model::ask::{
+    AskReply, AskRequest, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest,
+};
+use crate::model::{Change, ClientCapabilities, Level};
+use crate::pool::{Pool, PoolSize, guard};
+use crate::rpc::{RpcError, code};
+
+/// A log entry of a server: untrusted words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogEntry {
+    /// How bad it is.
+    pub level: Level,
+    /// Which part of the server speaks.
+    pub logger: Option<String>,
+    /// What it says; often a string.
+    pub data: Json,
+}
+
+pub(super) type OnForm = Box<dyn Fn(&Form) -> Result<FormReply, Refusal> + Send + Sync>;
+pub(super) type OnUrl = Box<dyn Fn(&UrlRequest) -> Result<Action, Refusal> + Send + Sync>;
+pub(super) type OnSample = Box<dyn Fn(&Sampling) -> Result<SampleReply, Refusal> + Send + Sync>;
+pub(super) type OnLog = Box<dyn Fn(&LogEntry) + Send + Sync>;
+pub(super) type OnChange = Box<dyn Fn(&Change) + Send + Sync>;
+pub(super) type OnEnd = Box<dyn Fn(&Error) + Send + Sync>;
+pub(super) type OnNoise = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What the program registered.
+#[derive(Default)]
+pub(super) struct Handlers {
+    pub form: Option<OnForm>,
+    pub url: Option<OnUrl>,
+    pub sample: Option<OnSample>,
+    pub sample_tools: bool,
+    pub roots: Option<Vec<Root>>,
+    pub log: Option<OnLog>,
+    pub change: Option<OnChange>,
+    pub noise: Option<OnNoise>,
+    pub end: Option<OnEnd>,
+}
+
+/// Something to be done on the pool.
+pub(super) type Job = Box<dyn FnOnce() + Send>;
+
+/// Why a question has no answer.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// It should not have been asked.
+    NotOffered(RpcError),
+    /// The program, or the person before it, refused.
+    Refused(Refusal),
+    /// The program's answer does not fit the question.
+    Unfit(String),
+}
+
+enum News {
+    Log(LogEntry),
+    Change(Change),
+    Noise(String),
+    End(Error),
+    /// Something of the client's own that may wait for the server.
+    Chore(Job),
+}
+
+#[derive(Default)]
+struct Letterbox {
+    news: VecDeque<News>,
+    /// A job that empties it is queued or running.
+    attended: bool,
+}
+
+/// Handlers, and the threads that run them.
+pub(super) struct Desk {
+    handlers: Handlers,
+    roots: Mutex<Option<Vec<Root>>>,
+    capabilities: ClientCapabilities,
+    pool: Pool<Job>,
+    letterbox: Mutex<Letterbox>,
+    most: usize,
+    /// News that nobody was told.
+    pub(super) dropped: AtomicU64,
+}
+
+/// A thread of the pool that found nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(5);
+
+impl Desk {
+    pub(super) fn new(mut handlers: Handlers, limits: &Limits) -> Desk {
+        let roots = handlers.roots.take();
+        let capabilities = ClientCapabilities {
+            form: handlers.form.is_some(),
+            url: handlers.url.is_some(),
+            sampling: handlers.sample.is_some(),
+            sampling_tools: handlers.sample.is_some() && handlers.sample_tools,
+            roots: roots.is_some(),
+        };
+        let size = PoolSize {
+            workers: limits.handlers,
+            queue: limits.events,
+            stack: limits.worker_stack,
+            idle: IDLE,
+        };
+        Desk {
+            handlers,
+            roots: Mutex::new(roots),
+            capabilities,
+            pool: Pool::new(size, |job: Job| job()),
+            letterbox: Mutex::default(),
+            most: limits.events,
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// What the handlers can answer.
+    pub(super) fn capabilities(&self) -> ClientCapabilities {
+        self.capabilities
+    }
+
+    pub(super) fn hears_changes(&self) -> bool {
+        self.handlers.change.is_some()
+    }
+
+    pub(super) fn hears_log(&self) -> bool {
+        self.handlers.log.is_some()
+    }
+
+    /// Other roots from now on; `false` when none were offered at first.
+    pub(super) fn change_roots(&self, roots: Vec<Root>) -> bool {
+        if !self.capabilities.roots {
+            return false;
+        }
+        *lock(&self.roots) = Some(roots);
+        true
+    }
+
+    /// Runs a job on the pool; `false` when there is no room.
+    pub(super) fn run(&self, job: Job) -> bool {
+        self.pool.try_submit(job).is_ok()
+    }
+
+    /// Takes no more jobs; those that run come to their end by themselves.
+    pub(super) fn close(&self) {
+        self.pool.close();
+        lock(&self.letterbox).news.clear();
+    }
+
+    /// Whether this may be asked at all (requirements ROOT-03, ELI-07, SAMP-04).
+    pub(super) fn may_ask(&self, request: &AskRequest) -> Result<(), Unanswered> {
+        let needs = request.needs();
+        if self.capabilities.cover(needs) {
+            return Ok(());
+        }
+        let has = self.capabilities;
+        let partly = (needs.sampling && has.sampling) || ((needs.form || needs.url) && (has.form || has.url));
+        Err(Unanswered::NotOffered(if partly {
+            RpcError::new(code::INVALID_PARAMS, "The client did not declare what this needs")
+        } else {
+            RpcError::new(code::METHOD_NOT_FOUND, "Method not found")
+        }))
+    }
+
+    /// Answers a question with the handler for it. Called on the pool.
+    pub(super) fn answer(&self, request: &AskRequest) -> Result<AskReply, Unanswered> {
+        self.may_ask(request)?;
+        guard(|| self.handled(request))
+            .unwrap_or_else(|_| Err(Unanswered::Refused(Refusal::from("the client's handler failed"))))
+    }
+
+    fn handled(&self, request: &AskRequest) -> Result<AskReply, Unanswered> {
+        let none = || Unanswered::NotOffered(RpcError::new(code::METHOD_NOT_FOUND, "Method not found"));
+        match request {
+            AskRequest::Form(form) => {
+                let reply = self.handlers.form.as_ref().ok_or_else(none)?(form);
+                let reply = reply.map_err(Unanswered::Refused)?;
+                form.completed(reply).map(AskReply::Form).map_err(Unanswered::Unfit)
+            }
+            AskRequest::Url { message, url } => {
+                let request = UrlRequest { message: message.clone(), url: url.clone() };
+                let action = self.handlers.url.as_ref().ok_or_else(none)?(&request);
+                action.map(AskReply::Url).map_err(Unanswered::Refused)
+            }
+            AskRequest::Sample(sampling) => {
+                let reply = self.handlers.sample.as_ref().ok_or_else(none)?(sampling);
+                reply.map(AskReply::Sample).map_err(Unanswered::Refused)
+            }
+            AskRequest::Roots => {
+                let roots = lock(&self.roots).clone();
+                Ok(AskReply::Roots(roots.ok_or_else(none)?))
+            }
+        }
+    }
+
+    pub(super) fn tell_log(self: &Arc<Self>, entry: LogEntry) {
+        if self.handlers.log.is_some() {
+            self.post(News::Log(entry));
+        }
+    }
+
+    pub(super) fn tell_change(self: &Arc<Self>, change: Change) {
+        if self.handlers.change.is_some() {
+            self.post(News::Change(change));
+        }
+    }
+
+    pub(super) fn tell_noise(self: &Arc<Self>, noise: String) {
+        if self.handlers.noise.is_some() {
+            self.post(News::Noise(noise));
+        }
+    }
+
+    /// The last news there is: told whatever else waits.
+    pub(super) fn tell_end(self: &Arc<Self>, why: Error) {
+        if self.handlers.end.is_some() {
+            self.post(News::End(why));
+        }
+    }
+
+    /// Has something of the client's own done, beside the news if there is room, else after them.
+    pub(super) fn chore(self: &Arc<Self>, job: Job) {
+        if let Err(refused) = self.pool.try_submit(job) {
+            self.post(News::Chore(refused.job));
+        }
+    }
+
+    fn post(self: &Arc<Self>, news: News) {
+        let mut letterbox = lock(&self.letterbox);
+        if let News::Change(change) = &news {
+            if letterbox.news.iter().any(|n| matches!(n, News::Change(c) if c == change)) {
+                return;
+            }
+        }
+        if letterbox.news.len() >= self.most && !matches!(news, News::End(_)) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        letterbox.news.push_back(news);
+        if letterbox.attended {
+            return;
+        }
+        letterbox.attended = true;
+        drop(letterbox);
+        let desk = Arc::clone(self);
+        if !self.run(Box::new(move || desk.attend())) {
+            // The next news will try again.
+            lock(&self.letterbox).attended = false;
+        }
+    }
+
+    fn attend(&self) {
+        loop {
+            let mut letterbox = lock(&self.letterbox);
+            let Some(news) = letterbox.news.pop_front() else {
+                letterbox.attended = false;
+                return;
+            };
+            drop(letterbox);
+            // OK to drop: a handler that panics has heard the news, and the next is told as well.
+            let _ = guard(|| match news {
+                News::Log(entry) => self.handlers.log.iter().for_each(|hear| hear(&entry)),
+                News::Change(change) => self.handlers.change.iter().for_each(|hear| hear(&change)),
+                News::Noise(noise) => self.handlers.noise.iter().for_each(|hear| hear(&noise)),
+                News::End(why) => self.handlers.end.iter().for_each(|hear| hear(&why)),
+                News::Chore(job) => job(),
+            });
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

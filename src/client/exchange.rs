@@ -1,0 +1,485 @@
+//! One call from its first request to its last answer: sending, waiting, answering what the server
+//! asks back, going on after a lost session.
+//!
+//! What it does: drives the rounds of a call on the thread that waits for it. What it does not:
+//! know what type the answer has.
+//!
+//! # Invariants
+//! - A call ends once: with an answer, or with a typed error by its deadline. Each round has a
+//!   deadline of its own; between rounds, while a person thinks, none runs but
+//!   [`Limits::ask_timeout`].
+//! - Every round has a new id, and carries exactly the state the last one gave.
+//! - A call that was cancelled sends nothing more: the canceller and the sender look at the same
+//!   lock.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::era::client::{self as codec, Outcome};
+use crate::era::order::Order;
+use crate::error::{Error, ErrorKind};
+use crate::json::{Doc, Json, NodeId, Value, Writer};
+use crate::model::{CacheHint, Level};
+use crate::rpc::RpcError;
+use crate::transport::carrier::Failure;
+
+use super::core::{Core, lock, remote};
+use super::desk::Unanswered;
+use super::send::{Sending, send};
+use super::slot::{Patience, Progress, Reply, Slot, Waited};
+
+#[cfg(doc)]
+use crate::limits::Limits;
+
+/// The first pause before a call is repeated that the server neither answered nor asked about.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What a call may take and what it is told meanwhile.
+pub(super) struct Options {
+    pub patience: Patience,
+    pub hear: Option<Box<dyn FnMut(Progress) + Send>>,
+    pub log: Option<Level>,
+    /// Take no kept answer, and keep none.
+    pub fresh: bool,
+    /// Answers to questions of an earlier call, and its state, which this one goes on with.
+    pub resume: Option<(String, Option<String>)>,
+}
+
+/// One call.
+pub(super) struct Exchange {
+    pub(super) core: Arc<Core>,
+    order: Order,
+    options: Options,
+    flag: Arc<Flag>,
+    stage: Stage,
+    rounds: u32,
+    /// Members of the next round's answers, and the state to go on with, as JSON text.
+    answers: Option<String>,
+    state: Option<String>,
+    /// It was sent again once after its session was lost, or its headers did not fit.
+    repeated: bool,
+    epoch: u64,
+    mark: u64,
+}
+
+enum Stage {
+    /// Nothing is under way.
+    Ready,
+    /// A request is.
+    Sent(u64, Arc<Slot>),
+    /// Handlers are asked.
+    Asking(Instant),
+    /// The answer was kept from an earlier call.
+    Kept(Json),
+    Over,
+}
+
+/// What the thread that waits, the handlers and the canceller of a call share.
+#[derive(Default)]
+pub(super) struct Flag {
+    state: Mutex<Shared>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Shared {
+    cancelled: bool,
+    /// The request in flight.
+    id: Option<u64>,
+    /// What handlers answered so far, by key.
+    replies: Vec<(String, Result<Json, Error>)>,
+    missing: usize,
+    /// Tells the replies of one round from those of an earlier one that came too late.
+    round: u32,
+}
+
+impl Flag {
+    pub(super) fn cancel(&self, core: &Core) {
+        let mut state = lock(&self.state);
+        state.cancelled = true;
+        let id = state.id.take();
+        drop(state);
+        self.changed.notify_all();
+        if let Some(id) = id {
+            core.give_up(id, Failure::Cancelled);
+        }
+    }
+}
+
+/// Where a call stands after one step.
+pub(super) enum Step {
+    /// The answer.
+    Complete(Reply),
+    /// The server asks back: the questions, an object by key, and the state to come back with, as
+    /// JSON text.
+    Asked(Option<Json>, Option<String>),
+}
+
+impl Exchange {
+    pub(super) fn new(core: Arc<Core>, order: Order, mut options: Options) -> Exchange {
+        let (mut answers, mut state) = (None, None);
+        if let Some((a, s)) = options.resume.take() {
+            (answers, state, options.fresh) = (Some(a), s, true);
+        }
+        Exchange {
+            mark: core.cache.mark(),
+            epoch: core.renewal.epoch(),
+            core,
+            order,
+            options,
+            flag: Arc::default(),
+            stage: Stage::Ready,
+            rounds: 0,
+            answers,
+            state,
+            repeated: false,
+        }
+    }
+
+    pub(super) fn flag(&self) -> Arc<Flag> {
+        Arc::clone(&self.flag)
+    }
+
+    /// Sends the next request. With `here` the calling thread will wait for the answer at once, so a
+    /// transport that has no thread for it may use this one.
+    pub(super) fn begin(&mut self, here: bool) -> Result<(), Error> {
+        let kept = if self.options.fresh { None } else { self.core.cache.find(&self.order) };
+        if let Some(kept) = kept {
+            self.stage = Stage::Kept(kept);
+            return Ok(());
+        }
+        let core = Arc::clone(&self.core);
+        let wants = self.options.hear.is_some();
+        let slot = Arc::new(Slot::new(Some(self.options.patience), wants, &core.clock));
+        self.epoch = core.renewal.epoch();
+        self.mark = core.cache.mark();
+        let id = core.register(Arc::clone(&slot)).map_err(|f| self.core.explained(&f))?;
+        {
+            let mut shared = lock(&self.flag.state);
+            if shared.cancelled {
+                core.take(id);
+                return Err(Failure::Cancelled.to_error());
+            }
+            shared.id = Some(id);
+        }
+        let sending = Sending {
+            progress: wants || self.options.patience.extend,
+            log: self.options.log.or_else(|| *lock(&core.log_level)),
+            answers: self.answers.as_deref(),
+            state: self.state.as_deref(),
+            ..Sending::new(id, &self.order, Instant::now() + self.options.patience.timeout)
+        };
+        let hear = &mut self.options.hear;
+        let mut turn = || {
+            if let Some(hear) = hear {
+                slot.tell(hear);
+            }
+            !slot.over()
+        };
+        let drives = here && core.traits.drives_here;
+        let sent = send(&core, &sending, if drives { Some(&mut turn) } else { None });
+        if let Err(failure) = sent {
+            // A request that may have left is called back; one that is over already is let be.
+            match failure {
+                Failure::Timeout => core.give_up(id, failure),
+                failure => {
+                    if let Some(slot) = core.take(id) {
+                        slot.fill(Err(failure));
+                    }
+                }
+            }
+        } else if drives && !slot.over() {
+            core.give_up(id, Failure::Timeout);
+        }
+        self.stage = Stage::Sent(id, slot);
+        Ok(())
+    }
+
+    /// Waits for the answer to what was sent last, until `until` at most.
+    pub(super) fn step(&mut self, until: Option<Instant>) -> Option<Result<Step, Error>> {
+        self.step_hearing(until, None)
+    }
+
+    /// The same, with a listener for progress in the place of the call's own.
+    pub(super) fn step_hearing(
+        &mut self,
+        until: Option<Instant>,
+        mut instead: Option<&mut dyn FnMut(Progress)>,
+    ) -> Option<Result<Step, Error>> {
+        loop {
+            if matches!(self.stage, Stage::Ready) {
+                if let Err(error) = self.begin(until.is_none()) {
+                    self.stage = Stage::Over;
+                    return Some(Err(error));
+                }
+            }
+            let (id, slot) = match std::mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Sent(id, slot) => (id, slot),
+                Stage::Kept(kept) => {
+                    let doc = kept.to_doc();
+                    return Some(Ok(Step::Complete(Reply { doc, node: NodeId::ROOT, ok: true })));
+                }
+                stage => {
+                    self.stage = stage;
+                    return Some(Err(Error::new(ErrorKind::Misuse, "the call is over")));
+                }
+            };
+            let mut deaf = |_| {};
+            let hear: &mut dyn FnMut(Progress) = match (&mut instead, &mut self.options.hear) {
+                (Some(hear), _) => &mut **hear,
+                (None, Some(hear)) => &mut **hear,
+                (None, None) => &mut deaf,
+            };
+            let outcome = match slot.wait(&self.core.clock, until, hear) {
+                Waited::Over(outcome) => outcome,
+                Waited::NotYet => {
+                    self.stage = Stage::Sent(id, slot);
+                    return None;
+                }
+                Waited::Expired => {
+                    // Whoever took the entry first brings the outcome: then it is there at once.
+                    self.core.give_up(id, Failure::Timeout);
+                    self.stage = Stage::Sent(id, slot);
+                    continue;
+                }
+            };
+            lock(&self.flag.state).id = None;
+            match self.judged(outcome) {
+                Ok(Some(step)) => return Some(Ok(step)),
+                // To be sent again.
+                Ok(None) => self.stage = Stage::Ready,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// What an outcome means; nothing when the request is to be sent once more.
+    fn judged(&mut self, outcome: Result<Reply, Failure>) -> Result<Option<Step>, Error> {
+        let reply = match outcome {
+            Ok(reply) => reply,
+            // The server has not acted on it: with a new session it can be asked again.
+            Err(Failure::SessionLost) if !self.repeated && self.core.era().sessions() => {
+                self.repeated = true;
+                self.core.renew(self.epoch, Instant::now() + self.options.patience.timeout)?;
+                return Ok(None);
+            }
+            // Whether the server has acted on it is not known, and does not matter.
+            Err(Failure::Interrupted(_))
+                if !self.repeated && self.state.is_none() && self.order.may_be_repeated() =>
+            {
+                self.repeated = true;
+                return Ok(None);
+            }
+            Err(failure) => return Err(self.core.explained(&failure)),
+        };
+        if !reply.ok {
+            let error = RpcError::read(reply.value());
+            self.core.recycle(reply.doc);
+            let error = error.ok_or_else(|| misbehaved("a malformed error"))?;
+            if codec::is_header_mismatch(&error) && self.order.is_tool_call() && !self.repeated {
+                self.repeated = true;
+                if self.core.refresh_tools(self.options.patience).is_ok() {
+                    return Ok(None);
+                }
+            }
+            return Err(remote(error));
+        }
+        match self.core.era().outcome(reply.value()).map_err(misbehaved)? {
+            Outcome::Complete(hint) => {
+                #[cfg(feature = "http-client")]
+                if self.core.mirrors_arguments() && self.order.method == "tools/list" {
+                    self.core.learn_tools(reply.value());
+                }
+                self.keep(&reply, hint);
+                Ok(Some(Step::Complete(reply)))
+            }
+            Outcome::InputRequired { .. } if !self.order.may_ask => {
+                Err(misbehaved("the server asks back where it must not"))
+            }
+            Outcome::InputRequired { questions, state } => {
+                let questions = questions.map(Value::to_json);
+                let state = state.map(|s| s.raw().to_owned());
+                self.core.recycle(reply.doc);
+                Ok(Some(Step::Asked(questions, state)))
+            }
+        }
+    }
+
+    fn keep(&self, reply: &Reply, hint: CacheHint) {
+        // What came of answers is for whoever answered (server/utilities/caching).
+        if !self.options.fresh && self.answers.is_none() && self.state.is_none() {
+            self.core.cache.keep(&self.order, reply.value().raw(), hint, self.mark);
+        }
+    }
+
+    /// Drives the call to its end, asking the handlers what the server asks.
+    pub(super) fn finish(&mut self, until: Option<Instant>) -> Option<Result<Reply, Error>> {
+        loop {
+            if let Stage::Asking(deadline) = self.stage {
+                match self.collect(deadline, until)? {
+                    Ok(answers) => {
+                        self.answers = Some(answers);
+                        self.stage = Stage::Ready;
+                    }
+                    Err(error) => {
+                        self.stage = Stage::Over;
+                        return Some(Err(error));
+                    }
+                }
+            }
+            match self.step(until)? {
+                Ok(Step::Complete(reply)) => return Some(Ok(reply)),
+                Ok(Step::Asked(questions, state)) => {
+                    if let Err(error) = self.ask(questions, state) {
+                        self.stage = Stage::Over;
+                        return Some(Err(error));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// Hands the questions of one round to the desk.
+    fn ask(&mut self, questions: Option<Json>, state: Option<String>) -> Result<(), Error> {
+        self.rounds += 1;
+        if self.rounds > self.core.limits.rounds {
+            return Err(misbehaved("the server asks back without end"));
+        }
+        self.state = state;
+        let Some(questions) = questions else {
+            // Nothing is asked: the server wants to be called again, but not at once and for ever.
+            self.answers = None;
+            self.stage = Stage::Ready;
+            self.core.rest(PAUSE * (1 << self.rounds.min(6)));
+            return Ok(());
+        };
+        let doc = questions.to_doc();
+        let mut asked = Vec::new();
+        for (key, question) in doc.root().members() {
+            let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
+            let request = codec::inquiry(method, question.get("params"))
+                .map_err(|e| misbehaved(format!("a question that is none: {}", e.message)))?;
+            if self.core.desk.may_ask(&request).is_err() {
+                return Err(misbehaved("the server asks for what this client did not offer"));
+            }
+            asked.push((key.to_owned(), request));
+        }
+        {
+            let mut shared = lock(&self.flag.state);
+            shared.replies.clear();
+            shared.missing = asked.len();
+            shared.round = self.rounds;
+        }
+        let revision = self.core.greeting().revision;
+        let round = self.rounds;
+        for (key, request) in asked {
+            let (core, flag) = (Arc::clone(&self.core), Arc::clone(&self.flag));
+            let queued = self.core.desk.run(Box::new(move || {
+                let wanted = |shared: &Shared| shared.round == round && !shared.cancelled;
+                if !wanted(&lock(&flag.state)) {
+                    return;
+                }
+                let reply = match core.desk.answer(&request) {
+                    Ok(reply) => Ok(codec::reply_text(revision, &reply)),
+                    Err(why) => Err(unanswered(why)),
+                };
+                let mut shared = lock(&flag.state);
+                if wanted(&shared) {
+                    shared.missing -= 1;
+                    shared.replies.push((key, reply));
+                }
+                drop(shared);
+                flag.changed.notify_all();
+            }));
+            if !queued {
+                return Err(Error::new(ErrorKind::Busy, "too many questions of servers are open"));
+            }
+        }
+        self.stage = Stage::Asking(Instant::now() + self.core.limits.ask_timeout);
+        Ok(())
+    }
+
+    /// Waits for the handlers; the answers of the round as members of an object.
+    fn collect(&self, deadline: Instant, until: Option<Instant>) -> Option<Result<String, Error>> {
+        let mut shared = lock(&self.flag.state);
+        while shared.missing > 0 && !shared.cancelled && shared.replies.iter().all(|(_, r)| r.is_ok()) {
+            let now = Instant::now();
+            if now >= deadline {
+                shared.round = 0;
+                return Some(Err(Error::new(ErrorKind::Timeout, "nobody answered the server's question")));
+            }
+            if until.is_some_and(|u| u <= now) {
+                return None;
+            }
+            let left = until.map_or(deadline, |u| u.min(deadline)) - now;
+            shared = self.flag.changed.wait_timeout(shared, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if shared.cancelled {
+            return Some(Err(Failure::Cancelled.to_error()));
+        }
+        let mut w = Writer::new();
+        w.begin_object();
+        for (key, reply) in std::mem::take(&mut shared.replies) {
+            match reply {
+                Ok(reply) => {
+                    w.key(&key).json(&reply);
+                }
+                // Refusals have no form on the wire: the call ends here (client/sampling, error
+                // handling).
+                Err(error) => {
+                    shared.round = 0;
+                    return Some(Err(error));
+                }
+            }
+        }
+        w.end_object();
+        let text = w.into_json();
+        Some(Ok(text
+            .as_str()
+            .strip_prefix('{')
+            .and_then(|t| t.strip_suffix('}'))
+            .unwrap_or_default()
+            .to_owned()))
+    }
+
+    /// Ends the call from this side.
+    pub(super) fn cancel(&mut self) {
+        self.flag.cancel(&self.core);
+        self.stage = Stage::Over;
+    }
+}
+
+impl Drop for Exchange {
+    /// A call that nobody waits for any more is cancelled.
+    fn drop(&mut self) {
+        if !matches!(self.stage, Stage::Over) {
+            self.cancel();
+        }
+    }
+}
+
+fn unanswered(why: Unanswered) -> Error {
+    match why {
+        Unanswered::NotOffered(error) => misbehaved(error.message),
+        Unanswered::Refused(refusal) => Error::new(
+            ErrorKind::Cancelled,
+            format!("a question of the server was refused: {}", refusal.message),
+        ),
+        Unanswered::Unfit(what) => {
+            Error::new(ErrorKind::Invalid, format!("the handler's answer does not fit the form: {what}"))
+        }
+    }
+}
+
+pub(super) fn misbehaved(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::PeerMisbehaved, what.into())
+}
+
+/// The result of a reply that is not needed any further than `read`.
+pub(super) fn read<T>(core: &Core, reply: Reply, decode: fn(Value<'_>) -> Option<T>) -> Result<T, Error> {
+    let value = decode(reply.value());
+    let doc: Doc = reply.doc;
+    core.recycle(doc);
+    value.ok_or_else(|| misbehaved("the server's answer is not what the method answers"))
+}

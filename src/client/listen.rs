@@ -1,0 +1,175 @@
+//! What the server is asked to tell, and the requests that are open for it.
+//!
+//! In a session a server tells of its lists unasked and of resources that were subscribed to. In
+//! the other era one request stays open that says everything that is wanted; when that changes, a
+//! new request takes its place before the old one is cancelled, so that nothing is missed between.
+//!
+//! Source: MCP 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/resources.
+//!
+//! # Invariants
+//! - Notifications count only when their listen request is in `live`.
+//! - A listen request that ended by itself is sent again, at most [`TRIES`] times in a row without
+//!   having heard anything, each time after a longer pause.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::era::order::{Order, Want};
+use crate::error::{Error, ErrorKind};
+use crate::model::Filter;
+use crate::rpc::RpcError;
+use crate::transport::carrier::Failure;
+
+use super::core::{Core, lock, remote};
+use super::send::{Sending, send};
+use super::slot::Slot;
+
+/// How often in a row a listen request that ends by itself is sent again.
+const TRIES: u32 = 6;
+/// The first pause before that; it doubles.
+const PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(super) struct Listening {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: Filter,
+    version: u64,
+    /// Open requests: usually one, two while one takes the other's place.
+    live: Vec<Live>,
+    tries: u32,
+}
+
+struct Live {
+    id: u64,
+    version: u64,
+    told: Filter,
+}
+
+impl Listening {
+    /// Whether a listen request of this id is open.
+    pub(super) fn listens(&self, id: u64) -> bool {
+        lock(&self.state).live.iter().any(|l| l.id == id)
+    }
+
+    /// How many listen requests are open.
+    pub(super) fn open(&self) -> usize {
+        lock(&self.state).live.len()
+    }
+
+    /// Something was told: the connection works.
+    pub(super) fn heard(&self) {
+        lock(&self.state).tries = 0;
+    }
+
+    /// The server said what it will tell.
+    pub(super) fn acknowledged(&self, id: u64, filter: Filter) {
+        if let Some(live) = lock(&self.state).live.iter_mut().find(|l| l.id == id) {
+            live.told = filter;
+        }
+    }
+
+    /// A request is over; whether it was one that listens and should be sent again.
+    pub(super) fn ended(&self, id: u64) -> bool {
+        let mut state = lock(&self.state);
+        let Some(at) = state.live.iter().position(|l| l.id == id) else { return false };
+        let ended = state.live.swap_remove(at);
+        // Only what was acknowledged and not yet replaced is missed.
+        ended.version == state.version && ended.told != Filter::default()
+    }
+
+    /// The URIs of which updates are wanted.
+    pub(super) fn uris(&self) -> Vec<String> {
+        lock(&self.state).wanted.uris.clone()
+    }
+
+    /// Changes what is wanted; whether that is a change.
+    pub(super) fn want(&self, change: impl FnOnce(&mut Filter)) -> bool {
+        let mut state = lock(&self.state);
+        let before = state.wanted.clone();
+        change(&mut state.wanted);
+        state.wanted != before
+    }
+}
+
+impl Core {
+    /// Opens a listen request for everything that is wanted now, waits until the server says what
+    /// of that it will tell, and ends the one before.
+    pub(super) fn listen(self: &Arc<Self>) -> Result<Filter, Error> {
+        let (wanted, version) = {
+            let mut state = lock(&self.listening.state);
+            state.version += 1;
+            (state.wanted.clone(), state.version)
+        };
+        if wanted == Filter::default() {
+            self.end_listening(version);
+            return Ok(wanted);
+        }
+        let order = Order::new(&Want::Listen(&wanted)).map_err(|e| Error::new(ErrorKind::Invalid, e))?;
+        let slot = Arc::new(Slot::new(None, false, &self.clock));
+        let id = self.register(Arc::clone(&slot)).map_err(|f| f.to_error())?;
+        lock(&self.listening.state).live.push(Live { id, version, told: Filter::default() });
+        let deadline = Instant::now() + self.limits.call_timeout;
+        let sent = send(self, &Sending { stream: true, ..Sending::new(id, &order, deadline) }, None);
+        let told = match sent {
+            Ok(()) => self.acknowledged(id, &slot, deadline),
+            Err(failure) => Err(failure.to_error()),
+        };
+        if told.is_err() {
+            lock(&self.listening.state).live.retain(|l| l.id != id);
+            self.give_up(id, Failure::Cancelled);
+        } else {
+            self.end_listening(version);
+        }
+        told
+    }
+
+    fn acknowledged(&self, id: u64, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
+        if !slot.wait_acknowledged(deadline) {
+            return Err(Failure::Timeout.to_error());
+        }
+        match slot.take() {
+            None => {
+                let state = lock(&self.listening.state);
+                Ok(state.live.iter().find(|l| l.id == id).map(|l| l.told.clone()).unwrap_or_default())
+            }
+            Some(Err(failure)) => Err(failure.to_error()),
+            Some(Ok(reply)) if reply.ok => {
+                Err(Error::new(ErrorKind::PeerMisbehaved, "the server stopped telling before it began"))
+            }
+            Some(Ok(reply)) => Err(RpcError::read(reply.value())
+                .map_or_else(|| Error::new(ErrorKind::PeerMisbehaved, "a malformed error"), remote)),
+        }
+    }
+
+    /// Ends the listen requests that a newer one has replaced.
+    fn end_listening(&self, version: u64) {
+        let mut old = Vec::new();
+        lock(&self.listening.state).live.retain(|l| {
+            if l.version < version {
+                old.push(l.id);
+            }
+            l.version >= version
+        });
+        for id in old {
+            self.give_up(id, Failure::Cancelled);
+        }
+    }
+
+    /// Opens the listen request again that ended by itself. Runs at the desk.
+    pub(super) fn listen_again(self: &Arc<Self>) {
+        loop {
+            let tries = {
+                let mut state = lock(&self.listening.state);
+                state.tries += 1;
+                state.tries
+            };
+            if tries > TRIES || !self.rest(PAUSE * (1 << tries.min(5))) || self.listen().is_ok() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Arguments of tools that travel in headers too: learned from lists of tools, added to calls.
+//!
+//! What it does: keeps what the last lists said, gives the headers of a call, says which tools
+//! cannot be called over HTTP. What it does not: know the rules; `era` does.
+//!
+//! Source: MCP 2026-07-28 basic/transports/streamable-http (custom headers, client behaviour): the
+//! headers come from the most recent schema, and a tool that was never listed is called without.
+//!
+//! # Invariants
+//! - Only tools with such arguments are kept, and no more of them than a list may have entries.
+
+use std::sync::{Arc, Mutex};
+
+use crate::era::modern::header::{self, BadAnnotation, Mirror};
+use crate::era::order::Order;
+use crate::json::{Doc, Value};
+
+use super::core::{Core, lock};
+
+/// What the lists of tools said.
+#[derive(Default)]
+pub(super) struct Mirrors(Mutex<Vec<Known>>);
+
+/// A tool's name and its arguments that travel in headers.
+type Known = (Box<str>, Arc<[Mirror]>);
+
+impl Mirrors {
+    /// Learns from an answer to a list request; `most` tools are kept at most.
+    pub(super) fn learn(&self, result: Value<'_>, most: usize) {
+        for tool in result.get("tools").into_iter().flat_map(Value::items) {
+            let Some(name) = tool.get("name").and_then(Value::as_str) else { continue };
+            let found = found(tool).ok().filter(|found| !found.is_empty());
+            let mut known = lock(&self.0);
+            let at = known.iter().position(|(known, _)| **known == *name);
+            if let Some(at) = at {
+                known.swap_remove(at);
+            }
+            if let Some(found) = found.filter(|_| known.len() < most) {
+                known.push((name.into(), found.into()));
+            }
+        }
+    }
+
+    /// Adds the headers of a call.
+    pub(super) fn headers(&self, order: &Order, out: &mut Vec<(String, String)>) {
+        let name = order.subject.as_deref().filter(|_| order.is_tool_call());
+        let Some(name) = name else { return };
+        let known = lock(&self.0);
+        let found = known.iter().find(|(known, _)| **known == *name).map(|(_, found)| Arc::clone(found));
+        drop(known);
+        // Most tools have none, and then nothing need be read.
+        let Some(found) = found else { return };
+        // OK to go on without: these are members of an object that we wrote ourselves.
+        let Ok(params) = Doc::parse(format!("{{{}}}", order.params)) else { return };
+        header::params(&found, params.root().get("arguments"), out);
+    }
+}
+
+impl Core {
+    /// Learns from an answer to a list request, and tells of the tools that are left out.
+    pub(super) fn learn_tools(&self, result: Value<'_>) {
+        for tool in result.get("tools").into_iter().flat_map(Value::items) {
+            if let Err(bad) = found(tool) {
+                let name = tool.get("name").map_or("", Value::raw);
+                self.desk.tell_noise(format!("the tool {name} is left out: {bad}"));
+            }
+        }
+        self.mirrors.learn(result, self.limits.list_entries);
+    }
+}
+
+/// Whether a tool can be called over HTTP. Those that cannot must not be offered
+/// (streamable-http, schema extension).
+pub(super) fn is_usable(tool: Value<'_>) -> bool {
+    found(tool).is_ok()
+}
+
+fn found(tool: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
+    tool.get("inputSchema").map_or(Ok(Vec::new()), header::mirrors)
+}

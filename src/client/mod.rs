@@ -1,0 +1,196 @@
+//! Clients: connect to a server, call what it offers, answer what it asks.
+//!
+//! [`Client::builder`] says who the client is and what it can answer; [`ClientBuilder::spawn`] and
+//! [`ClientBuilder::over`] connect. The era is found out by asking, and the calls are the same in
+//! both. A [`Client`] is a handle: clones lead to the same connection, from any thread.
+//!
+//! # A call
+//!
+//! [`Client::call_tool`] and its sisters wait. Each has a sister that prepares a [`Request`], which
+//! takes a timeout of its own, a listener for progress, and is then waited for or started; a started
+//! [`Call`] is waited for later, by any thread, or cancelled. Every call ends by its deadline, with
+//! an answer or an error that says what to do ([`crate::ErrorKind`]).
+//!
+//! # Threads
+//!
+//! | thread | how many | when |
+//! |---|---|---|
+//! | `mcp-client`, reads and sorts | 1 per child or link | from connecting to the end of the connection |
+//! | `mcp-client-write` | 1 per link over streams that may block | from the first message |
+//! | handlers | [`crate::Limits::handlers`] at most, per client | while the server asks or tells something |
+//!
+//! A call needs no thread: it is written, and waited for, by the thread that makes it. Progress is
+//! told on that thread. Questions of the server and its notifications are handled by the handler
+//! threads, never by the one that reads.
+//!
+//! # Locks
+//!
+//! The table of calls in flight and each call have a lock of their own, held for a few instructions
+//! and never together; inside a call's lock only the clock's is taken. No lock is held while
+//! something is written or while user code runs.
+
+mod asked;
+mod builder;
+mod cache;
+mod calls;
+mod connect;
+mod core;
+mod desk;
+mod exchange;
+mod listen;
+#[cfg(feature = "http-client")]
+mod mirror;
+mod request;
+mod send;
+mod slot;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::era::client as codec;
+use crate::json::Json;
+use crate::model::Offer;
+
+pub use builder::ClientBuilder;
+pub use calls::{About, Page};
+pub use connect::Era;
+pub use core::Counts;
+pub use desk::LogEntry;
+pub use request::{Call, Canceller, InputRequired, Outcome, Request};
+pub use slot::Progress;
+
+/// A connection to one server.
+///
+/// ```no_run
+/// use std::process::Command;
+/// use tinymcp::{Client, json};
+///
+/// let client = Client::spawn(Command::new("board_server"))?;
+/// for tool in client.tools()? {
+///     println!("{}: {}", tool.name, tool.description.unwrap_or_default());
+/// }
+/// let answer = client.call_tool("led_set", json!({"on": true}))?;
+/// println!("{}", answer.texts());
+/// # Ok::<(), tinymcp::Error>(())
+/// ```
+///
+/// The connection ends when [`Client::close`] is called or the last clone is dropped. That waits
+/// until everything that belongs to it is gone: a child process is given [`crate::Limits::child_exit`]
+/// twice before it is killed.
+#[derive(Clone)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+/// Ends the connection with the last clone, although the reading thread still knows the core.
+struct Handle {
+    core: Arc<core::Core>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}
+
+/// What a server says of itself. Its words are unverified: nothing should be decided by them.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerInfo {
+    /// Its name, for programs.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its name, for people.
+    pub title: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Where to read more.
+    pub website: Option<String>,
+    /// How a model should use it.
+    pub instructions: Option<String>,
+    /// What it offers.
+    pub offer: Offer,
+    /// Its capabilities as they came, an object.
+    pub capabilities: Json,
+    /// The revision that is spoken with it, a date.
+    pub revision: &'static str,
+    /// The era of that revision.
+    pub era: Era,
+}
+
+impl Client {
+    /// A client of this name and version, to be set up and connected.
+    pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ClientBuilder {
+        ClientBuilder::new(name, version)
+    }
+
+    fn of(core: Arc<core::Core>) -> Client {
+        Client { handle: Arc::new(Handle { core }) }
+    }
+
+    fn core(&self) -> &Arc<core::Core> {
+        &self.handle.core
+    }
+
+    /// What the server says of itself.
+    pub fn server(&self) -> ServerInfo {
+        let greeting = self.core().greeting();
+        let identity = greeting.identity.clone();
+        ServerInfo {
+            name: identity.name,
+            version: identity.version,
+            title: identity.title,
+            description: identity.description,
+            website: identity.website,
+            instructions: identity.instructions,
+            offer: greeting.offer,
+            capabilities: greeting.capabilities.clone(),
+            revision: codec::revision_name(greeting.revision),
+            era: self.era(),
+        }
+    }
+
+    /// The era that was found out: give it to [`ClientBuilder::era`] to connect to the same server
+    /// again without asking.
+    pub fn era(&self) -> Era {
+        if self.core().era().sessions() { Era::Legacy } else { Era::Modern }
+    }
+
+    /// Calls that wait for their answers now.
+    pub fn in_flight(&self) -> usize {
+        self.core().in_flight()
+    }
+
+    /// How often something came that was not asked for.
+    pub fn counts(&self) -> Counts {
+        self.core().counts()
+    }
+
+    /// The end of what a child wrote to its stderr, where that is captured.
+    pub fn stderr(&self) -> Option<String> {
+        self.core().carrier.aside()
+    }
+
+    /// Why the connection is over, if it is: [`ClientBuilder::on_end`] tells when.
+    pub fn ended(&self) -> Option<crate::Error> {
+        self.core().ended()
+    }
+
+    /// Ends the connection: calls that wait fail as [`crate::ErrorKind::Closed`], a child process is
+    /// asked to exit, then made to. Comes back when that is done. Does nothing the second time.
+    pub fn close(&self) {
+        self.core().close();
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let server = self.server();
+        f.debug_struct("Client")
+            .field("server", &server.name)
+            .field("revision", &server.revision)
+            .field("in_flight", &self.in_flight())
+            .finish()
+    }
+}

@@ -1,0 +1,234 @@
+//! Requests to be sent, and calls that were started: thin shells with a type around an exchange.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::era::order::{Order, Want};
+use crate::error::{Error, ErrorKind};
+use crate::json::{Json, Value, Writer};
+use crate::model::Level;
+
+use super::core::Core;
+use super::exchange::{Exchange, Flag, Options, Step, read};
+use super::slot::{Patience, Progress};
+
+/// Reads an answer; nothing when it is not what the method answers.
+pub(super) type Decode<T> = fn(Value<'_>) -> Option<T>;
+
+/// A call that is ready to be made.
+#[must_use = "a request does nothing until it is waited for or started"]
+pub struct Request<T> {
+    core: Arc<Core>,
+    order: Result<Order, Error>,
+    decode: Decode<T>,
+    options: Options,
+}
+
+impl<T> Request<T> {
+    pub(super) fn new(core: &Arc<Core>, want: &Want<'_>, decode: Decode<T>) -> Request<T> {
+        let limits = &core.limits;
+        let patience = Patience { timeout: limits.call_timeout, longest: limits.call_longest, extend: false };
+        Request {
+            core: Arc::clone(core),
+            order: Order::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why)),
+            decode,
+            options: Options { patience, hear: None, log: None, fresh: false, resume: None },
+        }
+    }
+
+    /// How long to wait for the answer; [`crate::Limits::call_timeout`] otherwise. Time that the
+    /// server waits for a person does not count.
+    pub fn timeout(mut self, timeout: Duration) -> Request<T> {
+        // "For ever" in code: a point of time so far away cannot be told.
+        self.options.patience.timeout = timeout.min(LONGEST);
+        self.options.patience.longest = self.options.patience.longest.max(self.options.patience.timeout);
+        self
+    }
+
+    /// Lets each step of progress start the timeout anew, up to `longest` altogether.
+    pub fn extended_by_progress(mut self, longest: Duration) -> Request<T> {
+        self.options.patience.extend = true;
+        self.options.patience.longest = longest.min(LONGEST);
+        self
+    }
+
+    /// Hears of progress, on the thread that waits for the call, never after the wait ended.
+    pub fn on_progress(mut self, hear: impl FnMut(Progress) + Send + 'static) -> Request<T> {
+        self.options.hear = Some(Box::new(hear));
+        self
+    }
+
+    /// Wants log entries from this level on for this request, where the era says that with each
+    /// request.
+    pub fn log_level(mut self, level: Level) -> Request<T> {
+        self.options.log = Some(level);
+        self
+    }
+
+    /// Asks the server even if an answer was kept that it said is still fresh.
+    pub fn fresh(mut self) -> Request<T> {
+        self.options.fresh = true;
+        self
+    }
+
+    /// Goes on with an earlier request that ended in [`Outcome::InputRequired`]: the same request
+    /// with the answers to its questions, an object by key, and with its state.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when the answers are no object.
+    pub fn resume(mut self, answers: &Json, asked: &InputRequired) -> Result<Request<T>, Error> {
+        let text = answers.as_str().trim();
+        let members = text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
+        let members =
+            members.ok_or_else(|| Error::new(ErrorKind::Invalid, "answers are an object by key"))?;
+        self.options.resume = Some((members.to_owned(), asked.state.clone()));
+        Ok(self)
+    }
+
+    /// Makes the call and waits for its answer.
+    ///
+    /// # Errors
+    /// What [`ErrorKind`] names: the server's own error, no answer in time, the end of the
+    /// connection.
+    pub fn wait(self) -> Result<T, Error> {
+        let (mut exchange, decode) = self.into_exchange()?;
+        exchange.begin(true)?;
+        done(&mut exchange, decode, None)
+            .unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "no answer in time")))
+    }
+
+    /// Makes the call and comes back as soon as it is under way.
+    ///
+    /// # Errors
+    /// The call could not be sent: too many are in flight, or the connection ended.
+    pub fn start(self) -> Result<Call<T>, Error> {
+        let (mut exchange, decode) = self.into_exchange()?;
+        exchange.begin(false)?;
+        Ok(Call { exchange, decode, kind: PhantomData })
+    }
+
+    fn into_exchange(self) -> Result<(Exchange, Decode<T>), Error> {
+        Ok((Exchange::new(self.core, self.order?, self.options), self.decode))
+    }
+}
+
+/// The longest time that anything is waited for: what fits a clock.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
+fn done<T>(exchange: &mut Exchange, decode: Decode<T>, until: Option<Instant>) -> Option<Result<T, Error>> {
+    let core = Arc::clone(&exchange.core);
+    Some(exchange.finish(until)?.and_then(|reply| read(&core, reply, decode)))
+}
+
+/// A call under way. Dropping it cancels it.
+#[must_use = "a call that is dropped is cancelled"]
+pub struct Call<T> {
+    exchange: Exchange,
+    decode: Decode<T>,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Call<T> {
+    /// Waits for the answer; what the server asks meanwhile is asked of the handlers.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn wait(mut self) -> Result<T, Error> {
+        done(&mut self.exchange, self.decode, None)
+            .unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "no answer in time")))
+    }
+
+    /// Waits until `until` at most; nothing when the call is still under way then. What the server
+    /// asks is asked of the handlers.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn wait_until(&mut self, until: Instant) -> Option<Result<T, Error>> {
+        done(&mut self.exchange, self.decode, Some(until))
+    }
+
+    /// Waits for the next thing the server says: the answer, or that it needs something first, which
+    /// is then for the caller to find out and to [`Request::resume`] with. Handlers are not asked.
+    ///
+    /// # Errors
+    /// As [`Request::wait`].
+    pub fn wait_outcome(mut self) -> Result<Outcome<T>, Error> {
+        match self.exchange.step(None) {
+            Some(step) => self.outcome(step),
+            None => Err(Error::new(ErrorKind::Timeout, "no answer in time")),
+        }
+    }
+
+    /// As [`Call::wait_outcome`], until `until` at most, with a listener for progress that may
+    /// borrow. The request must have one of its own, or no progress is asked for.
+    #[cfg(feature = "hub")]
+    pub(crate) fn outcome_until(
+        &mut self,
+        until: Instant,
+        hear: &mut dyn FnMut(Progress),
+    ) -> Option<Result<Outcome<T>, Error>> {
+        let step = self.exchange.step_hearing(Some(until), Some(hear))?;
+        Some(self.outcome(step))
+    }
+
+    fn outcome(&self, step: Result<Step, Error>) -> Result<Outcome<T>, Error> {
+        match step? {
+            Step::Complete(reply) => read(&self.exchange.core, reply, self.decode).map(Outcome::Complete),
+            Step::Asked(questions, state) => Ok(Outcome::InputRequired(InputRequired {
+                questions: questions.unwrap_or_else(empty),
+                state,
+            })),
+        }
+    }
+
+    /// Something to cancel this call with, from any thread, whoever waits for it.
+    pub fn canceller(&self) -> Canceller {
+        Canceller { core: Arc::clone(&self.exchange.core), flag: self.exchange.flag() }
+    }
+
+    /// Ends the call. The server is told; an answer that comes all the same is dropped.
+    pub fn cancel(mut self) {
+        self.exchange.cancel();
+    }
+}
+
+/// Cancels one [`Call`].
+#[derive(Clone)]
+pub struct Canceller {
+    core: Arc<Core>,
+    flag: Arc<Flag>,
+}
+
+impl Canceller {
+    /// Ends the call, if it is not over: who waits for it gets [`ErrorKind::Cancelled`], and the
+    /// server is told.
+    pub fn cancel(&self) {
+        self.flag.cancel(&self.core);
+    }
+}
+
+/// What a server may say to a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Outcome<T> {
+    /// The answer.
+    Complete(T),
+    /// It needs something first.
+    InputRequired(InputRequired),
+}
+
+/// What a server needs before it can answer. Belongs to the request it came for and to no other.
+#[derive(Clone, Debug)]
+pub struct InputRequired {
+    /// The questions, an object by key: each has a `method` and `params`.
+    pub questions: Json,
+    /// What to come back with, as JSON text; the server's alone to understand.
+    state: Option<String>,
+}
+
+fn empty() -> Json {
+    let mut w = Writer::new();
+    w.begin_object().end_object();
+    w.into_json()
+}

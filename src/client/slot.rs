@@ -1,0 +1,282 @@
+//! One request that waits for its answer, and the clock that stands still while people think.
+//!
+//! What it does: holds the outcome until somebody fetches it, keeps progress for the thread that
+//! waits, says until when that thread may wait. What it does not: send anything, or know who asked.
+//!
+//! # Invariants
+//! - An outcome is put in once; whatever comes second is turned away.
+//! - Progress is told on the thread that waits and therefore never after the wait ended.
+//! - At most [`KEPT`] steps of progress wait; then the oldest goes, for a newer one says more.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::json::{Doc, NodeId, Value};
+use crate::transport::carrier::Failure;
+
+/// Steps of progress that wait for the thread that waits for the answer.
+const KEPT: usize = 32;
+/// How often a waiting thread looks again while the clock stands still.
+const STANDSTILL: Duration = Duration::from_millis(50);
+
+/// A step of a running call.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// How much is done; it only rises.
+    pub done: f64,
+    /// How much there is to do, where that is known.
+    pub total: Option<f64>,
+    /// What is being done, for people.
+    pub message: Option<String>,
+}
+
+/// An answer, in the message it came in.
+pub(super) struct Reply {
+    pub doc: Doc,
+    pub node: NodeId,
+    /// Whether `node` is the result; otherwise it is the error.
+    pub ok: bool,
+}
+
+impl Reply {
+    pub(super) fn value(&self) -> Value<'_> {
+        self.doc.at(self.node)
+    }
+}
+
+/// How long a request may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// From the sending, or from the last progress where `extend` says so.
+    pub timeout: Duration,
+    /// From the sending, whatever progress says.
+    pub longest: Duration,
+    pub extend: bool,
+}
+
+/// One request in flight.
+pub(super) struct Slot {
+    state: Mutex<State>,
+    ready: Condvar,
+    sent: Instant,
+    patience: Option<Patience>,
+    wants_progress: bool,
+    /// What the standing clock showed when this was sent.
+    stood: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    outcome: Option<Result<Reply, Failure>>,
+    over: bool,
+    /// A request that listens was acknowledged.
+    acknowledged: bool,
+    progress: VecDeque<Progress>,
+    /// The highest step so far.
+    done: Option<f64>,
+    /// When the last step came.
+    moved: Option<Instant>,
+}
+
+impl Slot {
+    /// A request sent now. Without patience it waits for ever, as one that listens does.
+    pub(super) fn new(patience: Option<Patience>, wants_progress: bool, clock: &Clock) -> Slot {
+        Slot {
+            state: Mutex::default(),
+            ready: Condvar::new(),
+            sent: Instant::now(),
+            patience,
+            wants_progress,
+            stood: clock.stood(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the outcome in; `false` when there was one.
+    pub(super) fn fill(&self, outcome: Result<Reply, Failure>) -> bool {
+        let mut state = self.lock();
+        if state.over {
+            return false;
+        }
+        state.over = true;
+        state.outcome = Some(outcome);
+        drop(state);
+        self.ready.notify_all();
+        true
+    }
+
+    /// Keeps a step for the thread that waits; steps that go back are none (basic/patterns/progress).
+    pub(super) fn step(&self, progress: Progress) -> bool {
+        let mut state = self.lock();
+        if state.over || state.done.is_some_and(|done| progress.done <= done) {
+            return false;
+        }
+        state.done = Some(progress.done);
+        state.moved = Some(Instant::now());
+        if self.wants_progress {
+            if state.progress.len() >= KEPT {
+                state.progress.pop_front();
+            }
+            state.progress.push_back(progress);
+        }
+        drop(state);
+        self.ready.notify_all();
+        true
+    }
+
+    pub(super) fn acknowledge(&self) {
+        self.lock().acknowledged = true;
+        self.ready.notify_all();
+    }
+
+    /// Until when this may wait, as things stand. For carriers that wait themselves.
+    pub(super) fn deadline(&self, clock: &Clock) -> Option<Instant> {
+        self.deadline_of(&self.lock(), clock)
+    }
+
+    fn deadline_of(&self, state: &State, clock: &Clock) -> Option<Instant> {
+        let patience = self.patience?;
+        let from = state.moved.filter(|_| patience.extend).unwrap_or(self.sent);
+        let ends = (from + patience.timeout).min(self.sent + patience.longest);
+        Some(ends + clock.stood().saturating_sub(self.stood).min(clock.most))
+    }
+
+    /// Whether the outcome is there, or was.
+    pub(super) fn over(&self) -> bool {
+        self.lock().over
+    }
+
+    /// Tells the steps that have come so far.
+    pub(super) fn tell(&self, hear: &mut dyn FnMut(Progress)) {
+        loop {
+            let step = self.lock().progress.pop_front();
+            match step {
+                Some(step) => hear(step),
+                None => return,
+            }
+        }
+    }
+
+    /// Waits for the outcome, telling progress meanwhile.
+    pub(super) fn wait(
+        &self,
+        clock: &Clock,
+        until: Option<Instant>,
+        hear: &mut dyn FnMut(Progress),
+    ) -> Waited {
+        let mut state = self.lock();
+        loop {
+            if let Some(step) = state.progress.pop_front() {
+                drop(state);
+                hear(step);
+                state = self.lock();
+                continue;
+            }
+            if let Some(outcome) = state.outcome.take() {
+                return Waited::Over(outcome);
+            }
+            let now = Instant::now();
+            let own = self.deadline_of(&state, clock);
+            if own.is_some_and(|d| d <= now) {
+                return Waited::Expired;
+            }
+            if until.is_some_and(|d| d <= now) {
+                return Waited::NotYet;
+            }
+            state = match own.into_iter().chain(until).min() {
+                Some(deadline) => {
+                    let left = deadline - now;
+                    let left = if clock.stands() { left.max(STANDSTILL) } else { left };
+                    self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Waits until a request that listens is acknowledged, or over; `false` when it is neither.
+    pub(super) fn wait_acknowledged(&self, deadline: Instant) -> bool {
+        let mut state = self.lock();
+        while !state.acknowledged && !state.over {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// The outcome, if it is there and nobody took it.
+    pub(super) fn take(&self) -> Option<Result<Reply, Failure>> {
+        self.lock().outcome.take()
+    }
+}
+
+/// What came of waiting.
+pub(super) enum Waited {
+    /// The outcome.
+    Over(Result<Reply, Failure>),
+    /// The caller's own deadline came first.
+    NotYet,
+    /// The request's deadline came.
+    Expired,
+}
+
+/// A clock that stands still while the server waits for a person: the time that somebody thinks
+/// about a question is not the server's (basic/utilities, timeouts; requirement TMO-03).
+pub(super) struct Clock {
+    state: Mutex<Standing>,
+    /// The longest time that it can add to one request.
+    most: Duration,
+}
+
+#[derive(Default)]
+struct Standing {
+    questions: usize,
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl Clock {
+    pub(super) fn new(most: Duration) -> Clock {
+        Clock { state: Mutex::default(), most }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Standing> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more question is open.
+    pub(super) fn stop(&self) {
+        let mut state = self.lock();
+        state.questions += 1;
+        state.since.get_or_insert_with(Instant::now);
+    }
+
+    /// One is answered.
+    pub(super) fn go(&self) {
+        let mut state = self.lock();
+        state.questions = state.questions.saturating_sub(1);
+        if state.questions == 0 {
+            if let Some(since) = state.since.take() {
+                state.before += since.elapsed();
+            }
+        }
+    }
+
+    fn stands(&self) -> bool {
+        self.lock().questions > 0
+    }
+
+    /// How long it has stood altogether.
+    fn stood(&self) -> Duration {
+        let state = self.lock();
+        state.before + state.since.map(|s| s.elapsed()).unwrap_or_default()
+    }
+}

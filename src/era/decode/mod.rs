@@ -1,0 +1,153 @@
+//! Reading what servers say: descriptions, results, notifications and questions, in any revision.
+//!
+//! What it does: turns wire values into the neutral model, from the union of all revisions, so that
+//! a member that came too early or too late is read all the same. What it does not: judge what the
+//! peer negotiated; what is missing but required makes a value unreadable, everything else is left
+//! out.
+//!
+//! # Invariants
+//! - Schemas, `_meta`, structured results and unknown blocks are kept as the text they came as.
+
+mod ask;
+mod catalog;
+mod content;
+
+use crate::json::{Value, Writer};
+use crate::model::{Change, Identity, Level, Offer, Revision};
+use crate::rpc::{Notification, is_id};
+
+use super::client::{Greeting, Told};
+use super::modern::read_filter;
+use super::revision::{self, V2026_07_28};
+
+pub(crate) use ask::inquiry;
+pub(crate) use catalog::{prompt, resource, template, tool};
+#[cfg(feature = "hub")]
+pub(crate) use content::anonymous;
+pub(crate) use content::{completion, prompt_output, read_output, tool_output};
+
+/// The subscriptions that an acknowledgement may name: as many as the largest filter of ours.
+const MOST_ACKNOWLEDGED: usize = 1 << 16;
+
+/// Reads a notification; what is malformed means nothing.
+pub(super) fn told<'d>(notification: &Notification<'d>) -> Told<'d> {
+    let Some(params) = notification.params else {
+        return match notification.method {
+            "notifications/tools/list_changed" => Told::Change { change: Change::Tools, listen: None },
+            "notifications/prompts/list_changed" => Told::Change { change: Change::Prompts, listen: None },
+            "notifications/resources/list_changed" => {
+                Told::Change { change: Change::Resources, listen: None }
+            }
+            _ => Told::Ignored,
+        };
+    };
+    let listen = || params.get("_meta")?.get("io.modelcontextprotocol/subscriptionId")?.as_u64();
+    let changed = |change| Told::Change { change, listen: listen() };
+    match notification.method {
+        "notifications/progress" => progress(params).unwrap_or(Told::Ignored),
+        "notifications/message" => log(params).unwrap_or(Told::Ignored),
+        "notifications/tools/list_changed" => changed(Change::Tools),
+        "notifications/prompts/list_changed" => changed(Change::Prompts),
+        "notifications/resources/list_changed" => changed(Change::Resources),
+        "notifications/resources/updated" => match params.get("uri").and_then(Value::as_str) {
+            Some(uri) => changed(Change::Updated(uri.to_owned())),
+            None => Told::Ignored,
+        },
+        "notifications/cancelled" => match params.get("requestId").filter(|id| is_id(*id)) {
+            Some(id) => Told::Cancelled(id),
+            None => Told::Ignored,
+        },
+        "notifications/subscriptions/acknowledged" => {
+            let filter = params.get("notifications").and_then(|f| read_filter(f, MOST_ACKNOWLEDGED).ok());
+            match (listen(), filter) {
+                (Some(listen), Some(filter)) => Told::Acknowledged { listen, filter },
+                _ => Told::Ignored,
+            }
+        }
+        _ => Told::Ignored,
+    }
+}
+
+fn progress<'d>(params: Value<'d>) -> Option<Told<'d>> {
+    Some(Told::Progress {
+        id: params.get("progressToken")?.as_u64()?,
+        done: params.get("progress")?.as_f64()?,
+        total: params.get("total").and_then(Value::as_f64),
+        message: params.get("message").and_then(Value::as_str),
+    })
+}
+
+fn log<'d>(params: Value<'d>) -> Option<Told<'d>> {
+    Some(Told::Log {
+        level: Level::parse(params.get("level")?.as_str()?)?,
+        logger: params.get("logger").and_then(Value::as_str),
+        data: params.get("data")?,
+    })
+}
+
+/// Reads the answer to `server/discover`.
+pub(super) fn discovered(result: Value<'_>) -> Greeting {
+    // Servers from before the revision was final say who they are in the body.
+    let info = result.get("_meta").and_then(|m| m.get("io.modelcontextprotocol/serverInfo"));
+    greeting(V2026_07_28, result, info.or_else(|| result.get("serverInfo")))
+}
+
+/// Reads the answer to `initialize`.
+///
+/// # Errors
+/// The revision is none that is spoken in sessions (basic/lifecycle, version negotiation).
+pub(super) fn opened(result: Value<'_>) -> Result<Greeting, String> {
+    let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+    match revision::parse(version) {
+        Some(revision) if revision != V2026_07_28 => Ok(greeting(revision, result, result.get("serverInfo"))),
+        _ => {
+            let version: String = version.chars().take(40).collect();
+            Err(format!("the server opened a session in the unknown revision {version:?}"))
+        }
+    }
+}
+
+fn greeting(revision: Revision, result: Value<'_>, info: Option<Value<'_>>) -> Greeting {
+    let text = |name: &str| info.and_then(|i| i.get(name)).and_then(Value::as_str).map(str::to_owned);
+    let capabilities = result.get("capabilities");
+    Greeting {
+        revision,
+        identity: Identity {
+            name: text("name").unwrap_or_default(),
+            version: text("version").unwrap_or_default(),
+            title: text("title"),
+            description: text("description"),
+            website: text("websiteUrl"),
+            icons: info.map(catalog::icons).unwrap_or_default(),
+            instructions: result.get("instructions").and_then(Value::as_str).map(str::to_owned),
+        },
+        offer: capabilities.map(|c| offer(revision, c)).unwrap_or_default(),
+        capabilities: capabilities.map_or_else(empty, Value::to_json),
+    }
+}
+
+fn empty() -> crate::json::Json {
+    let mut w = Writer::new();
+    w.begin_object().end_object();
+    w.into_json()
+}
+
+/// Capabilities of a server: presence is support (requirement CAP-06).
+fn offer(revision: Revision, capabilities: Value<'_>) -> Offer {
+    let has = |name: &str| capabilities.get(name).is_some_and(|v| !v.is_null());
+    let flag = |name: &str, member: &str| {
+        capabilities.get(name).and_then(|v| v.get(member)).and_then(Value::as_bool) == Some(true)
+    };
+    Offer {
+        tools: has("tools"),
+        tools_changed: flag("tools", "listChanged"),
+        resources: has("resources"),
+        resources_changed: flag("resources", "listChanged"),
+        subscribe: flag("resources", "subscribe"),
+        prompts: has("prompts"),
+        prompts_changed: flag("prompts", "listChanged"),
+        // The oldest revision has the method and no capability for it.
+        completions: has("completions") || !revision::features(revision).annotations,
+        logging: has("logging"),
+    }
+}

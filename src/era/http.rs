@@ -1,0 +1,153 @@
+//! What HTTP adds to both eras: which of them a POST is spoken in.
+//!
+//! Source: MCP 2026-07-28 basic/transports/streamable-http (backward compatibility) and
+//! basic/versioning; MCP 2025-11-25 basic/transports. What one era alone has to say about HTTP is
+//! in its own folder, behind [`HttpEra`]. Nothing here reads a socket: fields come in, decisions go out.
+
+use crate::json::Value;
+use crate::model::{Fault, Revision};
+use crate::rpc::Request;
+
+use super::modern::header::{Mirror, VERSION};
+use super::revision::{self, V2026_07_28};
+use super::{Eras, Params};
+
+/// The header fields of a request.
+pub(crate) trait Fields {
+    /// The value of the field with this name, whatever the case of its letters, without the white
+    /// space around it. A field that came twice has no single value and gives what no check accepts.
+    fn field(&self, name: &str) -> Option<&[u8]>;
+}
+
+/// What one era has to say about HTTP.
+pub(crate) trait HttpEra: Sync {
+    /// Checks the fields of a posted request against its body.
+    ///
+    /// # Errors
+    /// They are missing, or say something else.
+    fn check(&self, fields: &dyn Fields, request: &Request<'_>, params: &Params<'_>) -> Result<(), Fault>;
+
+    /// Checks the fields that repeat arguments of a call.
+    ///
+    /// # Errors
+    /// They are missing, or say something else.
+    fn check_arguments(
+        &self,
+        fields: &dyn Fields,
+        mirrors: &[Mirror],
+        arguments: Option<Value<'_>>,
+    ) -> Result<(), Fault>;
+
+    /// The status that this frame travels with, if it is the first thing that does.
+    fn status(&self, frame: &[u8]) -> u16;
+
+    /// How sessions work, in an era that has them.
+    fn sessions(&self) -> Option<&'static Sessions>;
+}
+
+/// The words of sessions.
+pub(crate) struct Sessions {
+    /// The field that carries a session's id, in both directions.
+    pub id: &'static str,
+    /// The field that names the last event a client has seen.
+    pub last_event: &'static str,
+    /// The request that opens one.
+    pub opens: &'static str,
+    /// Checks the fields of any request in a session.
+    pub check: fn(&dyn Fields) -> Result<(), Fault>,
+    /// Whether clients of this revision understand an event that only carries an id, and a wish when
+    /// to come back; older ones take every event for a message.
+    pub resumes: fn(Revision) -> bool,
+    /// What a message without a session id gets, with 400.
+    pub missing: fn() -> Fault,
+    /// What a message of a session that is not there gets, with 404.
+    pub lost: fn() -> Fault,
+}
+
+/// What a posted message belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Posted {
+    /// To itself alone: the modern era.
+    Alone,
+    /// To a session that it opens.
+    Opening,
+    /// To a session that is open already.
+    InSession,
+}
+
+impl Eras {
+    /// What a posted message belongs to; `method` is that of a request or notification
+    /// (requirement NEG-05: `_meta` first, then the version field, then the method).
+    pub(crate) fn of_post(&self, fields: &dyn Fields, params: &Params<'_>, method: Option<&str>) -> Posted {
+        let Some(sessions) = self.legacy.and_then(|era| era.http().sessions()) else { return Posted::Alone };
+        if self.modern.is_some() && (params.names_version() || self.names_modern(fields)) {
+            return Posted::Alone;
+        }
+        match method {
+            Some(method) if method == sessions.opens => Posted::Opening,
+            _ => Posted::InSession,
+        }
+    }
+
+    /// Whether the version field names what no session speaks.
+    fn names_modern(&self, fields: &dyn Fields) -> bool {
+        fields.field(VERSION).is_some_and(|version| !is_legacy(version))
+    }
+}
+
+/// Whether sessions of this version exist.
+pub(super) fn is_legacy(version: &[u8]) -> bool {
+    std::str::from_utf8(version)
+        .ok()
+        .and_then(revision::parse)
+        .is_some_and(|revision| revision != V2026_07_28)
+}
+
+/// The code of the error that a frame of ours carries; `None` for a result.
+///
+/// A frame is written by this library alone, so its members stand in a known order.
+pub(super) fn error_code(frame: &[u8]) -> Option<i32> {
+    let rest = frame.strip_prefix(b"{\"jsonrpc\":\"2.0\",")?;
+    let rest = match rest.strip_prefix(b"\"id\":") {
+        Some(id) => id.get(end_of_id(id)..)?.strip_prefix(b",")?,
+        None => rest,
+    };
+    let code = rest.strip_prefix(b"\"error\":{\"code\":")?;
+    let end = code.iter().position(|b| *b != b'-' && !b.is_ascii_digit())?;
+    std::str::from_utf8(code.get(..end)?).ok()?.parse().ok()
+}
+
+/// Where the id at the start of `text` ends.
+fn end_of_id(text: &[u8]) -> usize {
+    let mut escaped = false;
+    let quoted = text.first() == Some(&b'"');
+    for (at, byte) in text.iter().enumerate().skip(1) {
+        match byte {
+            b',' if !quoted => return at,
+            b'"' if quoted && !escaped => return at + 1,
+            b'\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_found_behind_any_id() {
+        for id in
+            ["1", "-7", "\"a\"", "\"\"", r#""\"},\\""#, r#""\\\"""#, r#""\u0022,""#, "18446744073709551615"]
+        {
+            let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"x"}}}}"#);
+            assert_eq!(error_code(frame.as_bytes()), Some(-32601), "{frame}");
+            let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"error":{{"code":1}}}}}}"#);
+            assert_eq!(error_code(frame.as_bytes()), None, "{frame}");
+        }
+        assert_eq!(error_code(br#"{"jsonrpc":"2.0","error":{"code":-32700,"message":""}}"#), Some(-32700));
+        assert_eq!(error_code(br#"{"jsonrpc":"2.0","id":"\"#), None);
+        assert_eq!(error_code(b""), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! The client side of the legacy era: requests without metadata, a session that the server may
+//! speak in unasked.
+//!
+//! Source: MCP 2025-11-25 basic/lifecycle, basic/utilities (cancellation, progress), server/*.
+//!
+//! # Invariants
+//! - No member of `_meta` that only the modern era knows leaves from here, unless the caller wrote
+//!   it.
+//! - Parameters are left out where there are none.
+
+use std::borrow::Cow;
+
+use crate::json::{Value, Writer};
+use crate::model::{CacheHint, Revision};
+use crate::rpc::Notification;
+
+use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, Told};
+use super::super::modern::header;
+use super::super::order::Order;
+use super::super::{decode, revision};
+
+/// The legacy era, to be named by clients that speak it.
+pub(crate) static CLIENT: LegacyClient = LegacyClient;
+
+pub(crate) struct LegacyClient;
+
+impl ClientEra for LegacyClient {
+    fn sessions(&self) -> bool {
+        true
+    }
+
+    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &Order) {
+        client::begin_request(w, to.id, &order.method);
+        let meta = to.progress || !order.meta.is_empty();
+        if meta || !order.params.is_empty() {
+            w.key("params").begin_object();
+            w.raw_members(&order.params);
+            if meta {
+                w.key("_meta").begin_object();
+                w.raw_members(&order.meta);
+                if to.progress {
+                    w.key("progressToken").u64(to.id);
+                }
+                w.end_object();
+            }
+            w.end_object();
+        }
+        w.end_object();
+        w.newline();
+    }
+
+    fn notice(&self, w: &mut Writer, notice: Notice) {
+        match notice {
+            Notice::Ready => client::notification(w, "notifications/initialized", |_| {}),
+            Notice::Cancelled(id) => client::cancelled(w, id),
+            Notice::Roots => client::notification(w, "notifications/roots/list_changed", |_| {}),
+        }
+    }
+
+    fn told<'d>(&self, notification: &Notification<'d>) -> Told<'d> {
+        decode::told(notification)
+    }
+
+    fn outcome<'d>(&self, _result: Value<'d>) -> Result<Outcome<'d>, Cow<'static, str>> {
+        Ok(Outcome::Complete(CacheHint::default()))
+    }
+
+    fn headers(&self, revision: Revision, order: Option<&Order>) -> Vec<(String, String)> {
+        // The opening request is the one that says which revision there will be.
+        if order.is_some_and(|o| o.method == "initialize") {
+            return Vec::new();
+        }
+        vec![(header::VERSION.to_owned(), revision::name(revision).to_owned())]
+    }
+}

@@ -1,0 +1,60 @@
+//! What HTTP adds to the legacy era: the fields of sessions and resumption, and its statuses.
+//!
+//! Source: MCP 2025-11-25 basic/transports (session management, resumability).
+
+use crate::json::Value;
+use crate::model::Fault;
+use crate::rpc::{Request, code};
+
+use super::super::Params;
+use super::super::http::{Fields, HttpEra, Sessions, error_code, is_legacy};
+use super::super::modern::header::{Mirror, VERSION};
+use super::super::revision::V2025_11_25;
+use super::header::{LAST_EVENT, SESSION};
+use super::server::LegacyServer;
+
+static SESSIONS: Sessions = Sessions {
+    id: SESSION,
+    last_event: LAST_EVENT,
+    opens: "initialize",
+    check,
+    resumes: |revision| revision == V2025_11_25,
+    missing: || {
+        Fault::InvalidRequest(format!("{SESSION} is missing: open a session with initialize first").into())
+    },
+    lost: || Fault::InvalidRequest("There is no such session: open another one with initialize".into()),
+};
+
+impl HttpEra for LegacyServer {
+    /// A session is all that a request has to name.
+    fn check(&self, _: &dyn Fields, _: &Request<'_>, _: &Params<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn check_arguments(&self, _: &dyn Fields, _: &[Mirror], _: Option<Value<'_>>) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Errors are answers like others, except those which say that the message was none.
+    fn status(&self, frame: &[u8]) -> u16 {
+        match error_code(frame) {
+            Some(code::PARSE | code::INVALID_REQUEST) => 400,
+            _ => 200,
+        }
+    }
+
+    fn sessions(&self) -> Option<&'static Sessions> {
+        Some(&SESSIONS)
+    }
+}
+
+/// Any version that has sessions will do, also one that was not negotiated: the session knows its
+/// own (2025-11-25 basic/transports, protocol version header).
+fn check(fields: &dyn Fields) -> Result<(), Fault> {
+    match fields.field(VERSION) {
+        Some(version) if !is_legacy(version) => {
+            Err(Fault::InvalidRequest(format!("{VERSION} names no version that has sessions").into()))
+        }
+        _ => Ok(()),
+    }
+}

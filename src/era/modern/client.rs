@@ -1,0 +1,125 @@
+//! The client side of the modern era: every request carries its version, its sender and what the
+//! sender can do.
+//!
+//! Source: MCP 2026-07-28 basic/index (`_meta`, result types), basic/patterns (mrtr,
+//! subscriptions), basic/transports/streamable-http (request headers).
+//!
+//! # Invariants
+//! - Every request has `params._meta` with the version and the capabilities.
+//! - `requestState` leaves byte for byte as it came, and only when it came.
+//! - A result of a kind that was not negotiated is no result.
+
+use std::borrow::Cow;
+
+use crate::json::{Kind, Value, Writer};
+use crate::model::{CacheHint, ClientCapabilities, Identity, Revision};
+use crate::rpc::Notification;
+
+use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, Told};
+use super::super::order::Order;
+use super::super::revision::{self, V2026_07_28, features};
+use super::super::{decode, write};
+use super::header;
+
+/// The modern era, to be named by clients that speak it.
+pub(crate) static CLIENT: ModernClient = ModernClient;
+
+pub(crate) struct ModernClient;
+
+/// The `_meta` members that every request carries (basic/index, request metadata).
+pub(in crate::era) fn client_meta(identity: &Identity, capabilities: ClientCapabilities) -> String {
+    let features = features(V2026_07_28);
+    let meta = write::object(|w| {
+        w.key("io.modelcontextprotocol/protocolVersion").string(revision::name(V2026_07_28));
+        w.key("io.modelcontextprotocol/clientInfo");
+        write::implementation(w, features, identity);
+        w.key("io.modelcontextprotocol/clientCapabilities");
+        write::client_capabilities(w, features, capabilities);
+    });
+    meta.as_str().strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or_default().to_owned()
+}
+
+impl ClientEra for ModernClient {
+    fn sessions(&self) -> bool {
+        false
+    }
+
+    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &Order) {
+        client::begin_request(w, to.id, &order.method);
+        w.key("params").begin_object();
+        w.raw_members(&order.params);
+        if let Some(answers) = to.answers {
+            w.key("inputResponses").begin_object().raw_members(answers).end_object();
+        }
+        if let Some(state) = to.state {
+            w.key("requestState").raw(state);
+        }
+        w.key("_meta").begin_object();
+        w.raw_members(&to.card.meta).raw_members(&order.meta);
+        if let Some(level) = to.log {
+            w.key("io.modelcontextprotocol/logLevel").string(level.as_str());
+        }
+        if to.progress {
+            w.key("progressToken").u64(to.id);
+        }
+        w.end_object().end_object().end_object();
+        w.newline();
+    }
+
+    fn notice(&self, w: &mut Writer, notice: Notice) {
+        match notice {
+            Notice::Cancelled(id) => client::cancelled(w, id),
+            Notice::Ready | Notice::Roots => {}
+        }
+    }
+
+    fn told<'d>(&self, notification: &Notification<'d>) -> Told<'d> {
+        decode::told(notification)
+    }
+
+    fn outcome<'d>(&self, result: Value<'d>) -> Result<Outcome<'d>, Cow<'static, str>> {
+        // Without the member a result is complete (basic/index, result types).
+        let Some(kind) = result.get("resultType") else { return Ok(Outcome::Complete(hint(result))) };
+        match kind.as_str() {
+            Some("complete") => Ok(Outcome::Complete(hint(result))),
+            Some("input_required") => {
+                let questions = result.get("inputRequests");
+                let state = result.get("requestState");
+                if questions.is_some_and(|q| q.kind() != Kind::Object)
+                    || state.is_some_and(|s| s.kind() != Kind::String)
+                    || (questions.is_none() && state.is_none())
+                {
+                    return Err("the server asks back without saying what".into());
+                }
+                Ok(Outcome::InputRequired { questions, state })
+            }
+            Some(other) => {
+                let short: String = other.chars().take(40).collect();
+                Err(format!("a result of the unknown type {short:?}").into())
+            }
+            None => Err("a result's type is not a string".into()),
+        }
+    }
+
+    fn headers(&self, _: Revision, order: Option<&Order>) -> Vec<(String, String)> {
+        // What `_meta` says: this era has one revision, also before the server has said so.
+        let mut headers = vec![(header::VERSION.to_owned(), revision::name(V2026_07_28).to_owned())];
+        if let Some(order) = order {
+            headers.push((header::METHOD.to_owned(), order.method.clone().into_owned()));
+            if let Some(subject) = &order.subject {
+                headers.push((header::NAME.to_owned(), header::encode(subject).into_owned()));
+            }
+        }
+        headers
+    }
+}
+
+/// How long an answer stays fresh. What is missing or wrong is stale at once and nobody else's
+/// (server/utilities/caching).
+fn hint(result: Value<'_>) -> CacheHint {
+    let ttl = result.get("ttlMs").and_then(Value::as_u64).unwrap_or_default();
+    CacheHint {
+        ttl_ms: u32::try_from(ttl).unwrap_or(u32::MAX),
+        public: result.get("cacheScope").and_then(Value::as_str) == Some("public"),
+    }
+}

@@ -1,0 +1,94 @@
+//! Headers of a modern POST that mirror its body, for proxies that read no JSON.
+//!
+//! What it does: names the headers, encodes and decodes their values; `mirror` below has those of
+//! arguments. What it does not: know HTTP, or keep anything.
+//!
+//! Source: MCP 2026-07-28 basic/transports/streamable-http (request headers, value encoding).
+//! Header names are compared without regard to case, values with it.
+//!
+//! # Invariant
+//! - What [`encode`] writes holds visible ASCII and inner spaces only, and [`decode`] gives it back.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+mod mirror;
+
+#[cfg(feature = "http-client")]
+pub(crate) use mirror::{BadAnnotation, params};
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+pub(crate) use mirror::{Mirror, mirrors};
+
+/// The revision of a request; sessions from 2025-06-18 on send it too.
+pub(crate) const VERSION: &str = "MCP-Protocol-Version";
+/// The method of a request or notification.
+pub(crate) const METHOD: &str = "Mcp-Method";
+/// What the method is applied to; see [`name_member`].
+pub(crate) const NAME: &str = "Mcp-Name";
+/// What the name of an argument's header starts with.
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+pub(crate) const PARAM: &str = "Mcp-Param-";
+
+/// A header is missing, malformed, or says something else than the body; HTTP status 400.
+pub(crate) const MISMATCH: i32 = -32020;
+
+/// The parameter that [`NAME`] mirrors; `None` for methods without that header. The last three
+/// are those of the tasks extension.
+#[cfg(feature = "http-server")]
+pub(crate) fn name_member(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
+const SENTINEL: (&str, &str) = ("=?base64?", "?=");
+
+/// What stands between the markers of an encoded value; both are needed, in lower case.
+#[cfg(feature = "http-server")]
+fn encoded(value: &str) -> Option<&str> {
+    value.strip_prefix(SENTINEL.0)?.strip_suffix(SENTINEL.1)
+}
+
+/// A value as a header carries it: as it is where that is safe, otherwise
+/// `=?base64?…?=` over its UTF-8 bytes.
+#[cfg(feature = "client")]
+pub(crate) fn encode(value: &str) -> Cow<'_, str> {
+    let edge = |b: Option<&u8>| matches!(b, Some(b' ' | b'\t'));
+    let bytes = value.as_bytes();
+    let looks_encoded = value.starts_with(SENTINEL.0) && value.ends_with(SENTINEL.1);
+    let plain = bytes.iter().all(|b| (0x20..0x7F).contains(b));
+    if plain && !looks_encoded && !edge(bytes.first()) && !edge(bytes.last()) {
+        return Cow::Borrowed(value);
+    }
+    let mut out = SENTINEL.0.to_owned();
+    STANDARD.encode_string(value, &mut out);
+    out.push_str(SENTINEL.1);
+    Cow::Owned(out)
+}
+
+/// The value a header carries, without the spaces and tabs around it (RFC 9110 §5.5). `None` when
+/// it is malformed: bytes a header may not hold, or bad base64 between the markers. Without both
+/// markers it means itself.
+#[cfg(feature = "http-server")]
+pub(crate) fn decode(header: &[u8]) -> Option<Cow<'_, str>> {
+    let text = std::str::from_utf8(header).ok()?.trim_matches([' ', '\t']);
+    if !text.bytes().all(|b| (0x20..0x7F).contains(&b) || b == b'\t') {
+        return None;
+    }
+    match encoded(text) {
+        None => Some(Cow::Borrowed(text)),
+        Some(base64) => {
+            let bytes = STANDARD.decode(base64).ok()?;
+            String::from_utf8(bytes).ok().map(Cow::Owned)
+        }
+    }
+}
+
+#[cfg(all(test, feature = "http-server", feature = "http-client"))]
+mod tests;

@@ -1,0 +1,262 @@
+//! Arguments of tools that travel in headers too.
+//!
+//! What it does: finds the `x-mcp-header` annotations of a tool's input schema and says whether
+//! they are valid, gives the headers of a call's arguments, compares headers with arguments. What
+//! it does not: keep anything.
+//!
+//! Source: MCP 2026-07-28 basic/transports/streamable-http (schema extension, server behavior for
+//! custom headers) and server/tools (x-mcp-header).
+//!
+//! # Invariant
+//! - A schema is walked once, with a list instead of recursion; each of its values is seen once.
+
+#[cfg(feature = "http-client")]
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::json::{Kind, Value};
+
+use super::PARAM;
+#[cfg(feature = "http-server")]
+use super::decode;
+#[cfg(feature = "http-client")]
+use super::encode;
+
+const ANNOTATION: &str = "x-mcp-header";
+/// Mirrored arguments of one tool. Servers and proxies refuse requests of about a hundred headers.
+pub(super) const MOST: usize = 64;
+
+/// One argument that travels in a header too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mirror {
+    /// The header's whole name.
+    pub header: Box<str>,
+    /// Where the argument stands: property names from the root of the arguments.
+    pub(super) path: Vec<Box<str>>,
+}
+
+/// Why a tool cannot be offered over HTTP: what is wrong with one of its annotations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadAnnotation {
+    /// The annotation's text, as JSON, shortened.
+    annotation: String,
+    pub(super) reason: &'static str,
+}
+
+impl fmt::Display for BadAnnotation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{ANNOTATION} {}: {}", self.annotation, self.reason)
+    }
+}
+
+/// A part of a schema that is still to be looked at.
+enum Part<'d> {
+    /// A schema whose value has a fixed place in the arguments: the last step of the way there.
+    Placed(Value<'d>, Option<usize>),
+    /// A schema, or something that may hold schemas, whose values have no fixed place.
+    Loose(Value<'d>),
+    /// An object with schemas as members, which have no fixed place.
+    LooseMap(Value<'d>),
+}
+
+/// A property on the way to others.
+struct Step<'d> {
+    name: &'d str,
+    parent: Option<usize>,
+}
+
+/// The arguments that an input schema wants mirrored, in the order of the schema.
+///
+/// An annotation counts on a property of type string, integer or boolean that is reached from the
+/// root through `properties` alone. One anywhere else, one that is no token, and one that another
+/// repeats in any case make the whole tool invalid (streamable-http, schema extension).
+///
+/// # Errors
+/// The first bad annotation found.
+pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
+    let mut found: Vec<(usize, Mirror)> = Vec::new();
+    // Most schemas have none, and then nothing need be walked; escapes could hide one.
+    if !schema.raw().contains(ANNOTATION) && !schema.raw().contains('\\') {
+        return Ok(Vec::new());
+    }
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    let mut open = vec![Part::Placed(schema, None)];
+    while let Some(part) = open.pop() {
+        match part {
+            Part::LooseMap(map) => open.extend(map.members().map(|(_, schema)| Part::Loose(schema))),
+            Part::Loose(schema) => {
+                // An array is `allOf`, `prefixItems` and the like, or of an unknown keyword.
+                open.extend(schema.items().map(Part::Loose));
+                walk(schema, &mut open);
+                if let Some(annotation) = schema.get(ANNOTATION) {
+                    return Err(bad(annotation, "only properties reached through `properties` can have it"));
+                }
+                if let Some(map) = schema.get("properties") {
+                    open.push(Part::LooseMap(map));
+                }
+            }
+            Part::Placed(schema, place) => {
+                walk(schema, &mut open);
+                if let Some(annotation) = schema.get(ANNOTATION) {
+                    let header = header(schema, annotation, place)?;
+                    if found.len() == MOST {
+                        return Err(bad(annotation, "too many of one tool"));
+                    }
+                    if found.iter().any(|(_, m)| m.header.eq_ignore_ascii_case(&header)) {
+                        return Err(bad(annotation, "used twice"));
+                    }
+                    found.push((schema.offset(), Mirror { header, path: path(&steps, place) }));
+                }
+                for (name, property) in schema.get("properties").into_iter().flat_map(Value::members) {
+                    steps.push(Step { name, parent: place });
+                    open.push(Part::Placed(property, Some(steps.len() - 1)));
+                }
+            }
+        }
+    }
+    found.sort_by_key(|(offset, _)| *offset);
+    Ok(found.into_iter().map(|(_, mirror)| mirror).collect())
+}
+
+/// Opens everything below a schema but its `properties`. What an unknown keyword holds may be the
+/// target of a reference, so it is looked at too.
+fn walk<'d>(schema: Value<'d>, open: &mut Vec<Part<'d>>) {
+    for (keyword, value) in schema.members() {
+        match keyword {
+            // Data, whatever it looks like.
+            "const" | "enum" | "default" | "examples" | "required" | ANNOTATION | "properties" => {}
+            "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
+                open.push(Part::LooseMap(value));
+            }
+            _ if matches!(value.kind(), Kind::Object | Kind::Array) => open.push(Part::Loose(value)),
+            _ => {}
+        }
+    }
+}
+
+/// The header of an annotated property.
+fn header(schema: Value<'_>, annotation: Value<'_>, place: Option<usize>) -> Result<Box<str>, BadAnnotation> {
+    if place.is_none() {
+        return Err(bad(annotation, "the arguments as a whole cannot have it"));
+    }
+    let Some(name) = annotation.as_str() else { return Err(bad(annotation, "not a string")) };
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(bad(annotation, "not a token that a header's name can end with"));
+    }
+    if !matches!(schema.get("type").and_then(Value::as_str), Some("string" | "integer" | "boolean")) {
+        return Err(bad(annotation, "only strings, integers and booleans can have it"));
+    }
+    Ok(format!("{PARAM}{name}").into())
+}
+
+/// RFC 9110 §5.6.2.
+fn is_token(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
+}
+
+fn path(steps: &[Step<'_>], place: Option<usize>) -> Vec<Box<str>> {
+    let mut path = Vec::new();
+    let mut at = place;
+    while let Some(step) = at.and_then(|i| steps.get(i)) {
+        path.push(step.name.into());
+        at = step.parent;
+    }
+    path.reverse();
+    path
+}
+
+#[cold]
+fn bad(annotation: Value<'_>, reason: &'static str) -> BadAnnotation {
+    BadAnnotation { annotation: format!("{annotation:?}").chars().take(100).collect(), reason }
+}
+
+impl Mirror {
+    /// The argument that is mirrored; `None` when it is absent, null, or nothing a header can
+    /// say, which the check of the arguments refuses anyway.
+    pub(crate) fn argument<'d>(&self, arguments: Option<Value<'d>>) -> Option<Value<'d>> {
+        let mut at = arguments?;
+        for name in &self.path {
+            at = at.get(name)?;
+        }
+        matches!(at.kind(), Kind::String | Kind::Number | Kind::Bool).then_some(at)
+    }
+
+    /// The header's value for these arguments, not yet encoded; `None` when none is to be sent.
+    #[cfg(feature = "http-client")]
+    pub(crate) fn text<'d>(&self, arguments: Option<Value<'d>>) -> Option<Cow<'d, str>> {
+        let argument = self.argument(arguments)?;
+        if let Some(text) = argument.as_str() {
+            return Some(Cow::Borrowed(text));
+        }
+        // `42.0` and `4.2e1` are integers to a schema, and decimal in a header.
+        if let Some(number) = argument.as_f64()
+            && number.abs() <= EXACT
+            && number.fract() == 0.0
+        {
+            return Some(Cow::Owned((number as i64).to_string()));
+        }
+        Some(Cow::Borrowed(argument.raw()))
+    }
+
+    /// Compares the header, as it came, with the arguments (streamable-http, server behavior for
+    /// custom headers).
+    ///
+    /// # Errors
+    /// What is wrong with the header; the answer is [`MISMATCH`].
+    #[cfg(feature = "http-server")]
+    pub(crate) fn check(
+        &self,
+        header: Option<&[u8]>,
+        arguments: Option<Value<'_>>,
+    ) -> Result<(), &'static str> {
+        match (header, self.argument(arguments)) {
+            (None, None) => Ok(()),
+            (None, Some(_)) => Err("is missing"),
+            (Some(_), None) => Err("mirrors an argument that is not there"),
+            (Some(header), Some(argument)) => {
+                let text = decode(header).ok_or("is malformed")?;
+                if agrees(&text, argument) { Ok(()) } else { Err("differs from the argument") }
+            }
+        }
+    }
+}
+
+/// Appends the headers that a call with these arguments carries, encoded.
+#[cfg(feature = "http-client")]
+pub(crate) fn params(mirrors: &[Mirror], arguments: Option<Value<'_>>, out: &mut Vec<(String, String)>) {
+    for mirror in mirrors {
+        if let Some(text) = mirror.text(arguments) {
+            out.push((mirror.header.to_string(), encode(&text).into_owned()));
+        }
+    }
+}
+
+/// Integers up to here are exact in `f64`, and the range that integers in headers have.
+#[cfg(feature = "http-client")]
+const EXACT: f64 = 9_007_199_254_740_991.0;
+
+/// Whether a decoded header says what a body's value says: numbers as numbers, everything else to
+/// the letter.
+#[cfg(feature = "http-server")]
+fn agrees(text: &str, value: Value<'_>) -> bool {
+    match value.kind() {
+        Kind::String => value.as_str() == Some(text),
+        Kind::Number => {
+            let raw = value.raw();
+            if let (Ok(a), Ok(b)) = (text.parse::<i128>(), raw.parse::<i128>()) {
+                return a == b && is_decimal(text);
+            }
+            is_decimal(text) && text.parse::<f64>().ok() == value.as_f64() && value.as_f64().is_some()
+        }
+        Kind::Bool => value.raw() == text,
+        _ => false,
+    }
+}
+
+/// Whether a text is a number as JSON writes them, loosely: no `inf`, no `+1`, no `.5`.
+#[cfg(feature = "http-server")]
+fn is_decimal(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b))
+}

@@ -1,0 +1,97 @@
+//! What HTTP adds to the modern era: fields that repeat what the body says, so that intermediaries
+//! need not read it, and a status for every error.
+//!
+//! Source: MCP 2026-07-28 basic/transports/streamable-http (request headers, server validation),
+//! basic/index (error codes).
+
+use crate::json::{Json, Value};
+use crate::model::Fault;
+use crate::rpc::{Request, code};
+
+use super::super::Params;
+use super::super::http::{Fields, HttpEra, Sessions, error_code};
+use super::super::revision::{self, V2026_07_28};
+use super::header::{self, METHOD, MISMATCH, Mirror, NAME, VERSION};
+use super::server::{self, MISSING_CAPABILITY, ModernServer, UNSUPPORTED_VERSION};
+
+impl HttpEra for ModernServer {
+    /// In the order in which the conformance suite tells mistakes apart (requirement H26-28):
+    /// version field, `_meta`, both alike, version known, method, name.
+    fn check(&self, fields: &dyn Fields, request: &Request<'_>, params: &Params<'_>) -> Result<(), Fault> {
+        let Some(version) = fields.field(VERSION) else {
+            let speaks = revision::name(V2026_07_28);
+            return Err(mismatch_with(
+                format!("{VERSION} header is missing (this server speaks {speaks})"),
+                Some(server::supported(None)),
+            ));
+        };
+        let (named, _) = server::declared(params)?;
+        if version != named.as_bytes() {
+            return Err(mismatch(format!("{VERSION} header does not match the body's _meta")));
+        }
+        if revision::parse(named) != Some(V2026_07_28) {
+            return Err(Fault::UnsupportedVersion(named.to_owned()));
+        }
+        match fields.field(METHOD) {
+            None => return Err(mismatch(format!("{METHOD} header is missing"))),
+            Some(method) if method != request.method.as_bytes() => {
+                return Err(mismatch(format!("{METHOD} header does not match the body's method")));
+            }
+            Some(_) => {}
+        }
+        let Some(member) = header::name_member(request.method) else { return Ok(()) };
+        let name = params.object.and_then(|params| params.get(member));
+        match (fields.field(NAME), name.and_then(Value::as_str)) {
+            (None, _) => Err(mismatch(format!("{NAME} header is missing"))),
+            // The body is what is wrong; it is told so with the other parameters.
+            (Some(_), None) => Ok(()),
+            (Some(field), Some(name)) => match header::decode(field) {
+                Some(text) if text == name => Ok(()),
+                _ => Err(mismatch(format!("{NAME} header does not match the body"))),
+            },
+        }
+    }
+
+    /// Errors that a client can mend travel as 400, an unknown method as 404, everything else as
+    /// the answer it is (requirements H26-20, H26-21).
+    fn status(&self, frame: &[u8]) -> u16 {
+        match error_code(frame) {
+            Some(code::METHOD_NOT_FOUND) => 404,
+            Some(
+                code::PARSE
+                | code::INVALID_REQUEST
+                | code::INVALID_PARAMS
+                | MISMATCH
+                | MISSING_CAPABILITY
+                | UNSUPPORTED_VERSION,
+            ) => 400,
+            _ => 200,
+        }
+    }
+
+    fn check_arguments(
+        &self,
+        fields: &dyn Fields,
+        mirrors: &[Mirror],
+        arguments: Option<Value<'_>>,
+    ) -> Result<(), Fault> {
+        for mirror in mirrors {
+            mirror
+                .check(fields.field(&mirror.header), arguments)
+                .map_err(|why| mismatch(format!("{} header {why}", mirror.header)))?;
+        }
+        Ok(())
+    }
+
+    fn sessions(&self) -> Option<&'static Sessions> {
+        None
+    }
+}
+
+fn mismatch(message: String) -> Fault {
+    mismatch_with(message, None)
+}
+
+fn mismatch_with(message: String, data: Option<Json>) -> Fault {
+    Fault::Custom { code: MISMATCH, message, data }
+}

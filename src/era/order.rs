@@ -1,0 +1,282 @@
+//! What a client wants, as method and parameters: the part that is the same in both eras.
+
+use std::borrow::Cow;
+
+use crate::json::{Json, Kind, Value, Writer};
+use crate::model::{Filter, Level, Revision};
+
+use super::List;
+use super::revision::{self, features};
+
+/// What a client wants of a server.
+pub(crate) enum Want<'a> {
+    /// Open a session, offering this revision.
+    Open(Revision, &'a super::client::ClientCard),
+    /// Say what you are.
+    Describe,
+    /// Say anything.
+    Ping,
+    /// A page of descriptors.
+    List(List, Option<&'a str>),
+    /// Run a tool; the arguments are an object, or nothing.
+    CallTool(&'a str, &'a Json),
+    /// Read a resource.
+    Read(&'a str),
+    /// Fill in a prompt.
+    Prompt(&'a str, &'a [(&'a str, &'a str)]),
+    /// Offer values for an argument.
+    Complete(&'a Completing<'a>),
+    /// Tell of updates of this resource.
+    Subscribe(&'a str),
+    /// No longer.
+    Unsubscribe(&'a str),
+    /// Log from this level on.
+    SetLevel(Level),
+    /// Tell of changes until this is cancelled.
+    Listen(&'a Filter),
+    /// Anything, by name; the parameters are an object, or nothing.
+    Other(&'a str, &'a Json),
+}
+
+/// What a completion is asked for.
+pub(crate) struct Completing<'a> {
+    /// A prompt's name or a template.
+    pub subject: Subject<'a>,
+    /// The argument's name and what was typed of it.
+    pub argument: (&'a str, &'a str),
+    /// Arguments that are settled already.
+    pub settled: &'a [(&'a str, &'a str)],
+    /// What the server speaks.
+    pub revision: Revision,
+}
+
+/// What an argument belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Subject<'a> {
+    Prompt(&'a str),
+    Template(&'a str),
+}
+
+/// A request without its envelope, to be written as often as it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    /// The method.
+    pub method: Cow<'static, str>,
+    /// The members of its parameters, as text, without `_meta`.
+    pub params: String,
+    /// The members of its `_meta` that the caller brought, as text.
+    pub meta: String,
+    /// What a transport may route by: the name of a tool or prompt, the URI of a resource.
+    pub subject: Option<String>,
+    /// Where the answer may be kept, if it may.
+    pub shelf: Option<Shelf>,
+    /// Whether the server may ask back before it answers (basic/patterns/mrtr).
+    pub may_ask: bool,
+}
+
+/// What a kept answer is about: what makes it stale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Shelf {
+    /// The list of tools.
+    Tools,
+    /// The list of prompts.
+    Prompts,
+    /// The lists of resources and of templates.
+    Resources,
+    /// The contents of one resource.
+    Contents(String),
+}
+
+impl Order {
+    /// Writes down what is wanted.
+    ///
+    /// # Errors
+    /// Parameters that are no object.
+    pub(crate) fn new(want: &Want<'_>) -> Result<Order, &'static str> {
+        // Members without their object: the envelope opens it.
+        let mut w = Writer::with_capacity(128);
+        let (mut meta, mut subject, mut shelf) = (String::new(), None, None);
+        let method: Cow<'static, str> = match want {
+            Want::Open(revision, card) => {
+                open(&mut w, *revision, card);
+                "initialize".into()
+            }
+            Want::Describe => "server/discover".into(),
+            Want::Ping => "ping".into(),
+            Want::List(list, cursor) => {
+                // An empty cursor is a cursor (server/utilities/pagination).
+                if let Some(cursor) = cursor {
+                    w.key("cursor").string(cursor);
+                }
+                let (method, kept) = match list {
+                    List::Tools => ("tools/list", Shelf::Tools),
+                    List::Resources => ("resources/list", Shelf::Resources),
+                    List::Templates => ("resources/templates/list", Shelf::Resources),
+                    List::Prompts => ("prompts/list", Shelf::Prompts),
+                };
+                shelf = Some(kept);
+                method.into()
+            }
+            Want::CallTool(name, arguments) => {
+                w.key("name").string(name);
+                match starts(arguments) {
+                    b'{' => {
+                        w.key("arguments").json(arguments);
+                    }
+                    b'n' => {}
+                    _ => return Err("a tool's arguments are an object"),
+                }
+                subject = Some((*name).to_owned());
+                "tools/call".into()
+            }
+            Want::Read(uri) => {
+                w.key("uri").string(uri);
+                subject = Some((*uri).to_owned());
+                shelf = Some(Shelf::Contents((*uri).to_owned()));
+                "resources/read".into()
+            }
+            Want::Prompt(name, arguments) => {
+                w.key("name").string(name);
+                strings(&mut w, "arguments", arguments);
+                subject = Some((*name).to_owned());
+                "prompts/get".into()
+            }
+            Want::Complete(completing) => {
+                complete(&mut w, completing);
+                "completion/complete".into()
+            }
+            Want::Subscribe(uri) => {
+                w.key("uri").string(uri);
+                "resources/subscribe".into()
+            }
+            Want::Unsubscribe(uri) => {
+                w.key("uri").string(uri);
+                "resources/unsubscribe".into()
+            }
+            Want::SetLevel(level) => {
+                w.key("level").string(level.as_str());
+                "logging/setLevel".into()
+            }
+            Want::Listen(filter) => {
+                w.key("notifications");
+                super::modern::write_filter(&mut w, filter);
+                "subscriptions/listen".into()
+            }
+            Want::Other(method, params) => {
+                match starts(params) {
+                    b'{' => other(&mut w, params, &mut meta, &mut subject),
+                    b'n' => {}
+                    _ => return Err("a request's parameters are an object"),
+                }
+                (*method).to_owned().into()
+            }
+        };
+        let may_ask = matches!(&*method, "tools/call" | "resources/read" | "prompts/get");
+        Ok(Order { method, params: members(w), meta, subject, shelf, may_ask })
+    }
+
+    /// Whether asking twice does no more than asking once, whatever the server: the protocol's own
+    /// methods, those excepted that run something (2026-07-28 basic/transports/streamable-http: a
+    /// request whose stream broke is sent anew).
+    pub(crate) fn may_be_repeated(&self) -> bool {
+        const METHODS: [&str; 12] = [
+            "server/discover",
+            "ping",
+            "tools/list",
+            "resources/list",
+            "resources/templates/list",
+            "resources/read",
+            "prompts/list",
+            "prompts/get",
+            "completion/complete",
+            "resources/subscribe",
+            "resources/unsubscribe",
+            "logging/setLevel",
+        ];
+        METHODS.contains(&&*self.method)
+    }
+
+    /// Whether this runs a tool.
+    pub(crate) fn is_tool_call(&self) -> bool {
+        self.method == "tools/call"
+    }
+}
+
+/// The members that were written.
+fn members(w: Writer) -> String {
+    // OK to default: only UTF-8 is ever written.
+    String::from_utf8(w.into_bytes()).unwrap_or_default()
+}
+
+/// The first character of a value tells its kind.
+fn starts(json: &Json) -> u8 {
+    json.as_str().trim_start().bytes().next().unwrap_or_default()
+}
+
+/// Parameters of the caller's own: `_meta` is taken apart, because the envelope adds to it.
+fn other(w: &mut Writer, params: &Json, meta: &mut String, subject: &mut Option<String>) {
+    let doc = params.to_doc();
+    for (name, value) in doc.root().members() {
+        if name == "_meta" && value.kind() == Kind::Object {
+            let mut inner = Writer::new();
+            for (name, value) in value.members().filter(|(name, _)| *name != "progressToken") {
+                inner.key(name).value(value);
+            }
+            *meta = members(inner);
+            continue;
+        }
+        if subject.is_none() && matches!(name, "name" | "uri" | "taskId") {
+            *subject = value.as_str().map(str::to_owned);
+        }
+        w.key(name).value(value);
+    }
+}
+
+fn open(w: &mut Writer, revision: Revision, card: &super::client::ClientCard) {
+    w.key("protocolVersion").string(revision::name(revision));
+    w.key("capabilities");
+    super::write::client_capabilities(w, features(revision), card.capabilities);
+    w.key("clientInfo");
+    super::write::implementation(w, features(revision), &card.identity);
+}
+
+fn strings(w: &mut Writer, name: &str, pairs: &[(&str, &str)]) {
+    if pairs.is_empty() {
+        return;
+    }
+    w.key(name).begin_object();
+    for (name, value) in pairs {
+        w.key(name).string(value);
+    }
+    w.end_object();
+}
+
+fn complete(w: &mut Writer, completing: &Completing<'_>) {
+    w.key("ref").begin_object();
+    match completing.subject {
+        Subject::Prompt(name) => {
+            w.key("type").string("ref/prompt");
+            w.key("name").string(name);
+        }
+        Subject::Template(uri) => {
+            w.key("type").string("ref/resource");
+            w.key("uri").string(uri);
+        }
+    }
+    w.end_object();
+    let (name, value) = completing.argument;
+    w.key("argument").begin_object();
+    w.key("name").string(name);
+    w.key("value").string(value);
+    w.end_object();
+    if !completing.settled.is_empty() && features(completing.revision).titles {
+        w.key("context").begin_object();
+        strings(w, "arguments", completing.settled);
+        w.end_object();
+    }
+}
+
+/// Reads the cursor of the next page out of a list's answer; an empty one is one.
+pub(crate) fn next_cursor(result: Value<'_>) -> Option<String> {
+    result.get("nextCursor").and_then(Value::as_str).map(str::to_owned)
+}

@@ -1,0 +1,234 @@
+//! Setting a hub up: who the host is, and what it answers and hears, for all servers.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::client::{Client, ClientBuilder, LogEntry};
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::model::ask::{Action, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest};
+use crate::model::{Change, Level};
+
+use super::member::Status;
+use super::serve::Export;
+use super::{Hub, Shared, lock};
+
+type OnForm = Arc<dyn Fn(&str, &Form) -> Result<FormReply, Refusal> + Send + Sync>;
+type OnUrl = Arc<dyn Fn(&str, &UrlRequest) -> Result<Action, Refusal> + Send + Sync>;
+type OnSample = Arc<dyn Fn(&str, &Sampling) -> Result<SampleReply, Refusal> + Send + Sync>;
+type OnLog = Arc<dyn Fn(&str, &LogEntry) + Send + Sync>;
+type OnChange = Arc<dyn Fn(&str, &Change) + Send + Sync>;
+type OnStatus = Arc<dyn Fn(&Status) + Send + Sync>;
+
+/// What the host registered, and who it is.
+pub(super) struct Handlers {
+    name: String,
+    version: String,
+    title: Option<String>,
+    limits: Limits,
+    form: Option<OnForm>,
+    url: Option<OnUrl>,
+    sample: Option<OnSample>,
+    sample_tools: bool,
+    roots: Option<Vec<Root>>,
+    log: Option<(Level, OnLog)>,
+    change: Option<OnChange>,
+    status: Option<OnStatus>,
+    /// Servers that offer what this hub's servers do.
+    exports: Mutex<Vec<Weak<Export>>>,
+}
+
+/// A hub to be. Handlers get the key of the server that asks or tells, and are registered before
+/// the first server is added, because a server is told with the first message what can be answered.
+#[must_use]
+pub struct HubBuilder {
+    handlers: Handlers,
+    chosen: Option<Limits>,
+}
+
+impl HubBuilder {
+    pub(super) fn new(name: impl Into<String>, version: impl Into<String>) -> HubBuilder {
+        HubBuilder {
+            handlers: Handlers {
+                name: name.into(),
+                version: version.into(),
+                title: None,
+                limits: Limits::default(),
+                form: None,
+                url: None,
+                sample: None,
+                sample_tools: false,
+                roots: None,
+                log: None,
+                change: None,
+                status: None,
+                exports: Mutex::default(),
+            },
+            chosen: None,
+        }
+    }
+
+    /// A name for people.
+    pub fn title(mut self, title: impl Into<String>) -> HubBuilder {
+        self.handlers.title = Some(title.into());
+        self
+    }
+
+    /// Other caps and timeouts than those of the environment ([`Limits::from_env`]); each
+    /// connection has them.
+    pub fn limits(mut self, limits: Limits) -> HubBuilder {
+        self.chosen = Some(limits);
+        self
+    }
+
+    /// Fills in forms for servers, as [`ClientBuilder::on_form`].
+    pub fn on_form(
+        mut self,
+        answer: impl Fn(&str, &Form) -> Result<FormReply, Refusal> + Send + Sync + 'static,
+    ) -> HubBuilder {
+        self.handlers.form = Some(Arc::new(answer));
+        self
+    }
+
+    /// Sends the user to a page that a server names, as [`ClientBuilder::on_url`].
+    pub fn on_url(
+        mut self,
+        answer: impl Fn(&str, &UrlRequest) -> Result<Action, Refusal> + Send + Sync + 'static,
+    ) -> HubBuilder {
+        self.handlers.url = Some(Arc::new(answer));
+        self
+    }
+
+    /// Asks the model for servers, as [`ClientBuilder::on_sample`].
+    pub fn on_sample(
+        mut self,
+        answer: impl Fn(&str, &Sampling) -> Result<SampleReply, Refusal> + Send + Sync + 'static,
+    ) -> HubBuilder {
+        self.handlers.sample = Some(Arc::new(answer));
+        self
+    }
+
+    /// Like [`HubBuilder::on_sample`], for a model that can be offered tools.
+    pub fn on_sample_with_tools(
+        self,
+        answer: impl Fn(&str, &Sampling) -> Result<SampleReply, Refusal> + Send + Sync + 'static,
+    ) -> HubBuilder {
+        let mut builder = self.on_sample(answer);
+        builder.handlers.sample_tools = true;
+        builder
+    }
+
+    /// The folders that servers may work in.
+    pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> HubBuilder {
+        self.handlers.roots = Some(roots.into_iter().collect());
+        self
+    }
+
+    /// Hears log entries of servers from this level on.
+    pub fn on_log(
+        mut self,
+        level: Level,
+        hear: impl Fn(&str, &LogEntry) + Send + Sync + 'static,
+    ) -> HubBuilder {
+        self.handlers.log = Some((level, Arc::new(hear)));
+        self
+    }
+
+    /// Hears of changes of servers' lists and of resources that were subscribed to.
+    pub fn on_change(mut self, hear: impl Fn(&str, &Change) + Send + Sync + 'static) -> HubBuilder {
+        self.handlers.change = Some(Arc::new(hear));
+        self
+    }
+
+    /// Hears how a server is whenever that is settled anew: it runs, it is down, it was taken out.
+    pub fn on_status(mut self, hear: impl Fn(&Status) + Send + Sync + 'static) -> HubBuilder {
+        self.handlers.status = Some(Arc::new(hear));
+        self
+    }
+
+    /// The hub, without servers.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Invalid`] when a limit in the environment cannot be read.
+    pub fn build(mut self) -> Result<Hub, Error> {
+        let limits = match self.chosen {
+            Some(limits) => limits.clamped(),
+            None => Limits::from_env()?,
+        };
+        self.handlers.limits = limits.clone();
+        let handlers = Arc::new(self.handlers);
+        Ok(Hub { shared: Arc::new(Shared { members: std::sync::Mutex::default(), handlers, limits }) })
+    }
+}
+
+impl Handlers {
+    /// A client to be, with everything the host registered, under a server's key.
+    pub(super) fn client(self: &Arc<Self>, key: &str) -> ClientBuilder {
+        let mut client = Client::builder(&*self.name, &*self.version).limits(self.limits.clone());
+        let key: Arc<str> = Arc::from(key);
+        if let Some(title) = &self.title {
+            client = client.title(&**title);
+        }
+        if let Some(form) = &self.form {
+            let (form, key) = (Arc::clone(form), Arc::clone(&key));
+            client = client.on_form(move |asked| form(&key, asked));
+        }
+        if let Some(url) = &self.url {
+            let (url, key) = (Arc::clone(url), Arc::clone(&key));
+            client = client.on_url(move |asked| url(&key, asked));
+        }
+        if let Some(sample) = &self.sample {
+            let (sample, key) = (Arc::clone(sample), Arc::clone(&key));
+            let answer = move |asked: &Sampling| sample(&key, asked);
+            client = match self.sample_tools {
+                true => client.on_sample_with_tools(answer),
+                false => client.on_sample(answer),
+            };
+        }
+        if let Some(roots) = &self.roots {
+            client = client.roots(roots.iter().cloned());
+        }
+        if let Some((level, log)) = &self.log {
+            let (log, key) = (Arc::clone(log), Arc::clone(&key));
+            client = client.on_log(*level, move |entry| log(&key, entry));
+        }
+        let exported = !self.exports().is_empty();
+        if exported {
+            client = client.relays();
+        }
+        if exported || self.change.is_some() {
+            let handlers = Arc::clone(self);
+            client = client.on_change(move |told| handlers.changed(&key, told));
+        }
+        client
+    }
+
+    /// Adds a server that offers what this hub's servers do.
+    pub(super) fn add_export(&self, export: &Arc<Export>) {
+        let mut exports = lock(&self.exports);
+        exports.retain(|e| e.strong_count() > 0);
+        exports.push(Arc::downgrade(export));
+    }
+
+    pub(super) fn exports(&self) -> Vec<Arc<Export>> {
+        lock(&self.exports).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn changed(&self, key: &str, change: &Change) {
+        if let Some(hear) = &self.change {
+            hear(key, change);
+        }
+        for export in self.exports() {
+            export.changed(key, change);
+        }
+    }
+
+    /// Tells the host how a server is.
+    pub(super) fn told(&self, status: &Status) {
+        if let Some(hear) = &self.status {
+            hear(status);
+        }
+        for export in self.exports() {
+            export.settled(&status.server);
+        }
+    }
+}

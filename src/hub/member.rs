@@ -1,0 +1,377 @@
+//! One server of a hub: its connection, how it is, and its starting again.
+//!
+//! # Invariants
+//! - A connection counts only in the round it was begun in: what a restart or a removal has
+//!   overtaken is closed when it arrives.
+//! - No lock is held while connecting, closing or calling the host.
+//! - A server that ends by itself is started again after a pause that doubles, at most
+//!   [`Limits::restarts`] times in a row; one that never ran is not.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::client::{Client, Era, ServerInfo};
+use crate::error::{Error, ErrorKind};
+use crate::limits::Limits;
+
+use super::builder::Handlers;
+use super::lock;
+use super::upstream::Upstream;
+
+/// Stack of a thread that connects or closes, in bytes.
+pub(super) const STACK: usize = 128 << 10;
+/// The pause before a server is started again; it doubles.
+const PAUSE: Duration = Duration::from_millis(500);
+/// A server that ran for so long has recovered.
+const RECOVERED: Duration = Duration::from_secs(60);
+
+/// One server of a hub, and how it is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// Its key.
+    pub server: String,
+    /// How it is.
+    pub standing: Standing,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// How a server of a hub is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Standing {
+    /// A connection is being made.
+    Connecting,
+    /// It can be called.
+    Running(Box<ServerInfo>),
+    /// There is no connection.
+    Down {
+        /// What kind of failure that was.
+        kind: ErrorKind,
+        /// Why.
+        why: String,
+        /// Whether it will be tried again without [`super::Hub::restart`].
+        again: bool,
+    },
+    /// It was taken out.
+    Removed,
+}
+
+pub(super) struct Member {
+    pub key: String,
+    upstream: Upstream,
+    handlers: Arc<Handlers>,
+    restarts: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    phase: Phase,
+    since: Instant,
+    /// Counts connections that were begun.
+    round: u64,
+    /// Starts in a row that led nowhere.
+    tries: u32,
+    /// It has run: what fails now may be better later.
+    ran: bool,
+    /// What was found out before, to connect again without asking.
+    era: Option<Era>,
+    subscriptions: Vec<String>,
+}
+
+enum Phase {
+    Connecting,
+    Running(Client),
+    Down { error: Error, again: bool },
+    Removed,
+}
+
+impl Member {
+    pub(super) fn new(
+        key: String,
+        upstream: Upstream,
+        handlers: Arc<Handlers>,
+        limits: &Limits,
+    ) -> Arc<Member> {
+        let state = State {
+            phase: Phase::Connecting,
+            since: Instant::now(),
+            round: 0,
+            tries: 0,
+            ran: false,
+            era: None,
+            subscriptions: Vec::new(),
+        };
+        Arc::new(Member {
+            key,
+            upstream,
+            handlers,
+            restarts: limits.restarts,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Connects for the first time, without waiting for it.
+    pub(super) fn start(self: &Arc<Self>) {
+        self.begin(Duration::ZERO, 0);
+    }
+
+    /// Begins a round after a pause. Does nothing if another round has begun since `after`.
+    fn begin(self: &Arc<Self>, pause: Duration, after: u64) {
+        let round = {
+            let mut state = lock(&self.state);
+            if state.round != after || matches!(state.phase, Phase::Removed) {
+                return;
+            }
+            state.round += 1;
+            state.round
+        };
+        let member = Arc::clone(self);
+        let started = thread::Builder::new()
+            .name("mcp-hub".to_owned())
+            .stack_size(STACK)
+            .spawn(move || member.connect(round, pause));
+        if let Err(error) = started {
+            self.settle(round, Err(Error::from(error)));
+        }
+    }
+
+    /// Makes a connection. Runs on a thread of its own.
+    fn connect(self: &Arc<Self>, round: u64, pause: Duration) {
+        if !self.rest(round, pause) {
+            return;
+        }
+        let era = {
+            let mut state = lock(&self.state);
+            if state.round != round || matches!(state.phase, Phase::Removed) {
+                return;
+            }
+            state.set(Phase::Connecting);
+            state.era
+        };
+        let member = Arc::downgrade(self);
+        let mut client = self.handlers.client(&self.key).on_end(move |why| {
+            if let Some(member) = member.upgrade() {
+                member.lost(round, why);
+            }
+        });
+        if let Some(era) = era {
+            client = client.era(era);
+        }
+        let result = self.upstream.connect(client);
+        self.settle(round, result);
+    }
+
+    /// Waits for a pause, unless the round is over before; whether it is not.
+    fn rest(&self, round: u64, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        let mut state = lock(&self.state);
+        loop {
+            if state.round != round || matches!(state.phase, Phase::Removed) {
+                return false;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Takes note of how a round went.
+    fn settle(self: &Arc<Self>, round: u64, result: Result<Client, Error>) {
+        let mut again = None;
+        let connected = {
+            let mut state = lock(&self.state);
+            if state.round != round || matches!(state.phase, Phase::Removed) {
+                // What came too late is closed, outside of the lock.
+                drop(state);
+                return drop(result);
+            }
+            let connected = match result {
+                Ok(client) => {
+                    (state.ran, state.era) = (true, Some(client.era()));
+                    state.set(Phase::Running(client.clone()));
+                    Some((client, state.subscriptions.clone()))
+                }
+                Err(error) => {
+                    // The server may have learned another era since: it is asked again.
+                    state.era = None;
+                    again = if state.ran { state.next_try(self.restarts) } else { None };
+                    state.set(Phase::Down { error, again: again.is_some() });
+                    None
+                }
+            };
+            self.changed.notify_all();
+            connected
+        };
+        // The end may have been told before there was anything to end.
+        if let Some(why) = connected.as_ref().and_then(|(client, _)| client.ended()) {
+            drop(connected);
+            return self.lost(round, &why);
+        }
+        // The connection is new: what was subscribed to is not known to it.
+        for (client, uris) in connected.iter() {
+            for uri in uris {
+                // OK to drop: a server that no longer has the resource says so to who reads it.
+                let _ = client.subscribe(uri);
+            }
+        }
+        drop(connected);
+        self.handlers.told(&self.status());
+        if let Some(pause) = again {
+            self.begin(pause, round);
+        }
+    }
+
+    /// The connection of a round has ended by itself.
+    fn lost(self: &Arc<Self>, round: u64, why: &Error) {
+        let again;
+        let ended;
+        {
+            let mut state = lock(&self.state);
+            if state.round != round || !matches!(state.phase, Phase::Running(_)) {
+                return;
+            }
+            if state.since.elapsed() >= RECOVERED {
+                state.tries = 0;
+            }
+            again = state.next_try(self.restarts);
+            let down = Phase::Down { error: copy(why), again: again.is_some() };
+            ended = state.set(down);
+            self.changed.notify_all();
+        }
+        // Outside of the lock, and not on this thread, which is one of its own: closing waits for it.
+        if let Phase::Running(client) = ended {
+            self.reap(client);
+        }
+        self.handlers.told(&self.status());
+        if let Some(pause) = again {
+            self.begin(pause, round);
+        }
+    }
+
+    /// Ends a connection that is over on a thread of its own.
+    fn reap(&self, client: Client) {
+        let kept = Arc::new(Mutex::new(Some(client)));
+        let taken = Arc::clone(&kept);
+        let started = thread::Builder::new()
+            .name("mcp-hub-close".to_owned())
+            .stack_size(STACK)
+            .spawn(move || drop(lock(&taken).take()));
+        if started.is_err() {
+            // The system has no thread: the process ends here, which takes no longer than its limits.
+            drop(lock(&kept).take());
+        }
+    }
+
+    /// Ends the connection and makes a new one.
+    pub(super) fn restart(self: &Arc<Self>) {
+        let (ended, round) = {
+            let mut state = lock(&self.state);
+            if matches!(state.phase, Phase::Removed) {
+                return;
+            }
+            state.round += 1;
+            state.tries = 0;
+            self.changed.notify_all();
+            (state.set(Phase::Connecting), state.round)
+        };
+        if let Phase::Running(client) = ended {
+            client.close();
+        }
+        self.begin(Duration::ZERO, round);
+    }
+
+    /// Ends the connection for good.
+    pub(super) fn close(&self) {
+        let ended = {
+            let mut state = lock(&self.state);
+            state.round += 1;
+            self.changed.notify_all();
+            state.set(Phase::Removed)
+        };
+        if let Phase::Running(client) = ended {
+            client.close();
+        }
+    }
+
+    /// The connection. Waits for one that is being made, at most until `deadline`.
+    pub(super) fn client(&self, deadline: Instant) -> Result<Client, Error> {
+        let mut state = lock(&self.state);
+        loop {
+            match &state.phase {
+                Phase::Running(client) => return Ok(client.clone()),
+                Phase::Down { error, .. } => {
+                    let why = format!("the server {:?} is down: {error}", self.key);
+                    return Err(Error::new(error.kind(), why));
+                }
+                Phase::Removed => {
+                    let why = format!("the server {:?} was taken out", self.key);
+                    return Err(Error::new(ErrorKind::Closed, why));
+                }
+                Phase::Connecting => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let why = format!("the server {:?} is still connecting", self.key);
+                return Err(Error::new(ErrorKind::Timeout, why));
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(lock(&self.state).phase, Phase::Connecting)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let state = lock(&self.state);
+        let (client, standing) = match &state.phase {
+            Phase::Connecting => (None, Standing::Connecting),
+            Phase::Running(client) => (Some(client.clone()), Standing::Connecting),
+            Phase::Down { error, again } => {
+                (None, Standing::Down { kind: error.kind(), why: error.to_string(), again: *again })
+            }
+            Phase::Removed => (None, Standing::Removed),
+        };
+        let since = state.since;
+        drop(state);
+        let standing = client.map_or(standing, |c| Standing::Running(Box::new(c.server())));
+        Status { server: self.key.clone(), standing, since }
+    }
+
+    /// Remembers what to subscribe to when the server is started again.
+    pub(super) fn keep_subscription(&self, uri: &str, wanted: bool) {
+        let mut state = lock(&self.state);
+        state.subscriptions.retain(|u| u != uri);
+        if wanted {
+            state.subscriptions.push(uri.to_owned());
+        }
+    }
+}
+
+impl State {
+    fn set(&mut self, phase: Phase) -> Phase {
+        self.since = Instant::now();
+        std::mem::replace(&mut self.phase, phase)
+    }
+
+    /// The pause before the next start, if there is to be one.
+    fn next_try(&mut self, most: u32) -> Option<Duration> {
+        if self.tries >= most {
+            return None;
+        }
+        let pause = PAUSE * (1 << self.tries.min(7));
+        self.tries += 1;
+        Some(pause)
+    }
+}
+
+fn copy(error: &Error) -> Error {
+    Error::new(error.kind(), error.to_string())
+}

@@ -1,0 +1,223 @@
+//! A hub that is served: what its servers offer, offered by one server of ours, in every revision.
+//!
+//! What it does: keeps the lists of a [`Server`] equal to those of the hub's servers, through its
+//! handle, and hands its calls to `forward.rs`. What it does not: pass on log entries, or updates of
+//! single resources.
+//!
+//! # Names
+//!
+//! A tool or prompt is offered as `server__name`, a resource or template by its URI. Of two with one
+//! name that of the server that was added first is offered; a tool whose name is longer than 64
+//! characters or has others than letters, digits, `_`, `-` and `.` is not. [`Hub::left_out`] says
+//! what is missing for that.
+//!
+//! # Invariants
+//! - A server is listed by one thread at a time: one of its own, so that a slow one keeps nobody
+//!   else's entries back. What a listing brings that was overtaken by another connection is dropped.
+//! - Lists are changed while `state` is locked, so that they are changed in the order of the events.
+//!   Nobody else's code runs under that lock, and nothing is waited for.
+//! - An export is kept by the server it belongs to and keeps the hub; the hub does not keep it.
+
+mod forward;
+mod listing;
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::error::{Error, ErrorKind};
+use crate::model::Change;
+use crate::server::{Handle, Server};
+
+use super::{Hub, lock};
+use listing::{Kinds, Listing, Shown};
+
+/// Something that a served hub does not offer although one of its servers has it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// The key of the server.
+    pub server: String,
+    /// The name by which it would be offered, or its URI; nothing where a list could not be had.
+    pub name: Option<String>,
+    /// Why.
+    pub error: Error,
+}
+
+impl Hub {
+    /// Lets a server offer what this hub's servers offer: their tools and prompts as `server__name`,
+    /// their resources and templates by URI. Entries come and go with their servers, and clients are
+    /// told. Calls are passed on with their progress and cancellation; results, schemas and `_meta`
+    /// as they are. Serving ends the hub.
+    ///
+    /// What a stateless server asks in its answer is asked of the client that called, whichever
+    /// revision that speaks. A server that asks on its own, in a session, is answered by the hub's
+    /// handlers as ever, and not told of any others.
+    ///
+    /// A call holds one of [`crate::Limits::workers`] while its server works, at most for
+    /// [`crate::Limits::call_timeout`].
+    ///
+    /// ```no_run
+    /// use std::process::Command;
+    /// use tinymcp::{Hub, Server, Upstream};
+    ///
+    /// let hub = Hub::builder("proxy", "1.0.0").build()?;
+    /// let mut server = Server::new("proxy", "1.0.0");
+    /// hub.export(&mut server)?;
+    /// hub.add("board", Upstream::command(|| Command::new("board_server")))?;
+    /// server.serve_stdio()?;
+    /// # Ok::<(), tinymcp::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misuse`] when the hub has servers already: each is told with the first message
+    /// what it may ask and that changes are to be told.
+    pub fn export(&self, server: &mut Server) -> Result<(), Error> {
+        if !self.members().is_empty() {
+            return Err(Error::new(ErrorKind::Misuse, "export the hub before the first server is added"));
+        }
+        server.tools_may_change().prompts_may_change().resources_may_change();
+        let export = Arc::new(Export {
+            hub: self.clone(),
+            handle: server.handle(),
+            state: Mutex::default(),
+            listed: Condvar::new(),
+        });
+        self.shared.handlers.add_export(&export);
+        server.on_shutdown(move || export.hub.close());
+        Ok(())
+    }
+
+    /// What is not offered by the server that this hub was exported to, and why.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        self.shared.handlers.exports().iter().flat_map(|export| export.left_out()).collect()
+    }
+}
+
+/// A hub's servers on the lists of one server.
+pub(super) struct Export {
+    hub: Hub,
+    handle: Handle,
+    state: Mutex<State>,
+    listed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    servers: Vec<Listed>,
+    shown: Shown,
+    left: Vec<LeftOut>,
+    /// Counts connections.
+    rounds: u64,
+}
+
+/// A server that runs, and what it listed.
+struct Listed {
+    key: String,
+    round: u64,
+    listing: Listing,
+    /// What has to be listed again.
+    wanted: Kinds,
+    /// A thread is at it.
+    busy: bool,
+}
+
+impl Export {
+    /// A server runs, is down, or was taken out.
+    pub(super) fn settled(self: &Arc<Self>, key: &str) {
+        // News may come in another order than what they tell of.
+        let client = self.hub.member(key).and_then(|m| m.client(Instant::now()));
+        {
+            let mut state = lock(&self.state);
+            state.servers.retain(|s| s.key != key);
+            if client.is_ok() {
+                state.rounds += 1;
+                let round = state.rounds;
+                let (listing, wanted) = (Listing::default(), Kinds::ALL);
+                state.servers.push(Listed { key: key.to_owned(), round, listing, wanted, busy: false });
+            }
+            // What ran before is taken off when the new list is there, if there is to be one.
+            if client.is_err() {
+                self.show(&mut state);
+            }
+        }
+        drop(client);
+        self.list(key, Kinds::default());
+    }
+
+    /// A server says that a list of its own has changed.
+    pub(super) fn changed(self: &Arc<Self>, key: &str, change: &Change) {
+        self.list(key, Kinds::of(change));
+    }
+
+    /// Lists what is wanted of a server, unless another thread is at it, which then does.
+    fn list(self: &Arc<Self>, key: &str, kinds: Kinds) {
+        let mut state = lock(&self.state);
+        let Some(server) = state.servers.iter_mut().find(|s| s.key == key) else {
+            return self.listed.notify_all();
+        };
+        server.wanted.add(kinds);
+        let round = server.round;
+        if std::mem::replace(&mut server.busy, true) {
+            return;
+        }
+        while let Some(server) = state.servers.iter_mut().find(|s| s.key == key && s.round == round) {
+            let wanted = std::mem::take(&mut server.wanted);
+            if wanted == Kinds::default() {
+                server.busy = false;
+                break;
+            }
+            drop(state);
+            let mut fresh = Listing::default();
+            if let Ok(member) = self.hub.member(key) {
+                fresh.fill(wanted, &member, &self.hub.shared.limits);
+            }
+            state = lock(&self.state);
+            if let Some(server) = state.servers.iter_mut().find(|s| s.key == key && s.round == round) {
+                server.listing.take(wanted, fresh);
+                self.show(&mut state);
+            }
+        }
+        drop(state);
+        self.listed.notify_all();
+    }
+
+    /// Makes the server's lists what the listings say.
+    fn show(self: &Arc<Self>, state: &mut State) {
+        let order: Vec<String> = self.hub.members().iter().map(|m| m.key.clone()).collect();
+        state.servers.sort_by_key(|s| order.iter().position(|key| *key == s.key));
+        let listings: Vec<(&str, &Listing)> = state.servers.iter().map(|s| (&*s.key, &s.listing)).collect();
+        state.left = listing::show(self, &listings, &mut state.shown);
+    }
+
+    /// Waits until what the servers that run offer is on the lists, at most until `deadline`.
+    pub(super) fn wait(&self, deadline: Instant) {
+        let running: Vec<String> = {
+            let members = self.hub.members();
+            let running = members.iter().filter(|m| m.client(Instant::now()).is_ok());
+            running.map(|m| m.key.clone()).collect()
+        };
+        let mut state = lock(&self.state);
+        let done = |state: &State| {
+            running.iter().all(|key| {
+                state.servers.iter().any(|s| s.key == *key && !s.busy && s.wanted == Kinds::default())
+            })
+        };
+        while !done(&state) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self.listed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        let state = lock(&self.state);
+        let copy = |l: &LeftOut| LeftOut {
+            server: l.server.clone(),
+            name: l.name.clone(),
+            error: Error::new(l.error.kind(), l.error.to_string()),
+        };
+        state.left.iter().map(copy).collect()
+    }
+}

@@ -1,0 +1,311 @@
+//! What a server of a hub lists, and how that comes onto the lists of the server that offers it.
+//!
+//! Entries that are the same as before stay where they are, so a client is told of nothing that did
+//! not change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::client::{About, Client};
+use crate::error::{Error, ErrorKind};
+use crate::json::{Json, Value};
+use crate::limits::Limits;
+use crate::model::catalog::{Prompt, Resource, Template, Tool};
+use crate::model::uri_template::Variables;
+use crate::model::{Change, CompletionKind};
+use crate::server::{Arguments, Checks, CompletionRequest, Context, Registry, ToolHandler};
+
+use super::super::member::Member;
+use super::super::merge::gather;
+use super::{Export, LeftOut};
+
+/// What parts a server's key from a name where hosts take few characters.
+const JOINT: &str = "__";
+
+/// Which lists.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Kinds {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+}
+
+impl Kinds {
+    pub(super) const ALL: Kinds = Kinds { tools: true, prompts: true, resources: true };
+
+    pub(super) fn of(change: &Change) -> Kinds {
+        Kinds {
+            tools: *change == Change::Tools,
+            prompts: *change == Change::Prompts,
+            resources: *change == Change::Resources,
+        }
+    }
+
+    pub(super) fn add(&mut self, more: Kinds) {
+        self.tools |= more.tools;
+        self.prompts |= more.prompts;
+        self.resources |= more.resources;
+    }
+}
+
+/// What one server lists.
+#[derive(Default)]
+pub(super) struct Listing {
+    tools: Part<Tool>,
+    prompts: Part<Prompt>,
+    resources: Part<Resource>,
+    templates: Part<Template>,
+    completes: bool,
+}
+
+/// One list, and what is wrong with it.
+struct Part<T> {
+    entries: Vec<T>,
+    error: Option<Error>,
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Part<T> {
+        Part { entries: Vec::new(), error: None }
+    }
+}
+
+impl Listing {
+    /// Asks a server for its lists.
+    pub(super) fn fill(&mut self, wanted: Kinds, member: &Arc<Member>, limits: &Limits) {
+        let members = std::slice::from_ref(member);
+        if wanted.tools {
+            self.tools = part(gather(members, limits, |o| o.tools, Client::prepare_tools, |_, _| {}));
+        }
+        if wanted.prompts {
+            self.prompts = part(gather(members, limits, |o| o.prompts, Client::prepare_prompts, |_, _| {}));
+        }
+        if wanted.resources {
+            let offers: fn(&crate::model::Offer) -> bool = |o| o.resources;
+            self.resources = part(gather(members, limits, offers, Client::prepare_resources, |_, _| {}));
+            self.templates = part(gather(members, limits, offers, Client::prepare_templates, |_, _| {}));
+        }
+        let client = member.client(std::time::Instant::now());
+        self.completes = client.is_ok_and(|client| client.server().offer.completions);
+    }
+
+    /// Takes over what was asked for.
+    pub(super) fn take(&mut self, wanted: Kinds, fresh: Listing) {
+        if wanted.tools {
+            self.tools = fresh.tools;
+        }
+        if wanted.prompts {
+            self.prompts = fresh.prompts;
+        }
+        if wanted.resources {
+            self.resources = fresh.resources;
+            self.templates = fresh.templates;
+        }
+        self.completes = fresh.completes;
+    }
+}
+
+fn part<T>(merged: super::super::Merged<T>) -> Part<T> {
+    let entries = merged.entries.into_iter().map(|entry| entry.item).collect();
+    Part { entries, error: merged.missing.into_iter().next().map(|missing| missing.error) }
+}
+
+/// What is on the server's lists: by name, whose it is, and its description as it came.
+#[derive(Default)]
+pub(super) struct Shown {
+    tools: Table,
+    prompts: Table,
+    resources: Table,
+    templates: Table,
+}
+
+type Table = BTreeMap<String, (String, Option<Json>)>;
+
+/// Changes one list: what is gone and what came.
+struct Plan<'a, T> {
+    gone: Vec<String>,
+    come: Vec<(String, &'a str, &'a T, bool)>,
+}
+
+/// Makes the lists of the server what the listings say; what cannot be offered.
+pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &mut Shown) -> Vec<LeftOut> {
+    let mut left = Vec::new();
+    let joined = |key: &str, name: &str| format!("{key}{JOINT}{name}");
+
+    let plan = plan(servers, |l| &l.tools, |t| &t.source, |k, t| joined(k, &t.name), &shown.tools, &mut left);
+    plan.carry_out(
+        export,
+        &Change::Tools,
+        &mut shown.tools,
+        &mut left,
+        |tool| tool.source.clone(),
+        |r, name| _ = r.remove_tool(name),
+        |r, name, key, tool: &Tool, _| {
+            let (export, key, there) = (Arc::clone(export), key.to_owned(), tool.name.clone());
+            let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| {
+                export.call_tool(ctx, (&key, &there), arguments)
+            };
+            let tool = Tool { name: name.to_owned(), source: None, ..tool.clone() };
+            // Arguments and results are the server's own to check.
+            r.add_tool(tool, ToolHandler::pooled(run), Checks { input: None, output: None })
+        },
+    );
+
+    let plan = self::plan(
+        servers,
+        |l| &l.prompts,
+        |p| &p.source,
+        |k, p| joined(k, &p.name),
+        &shown.prompts,
+        &mut left,
+    );
+    plan.carry_out(
+        export,
+        &Change::Prompts,
+        &mut shown.prompts,
+        &mut left,
+        |prompt| prompt.source.clone(),
+        |r, name| {
+            r.remove_prompt(name);
+            r.forget_completions(CompletionKind::Prompt, name);
+        },
+        |r, name, key, prompt: &Prompt, completes| {
+            let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
+            let fill = move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| {
+                to.prompt(ctx, (&server, &there), arguments)
+            };
+            let offered = Prompt { name: name.to_owned(), source: None, ..prompt.clone() };
+            r.add_prompt(offered, Arc::new(fill))?;
+            for argument in prompt.arguments.iter().filter(|_| completes) {
+                let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
+                let complete =
+                    move |asked: &CompletionRequest<'_>| to.complete(&server, About::Prompt(&there), asked);
+                r.add_completion(CompletionKind::Prompt, name, &argument.name, Arc::new(complete))?;
+            }
+            Ok(())
+        },
+    );
+
+    let plan = self::plan(
+        servers,
+        |l| &l.resources,
+        |r| &r.source,
+        |_, r| r.uri.clone(),
+        &shown.resources,
+        &mut left,
+    );
+    plan.carry_out(
+        export,
+        &Change::Resources,
+        &mut shown.resources,
+        &mut left,
+        |resource| resource.source.clone(),
+        |r, uri| _ = r.remove_resource(uri),
+        |r, _, key, resource: &Resource, _| {
+            r.add_resource(Resource { source: None, ..resource.clone() }, reader(export, key))
+        },
+    );
+
+    let uri = |_: &str, t: &Template| t.uri_template().as_str().to_owned();
+    let plan = self::plan(servers, |l| &l.templates, |t| &t.source, uri, &shown.templates, &mut left);
+    plan.carry_out(
+        export,
+        &Change::Resources,
+        &mut shown.templates,
+        &mut left,
+        |template| template.source.clone(),
+        |r, uri| {
+            r.remove_template(uri);
+            r.forget_completions(CompletionKind::Template, uri);
+        },
+        |r, uri, key, template: &Template, completes| {
+            r.add_template(Template { source: None, ..template.clone() }, reader(export, key))?;
+            for variable in template.uri_template().variables().filter(|_| completes) {
+                let (to, server, there) = (Arc::clone(export), key.to_owned(), uri.to_owned());
+                let complete =
+                    move |asked: &CompletionRequest<'_>| to.complete(&server, About::Template(&there), asked);
+                r.add_completion(CompletionKind::Template, uri, variable, Arc::new(complete))?;
+            }
+            Ok(())
+        },
+    );
+    left
+}
+
+fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
+    let (export, key) = (Arc::clone(export), key.to_owned());
+    Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| export.read(ctx, &key, uri))
+}
+
+/// Compares what is listed with what is shown.
+fn plan<'a, T>(
+    servers: &[(&'a str, &'a Listing)],
+    part: fn(&'a Listing) -> &'a Part<T>,
+    source: fn(&T) -> &Option<Json>,
+    name: impl Fn(&str, &T) -> String,
+    shown: &Table,
+    left: &mut Vec<LeftOut>,
+) -> Plan<'a, T> {
+    let mut wanted = BTreeSet::new();
+    let mut same = BTreeSet::new();
+    let mut come = Vec::new();
+    for &(key, listing) in servers {
+        let part = part(listing);
+        if let Some(error) = &part.error {
+            let error = Error::new(error.kind(), error.to_string());
+            left.push(LeftOut { server: key.to_owned(), name: None, error });
+        }
+        for entry in &part.entries {
+            let name = name(key, entry);
+            if !wanted.insert(name.clone()) {
+                let error = Error::new(ErrorKind::Invalid, "the name is taken");
+                left.push(LeftOut { server: key.to_owned(), name: Some(name), error });
+                continue;
+            }
+            match shown.get(&name) {
+                Some((owner, was)) if owner == key && was == source(entry) => _ = same.insert(name),
+                _ => come.push((name, key, entry, listing.completes)),
+            }
+        }
+    }
+    let gone = shown.keys().filter(|name| !same.contains(*name)).cloned().collect();
+    Plan { gone, come }
+}
+
+impl<T> Plan<'_, T> {
+    #[expect(clippy::too_many_arguments, reason = "what differs between the four lists")]
+    fn carry_out(
+        self,
+        export: &Export,
+        change: &Change,
+        shown: &mut Table,
+        left: &mut Vec<LeftOut>,
+        source: fn(&T) -> Option<Json>,
+        remove: impl Fn(&mut Registry, &str),
+        add: impl Fn(&mut Registry, &str, &str, &T, bool) -> Result<(), Error>,
+    ) {
+        if self.gone.is_empty() && self.come.is_empty() {
+            return;
+        }
+        let edited = export.handle.edit(change, |registry| {
+            let mut changed = false;
+            for name in &self.gone {
+                remove(registry, name);
+                shown.remove(name);
+                changed = true;
+            }
+            for (name, key, entry, completes) in self.come {
+                match add(registry, &name, key, entry, completes) {
+                    Ok(()) => {
+                        shown.insert(name, (key.to_owned(), source(entry)));
+                        changed = true;
+                    }
+                    Err(error) => left.push(LeftOut { server: key.to_owned(), name: Some(name), error }),
+                }
+            }
+            changed
+        });
+        // OK to drop: without a server there are no lists.
+        let _ = edited;
+    }
+}

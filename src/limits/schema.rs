@@ -1,0 +1,92 @@
+//! What a schema may cost when it is compiled and when it is used.
+//!
+//! Nothing is enforced here. The compiler refuses a schema that passes one of the first group, a
+//! validation that passes one of the second ends as a violation of the keyword `limit`. A server
+//! takes those of its [`Limits`](super::Limits), with a depth that its workers' stacks hold.
+//!
+//! Invariant: whatever schema and value come, the memory and time of a check follow from these
+//! numbers and from the sizes of schema and value.
+
+use super::Setting;
+
+/// Caps on schemas and on validations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemaLimits {
+    /// Bytes of one schema's text. 4 MiB: as large as a message. `TINYMCP_SCHEMA_BYTES`.
+    pub bytes: usize,
+    /// Subschemas of one schema, those of referenced documents included. 100,000: about 50 bytes
+    /// each when compiled. `TINYMCP_SCHEMA_NODES`.
+    pub nodes: usize,
+    /// Nesting of a schema's text. 128: as deep as a message.
+    pub nesting: u32,
+    /// Subschemas within subschemas at once while a value is checked. 256: twice the nesting of a
+    /// message; each level takes less than [`SchemaLimits::LEVEL_BYTES`] of stack in a release
+    /// build. `TINYMCP_SCHEMA_DEPTH`.
+    pub depth: u32,
+    /// Steps one validation may take beside [`SchemaLimits::steps_per_byte`]; a step is a
+    /// subschema applied, an element or a member gone through, or about eight bytes looked at.
+    /// 1,000,000: some ten milliseconds. `TINYMCP_SCHEMA_STEPS`.
+    pub steps: u64,
+    /// Steps allowed for each byte of the value's text. 8.
+    pub steps_per_byte: u64,
+    /// Verdicts kept within one validation for subschemas that are reached on many paths.
+    /// 100,000: 32 bytes each. `TINYMCP_SCHEMA_VERDICTS`.
+    pub verdicts: usize,
+}
+
+impl SchemaLimits {
+    /// Stack that one level of [`SchemaLimits::depth`] takes at most in a release build.
+    pub const LEVEL_BYTES: usize = 512;
+
+    /// The same limits, with a depth that takes at most half of a stack of this many bytes.
+    #[must_use]
+    pub fn fitting(mut self, stack_bytes: usize) -> SchemaLimits {
+        let levels = stack_bytes / 2 / SchemaLimits::LEVEL_BYTES;
+        self.depth = self.depth.min(u32::try_from(levels).unwrap_or(u32::MAX));
+        self
+    }
+}
+
+impl Default for SchemaLimits {
+    fn default() -> SchemaLimits {
+        SchemaLimits {
+            bytes: 4 << 20,
+            nodes: 100_000,
+            nesting: 128,
+            depth: 256,
+            steps: 1_000_000,
+            steps_per_byte: 8,
+            verdicts: 100_000,
+        }
+    }
+}
+
+/// The settings of this group.
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        variable: "TINYMCP_SCHEMA_BYTES",
+        least: 1024,
+        most: super::MOST_BYTES,
+        set: |l, n| l.schema.bytes = n as usize,
+    },
+    Setting {
+        variable: "TINYMCP_SCHEMA_NODES",
+        least: 64,
+        most: 1 << 24,
+        set: |l, n| l.schema.nodes = n as usize,
+    },
+    Setting {
+        variable: "TINYMCP_SCHEMA_DEPTH",
+        least: 8,
+        most: 1 << 16,
+        set: |l, n| l.schema.depth = n as u32,
+    },
+    Setting { variable: "TINYMCP_SCHEMA_STEPS", least: 1000, most: 1 << 40, set: |l, n| l.schema.steps = n },
+    Setting {
+        variable: "TINYMCP_SCHEMA_VERDICTS",
+        least: 0,
+        most: 1 << 24,
+        set: |l, n| l.schema.verdicts = n as usize,
+    },
+];

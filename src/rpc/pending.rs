@@ -1,0 +1,91 @@
+//! The table of requests that wait for their answers: one side of one connection.
+//!
+//! What it does: gives out ids that rise and never repeat, keeps what belongs to each, bounds how
+//! many there are. What it does not: lock, wait, look at the clock or know what it keeps.
+//!
+//! # Invariants
+//! - Ids start at 1 and rise by one: no id is used twice on a connection (basic/index, request ids).
+//! - `entries` is sorted by id, because ids rise and removal keeps the order.
+//! - What was taken out is never found again: an answer to it is late, whoever sends it.
+
+/// Requests in flight, each with what waits for its answer.
+pub(crate) struct Pending<T> {
+    entries: Vec<(u64, T)>,
+    last: u64,
+    most: usize,
+}
+
+impl<T> Pending<T> {
+    /// At most this many at once.
+    pub(crate) fn new(most: usize) -> Pending<T> {
+        Pending { entries: Vec::new(), last: 0, most }
+    }
+
+    /// Takes one in under the next id; gives it back when there is no room.
+    pub(crate) fn insert(&mut self, entry: T) -> Result<u64, T> {
+        if self.entries.len() >= self.most {
+            return Err(entry);
+        }
+        self.last += 1;
+        self.entries.push((self.last, entry));
+        Ok(self.last)
+    }
+
+    /// What waits under this id, which is then free of it.
+    pub(crate) fn take(&mut self, id: u64) -> Option<T> {
+        let at = self.position(id)?;
+        Some(self.entries.remove(at).1)
+    }
+
+    /// What waits under this id.
+    pub(crate) fn find(&self, id: u64) -> Option<&T> {
+        self.entries.get(self.position(id)?).map(|(_, entry)| entry)
+    }
+
+    /// Everything that waits, oldest first.
+    pub(crate) fn take_all(&mut self) -> Vec<(u64, T)> {
+        std::mem::take(&mut self.entries)
+    }
+
+    /// The id of the one request that waits, if it is the only one.
+    pub(crate) fn only(&self) -> Option<u64> {
+        match self.entries.as_slice() {
+            [(id, _)] => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn position(&self, id: u64) -> Option<usize> {
+        self.entries.binary_search_by_key(&id, |(id, _)| *id).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_rise_and_are_taken_once() {
+        let mut pending = Pending::new(3);
+        let ids: Vec<_> = ["a", "b", "c"].map(|name| pending.insert(name)).into_iter().collect();
+        assert_eq!(ids, [Ok(1), Ok(2), Ok(3)]);
+        assert_eq!(pending.insert("d"), Err("d"), "the table is full");
+        assert_eq!(pending.take(2), Some("b"));
+        assert_eq!(pending.take(2), None, "taken twice");
+        assert_eq!(pending.find(3), Some(&"c"));
+        assert_eq!(pending.insert("d"), Ok(4), "an id is never used again");
+        assert_eq!((pending.take(1), pending.only()), (Some("a"), None));
+        assert_eq!(pending.take_all(), [(3, "c"), (4, "d")]);
+        assert_eq!((pending.len(), pending.take(4)), (0, None));
+        assert_eq!(pending.only(), None);
+        assert_eq!(pending.insert("e"), Ok(5));
+        assert_eq!(pending.only(), Some(5));
+        assert_eq!(pending.take(0), None);
+        assert_eq!(pending.take(u64::MAX), None);
+    }
+}

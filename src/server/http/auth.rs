@@ -1,0 +1,243 @@
+//! Bearer tokens: who sends a request, and where a client without a token gets one.
+//!
+//! Source: MCP 2026-07-28 basic/authorization (the server as resource server), RFC 6750 (bearer
+//! tokens), RFC 9728 (protected resource metadata). What it does not: read any kind of token; the
+//! program's check does.
+//!
+//! # Invariants
+//! - A token is looked at in the field of its request and nowhere else, on every request.
+//! - No token is kept, and none gets into a message.
+
+use std::sync::Arc;
+
+use hmac_sha256::Hash;
+
+use crate::json::Writer;
+
+/// Why a token is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenRefusal {
+    /// It is unknown, expired, or meant for another server: answered with 401.
+    Invalid,
+    /// It is good, but not for this: answered with 403 and the scopes that are needed, separated by
+    /// spaces.
+    Scope(String),
+}
+
+/// Finds out who owns a token.
+pub(super) type TokenCheck = dyn Fn(&str) -> Result<String, TokenRefusal> + Send + Sync;
+
+/// What clients are told about getting a token (RFC 9728).
+#[derive(Clone, Debug)]
+pub struct ResourceMetadata {
+    resource: String,
+    servers: Vec<String>,
+    scopes: Vec<String>,
+}
+
+impl ResourceMetadata {
+    /// For the server that clients reach under this URL, with tokens of this authorization server.
+    /// A token check must accept tokens for this very URL only.
+    pub fn new(resource: impl Into<String>, authorization_server: impl Into<String>) -> ResourceMetadata {
+        ResourceMetadata {
+            resource: resource.into(),
+            servers: vec![authorization_server.into()],
+            scopes: Vec::new(),
+        }
+    }
+
+    /// Another authorization server.
+    #[must_use]
+    pub fn authorization_server(mut self, issuer: impl Into<String>) -> ResourceMetadata {
+        self.servers.push(issuer.into());
+        self
+    }
+
+    /// A scope that clients ask for.
+    #[must_use]
+    pub fn scope(mut self, scope: impl Into<String>) -> ResourceMetadata {
+        self.scopes.push(scope.into());
+        self
+    }
+
+    /// The document.
+    pub(super) fn document(&self) -> Vec<u8> {
+        let mut w = Writer::new();
+        w.begin_object();
+        w.key("resource").string(&self.resource);
+        list(&mut w, "authorization_servers", &self.servers);
+        if !self.scopes.is_empty() {
+            list(&mut w, "scopes_supported", &self.scopes);
+        }
+        list(&mut w, "bearer_methods_supported", &["header".to_owned()]);
+        w.end_object();
+        w.into_bytes()
+    }
+
+    /// Where the document is, as clients see it (RFC 9728 §3.1: between host and path).
+    fn url(&self) -> String {
+        let start = self.resource.find("://").map_or(0, |at| at + 3);
+        let rest = self.resource.get(start..).unwrap_or_default();
+        let host = start + rest.find('/').unwrap_or(rest.len());
+        let (origin, path) = self.resource.split_at(host);
+        format!("{origin}{WELL_KNOWN}{}", path.trim_end_matches('/'))
+    }
+}
+
+/// Where the document is, without a path behind it.
+pub(super) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+fn list(w: &mut Writer, name: &str, items: &[String]) {
+    w.key(name).begin_array();
+    for item in items {
+        w.string(item);
+    }
+    w.end_array();
+}
+
+/// What a server asks of its clients.
+#[derive(Default)]
+pub(super) struct Auth {
+    pub(super) check: Option<Box<TokenCheck>>,
+    pub(super) metadata: Option<ResourceMetadata>,
+}
+
+/// Why a request is turned away.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Denial {
+    pub(super) status: u16,
+    /// `WWW-Authenticate`.
+    pub(super) challenge: String,
+}
+
+impl Auth {
+    /// Who sends a request with this `Authorization`; `None` where nobody is asked.
+    ///
+    /// # Errors
+    /// The request is to be turned away.
+    pub(super) fn admit(&self, authorization: Option<&str>) -> Result<Option<Arc<str>>, Denial> {
+        let Some(check) = &self.check else { return Ok(None) };
+        let Some(token) = authorization.and_then(bearer) else {
+            return Err(self.denial(401, None, self.scopes()));
+        };
+        if token.is_empty() || !token.bytes().all(is_token_byte) {
+            return Err(self.denial(400, Some("invalid_request"), String::new()));
+        }
+        match check(token) {
+            Ok(principal) => Ok(Some(principal.into())),
+            Err(TokenRefusal::Invalid) => Err(self.denial(401, Some("invalid_token"), self.scopes())),
+            Err(TokenRefusal::Scope(scope)) => Err(self.denial(403, Some("insufficient_scope"), scope)),
+        }
+    }
+
+    fn scopes(&self) -> String {
+        self.metadata.as_ref().map(|m| m.scopes.join(" ")).unwrap_or_default()
+    }
+
+    fn denial(&self, status: u16, error: Option<&str>, scope: String) -> Denial {
+        let mut parts = Vec::new();
+        if let Some(error) = error {
+            parts.push(format!("error=\"{error}\""));
+        }
+        if !scope.is_empty() {
+            parts.push(format!("scope=\"{}\"", quotable(&scope)));
+        }
+        if let Some(metadata) = &self.metadata {
+            parts.push(format!("resource_metadata=\"{}\"", quotable(&metadata.url())));
+        }
+        let challenge = match parts.is_empty() {
+            true => "Bearer".to_owned(),
+            false => format!("Bearer {}", parts.join(", ")),
+        };
+        Denial { status, challenge }
+    }
+}
+
+/// What may stand between quotes in a field.
+fn quotable(text: &str) -> String {
+    text.chars().filter(|c| matches!(c, ' '..='~') && !matches!(c, '"' | '\\')).collect()
+}
+
+/// The token of a field that carries one (RFC 6750 §2.1).
+fn bearer(field: &str) -> Option<&str> {
+    let (scheme, token) = field.split_once(' ').unwrap_or((field, ""));
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start_matches(' '))
+}
+
+/// `b64token`.
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)
+}
+
+/// A check of tokens that are known beforehand, each with its owner. Only their hashes are kept, and
+/// every one of them is compared to the end, so that the time taken tells nothing of a token.
+pub(super) fn known_tokens(tokens: Vec<(String, String)>) -> Box<TokenCheck> {
+    let known: Vec<([u8; 32], String)> =
+        tokens.into_iter().map(|(token, owner)| (Hash::hash(token.as_bytes()), owner)).collect();
+    Box::new(move |token| {
+        let given = Hash::hash(token.as_bytes());
+        let mut owner = None;
+        for (hash, name) in &known {
+            let difference = hash.iter().zip(&given).fold(0, |all, (a, b)| all | (a ^ b));
+            if std::hint::black_box(difference) == 0 {
+                owner = Some(name);
+            }
+        }
+        owner.cloned().ok_or(TokenRefusal::Invalid)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn auth() -> Auth {
+        let metadata =
+            ResourceMetadata::new("https://board.example/mcp", "https://login.example").scope("read");
+        let known =
+            known_tokens(vec![("s3cret".to_owned(), "alice".to_owned()), ("t".to_owned(), "bob".to_owned())]);
+        let check = move |token: &str| match token {
+            "weak" => Err(TokenRefusal::Scope("read write".to_owned())),
+            token => known(token),
+        };
+        Auth { check: Some(Box::new(check)), metadata: Some(metadata) }
+    }
+
+    #[test]
+    fn owners_are_found_and_others_challenged() {
+        let at = "resource_metadata=\"https://board.example/.well-known/oauth-protected-resource/mcp\"";
+        let admit = |field: Option<&str>| auth().admit(field).map(|p| p.unwrap().to_string());
+        let denied = |status, challenge: String| Err(Denial { status, challenge });
+        assert_eq!(admit(Some("Bearer s3cret")), Ok("alice".to_owned()));
+        assert_eq!(admit(Some("bEARER  t")), Ok("bob".to_owned()));
+        let without = format!("Bearer scope=\"read\", {at}");
+        assert_eq!(admit(None), denied(401, without.clone()));
+        assert_eq!(admit(Some("Basic s3cret")), denied(401, without.clone()));
+        assert_eq!(admit(Some("s3cret")), denied(401, without));
+        let invalid = format!("Bearer error=\"invalid_token\", scope=\"read\", {at}");
+        assert_eq!(admit(Some("Bearer s3cre")), denied(401, invalid.clone()));
+        assert_eq!(admit(Some("Bearer s3cretx")), denied(401, invalid));
+        let malformed = format!("Bearer error=\"invalid_request\", {at}");
+        assert_eq!(admit(Some("Bearer")), denied(400, malformed.clone()));
+        assert_eq!(admit(Some("Bearer a b")), denied(400, malformed));
+        let scope = format!("Bearer error=\"insufficient_scope\", scope=\"read write\", {at}");
+        assert_eq!(admit(Some("Bearer weak")), denied(403, scope));
+        assert_eq!(Auth::default().admit(None), Ok(None));
+    }
+
+    #[test]
+    fn the_document_says_where_to_get_a_token() {
+        let text = String::from_utf8(auth().metadata.unwrap().document()).unwrap();
+        assert_eq!(
+            text,
+            "{\"resource\":\"https://board.example/mcp\",\"authorization_servers\":[\"https://login.example\"],\
+             \"scopes_supported\":[\"read\"],\"bearer_methods_supported\":[\"header\"]}"
+        );
+        assert_eq!(
+            ResourceMetadata::new("http://h:1", "x").url(),
+            "http://h:1/.well-known/oauth-protected-resource"
+        );
+    }
+}

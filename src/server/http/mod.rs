@@ -1,0 +1,143 @@
+//! Serving Streamable HTTP: both eras on one endpoint.
+//!
+//! | file | theme |
+//! |---|---|
+//! | `gate.rs` | hosts and origins |
+//! | `auth.rs` | bearer tokens |
+//! | `service.rs` | what becomes of each request |
+//! | `reply.rs` | the way back of one POST |
+//! | `stream.rs` | the event streams of a session |
+//! | `session.rs` | which sessions are open |
+//! | `run.rs` | threads, and the order in which things end |
+//!
+//! # Threads
+//! One thread, `mcp-http`, holds every connection, reads requests and runs inline tools; workers run
+//! the other handlers and write their answers themselves; the calling thread watches deadlines and
+//! signals. No thread waits for a client, whatever it is that the client keeps waiting.
+
+mod auth;
+mod gate;
+mod reply;
+mod run;
+mod service;
+mod session;
+mod stream;
+
+use crate::error::Error;
+
+use super::Server;
+use auth::Auth;
+use gate::Gate;
+
+pub use auth::{ResourceMetadata, TokenRefusal};
+pub use run::BoundServer;
+
+/// How a server is reached over HTTP; see [`Server::http`].
+#[must_use = "nothing is served until `serve` is called"]
+pub struct HttpServer {
+    server: Server,
+    options: Options,
+}
+
+/// What the endpoint asks of its clients.
+struct Options {
+    path: String,
+    gate: Gate,
+    auth: Auth,
+    leave_signals: bool,
+}
+
+impl HttpServer {
+    pub(super) fn new(server: Server) -> HttpServer {
+        let options = Options {
+            path: "/mcp".to_owned(),
+            gate: Gate::default(),
+            auth: Auth::default(),
+            leave_signals: false,
+        };
+        HttpServer { server, options }
+    }
+
+    /// Where the endpoint is; `/mcp` unless this is called.
+    pub fn path(mut self, path: impl Into<String>) -> HttpServer {
+        self.options.path = path.into();
+        self
+    }
+
+    /// Serves requests that name this host, beside `localhost`, `127.0.0.1` and `[::1]`, and those
+    /// of pages from this host: `board.example`, with any port, or `board.example:8443`. What
+    /// names another host is refused with 403, so that foreign pages cannot reach the server
+    /// through a user's browser (DNS rebinding).
+    pub fn allow_host(mut self, host: impl Into<String>) -> HttpServer {
+        self.options.gate.allow_host(host.into());
+        self
+    }
+
+    /// Serves requests whatever host they name: for a server behind a proxy that looks at it.
+    pub fn allow_any_host(mut self) -> HttpServer {
+        self.options.gate.allow_any_host();
+        self
+    }
+
+    /// Serves requests from pages of this origin: `https://app.example`. Requests without an origin
+    /// come from no page and are served anyway.
+    pub fn allow_origin(mut self, origin: impl Into<String>) -> HttpServer {
+        self.options.gate.allow_origin(origin.into());
+        self
+    }
+
+    /// Serves only requests with a bearer token that `check` finds an owner for, whom handlers learn
+    /// from [`Context::principal`](crate::Context::principal). It must accept only tokens that are meant for this server.
+    ///
+    /// Called for every request on the thread that serves, so it must not ask another machine: keep
+    /// what was learnt, or use tokens that can be checked by themselves.
+    pub fn bearer(
+        mut self,
+        check: impl Fn(&str) -> Result<String, TokenRefusal> + Send + Sync + 'static,
+    ) -> HttpServer {
+        self.options.auth.check = Some(Box::new(check));
+        self
+    }
+
+    /// The same for tokens that are known beforehand, each with its owner. They are compared in
+    /// constant time, and only their hashes are kept.
+    pub fn tokens<T: Into<String>, P: Into<String>>(
+        mut self,
+        tokens: impl IntoIterator<Item = (T, P)>,
+    ) -> HttpServer {
+        let tokens = tokens.into_iter().map(|(token, owner)| (token.into(), owner.into())).collect();
+        self.options.auth.check = Some(auth::known_tokens(tokens));
+        self
+    }
+
+    /// Tells clients where to get a token: in the challenge of every refusal, and as a document under
+    /// `/.well-known/oauth-protected-resource` (RFC 9728).
+    pub fn resource_metadata(mut self, metadata: ResourceMetadata) -> HttpServer {
+        self.options.auth.metadata = Some(metadata);
+        self
+    }
+
+    /// Leaves SIGTERM and SIGINT to the program, which stops serving with
+    /// [`Handle::stop`](crate::Handle::stop).
+    pub fn leave_signals(mut self) -> HttpServer {
+        self.options.leave_signals = true;
+        self
+    }
+
+    /// Opens the address, so that it is known before serving starts: port 0 is any free one.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Io`]: the address cannot be used. [`crate::ErrorKind::Invalid`]: a
+    /// `TINYMCP_…` variable is wrong, or the path is none.
+    pub fn bind(self, address: &str) -> Result<BoundServer, Error> {
+        run::bind(self, address)
+    }
+
+    /// Serves until SIGTERM or SIGINT comes, or [`Handle::stop`](crate::Handle::stop) is called.
+    ///
+    /// # Errors
+    /// As with [`HttpServer::bind`].
+    pub fn serve(self, address: &str) -> Result<(), Error> {
+        self.bind(address)?.serve()
+    }
+}

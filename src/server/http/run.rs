@@ -1,0 +1,159 @@
+//! Binding, threads, and the order in which things end.
+//!
+//! # Shutdown
+//! The port is closed at once and nothing new is read; event streams that wait for changes end;
+//! running calls finish within [`Limits::grace`](crate::Limits::grace) and are answered; what still
+//! runs then is answered with an error; then every connection is closed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind};
+use crate::pool;
+use crate::server::connection::Connection;
+use crate::server::core::Core;
+use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
+use crate::transport::Outlet;
+use crate::transport::http_server::{Engine, Listener, Remote};
+
+use super::HttpServer;
+use super::service::Endpoint;
+
+/// A server whose address is open; see [`HttpServer::bind`].
+#[must_use = "nothing is served until `serve` is called"]
+pub struct BoundServer {
+    parts: Parts,
+    shared: Arc<Connection>,
+    engine: Engine<Endpoint>,
+    address: String,
+    leave_signals: bool,
+}
+
+/// Requests without a session have nobody to tell anything to.
+struct Nobody;
+
+impl Outlet for Nobody {
+    fn send(&self, _frames: &[u8]) {}
+
+    fn closed(&self) -> bool {
+        false
+    }
+
+    fn congested(&self) -> bool {
+        false
+    }
+
+    fn close(&self, _deadline: Instant) {}
+}
+
+pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error> {
+    let HttpServer { server, options } = http;
+    if !options.path.starts_with('/') || options.path.contains(['?', '#', ' ']) {
+        return Err(Error::new(ErrorKind::Invalid, format!("{:?} is no path", options.path)));
+    }
+    let mut parts = serve::take_apart(server, true)?;
+    let listeners = Listener::bind(address)?;
+    let address = listeners.first().map(Listener::address).unwrap_or_default();
+    if options.gate.is_local() && !listeners.iter().all(Listener::is_local) {
+        eprintln!(
+            "tinymcp: {address} can be reached from other machines, but only requests to localhost are served: \
+             name the server's host with allow_host"
+        );
+    }
+    let core = &parts.core;
+    let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(Nobody)));
+    core.catalog.connect(&shared);
+    let inline = std::mem::take(&mut parts.inline);
+    let leave_signals = options.leave_signals;
+    let endpoint = Endpoint::new(core, &Arc::new(options), &shared, inline);
+    let mut engine = Engine::new(listeners, endpoint, &core.limits)?;
+    let remote = engine.remote();
+    engine.service().wake_with(remote);
+    Ok(BoundServer { parts, shared, engine, address, leave_signals })
+}
+
+/// Says that the engine's thread is done, also when it ended in a panic.
+struct Served {
+    over: Arc<AtomicBool>,
+    core: Arc<Core>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        self.core.alarm.ring();
+    }
+}
+
+impl BoundServer {
+    /// Where the server is reached: `127.0.0.1:8080`, with the port that the system chose.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Serves until SIGTERM or SIGINT comes, or [`Handle::stop`](crate::Handle::stop) is called.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Io`]: the sockets failed. [`crate::ErrorKind::Limit`]: the system starts
+    /// no thread.
+    pub fn serve(self) -> Result<(), Error> {
+        let BoundServer { parts, shared, mut engine, leave_signals, .. } = self;
+        let core = Arc::clone(&parts.core);
+        let _signals = if leave_signals { None } else { Some(core.alarm.catch_signals()?) };
+        let remote = engine.remote();
+        let over = Arc::new(AtomicBool::new(false));
+        let served = Served { over: Arc::clone(&over), core: Arc::clone(&core) };
+        let result = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&result);
+        serve::spawn("mcp-http", core.limits.worker_stack, move || {
+            let _served = served;
+            let ended = engine.run();
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+        })?;
+        core.alarm.watch(&core.catalog, || {
+            let told = core.alarm.terminated() || core.catalog.stopping() || over.load(Ordering::Acquire);
+            told.then_some(())
+        });
+        end(&core, &shared, &remote, &over, parts.hooks);
+        let ended = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ended.unwrap_or(Ok(()))
+    }
+}
+
+/// Lets running calls finish within the grace period, then ends everything.
+fn end(core: &Arc<Core>, shared: &Arc<Connection>, remote: &Remote, over: &AtomicBool, hooks: Hooks) {
+    let since = Instant::now();
+    let deadline = since + core.limits.grace;
+    let last = deadline.max(since + LAST_WRITES);
+    core.catalog.stop();
+    remote.stop(last + LAST_WRITES);
+    let connections = core.catalog.connections();
+    let at_work = AtWork { conn: shared, since, deadline, heard: core.alarm.terminated() };
+    // Answers of clients are read no more, so what waits for them has to end.
+    for conn in &connections {
+        conn.input_ended();
+    }
+    core.pool.close();
+    let look = || {
+        for conn in &connections {
+            conn.look(Instant::now());
+        }
+    };
+    while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {
+        look();
+    }
+    let last = Instant::now() + LAST_WRITES;
+    for conn in &connections {
+        conn.close(last);
+    }
+    remote.stop(last);
+    // Not joined: a thread that is stuck in an inline handler would keep the process.
+    while !over.load(Ordering::Acquire) && Instant::now() < last + Duration::from_millis(100) {
+        core.alarm.pause();
+    }
+    for hook in hooks {
+        // One that panics must not keep the others from switching their pumps off.
+        let _ = pool::guard(hook);
+    }
+}

@@ -1,0 +1,328 @@
+//! A server as a child process: its standard input and output, its stderr, its end.
+//!
+//! What it does: starts a program in a process group of its own, reads and writes its pipes on one
+//! thread each way at most, keeps the end of its stderr, ends it step by step. What it does not:
+//! restart it; `client` decides that.
+//!
+//! Source: MCP basic/transports/stdio (shutdown: close the input, then SIGTERM, then SIGKILL).
+//!
+//! # The end
+//! The input is closed; [`Limits::child_exit`] later the group gets SIGTERM; after as long again
+//! SIGKILL. The child is reaped only after the group was killed: until then nobody else can have
+//! its number. What the group leaves behind when the child exited by itself is killed as well.
+//!
+//! # Threads
+//! One, of `stream.rs`: it polls the output, the captured stderr, and the input while that is full.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::ioctl_fionbio;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use crate::error::{Error, ErrorKind};
+use crate::limits::Limits;
+
+use super::carrier::{Carrier, Dial};
+use super::line::LineReader;
+use super::pipe::PipeFeed;
+use super::stream::{Life, StreamCarrier};
+
+/// What happens to what a child writes to its stderr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stderr {
+    /// It goes where that of this process goes.
+    #[default]
+    Inherited,
+    /// Its end is kept: [`Limits::stderr_bytes`].
+    Captured,
+    /// It goes nowhere.
+    Discarded,
+}
+
+/// How long the reading thread waits for the exit of a child that closed its output, to tell why.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// The longest pause between two looks at a child that is to exit.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long a killed child may take to be gone: only the kernel can make it longer.
+const KILLED: Duration = Duration::from_secs(2);
+
+/// Starts the program, as often as it is asked to.
+pub(crate) struct ChildDial {
+    command: Command,
+    stderr: Stderr,
+    limits: Limits,
+}
+
+impl ChildDial {
+    pub(crate) fn new(mut command: Command, stderr: Stderr, limits: Limits) -> ChildDial {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        command.stderr(match stderr {
+            Stderr::Inherited => Stdio::inherit(),
+            Stderr::Captured => Stdio::piped(),
+            Stderr::Discarded => Stdio::null(),
+        });
+        ChildDial { command, stderr, limits }
+    }
+}
+
+impl Dial for ChildDial {
+    fn dial(&mut self) -> Result<Arc<dyn Carrier>, Error> {
+        let (listen, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
+        // A program that is not there is an error here: the standard library reports it.
+        let mut child = self.command.spawn().map_err(|error| {
+            let program = self.command.get_program().to_string_lossy();
+            Error::new(ErrorKind::Io, format!("the program {program:?} cannot be started")).with_source(error)
+        })?;
+        let input = child.stdin.take().map(OwnedFd::from);
+        let output = child.stdout.take().map(OwnedFd::from);
+        let errors = child.stderr.take().filter(|_| self.stderr == Stderr::Captured).map(OwnedFd::from);
+        let process = Arc::new(Process {
+            child: Mutex::new(Running { child, exit: None }),
+            tail: Mutex::default(),
+            captured: errors.is_some(),
+            tail_bytes: self.limits.stderr_bytes,
+        });
+        let (Some(input), Some(output)) = (input, output) else {
+            process.end(Duration::ZERO);
+            return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+        };
+        // Flags belong to the pipe's end and not to the process: nobody else has these.
+        for pipe in [Some(&input), Some(&output), errors.as_ref()].into_iter().flatten() {
+            if let Err(error) = ioctl_fionbio(pipe, true) {
+                process.end(Duration::ZERO);
+                return Err(io::Error::from(error).into());
+            }
+        }
+        let feed = Arc::new(PipeFeed::new(input, bell, self.limits.backlog_bytes));
+        let reads = ChildOutput {
+            output: output.into(),
+            errors: errors.map(File::from),
+            listen: listen.into(),
+            feed: Arc::clone(&feed),
+            process: Arc::clone(&process),
+        };
+        let life = ChildLife { process, feed: Arc::clone(&feed), exit: self.limits.child_exit };
+        let inlet = Box::new(LineReader::new(reads, self.limits.frame_bytes));
+        Ok(Arc::new(StreamCarrier::new(inlet, feed, Arc::new(life))))
+    }
+
+    fn again(&self) -> bool {
+        true
+    }
+}
+
+/// The process and what it said on stderr.
+struct Process {
+    child: Mutex<Running>,
+    tail: Mutex<Vec<u8>>,
+    captured: bool,
+    tail_bytes: usize,
+}
+
+struct Running {
+    child: Child,
+    exit: Option<ExitStatus>,
+}
+
+impl Process {
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the process has exited, without reaping it.
+    fn exited(&self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        let mut pause = Duration::from_micros(200);
+        loop {
+            let running = self.lock();
+            let Some(pid) = pid(&running.child).filter(|_| running.exit.is_none()) else { return true };
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            match waitid(WaitId::Pid(pid), options) {
+                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                // No such child: somebody else reaped it.
+                Ok(Some(_)) | Err(_) => return true,
+            }
+            drop(running);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(LOOK);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let running = self.lock();
+        // Once it is reaped its number may be somebody else's.
+        if let Some(pid) = pid(&running.child).filter(|_| running.exit.is_none()) {
+            // OK to drop: a group that is gone needs no signal.
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+
+    /// Reaps a process that has exited, after everything that is left of its group.
+    fn reap(&self) -> Option<ExitStatus> {
+        self.signal(Signal::KILL);
+        let mut running = self.lock();
+        if running.exit.is_none() {
+            running.exit = running.child.try_wait().ok().flatten();
+        }
+        running.exit
+    }
+
+    /// Ends the process if it does not end by itself, each step within `step`.
+    fn end(&self, step: Duration) {
+        if !self.exited(step) {
+            self.signal(Signal::TERM);
+            if !self.exited(step) {
+                self.signal(Signal::KILL);
+                self.exited(KILLED);
+            }
+        }
+        self.reap();
+    }
+
+    fn said(&self) -> Option<String> {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        self.captured.then(|| String::from_utf8_lossy(&tail).trim().to_owned())
+    }
+
+    fn keep(&self, said: &[u8]) {
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(said);
+        // Cut only now and then, or each line would move all of it.
+        if tail.len() > self.tail_bytes.saturating_mul(2) {
+            let cut = tail.len() - self.tail_bytes;
+            tail.drain(..cut);
+        }
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+struct ChildLife {
+    process: Arc<Process>,
+    feed: Arc<PipeFeed>,
+    exit: Duration,
+}
+
+impl Life for ChildLife {
+    fn last_words(&self) -> String {
+        self.feed.broken();
+        if !self.process.exited(LAST_WORDS) {
+            return "the server closed its output".to_owned();
+        }
+        match self.process.reap() {
+            Some(exit) => match (exit.code(), exit.signal()) {
+                (Some(code), _) => format!("the server exited with status {code}"),
+                (None, Some(signal)) => format!("the server was ended by signal {signal}"),
+                (None, None) => "the server exited".to_owned(),
+            },
+            None => "the server exited".to_owned(),
+        }
+    }
+
+    fn aside(&self) -> Option<String> {
+        self.process.said()
+    }
+
+    fn end(&self) -> bool {
+        self.process.end(self.exit);
+        self.feed.hang_up();
+        true
+    }
+}
+
+/// What comes from a child, read by one thread that also looks after the rest.
+struct ChildOutput {
+    output: File,
+    errors: Option<File>,
+    /// The other end of the bell: rung when the input is left to this thread, closed at the end.
+    listen: File,
+    feed: Arc<PipeFeed>,
+    process: Arc<Process>,
+}
+
+impl Read for ChildOutput {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let input = self.feed.adopted();
+            let (output, bell, errors, takes) = {
+                // Where there is nothing to look at, the output is looked at for nothing.
+                let none = self.output.as_fd();
+                let errors = self.errors.as_ref().map(|file| (file.as_fd(), PollFlags::IN));
+                let takes = input.as_deref().map(|file| (file.as_fd(), PollFlags::OUT));
+                let watched =
+                    [Some((none, PollFlags::IN)), Some((self.listen.as_fd(), PollFlags::IN)), errors, takes];
+                let mut fds = watched.map(|fd| {
+                    let (fd, flags) = fd.unwrap_or((none, PollFlags::empty()));
+                    PollFd::from_borrowed_fd(fd, flags)
+                });
+                match poll(&mut fds, None) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                let ready = fds.map(|fd| !fd.revents().is_empty());
+                (ready[0], ready[1], ready[2] && errors.is_some(), ready[3] && takes.is_some())
+            };
+            if errors {
+                self.listen_to_errors();
+            }
+            if takes {
+                self.feed.carry_on();
+            }
+            if bell {
+                let mut rung = [0; 64];
+                match self.listen.read(&mut rung) {
+                    // Everything was closed from this side.
+                    Ok(0) => return Ok(0),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if output {
+                match self.output.read(buf) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    read => {
+                        // The reason of an end often stands on stderr.
+                        if matches!(read, Ok(0) | Err(_)) {
+                            self.listen_to_errors();
+                        }
+                        return read;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl ChildOutput {
+    fn listen_to_errors(&mut self) {
+        let Some(errors) = &mut self.errors else { return };
+        let mut said = [0; 4096];
+        // As much as a pipe holds: a child that never stops must not keep this thread here.
+        for _ in 0..16 {
+            match errors.read(&mut said) {
+                Ok(0) => {
+                    self.errors = None;
+                    return;
+                }
+                Ok(n) => self.process.keep(said.get(..n).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+}

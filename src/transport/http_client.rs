@@ -1,0 +1,346 @@
+//! Streamable HTTP, the client's end: each message is a POST, answered as JSON or as a stream of
+//! events.
+//!
+//! What it does: sends and receives over pooled connections, keeps the session's id, reads the
+//! stream a session keeps open, resumes streams that break off, ends everything when it is closed.
+//! What it does not: read a message's content, choose an era, open sessions anew; the client
+//! above does.
+//!
+//! Source: MCP 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamable-http. Servers of
+//! 2024-11-05, which answer on another stream, are found when a session is opened.
+//!
+//! # Threads
+//! A call is exchanged on the thread that waits for it. Beside those there are, at most: one
+//! thread that reads the session's stream, one that sends what wants no answer, and one for each
+//! started call or open listen stream, up to [`Limits::http_threads`]. They start when there is
+//! something to do and end some seconds after. A lookup of a name has a thread for as long as it
+//! takes.
+//!
+//! # Locks
+//! `live` (what is in flight) and `session` are held for moments and never together; an exchange's
+//! own lock may be taken under `live`, never the other way round.
+//!
+//! # Invariants
+//! - A token or header of the program goes to the endpoint's own origin only; redirects elsewhere
+//!   are not followed.
+//! - No message of an error carries a header of ours, a session's id or the URL's query.
+
+mod crew;
+mod endpoint;
+mod exchange;
+mod guard;
+mod listen;
+mod pair;
+mod post;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use endpoint::Endpoint;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use ureq::Agent;
+use ureq::config::Config;
+use ureq::http::Uri;
+
+use self::crew::{Crew, Refused};
+use self::endpoint::Target;
+use self::exchange::{Exchange, Stop};
+use self::listen::Listener;
+use self::post::Letter;
+use self::wire::{Lookup, Opener};
+use super::carrier::{Carrier, Dial, Drive, Failure, Kind, Outgoing, Settled, Sink, Traits};
+use crate::error::Error;
+use crate::limits::Limits;
+
+/// Messages without an answer that wait for the thread that sends them.
+const NOTES: usize = 256;
+/// Bytes of the head of an answer; what common servers and proxies allow for.
+const HEAD_BYTES: usize = 16 << 10;
+/// Idle connections are not used again after this. Common servers close theirs after 5 s, and a
+/// request that meets the closing is lost without anybody knowing whether it was acted on.
+const IDLE: Duration = Duration::from_secs(4);
+/// How much of a closing client's time may go into ending the session politely.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Makes connections to one endpoint.
+pub(crate) struct HttpDial {
+    target: Arc<Target>,
+    limits: Limits,
+}
+
+impl HttpDial {
+    /// Checks the endpoint; connects to nothing yet.
+    ///
+    /// # Errors
+    /// The URL or a header is none, or the URL wants TLS and none is built in.
+    pub(crate) fn new(endpoint: Endpoint, limits: &Limits) -> Result<HttpDial, Error> {
+        Ok(HttpDial { target: Arc::new(endpoint.checked()?), limits: limits.clone() })
+    }
+}
+
+impl Dial for HttpDial {
+    fn dial(&mut self) -> Result<Arc<dyn Carrier>, Error> {
+        Ok(Arc::new(HttpCarrier::new(Arc::clone(&self.target), &self.limits)))
+    }
+
+    /// Connections come and go with every exchange: a new carrier would meet the same server.
+    fn again(&self) -> bool {
+        false
+    }
+}
+
+/// One client's way to one endpoint.
+struct HttpCarrier {
+    shared: Arc<Shared>,
+    calls: Crew,
+    notes: Crew,
+}
+
+/// What every thread of a carrier knows.
+struct Shared {
+    agent: Agent,
+    target: Arc<Target>,
+    /// Bytes of one message.
+    frame_bytes: usize,
+    /// For a message that nobody waits for.
+    note_timeout: Duration,
+    /// Attempts to resume a stream that come to nothing.
+    reconnects: u32,
+    session: Mutex<Option<Arc<str>>>,
+    /// Where messages are posted to, when a server of the oldest revision said so.
+    post_to: OnceLock<Uri>,
+    listener: Listener,
+    live: Mutex<Live>,
+}
+
+#[derive(Default)]
+struct Live {
+    exchanges: Vec<Arc<Exchange>>,
+    sink: Option<Arc<dyn Sink>>,
+    closed: bool,
+}
+
+impl Shared {
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn session(&self) -> Option<Arc<str>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn latch(&self, id: Option<Arc<str>>) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = id;
+    }
+
+    fn sink(&self) -> Option<Arc<dyn Sink>> {
+        self.live().sink.clone()
+    }
+
+    /// Ends the exchange of a request, if it has one.
+    fn stop(&self, id: u64, why: Stop) {
+        let live = self.live();
+        let found = live.exchanges.iter().find(|e| e.id == Some(id)).cloned();
+        drop(live);
+        if let Some(exchange) = found {
+            exchange.stop(why);
+        }
+    }
+
+    /// Runs something as an exchange that [`Carrier::abandon`] and [`Carrier::close`] can stop.
+    fn exchanging<T>(
+        &self,
+        exchange: &Arc<Exchange>,
+        run: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut live = self.live();
+        if live.closed {
+            return Err(closed());
+        }
+        live.exchanges.push(Arc::clone(exchange));
+        drop(live);
+        let _listed = Listed { shared: self, exchange };
+        let _entered = exchange.enter();
+        run()
+    }
+}
+
+/// Takes an exchange off the list, whatever happened.
+struct Listed<'s> {
+    shared: &'s Shared,
+    exchange: &'s Arc<Exchange>,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        let mut live = self.shared.live();
+        if let Some(at) = live.exchanges.iter().position(|e| Arc::ptr_eq(e, self.exchange)) {
+            live.exchanges.swap_remove(at);
+        }
+    }
+}
+
+/// An answer that somebody waits for, while its exchange waits for a thread or runs on it. Dropped
+/// with the id still there, the exchange will not come to an end by itself.
+struct Owed {
+    id: Option<u64>,
+    sink: Arc<dyn Sink>,
+}
+
+impl Owed {
+    fn settle(mut self, done: Result<(), Failure>) {
+        if let (Some(id), Err(failure)) = (self.id.take(), done) {
+            self.sink.fail(id, failure);
+        }
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.sink.fail(id, closed());
+        }
+    }
+}
+
+fn closed() -> Failure {
+    Failure::Closed("the connection is closed".into())
+}
+
+impl HttpCarrier {
+    fn new(target: Arc<Target>, limits: &Limits) -> HttpCarrier {
+        let config = Config::builder()
+            // A proxy would be asked for names and addresses that the guard never sees.
+            .proxy(None)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .max_response_header_size(HEAD_BYTES)
+            // Larger than the longest head: one that is too long must show.
+            .input_buffer_size(HEAD_BYTES + (4 << 10))
+            .output_buffer_size(HEAD_BYTES)
+            .max_idle_connections(limits.http_threads)
+            .max_idle_connections_per_host(limits.http_threads)
+            .max_idle_age(IDLE)
+            .user_agent(concat!("tinymcp/", env!("CARGO_PKG_VERSION")));
+        #[cfg(feature = "tls")]
+        let config = match &target.roots {
+            Some(roots) => {
+                use ureq::tls::TlsConfig;
+                config.tls_config(TlsConfig::builder().root_certs(roots.clone()).build())
+            }
+            None => config,
+        };
+        let config = config.build();
+        let opener = Opener { reach: target.reach, timeout: limits.connect_timeout };
+        #[cfg(feature = "tls")]
+        let opener = {
+            use ureq::unversioned::transport::{Connector as _, RustlsConnector};
+            opener.chain(RustlsConnector::default()).chain(wire::Shaken)
+        };
+        let shared = Arc::new(Shared {
+            agent: Agent::with_parts(config, opener, Lookup),
+            target,
+            frame_bytes: limits.frame_bytes,
+            note_timeout: limits.call_timeout,
+            reconnects: limits.reconnects,
+            session: Mutex::default(),
+            post_to: OnceLock::new(),
+            listener: Listener::new(),
+            live: Mutex::default(),
+        });
+        HttpCarrier {
+            shared,
+            // What does not fit is refused at once: it is a call, and its caller can wait.
+            calls: Crew::new("tinymcp-http", limits.http_threads, 0),
+            notes: Crew::new("tinymcp-notes", 1, NOTES),
+        }
+    }
+}
+
+#[cfg(test)]
+impl HttpCarrier {
+    /// Threads that live now.
+    fn threads(&self) -> usize {
+        self.calls.threads() + self.notes.threads() + self.shared.listener.threads()
+    }
+}
+
+impl Carrier for HttpCarrier {
+    fn traits(&self) -> Traits {
+        Traits { headers: true, closing_cancels: true, silence_is_legacy: false, drives_here: true }
+    }
+
+    fn start(&self, sink: Arc<dyn Sink>) -> Result<(), Error> {
+        self.shared.live().sink = Some(sink);
+        Ok(())
+    }
+
+    fn send(&self, message: &Outgoing<'_>, drive: Drive<'_>) -> Result<(), Failure> {
+        let Some(sink) = self.shared.sink() else { return Err(closed()) };
+        let letter = Letter::new(message, &sink);
+        match drive {
+            Drive::Here(turn) => letter.post(&self.shared, message.frame, message.headers, &sink, turn),
+            Drive::Away => {
+                let (frame, headers) = (message.frame.to_vec(), message.headers.to_vec());
+                let shared = Arc::clone(&self.shared);
+                let owed = Owed { id: letter.exchange.id, sink: Arc::clone(&sink) };
+                let job = Box::new(move || {
+                    if letter.exchange.id.is_none() {
+                        // Its deadline was about being taken, and it was.
+                        letter.exchange.end_at(Instant::now() + shared.note_timeout);
+                    }
+                    let done = letter.post(&shared, &frame, &headers, &sink, &mut || true);
+                    owed.settle(done);
+                });
+                let crew = match message.kind {
+                    Kind::Request(_) | Kind::Stream(_) => &self.calls,
+                    Kind::Notification | Kind::Answer => &self.notes,
+                };
+                crew.run(job, message.deadline).map_err(|refused| match refused {
+                    Refused::Full => Failure::Busy("as many calls as may be are under way".into()),
+                    Refused::Dismissed => closed(),
+                    Refused::NoThread => Failure::Busy("no thread can be started".into()),
+                })
+            }
+        }
+    }
+
+    fn abandon(&self, id: u64) {
+        self.shared.stop(id, Stop::Abandoned);
+    }
+
+    fn settled(&self, settled: &Settled) {
+        // Of the oldest kind, the one stream is open already.
+        if settled.session && self.shared.post_to.get().is_none() {
+            self.shared.listener.open(&self.shared, settled.headers.clone());
+        }
+    }
+
+    fn close(&self, deadline: Instant) {
+        self.shared.listener.stop();
+        self.notes.settle(deadline.min(Instant::now() + FAREWELL));
+        self.notes.dismiss();
+        self.calls.dismiss();
+        let (exchanges, sink) = {
+            let mut live = self.shared.live();
+            live.closed = true;
+            (std::mem::take(&mut live.exchanges), live.sink.take())
+        };
+        for exchange in exchanges {
+            exchange.stop(Stop::Closed);
+        }
+        self.shared.listener.farewell(&self.shared, deadline.min(Instant::now() + FAREWELL));
+        self.shared.agent.clone().shutdown();
+        for crew in [&self.notes, &self.calls] {
+            crew.gone(deadline);
+        }
+        self.shared.listener.gone(deadline);
+        if let Some(sink) = sink {
+            sink.end(closed());
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What a program says about a server's URL: where it is and what goes with every request.
+//!
+//! What it does: collects, checks once, and adds the program's headers to a request. What it does
+//! not: connect.
+//!
+//! # Invariants
+//! - No secret shows in `Debug`, in an error, or in a log: values are marked as sensitive.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+#[cfg(feature = "tls")]
+use ureq::tls::{PemItem, RootCerts, parse_pem};
+
+use super::wire::Reach;
+use crate::error::{Error, ErrorKind};
+
+/// A server's URL, and what every request to it carries.
+///
+/// ```
+/// use tinymcp::Endpoint;
+///
+/// let endpoint = Endpoint::new("http://127.0.0.1:8080/mcp")
+///     .bearer_token("…")
+///     .header("X-Team", "kitchen");
+/// ```
+#[derive(Clone)]
+pub struct Endpoint {
+    url: String,
+    headers: Vec<(String, String)>,
+    source: Option<Source>,
+    reach: Reach,
+    #[cfg(feature = "tls")]
+    roots: Option<Vec<u8>>,
+}
+
+/// Gives headers for one request.
+type Source = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
+
+impl Endpoint {
+    /// The URL that messages are posted to; `http`, or `https` with the feature `tls`. It is
+    /// checked when a client connects. Connections go there directly: proxies that the environment
+    /// names are not used.
+    pub fn new(url: impl Into<String>) -> Endpoint {
+        Endpoint {
+            url: url.into(),
+            headers: Vec::new(),
+            source: None,
+            reach: Reach::Everywhere,
+            #[cfg(feature = "tls")]
+            roots: None,
+        }
+    }
+
+    /// Sends `Authorization: Bearer …` with every request. The token goes to this URL's origin and
+    /// nowhere else (2026-07-28 basic/authorization).
+    #[must_use]
+    pub fn bearer_token(self, token: impl fmt::Display) -> Endpoint {
+        self.header("Authorization", format!("Bearer {token}"))
+    }
+
+    /// Sends a header with every request.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Endpoint {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Asks for more headers before every request: tokens that are renewed, traces. It is called
+    /// on whatever thread makes the request, and should not wait. They replace headers of the same
+    /// name from [`Endpoint::header`].
+    #[must_use]
+    pub fn header_source(
+        mut self,
+        source: impl Fn() -> Vec<(String, String)> + Send + Sync + 'static,
+    ) -> Endpoint {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// Connects to addresses of the public internet only, for programs that are given URLs by
+    /// strangers: not to this machine, its network, or the services a cloud offers to its machines.
+    /// The address is judged when it is connected to, whatever the name meant before.
+    #[must_use]
+    pub fn public_addresses_only(mut self) -> Endpoint {
+        self.reach = Reach::Public;
+        self
+    }
+
+    /// Trusts servers with certificates signed by these, in PEM, and no others; otherwise by the
+    /// authorities that Mozilla trusts. For devices and companies with an authority of their own.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Endpoint {
+        self.roots = Some(pem.into());
+        self
+    }
+
+    pub(super) fn checked(self) -> Result<Target, Error> {
+        let bad = |why: &str| Error::new(ErrorKind::Invalid, format!("The URL of a server {why}"));
+        let uri: Uri = self.url.parse().map_err(|_| bad("cannot be read"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") if cfg!(feature = "tls") => {}
+            Some("https") => return Err(bad("wants TLS, which needs the feature `tls`")),
+            _ => return Err(bad("must begin with http:// or https://")),
+        }
+        let Some(authority) = uri.authority().filter(|a| !a.host().is_empty()) else {
+            return Err(bad("names no host"));
+        };
+        if authority.as_str().contains('@') {
+            return Err(bad("must not carry credentials: they would end up in logs"));
+        }
+        let mut headers = HeaderMap::new();
+        add(&mut headers, &self.headers)?;
+        Ok(Target {
+            uri,
+            headers,
+            source: self.source,
+            reach: self.reach,
+            #[cfg(feature = "tls")]
+            roots: self.roots.map(|pem| certificates(&pem)).transpose()?,
+        })
+    }
+}
+
+/// The certificates of a PEM text.
+#[cfg(feature = "tls")]
+fn certificates(pem: &[u8]) -> Result<RootCerts, Error> {
+    let bad = || Error::new(ErrorKind::Invalid, "The root certificates cannot be read as PEM");
+    let mut found = Vec::new();
+    for item in parse_pem(pem) {
+        if let PemItem::Certificate(certificate) = item.map_err(|_| bad())? {
+            found.push(certificate);
+        }
+    }
+    if found.is_empty() { Err(bad()) } else { Ok(RootCerts::new_with_certs(&found)) }
+}
+
+impl From<&str> for Endpoint {
+    fn from(url: &str) -> Endpoint {
+        Endpoint::new(url)
+    }
+}
+
+impl From<String> for Endpoint {
+    fn from(url: String) -> Endpoint {
+        Endpoint::new(url)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    /// Without the query and without values of headers: both may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = self.url.split(['?', '#']).next().unwrap_or_default();
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Endpoint").field("url", &url).field("headers", &names).finish_non_exhaustive()
+    }
+}
+
+/// Adds headers, replacing those of the same name.
+fn add(map: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), Error> {
+    for (name, value) in headers {
+        let bad = || Error::new(ErrorKind::Invalid, "A header's name or value cannot be sent");
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        // Refuses line ends and NUL, with which a value could smuggle in more headers.
+        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        value.set_sensitive(true);
+        map.insert(name, value);
+    }
+    Ok(())
+}
+
+/// An endpoint that was checked.
+pub(super) struct Target {
+    pub uri: Uri,
+    pub reach: Reach,
+    #[cfg(feature = "tls")]
+    pub roots: Option<RootCerts>,
+    headers: HeaderMap,
+    source: Option<Source>,
+}
+
+impl Target {
+    /// Adds the program's headers. Ours, which the protocol needs, are added after them.
+    ///
+    /// # Errors
+    /// The source gave what cannot be sent.
+    pub(super) fn headers(&self) -> Result<HeaderMap, Error> {
+        let mut headers = self.headers.clone();
+        if let Some(source) = &self.source {
+            add(&mut headers, &source())?;
+        }
+        Ok(headers)
+    }
+
+    /// The URL a redirect names, if it is of the same origin.
+    pub(super) fn redirected(&self, location: &str) -> Option<Uri> {
+        // A path of this server; two slashes would name another one.
+        if location.starts_with('/') && !location.starts_with("//") {
+            let mut parts = self.uri.clone().into_parts();
+            parts.path_and_query = Some(location.parse().ok()?);
+            return Uri::from_parts(parts).ok();
+        }
+        let uri: Uri = location.parse().ok()?;
+        let port =
+            |uri: &Uri| uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        let same_host = uri.host()?.eq_ignore_ascii_case(self.uri.host()?);
+        let same = same_host && uri.scheme_str() == self.uri.scheme_str() && port(&uri) == port(&self.uri);
+        let plain = !uri.authority()?.as_str().contains('@');
+        (same && plain).then_some(uri)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_url_is_checked_before_anything_is_connected() {
+        for good in ["http://localhost:1", "http://[::1]:80/mcp?x=1", "HTTP://example.com/"] {
+            assert!(Endpoint::new(good).checked().is_ok(), "{good}");
+        }
+        for bad in ["", "/mcp", "localhost:80", "ftp://a/", "http://", "http://u:secret@h/", "http://a b/"] {
+            let error = Endpoint::new(bad).checked().err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{bad}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+        assert_eq!(Endpoint::new("https://a/").checked().is_ok(), cfg!(feature = "tls"));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn root_certificates_are_read_before_anything_is_connected() {
+        for bad in ["", "nonsense", "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n"] {
+            let endpoint = Endpoint::new("https://h/").root_certificates(bad);
+            assert_eq!(endpoint.checked().err().unwrap().kind(), ErrorKind::Invalid, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn headers_that_would_smuggle_are_refused_and_secrets_are_not_shown() {
+        for (name, value) in [("A", "x\r\nB: y"), ("A\r\nB", "x"), ("", "x"), ("A", "\0"), ("A b", "x")] {
+            assert!(Endpoint::new("http://h/").header(name, value).checked().is_err(), "{name:?} {value:?}");
+        }
+        let endpoint =
+            Endpoint::new("http://h/mcp?key=hidden").bearer_token("hidden").header("X-A", "hidden");
+        let shown = format!("{endpoint:?} {:?}", endpoint.clone().checked().unwrap().headers().unwrap());
+        assert!(!shown.contains("hidden") && shown.contains("X-A"), "{shown}");
+    }
+
+    #[test]
+    fn the_source_replaces_fixed_headers() {
+        let endpoint = Endpoint::new("http://h/").header("X-A", "1").header("X-B", "2");
+        let endpoint = endpoint.header_source(|| vec![("x-a".into(), "3".into())]);
+        let headers = endpoint.checked().unwrap().headers().unwrap();
+        assert_eq!(headers.get("X-A").unwrap(), "3");
+        assert_eq!(headers.get("X-B").unwrap(), "2");
+        let endpoint = Endpoint::new("http://h/").header_source(|| vec![("x".into(), "\n".into())]);
+        assert!(endpoint.checked().unwrap().headers().is_err());
+    }
+
+    #[test]
+    fn redirects_stay_at_the_origin() {
+        let target = Endpoint::new("http://h:80/mcp").checked().unwrap();
+        let table = [
+            ("/other?x=1", Some("http://h:80/other?x=1")),
+            ("http://h/other", Some("http://h/other")),
+            ("http://H:80/other", Some("http://H:80/other")),
+            ("http://h:81/other", None),
+            ("https://h:80/other", None),
+            ("http://evil/other", None),
+            ("//evil/other", None),
+            ("http://u:p@h/other", None),
+            ("other", None),
+            ("", None),
+        ];
+        for (location, uri) in table {
+            assert_eq!(target.redirected(location).map(|u| u.to_string()).as_deref(), uri, "{location}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! One request and its answer as seen from outside: when it must end, and how to end it early.
+//!
+//! What it does: knows the deadline, holds the socket in use so that another thread can shut it,
+//! and lets the exchange pause. What it does not: send or read.
+//!
+//! The connections under an exchange are pooled and know nothing of it, so the thread that drives
+//! it says so: [`Exchange::enter`] makes it the thread's current one, and the sockets ask
+//! [`current`].
+//!
+//! # Invariants
+//! - Once stopped, an exchange stays stopped, and every socket it touches later is shut at once.
+//! - The lock is held for moments only, never across reading or writing.
+
+use std::cell::RefCell;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::transport::carrier::Sink;
+
+/// How often somebody who waits looks whether the waiting still makes sense. Rarely in tests, so
+/// that what should be woken and is not shows.
+pub(super) const TICK: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
+
+/// Why an exchange ends before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The deadline is over.
+    Timeout,
+    /// Nobody waits for the answer any longer.
+    Abandoned,
+    /// The connection is being closed.
+    Closed,
+    /// The answer came another way.
+    Answered,
+}
+
+/// How the driving thread wants to wait for bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Patience {
+    /// Until the deadline.
+    Long = 0,
+    /// At most a [`TICK`]; then it is told that nothing came.
+    Tick = 1,
+    /// Not at all: what has not come yet is not wanted.
+    None = 2,
+}
+
+/// One exchange in flight.
+pub(super) struct Exchange {
+    /// The request it belongs to.
+    pub id: Option<u64>,
+    state: Mutex<State>,
+    /// Stopped, or met.
+    stopped: Condvar,
+    patience: AtomicU8,
+    sent: AtomicBool,
+    /// What is written now is about the connection, not the request.
+    #[cfg(feature = "tls")]
+    shaking: AtomicBool,
+}
+
+struct State {
+    stop: Option<Stop>,
+    socket: Option<Arc<TcpStream>>,
+    until: Until,
+    /// The head of an answer came, or it is known that none will.
+    met: bool,
+}
+
+/// When an exchange must be over.
+enum Until {
+    /// At this time.
+    At(Instant),
+    /// While the sink says that somebody waits.
+    Asked(Arc<dyn Sink>, u64),
+    /// When it is stopped.
+    Stopped,
+}
+
+impl Exchange {
+    /// An exchange that ends at `deadline`.
+    pub(super) fn until(id: Option<u64>, deadline: Instant) -> Exchange {
+        Exchange::new(id, Until::At(deadline))
+    }
+
+    /// The exchange of a request that somebody waits for: the sink says how long.
+    pub(super) fn asked(id: u64, sink: Arc<dyn Sink>) -> Exchange {
+        Exchange::new(Some(id), Until::Asked(sink, id))
+    }
+
+    /// An exchange that ends when it is stopped.
+    pub(super) fn endless(id: Option<u64>) -> Exchange {
+        Exchange::new(id, Until::Stopped)
+    }
+
+    fn new(id: Option<u64>, until: Until) -> Exchange {
+        Exchange {
+            id,
+            state: Mutex::new(State { stop: None, socket: None, until, met: false }),
+            stopped: Condvar::new(),
+            patience: AtomicU8::new(Patience::Long as u8),
+            sent: AtomicBool::new(false),
+            #[cfg(feature = "tls")]
+            shaking: AtomicBool::new(false),
+        }
+    }
+
+    /// A panic elsewhere leaves plain data behind, so poisoning is ignored.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on there is no deadline.
+    pub(super) fn lift(&self) {
+        self.state().until = Until::Stopped;
+    }
+
+    /// From now on this is the deadline.
+    pub(super) fn end_at(&self, deadline: Instant) {
+        self.state().until = Until::At(deadline);
+    }
+
+    /// Ends it now, whatever it is doing, unless it ended before.
+    pub(super) fn stop(&self, why: Stop) {
+        let mut state = self.state();
+        state.stop.get_or_insert(why);
+        if let Some(socket) = state.socket.take() {
+            // Fails when the other side was quicker.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        drop(state);
+        self.stopped.notify_all();
+    }
+
+    /// Why it ended early, if it did.
+    pub(super) fn stop_reason(&self) -> Option<Stop> {
+        self.state().stop
+    }
+
+    /// How long one wait may last: at most a [`TICK`].
+    ///
+    /// # Errors
+    /// The exchange is over.
+    pub(super) fn slice(&self) -> Result<Duration, Stop> {
+        let mut state = self.state();
+        let left = match (state.stop, &state.until) {
+            (Some(stop), _) => Err(stop),
+            (None, Until::Stopped) => Ok(TICK),
+            (None, Until::At(deadline)) => left(*deadline),
+            (None, Until::Asked(sink, id)) => match sink.deadline(*id) {
+                Some(deadline) => left(deadline),
+                None => Err(Stop::Abandoned),
+            },
+        };
+        if let Err(stop) = left {
+            state.stop = Some(stop);
+        }
+        left
+    }
+
+    /// Waits for a while.
+    ///
+    /// # Errors
+    /// The exchange is over; or `turn` says, every [`TICK`], that nobody waits any longer.
+    pub(super) fn pause(&self, time: Duration, turn: &mut dyn FnMut() -> bool) -> Result<(), Stop> {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let slice = self.slice()?.min(left);
+            let state = self.state();
+            if state.stop.is_none() {
+                drop(self.stopped.wait_timeout(state, slice).unwrap_or_else(PoisonError::into_inner));
+            }
+            if slice == TICK && !turn() {
+                self.stop(Stop::Abandoned);
+            }
+        }
+    }
+
+    /// The server said something, or it is known that it will not.
+    pub(super) fn meet(&self) {
+        self.state().met = true;
+        self.stopped.notify_all();
+    }
+
+    /// Waits for that, but not for long.
+    pub(super) fn wait_met(&self, time: Duration) {
+        let end = Instant::now() + time;
+        let mut state = self.state();
+        while !state.met && state.stop.is_none() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self.stopped.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The socket that is about to be used.
+    ///
+    /// # Errors
+    /// The exchange is over.
+    pub(super) fn uses(&self, socket: &Arc<TcpStream>) -> Result<(), Stop> {
+        let mut state = self.state();
+        if let Some(stop) = state.stop {
+            return Err(stop);
+        }
+        if !state.socket.as_ref().is_some_and(|known| Arc::ptr_eq(known, socket)) {
+            state.socket = Some(Arc::clone(socket));
+        }
+        Ok(())
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        match self.patience.load(Ordering::Relaxed) {
+            0 => Patience::Long,
+            1 => Patience::Tick,
+            _ => Patience::None,
+        }
+    }
+
+    /// Only the driving thread sets this, and the sockets it uses read it.
+    pub(super) fn be(&self, patience: Patience) {
+        self.patience.store(patience as u8, Ordering::Relaxed);
+    }
+
+    /// Bytes of the request have left: the server may have acted on it.
+    pub(super) fn sent(&self) {
+        #[cfg(feature = "tls")]
+        if self.shaking.load(Ordering::Relaxed) {
+            return;
+        }
+        self.sent.store(true, Ordering::Relaxed);
+    }
+
+    /// A handshake begins or ends: until then nothing of the request has left.
+    #[cfg(feature = "tls")]
+    pub(super) fn shake(&self, begins: bool) {
+        self.shaking.store(begins, Ordering::Relaxed);
+    }
+
+    /// Whether bytes of the request have left.
+    pub(super) fn has_sent(&self) -> bool {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Makes it the current one of this thread until the guard is dropped.
+    pub(super) fn enter(self: &Arc<Exchange>) -> Entered {
+        Entered(CURRENT.replace(Some(Arc::clone(self))))
+    }
+}
+
+fn left(deadline: Instant) -> Result<Duration, Stop> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Stop::Timeout) } else { Ok(left.min(TICK)) }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Exchange>>> = const { RefCell::new(None) };
+}
+
+/// The exchange that this thread drives.
+pub(super) fn current() -> Option<Arc<Exchange>> {
+    CURRENT.with_borrow(Option::clone)
+}
+
+/// Gives the thread back to what it drove before, and lets the socket go: another exchange may
+/// use it from now on.
+pub(super) struct Entered(Option<Arc<Exchange>>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(left) = CURRENT.replace(self.0.take()) {
+            left.state().socket = None;
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The stream that a session keeps open for what the server says unasked, and coming back to
+//! streams that ended.
+//!
+//! What it does: asks for the stream, hands its messages on, waits and asks again where it ends,
+//! and ends the session when the client is closed. What it does not: read messages.
+//!
+//! Source: MCP 2025-11-25 basic/transports (listening, resumability, session management).
+//!
+//! # Invariants
+//! - Waiting grows with every connection that brought nothing, and only messages reset it: a
+//!   server that ends every stream at once is asked ever less often, and some day no more.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ureq::Body;
+use ureq::http::{HeaderValue, Method, header};
+
+use super::Shared;
+use super::crew::Crew;
+use super::exchange::{Exchange, Stop};
+use super::pair;
+use super::post::{End, Media, Over, Reading, media};
+use crate::era::legacy::header::LAST_EVENT;
+use crate::transport::sse::{MEDIA_TYPE, Parser};
+
+/// The first wait after a stream that the server ended and that had brought something.
+const SOON: Duration = Duration::from_millis(50);
+/// The first wait otherwise; it doubles.
+const FIRST: Duration = Duration::from_millis(100);
+/// The longest wait that is not asked for by the server.
+const LONGEST: Duration = Duration::from_secs(5);
+/// The longest wait that is.
+const RETRY: Duration = Duration::from_secs(24 * 3600);
+
+/// How long opening a session waits for its stream, so that what the server says next is heard.
+/// Some servers send nothing before they have something to say.
+const OPENING: Duration = Duration::from_millis(250);
+
+/// Connections in a row that brought no message.
+#[derive(Debug, Default)]
+pub(super) struct Fruitless(u32);
+
+impl Fruitless {
+    /// Counts a connection, or an attempt at one.
+    pub(super) fn connection(&mut self, events: bool) {
+        self.0 = if events { 0 } else { self.0.saturating_add(1) };
+    }
+
+    pub(super) fn too_many(&self, most: u32) -> bool {
+        self.0 > most
+    }
+
+    /// How long to wait before the next attempt. `retry` is what the server asked for, in
+    /// milliseconds: it counts to the letter until that has come to nothing twice.
+    pub(super) fn delay(&self, retry: Option<u64>, clean: bool) -> Duration {
+        let doubled = FIRST * (1 << self.0.saturating_sub(1).min(6));
+        let own = if self.0 == 0 && clean { SOON } else { doubled.min(LONGEST) };
+        match retry.map(|ms| Duration::from_millis(ms).min(RETRY)) {
+            Some(asked) if self.0 < 2 => asked,
+            Some(asked) => asked.max(own),
+            None => own,
+        }
+    }
+}
+
+/// What came of asking for a stream.
+pub(super) enum Got {
+    Stream(Body),
+    /// Not now.
+    Later,
+    /// There is none, and asking again would not change that.
+    Never,
+}
+
+/// Asks for a stream: the session's own, or what followed an event.
+pub(super) fn ask(
+    shared: &Shared,
+    exchange: &Exchange,
+    headers: &[(String, String)],
+    session: Option<&str>,
+    last_event: &[u8],
+) -> Got {
+    let Ok(mut head) = shared.head(&shared.target.uri, Method::GET, headers, session) else {
+        return Got::Never;
+    };
+    head.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(MEDIA_TYPE));
+    if !last_event.is_empty() {
+        let Ok(mut id) = HeaderValue::from_bytes(last_event) else { return Got::Never };
+        id.set_sensitive(true);
+        head.headers_mut().insert(LAST_EVENT, id);
+    }
+    match shared.agent.run(head) {
+        Ok(response) => match response.status().as_u16() {
+            200 if media(response.headers()) == Media::Events => Got::Stream(response.into_body()),
+            // A stream of ours that the server has not seen end yet, or a server in trouble.
+            408 | 409 | 425 | 429 | 500..=599 => Got::Later,
+            // 405 where there is none, 404 and 410 where there is no session any more; a redirect,
+            // or a lack of rights, does not change by asking again.
+            _ => Got::Never,
+        },
+        Err(_) if exchange.stop_reason().is_some() => Got::Never,
+        Err(_) => Got::Later,
+    }
+}
+
+/// Keeps the session's stream open.
+pub(super) struct Listener {
+    /// One stream at a time; the next session's waits for the end of the last one's.
+    crew: Crew,
+    current: Mutex<Current>,
+}
+
+#[derive(Default)]
+struct Current {
+    exchange: Option<Arc<Exchange>>,
+    /// What every message of the session carries.
+    headers: Vec<(String, String)>,
+}
+
+impl Listener {
+    pub(super) fn new() -> Listener {
+        Listener { crew: Crew::new("tinymcp-events", 1, 4), current: Mutex::default() }
+    }
+
+    /// Opens the stream of a session, instead of an earlier one's.
+    pub(super) fn open(&self, shared: &Arc<Shared>, headers: Vec<(String, String)>) {
+        let shared = Arc::clone(shared);
+        self.current().headers.clone_from(&headers);
+        let exchange = self.begin(move |exchange| listen(&shared, exchange, &headers));
+        exchange.wait_met(OPENING);
+    }
+
+    /// Goes on reading a stream that was opened elsewhere.
+    pub(super) fn adopt(&self, shared: &Arc<Shared>, body: Body, parser: Parser) {
+        let shared = Arc::clone(shared);
+        self.begin(move |exchange| pair::listen(&shared, exchange, body, parser));
+    }
+
+    fn begin(&self, read: impl FnOnce(&Arc<Exchange>) + Send + 'static) -> Arc<Exchange> {
+        let exchange = Arc::new(Exchange::endless(None));
+        let earlier = self.current().exchange.replace(Arc::clone(&exchange));
+        if let Some(earlier) = earlier {
+            earlier.stop(Stop::Closed);
+        }
+        let reads = Arc::clone(&exchange);
+        let job = Box::new(move || {
+            read(&reads);
+            reads.meet();
+        });
+        // Without a thread the session works, and the server is not heard unasked.
+        if self.crew.run(job, Instant::now()).is_err() {
+            exchange.meet();
+        }
+        exchange
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the stream, and lets none begin.
+    pub(super) fn stop(&self) {
+        self.crew.dismiss();
+        if let Some(exchange) = &self.current().exchange {
+            exchange.stop(Stop::Closed);
+        }
+    }
+
+    /// Tells the server that the session is over (2025-11-25 basic/transports, session
+    /// management). It may not allow that; nobody minds.
+    pub(super) fn farewell(&self, shared: &Shared, deadline: Instant) {
+        let Some(session) = shared.session() else { return };
+        let headers = self.current().headers.clone();
+        let exchange = Arc::new(Exchange::until(None, deadline));
+        let _entered = exchange.enter();
+        if let Ok(head) = shared.head(&shared.target.uri, Method::DELETE, &headers, Some(&session)) {
+            let _ = shared.agent.run(head);
+        }
+        shared.latch(None);
+    }
+
+    /// Waits until it reads no more.
+    #[cfg(test)]
+    pub(super) fn settle(&self, deadline: Instant) {
+        self.crew.settle(deadline);
+    }
+
+    #[cfg(test)]
+    pub(super) fn threads(&self) -> usize {
+        self.crew.threads()
+    }
+
+    /// Waits until its thread has ended, or until `deadline`.
+    pub(super) fn gone(&self, deadline: Instant) {
+        self.crew.gone(deadline);
+    }
+}
+
+/// Reads the session's stream until it is stopped or the server has none.
+fn listen(shared: &Shared, exchange: &Arc<Exchange>, headers: &[(String, String)]) {
+    let (Some(sink), session) = (shared.sink(), shared.session()) else { return };
+    let mut parser = Parser::new(shared.frame_bytes);
+    let mut fruitless = Fruitless::default();
+    // What it ends with is of no interest: the next message finds out what is wrong.
+    let _ = shared.exchanging(exchange, || {
+        while !fruitless.too_many(shared.reconnects) {
+            let got = ask(shared, exchange, headers, session.as_deref(), parser.last_id());
+            exchange.meet();
+            let over = match got {
+                Got::Stream(body) => {
+                    let reading = Reading { exchange, sink: &*sink, turn: &mut || true };
+                    match reading.run(body, &mut parser) {
+                        End::Over(over) => over,
+                        End::Answered | End::NobodyWaits => Over::default(),
+                    }
+                }
+                Got::Later => Over::default(),
+                Got::Never => break,
+            };
+            parser.restart();
+            fruitless.connection(over.events);
+            if exchange.pause(fruitless.delay(parser.retry(), over.clean), &mut || true).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_grows_until_messages_come() {
+        let ms = Duration::from_millis;
+        let mut fruitless = Fruitless::default();
+        fruitless.connection(true);
+        assert_eq!(fruitless.delay(None, true), ms(50));
+        assert_eq!(fruitless.delay(None, false), ms(100));
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            fruitless.connection(false);
+            waits.push(fruitless.delay(None, true).as_millis());
+        }
+        assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert!(fruitless.too_many(7) && !fruitless.too_many(8));
+        fruitless.connection(true);
+        assert_eq!(fruitless.delay(None, true), ms(50));
+        for _ in 0..1000 {
+            fruitless.connection(false);
+        }
+        assert_eq!(fruitless.delay(None, false), LONGEST);
+    }
+
+    #[test]
+    fn the_server_may_ask_for_a_time_but_not_for_a_storm() {
+        let ms = Duration::from_millis;
+        let mut fruitless = Fruitless::default();
+        for events in [true, false] {
+            fruitless.connection(events);
+            assert_eq!(fruitless.delay(Some(500), true), ms(500));
+            assert_eq!(fruitless.delay(Some(0), true), ms(0));
+        }
+        for _ in 0..5 {
+            fruitless.connection(false);
+        }
+        assert_eq!(fruitless.delay(Some(0), true), ms(3200));
+        assert_eq!(fruitless.delay(Some(10_000), true), ms(10_000));
+        assert_eq!(fruitless.delay(Some(u64::MAX), true), RETRY);
+    }
+}

@@ -1,0 +1,98 @@
+//! Servers of the oldest revision: one stream that everything is heard on, and another URL to post
+//! to.
+//!
+//! What it does: opens the stream, learns the URL from its first event, hands on what comes and
+//! tells the exchange whose answer it is. What it does not: come back to a stream that ended; that
+//! kind of server knows no resuming, so the connection ends with it.
+//!
+//! Source: MCP 2024-11-05 basic/transports (HTTP with SSE); 2025-11-25 basic/transports and
+//! 2026-07-28 basic/transports/streamable-http (backward compatibility).
+
+use std::io::Read;
+use std::sync::Arc;
+
+use ureq::Body;
+use ureq::http::Uri;
+
+use super::Shared;
+use super::exchange::{Exchange, Stop};
+use super::listen::{self, Got};
+use super::post::{End, Reading};
+use crate::transport::carrier::{Failure, Sink};
+use crate::transport::sse::{Parser, Step};
+
+/// Whether the server is of that kind; then messages are posted to where it said.
+pub(super) fn open(shared: &Arc<Shared>, exchange: &Exchange) -> bool {
+    let Got::Stream(mut body) = listen::ask(shared, exchange, &[], None, b"") else { return false };
+    let mut parser = Parser::new(shared.frame_bytes);
+    let Some(uri) = first(shared, &mut body, &mut parser) else { return false };
+    if shared.post_to.set(uri).is_err() {
+        return false;
+    }
+    shared.listener.adopt(shared, body, parser);
+    true
+}
+
+/// Where to post to, as the first event says. It must be of the same origin: the program's headers
+/// go there.
+fn first(shared: &Shared, body: &mut Body, parser: &mut Parser) -> Option<Uri> {
+    let mut reader = body.as_reader();
+    // Byte by byte, so that nothing of the next event is taken.
+    let mut byte = [0];
+    loop {
+        if reader.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        match parser.next(&mut byte.as_slice()) {
+            Step::More => {}
+            Step::Event { kind: b"endpoint", data } => {
+                return shared.target.redirected(std::str::from_utf8(data).ok()?);
+            }
+            Step::Event { .. } | Step::TooLong => return None,
+        }
+    }
+}
+
+/// Reads the stream to its end.
+pub(super) fn listen(shared: &Shared, exchange: &Arc<Exchange>, body: Body, mut parser: Parser) {
+    let Some(sink) = shared.sink() else { return };
+    let told = Telling { shared, sink: &*sink };
+    let ended = shared.exchanging(exchange, || {
+        Ok(Reading { exchange, sink: &told, turn: &mut || true }.run(body, &mut parser))
+    });
+    if matches!(ended, Ok(End::Over(_) | End::NobodyWaits)) && exchange.stop_reason().is_none() {
+        sink.end(Failure::Closed("the server ended the stream that it answers on".into()));
+    }
+}
+
+/// Tells the exchange that waits for it that an answer came.
+struct Telling<'a> {
+    shared: &'a Shared,
+    sink: &'a dyn Sink,
+}
+
+impl Sink for Telling<'_> {
+    fn frame(&self, frame: &[u8]) -> Option<u64> {
+        let answered = self.sink.frame(frame);
+        if let Some(id) = answered {
+            self.shared.stop(id, Stop::Answered);
+        }
+        answered
+    }
+
+    fn oversized(&self) {
+        self.sink.oversized();
+    }
+
+    fn fail(&self, id: u64, failure: Failure) {
+        self.sink.fail(id, failure);
+    }
+
+    fn end(&self, failure: Failure) {
+        self.sink.end(failure);
+    }
+
+    fn deadline(&self, id: u64) -> Option<std::time::Instant> {
+        self.sink.deadline(id)
+    }
+}

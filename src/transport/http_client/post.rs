@@ -1,0 +1,478 @@
+//! One message on its way: posted, answered as JSON or as events, and followed when its stream
+//! breaks off.
+//!
+//! What it does: the whole exchange, on the thread that calls. What it does not: decide what a
+//! failure means for the session or the era.
+//!
+//! Source: MCP 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamable-http; the
+//! statuses are listed there and in basic/index.
+//!
+//! # Invariants
+//! - A message is posted again only when the server said that it did not act on it: to another
+//!   place of the same origin, or in a session that replaced the unknown one.
+//! - No body, event or head is kept beyond its limit.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use ureq::{Body, Error};
+
+use super::exchange::{Exchange, Patience, Stop, TICK};
+use super::listen::{self, Fruitless, Got};
+use super::{Shared, closed, pair};
+use crate::era::legacy::header as session;
+use crate::transport::carrier::{Failure, Kind, Outgoing, Session, Sink};
+use crate::transport::sse::{MEDIA_TYPE, Parser, Step};
+
+const JSON: &str = "application/json";
+/// Both must be accepted (2025-11-25 basic/transports; 2026-07-28 streamable-http).
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// What is read at once.
+const PIECE: usize = 8 << 10;
+/// Redirects within the origin that one message follows.
+const REDIRECTS: usize = 3;
+/// Bytes of a refusal that are read, and characters that are passed on.
+const WORDS: usize = 4096;
+
+/// A message that is being delivered.
+pub(super) struct Letter {
+    pub exchange: Arc<Exchange>,
+    kind: Kind,
+    session: Session,
+}
+
+impl Letter {
+    pub(super) fn new(message: &Outgoing<'_>, sink: &Arc<dyn Sink>) -> Letter {
+        let exchange = match message.kind {
+            Kind::Request(id) => Exchange::asked(id, Arc::clone(sink)),
+            Kind::Stream(id) => Exchange::until(Some(id), message.deadline),
+            Kind::Notification | Kind::Answer => Exchange::until(None, message.deadline),
+        };
+        Letter { exchange: Arc::new(exchange), kind: message.kind, session: message.session }
+    }
+
+    /// Makes the exchange; comes back when it is over.
+    pub(super) fn post(
+        &self,
+        shared: &Arc<Shared>,
+        frame: &[u8],
+        headers: &[(String, String)],
+        sink: &Arc<dyn Sink>,
+        turn: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Failure> {
+        let route = Route { letter: self, shared, headers, sink: &**sink };
+        let done = shared.exchanging(&self.exchange, || route.deliver(frame, turn));
+        match (done, self.exchange.stop_reason()) {
+            // Whoever waited knows already.
+            (Err(_), Some(Stop::Abandoned | Stop::Answered)) => Ok(()),
+            (Err(_), Some(Stop::Timeout)) => Err(Failure::Timeout),
+            (Err(_), Some(Stop::Closed)) => Err(closed()),
+            (done, _) => done,
+        }
+    }
+}
+
+/// One delivery with everything it needs.
+struct Route<'a> {
+    letter: &'a Letter,
+    shared: &'a Arc<Shared>,
+    headers: &'a [(String, String)],
+    sink: &'a dyn Sink,
+}
+
+impl Route<'_> {
+    fn deliver(&self, frame: &[u8], turn: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
+        let mut session = self.session();
+        let mut response = self.send(frame, session.as_deref())?;
+        if response.status() == 404 && session.is_some() {
+            // Another thread may have opened a new session while this message was on its way.
+            let now = self.session();
+            if now.is_none() || now == session {
+                return Err(Failure::SessionLost);
+            }
+            session = now;
+            response = self.send(frame, session.as_deref())?;
+            if response.status() == 404 {
+                return Err(Failure::SessionLost);
+            }
+        }
+        if !response.status().is_success() {
+            let status = response.status().as_u16();
+            let refused = self.refused(response);
+            // It may be one of the oldest kind (2026-07-28 streamable-http, backward compatibility).
+            let oldest = self.letter.session == Session::Opens && matches!(status, 400 | 404 | 405);
+            if refused.is_ok() || !oldest || !pair::open(self.shared, &self.letter.exchange) {
+                return refused;
+            }
+            response = self.send(frame, None)?;
+            if !response.status().is_success() {
+                return self.refused(response);
+            }
+        }
+        if self.shared.post_to.get().is_some() {
+            return self.elsewhere(response.into_body(), turn);
+        }
+        if self.letter.session == Session::Opens {
+            self.latch(response.headers())?;
+        }
+        if !matches!(self.letter.kind, Kind::Request(_) | Kind::Stream(_)) {
+            // Taken; some servers say something although there is nothing to say.
+            self.letter.exchange.be(Patience::None);
+            drain(response.into_body().as_reader());
+            return Ok(());
+        }
+        match media(response.headers()) {
+            Media::Json => self.json(response.into_body()),
+            Media::Events => self.events(response.into_body(), session.as_deref(), turn),
+            Media::Other => {
+                let status = response.status().as_u16();
+                Err(misbehaved(format!(
+                    "a request was answered with status {status} and neither JSON nor events"
+                )))
+            }
+        }
+    }
+
+    /// The session's id to send.
+    fn session(&self) -> Option<Arc<str>> {
+        match self.letter.session {
+            Session::Within => self.shared.session(),
+            Session::Opens | Session::None => None,
+        }
+    }
+
+    /// Keeps the id of a session that this answer opens.
+    fn latch(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        let id = match headers.get(session::SESSION) {
+            None => None,
+            Some(id) if session::is_session_id(id.as_bytes()) => id.to_str().ok().map(Arc::from),
+            Some(_) => {
+                return Err(misbehaved("the session's id has characters that it must not have".into()));
+            }
+        };
+        self.shared.latch(id);
+        Ok(())
+    }
+
+    /// Posts the frame, also to where a redirect within the origin points.
+    fn send(&self, frame: &[u8], session: Option<&str>) -> Result<Response<Body>, Failure> {
+        let mut to = self.shared.post_to.get().unwrap_or(&self.shared.target.uri).clone();
+        for _ in 0..REDIRECTS {
+            let mut head = self.shared.head(&to, Method::POST, self.headers, session)?;
+            head.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+            head.headers_mut().insert(header::ACCEPT, BOTH);
+            let body = frame.strip_suffix(b"\n").unwrap_or(frame);
+            let response =
+                self.shared.agent.run(head.map(|()| body)).map_err(|e| failure(&self.letter.exchange, e))?;
+            // Other redirects would turn the POST into a GET.
+            if !matches!(response.status().as_u16(), 307 | 308) {
+                return Ok(response);
+            }
+            let location = response.headers().get(header::LOCATION).and_then(|l| l.to_str().ok());
+            match location.and_then(|location| self.shared.target.redirected(location)) {
+                Some(uri) => to = uri,
+                None => return Ok(response),
+            }
+        }
+        Err(misbehaved("the server redirects in a circle".into()))
+    }
+
+    /// The message was taken, and its answer comes over the one stream.
+    fn elsewhere(&self, body: Body, turn: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
+        let exchange = &self.letter.exchange;
+        exchange.be(Patience::None);
+        drain(body.into_reader());
+        exchange.be(Patience::Long);
+        while exchange.id.is_some() {
+            exchange.pause(TICK, turn).map_err(|_| closed())?;
+        }
+        Ok(())
+    }
+
+    /// One JSON message as the whole body.
+    fn json(&self, body: Body) -> Result<(), Failure> {
+        match self.read(body)? {
+            Some(text) if self.sink.frame(&text) == self.letter.exchange.id => Ok(()),
+            Some(_) => Err(misbehaved("the answer does not belong to the request".into())),
+            None => {
+                self.sink.oversized();
+                Err(misbehaved(format!("the answer is longer than {} bytes", self.shared.frame_bytes)))
+            }
+        }
+    }
+
+    /// The whole body; `None` when it is too long.
+    fn read(&self, mut body: Body) -> Result<Option<Vec<u8>>, Failure> {
+        let most = self.shared.frame_bytes;
+        let announced = body.content_length().unwrap_or(0);
+        if announced > most as u64 {
+            return Ok(None);
+        }
+        // An announcement alone must not cost memory.
+        let mut text = Vec::with_capacity((announced as usize).min(16 * PIECE));
+        let read = body.as_reader().take(most as u64 + 1).read_to_end(&mut text);
+        read.map_err(|e| broken(&self.letter.exchange, &e))?;
+        Ok((text.len() <= most).then_some(text))
+    }
+
+    /// An answer of any other status than success. The body may still hold the protocol's own.
+    fn refused(&self, response: Response<Body>) -> Result<(), Failure> {
+        let status = response.status().as_u16();
+        let challenge = response.headers().get(header::WWW_AUTHENTICATE).map(|c| plain(c.as_bytes()));
+        if response.status().is_redirection() {
+            let message = "the server redirects to another place, which is not followed".into();
+            return Err(Failure::Refused { status, message });
+        }
+        let mut words = String::new();
+        if media(response.headers()) == Media::Json {
+            if let Some(text) = self.read(response.into_body())? {
+                let answered = self.sink.frame(&text);
+                if answered.is_some() && answered == self.letter.exchange.id {
+                    return Ok(());
+                }
+                words = plain(&text);
+            }
+        } else {
+            let mut text = Vec::new();
+            // What cannot be read is not worth another error.
+            let _ = response.into_body().as_reader().take(WORDS as u64).read_to_end(&mut text);
+            words = plain(&text);
+        }
+        let why = challenge.unwrap_or(words);
+        let message =
+            format!("the server refused with status {status}{}{why}", if why.is_empty() { "" } else { ": " });
+        Err(Failure::Refused { status, message })
+    }
+
+    /// A stream of events, to the one that answers; through as many connections as it takes where
+    /// streams can be resumed.
+    fn events(
+        &self,
+        body: Body,
+        session: Option<&str>,
+        turn: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Failure> {
+        if let Kind::Stream(_) = self.letter.kind {
+            self.letter.exchange.lift();
+        }
+        let exchange = &self.letter.exchange;
+        let mut parser = Parser::new(self.shared.frame_bytes);
+        let mut fruitless = Fruitless::default();
+        let mut body = body;
+        loop {
+            let read = Reading { exchange, sink: self.sink, turn: &mut *turn }.run(body, &mut parser);
+            let over = match read {
+                End::Answered | End::NobodyWaits => return Ok(()),
+                End::Over(over) => over,
+            };
+            if over.oversized {
+                return Err(misbehaved(format!("an event is longer than {} bytes", self.shared.frame_bytes)));
+            }
+            // Resuming is for sessions, and for streams that gave an id to resume from (2025-11-25
+            // basic/transports; 2026-07-28 has none of it).
+            if self.letter.session == Session::None || parser.last_id().is_empty() {
+                return Err(interrupted("the stream ended before the answer"));
+            }
+            fruitless.connection(over.events);
+            let mut clean = over.clean;
+            body = loop {
+                if fruitless.too_many(self.shared.reconnects) {
+                    return Err(interrupted("the stream ended before the answer, again and again"));
+                }
+                // The exchange knows why it is over.
+                exchange.pause(fruitless.delay(parser.retry(), clean), turn).map_err(|_| closed())?;
+                match listen::ask(self.shared, exchange, self.headers, session, parser.last_id()) {
+                    Got::Stream(body) => break body,
+                    Got::Later => fruitless.connection(false),
+                    Got::Never => {
+                        return Err(interrupted("the stream ended before the answer and cannot be resumed"));
+                    }
+                }
+                clean = false;
+            };
+            parser.restart();
+        }
+    }
+}
+
+impl Shared {
+    /// The head of a request, with the headers of the message, of the session and of the program.
+    pub(super) fn head(
+        &self,
+        uri: &Uri,
+        method: Method,
+        headers: &[(String, String)],
+        session: Option<&str>,
+    ) -> Result<Request<()>, Failure> {
+        let mut request = Request::new(());
+        *request.method_mut() = method;
+        *request.uri_mut() = uri.clone();
+        *request.headers_mut() = self.target.headers().map_err(|e| Failure::Io(e.to_string()))?;
+        let ours = headers.iter().map(|(name, value)| (name.as_str(), value.as_str(), false));
+        for (name, value, secret) in ours.chain(session.map(|id| (session::SESSION, id, true))) {
+            let unsendable = || Failure::Io(format!("the header {name} cannot be sent"));
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| unsendable())?;
+            let mut value = HeaderValue::from_str(value).map_err(|_| unsendable())?;
+            value.set_sensitive(secret);
+            request.headers_mut().insert(name, value);
+        }
+        Ok(request)
+    }
+}
+
+/// What a body holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Media {
+    Json,
+    Events,
+    Other,
+}
+
+/// The media type, without its parameters.
+pub(super) fn media(headers: &HeaderMap) -> Media {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case(JSON) {
+        Media::Json
+    } else if kind.eq_ignore_ascii_case(MEDIA_TYPE) {
+        Media::Events
+    } else {
+        Media::Other
+    }
+}
+
+/// Reads what is there already, so that the connection can serve the next request.
+fn drain(mut body: impl Read) {
+    let mut piece = [0; PIECE];
+    for _ in 0..4 {
+        if !matches!(body.read(&mut piece), Ok(1..)) {
+            return;
+        }
+    }
+}
+
+/// How one connection's events ended.
+pub(super) enum End {
+    /// With the answer.
+    Answered,
+    /// It was cut here: nobody waits for more.
+    NobodyWaits,
+    /// Without.
+    Over(Over),
+}
+
+/// A stream that ended without the answer.
+#[derive(Default)]
+pub(super) struct Over {
+    /// It brought messages.
+    pub events: bool,
+    /// It brought more than can be kept.
+    pub oversized: bool,
+    /// The server ended it, as opposed to the network.
+    pub clean: bool,
+}
+
+/// Reads one connection's events.
+pub(super) struct Reading<'a> {
+    pub exchange: &'a Exchange,
+    pub sink: &'a dyn Sink,
+    pub turn: &'a mut dyn FnMut() -> bool,
+}
+
+impl Reading<'_> {
+    pub(super) fn run(self, mut body: Body, parser: &mut Parser) -> End {
+        let mut body = body.as_reader();
+        let mut bytes = [0; PIECE];
+        let mut over = Over::default();
+        self.exchange.be(Patience::Tick);
+        let end = 'stream: loop {
+            let mut piece = match body.read(&mut bytes) {
+                Ok(0) => {
+                    over.clean = true;
+                    break End::Over(over);
+                }
+                Ok(n) => bytes.get(..n).unwrap_or_default(),
+                // The stream is silent, no more.
+                Err(error) if is_tick(&error) && self.exchange.stop_reason().is_none() => {
+                    if (self.turn)() {
+                        continue;
+                    }
+                    break End::NobodyWaits;
+                }
+                Err(_) => break End::Over(over),
+            };
+            loop {
+                match parser.next(&mut piece) {
+                    Step::More => break,
+                    Step::TooLong => {
+                        over.oversized = true;
+                        self.sink.oversized();
+                    }
+                    // Other kinds are not the protocol's.
+                    Step::Event { kind: b"" | b"message", data } => {
+                        over.events = true;
+                        let answered = self.sink.frame(data);
+                        if answered.is_some() && answered == self.exchange.id {
+                            break 'stream End::Answered;
+                        }
+                    }
+                    Step::Event { .. } => {}
+                }
+                if !(self.turn)() {
+                    break 'stream End::NobodyWaits;
+                }
+            }
+        };
+        if matches!(end, End::Answered) {
+            self.exchange.be(Patience::None);
+            drain(body);
+        }
+        self.exchange.be(Patience::Long);
+        end
+    }
+}
+
+fn is_tick(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut
+}
+
+fn misbehaved(why: String) -> Failure {
+    Failure::Misbehaved(why)
+}
+
+fn interrupted(why: &str) -> Failure {
+    Failure::Interrupted(why.into())
+}
+
+/// What a failed read of a body means.
+fn broken(exchange: &Exchange, error: &io::Error) -> Failure {
+    match exchange.stop_reason() {
+        Some(_) => closed(),
+        None => Failure::Interrupted(format!("the answer broke off: {error}")),
+    }
+}
+
+/// What a failed request means.
+pub(super) fn failure(exchange: &Exchange, error: Error) -> Failure {
+    let lost = |why: String| if exchange.has_sent() { Failure::Interrupted(why) } else { Failure::Io(why) };
+    match error {
+        _ if exchange.stop_reason().is_some() => closed(),
+        Error::Protocol(_) | Error::Http(_) => misbehaved("the answer is not HTTP".into()),
+        Error::LargeResponseHeader(..) => misbehaved("the head of the answer is too long".into()),
+        Error::HostNotFound => Failure::Io("the server's name has no address".into()),
+        Error::Io(error) if exchange.has_sent() => {
+            lost(format!("the connection was lost before the answer: {error}"))
+        }
+        Error::Io(error) => lost(format!("no connection to the server: {error}")),
+        Error::Timeout(_) => Failure::Io("no connection to the server in time".into()),
+        error => lost(format!("the request failed: {error}")),
+    }
+}
+
+/// A peer's words on one line, shortened.
+fn plain(words: &[u8]) -> String {
+    let words = words.get(..WORDS).unwrap_or(words);
+    let text = String::from_utf8_lossy(words);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
+}

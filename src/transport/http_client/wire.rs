@@ -1,0 +1,372 @@
+//! Sockets under the HTTP client: found, opened and used so that nothing waits beyond the exchange
+//! it belongs to.
+//!
+//! What it does: resolves names, judges addresses, connects, reads and writes under the deadline
+//! of the thread's current [`Exchange`](super::exchange), and lets go at once when that is stopped.
+//! What it does not: HTTP. TLS, where it is built in, lies above.
+//!
+//! # Invariants
+//! - Each wait lasts at most a [`TICK`] before the exchange is asked again.
+//! - With the guard on, no packet goes to an address that is not public. Proxies are not used, so
+//!   nothing in the environment leads around it.
+//! - What is written leaves before anything is awaited: the head and a small body are one packet.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
+};
+use ureq::{Error, Timeout};
+
+use super::exchange::{Exchange, Patience, Stop, TICK, current};
+use super::guard;
+
+/// Bytes that wait for more before they are written: a head and the body of a usual call.
+const TOGETHER: usize = 16 << 10;
+/// Lookups of names under way at once in the process: the system's function cannot be
+/// interrupted, so each may outlive its exchange.
+const LOOKUPS: usize = 8;
+
+/// Which addresses may be connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    Everywhere,
+    Public,
+}
+
+/// Opens connections for the agent.
+#[derive(Debug)]
+pub(super) struct Opener {
+    pub reach: Reach,
+    /// Longest time for one connection, over all addresses of the name.
+    pub timeout: Duration,
+}
+
+impl Connector for Opener {
+    type Out = Wire;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Wire>, Error> {
+        let exchange = driving()?;
+        let end = Instant::now() + self.timeout;
+        let mut last = Error::HostNotFound;
+        let count = details.addrs.len();
+        for (i, address) in details.addrs.iter().enumerate() {
+            if self.reach == Reach::Public && !guard::is_public(address.ip()) {
+                last = refused("the address is not public");
+                continue;
+            }
+            // The addresses of one name share the time, the first ones with the larger part.
+            let left = end.saturating_duration_since(Instant::now());
+            let share = if i + 1 < count { left / 2 } else { left };
+            match connect(*address, share, &exchange) {
+                Ok(socket) => {
+                    let socket = Arc::new(socket);
+                    exchange.uses(&socket).map_err(stopped)?;
+                    #[cfg(feature = "tls")]
+                    exchange.shake(details.needs_tls());
+                    return Ok(Some(Wire::new(socket, details.config)));
+                }
+                Err(error) if exchange.stop_reason().is_some() => return Err(error.into()),
+                Err(error) => last = error.into(),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Comes after the handshake of TLS, where there is one.
+#[cfg(feature = "tls")]
+#[derive(Debug)]
+pub(super) struct Shaken;
+
+#[cfg(feature = "tls")]
+impl<In: Transport> Connector<In> for Shaken {
+    type Out = In;
+
+    fn connect(&self, _: &ConnectionDetails<'_>, chained: Option<In>) -> Result<Option<In>, Error> {
+        driving()?.shake(false);
+        Ok(chained)
+    }
+}
+
+fn refused(why: &'static str) -> Error {
+    Error::Io(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+fn driving() -> Result<Arc<Exchange>, Error> {
+    // Every request of this client is made by a thread inside an exchange.
+    current().ok_or(Error::ConnectionFailed)
+}
+
+/// The exchange knows why; this only ends what ureq is doing.
+fn stopped(_: Stop) -> Error {
+    Error::Timeout(Timeout::Global)
+}
+
+fn timed_out() -> io::Error {
+    io::Error::from(io::ErrorKind::TimedOut)
+}
+
+/// Connects; another thread can end that by stopping the exchange.
+#[cfg(unix)]
+fn connect(address: SocketAddr, timeout: Duration, exchange: &Exchange) -> io::Result<TcpStream> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
+
+    let end = Instant::now() + timeout;
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = TcpStream::from(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?);
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::INPROGRESS) => loop {
+            let slice = exchange.slice().map_err(|_| timed_out())?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(timed_out());
+            }
+            // Short slices: a socket that is still connecting cannot be shut on every system.
+            let slice = slice.min(left).min(TICK / 10);
+            let slice = Timespec { tv_sec: 0, tv_nsec: slice.subsec_nanos().into() };
+            let mut ready = [PollFd::new(&socket, PollFlags::OUT)];
+            match poll(&mut ready, Some(&slice)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => {
+                    if let Some(error) = socket.take_error()? {
+                        return Err(error);
+                    }
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        },
+        Err(error) => return Err(error.into()),
+    }
+    socket.set_nonblocking(false)?;
+    // Head and body are one write; waiting for more would only delay it.
+    socket.set_nodelay(true)?;
+    // A peer that vanished without a word is noticed after some minutes, not never.
+    sockopt::set_socket_keepalive(&socket, true)?;
+    Ok(socket)
+}
+
+/// Connects.
+#[cfg(not(unix))]
+fn connect(address: SocketAddr, timeout: Duration, exchange: &Exchange) -> io::Result<TcpStream> {
+    exchange.slice().map_err(|_| timed_out())?;
+    let socket = TcpStream::connect_timeout(&address, timeout.max(Duration::from_millis(1)))?;
+    // Head and body are one write; waiting for more would only delay it.
+    socket.set_nodelay(true)?;
+    Ok(socket)
+}
+
+/// Finds the addresses of a name.
+#[derive(Debug)]
+pub(super) struct Lookup;
+
+static LOOKING: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts a lookup for as long as its thread lives.
+struct Looking;
+
+impl Looking {
+    fn begin() -> Option<Looking> {
+        let begun = LOOKING.fetch_add(1, Ordering::Relaxed);
+        // Made first, so that it counts back where there are too many.
+        let looking = Looking;
+        (begun < LOOKUPS).then_some(looking)
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        LOOKING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Resolver for Lookup {
+    fn resolve(&self, uri: &Uri, config: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
+        let host = uri.host().unwrap_or_default();
+        let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+        let port = uri.port_u16().unwrap_or(default);
+        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        let mut found = self.empty();
+        if let Ok(ip) = bare.parse::<IpAddr>() {
+            found.push(SocketAddr::new(ip, port));
+            return Ok(found);
+        }
+        // This name is in a file of the machine, not on the network.
+        let addresses = if bare.eq_ignore_ascii_case("localhost") {
+            (bare, port).to_socket_addrs()?
+        } else {
+            look_up(bare.to_owned(), port)?
+        };
+        for address in config.ip_family().keep_wanted(addresses).take(16) {
+            found.push(address);
+        }
+        if found.is_empty() { Err(Error::HostNotFound) } else { Ok(found) }
+    }
+}
+
+/// Looks a name up on a thread of its own, because the system's function has no timeout.
+fn look_up(host: String, port: u16) -> Result<std::vec::IntoIter<SocketAddr>, Error> {
+    let exchange = driving()?;
+    let Some(looking) = Looking::begin() else {
+        return Err(Error::Io(io::Error::other("too many lookups of names are under way")));
+    };
+    let (tell, told) = mpsc::sync_channel(1);
+    std::thread::Builder::new().name("tinymcp-lookup".into()).stack_size(256 << 10).spawn(move || {
+        let found = (&*host, port).to_socket_addrs();
+        // Nobody listens when the exchange is over.
+        let _ = tell.send(found);
+        drop(looking);
+    })?;
+    loop {
+        // Short: a stop cannot end this wait.
+        let slice = exchange.slice().map_err(stopped)?.min(TICK / 10);
+        match told.recv_timeout(slice) {
+            Ok(found) => return Ok(found?),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Error::HostNotFound),
+        }
+    }
+}
+
+/// One connection. Pooled, so it outlives the exchange that opened it.
+pub(super) struct Wire {
+    socket: Arc<TcpStream>,
+    buffers: LazyBuffers,
+    /// Written, not yet sent.
+    pending: Vec<u8>,
+    /// Its last answer was just read.
+    fresh: bool,
+    read_timeout: Option<Duration>,
+    write_timeout: Option<Duration>,
+}
+
+impl Wire {
+    fn new(socket: Arc<TcpStream>, config: &Config) -> Wire {
+        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
+        Wire { socket, buffers, pending: Vec::new(), fresh: false, read_timeout: None, write_timeout: None }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let exchange = driving()?;
+        exchange.uses(&self.socket).map_err(stopped)?;
+        let mut rest = self.pending.as_slice();
+        while !rest.is_empty() {
+            let slice = exchange.slice().map_err(stopped)?;
+            if self.write_timeout != Some(slice) {
+                self.socket.set_write_timeout(Some(slice))?;
+                self.write_timeout = Some(slice);
+            }
+            match (&*self.socket).write(rest) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(n) => {
+                    exchange.sent();
+                    rest = rest.get(n..).unwrap_or_default();
+                }
+                Err(error) if is_wait(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.pending.clear();
+        self.pending.shrink_to(TOGETHER);
+        Ok(())
+    }
+
+    /// Reads once without waiting.
+    #[cfg(unix)]
+    fn poll(&mut self) -> io::Result<usize> {
+        let room = self.buffers.input_append_buf();
+        Ok(rustix::net::recv(&self.socket, room, rustix::net::RecvFlags::DONTWAIT)?.0)
+    }
+
+    /// Reads once without waiting.
+    #[cfg(not(unix))]
+    fn poll(&mut self) -> io::Result<usize> {
+        self.socket.set_nonblocking(true)?;
+        let read = (&*self.socket).read(self.buffers.input_append_buf());
+        self.socket.set_nonblocking(false)?;
+        read
+    }
+}
+
+/// The slice is over, or a signal came: the exchange is asked again.
+fn is_wait(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+impl Transport for Wire {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
+        let output = self.buffers.output();
+        self.pending.extend_from_slice(output.get(..amount).unwrap_or_default());
+        if self.pending.len() < TOGETHER { Ok(()) } else { self.flush() }
+    }
+
+    fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
+        self.flush()?;
+        let exchange = driving()?;
+        exchange.uses(&self.socket).map_err(stopped)?;
+        loop {
+            let patience = exchange.patience();
+            let read = if patience == Patience::None {
+                self.poll()
+            } else {
+                let slice = exchange.slice().map_err(stopped)?;
+                if self.read_timeout != Some(slice) {
+                    self.socket.set_read_timeout(Some(slice))?;
+                    self.read_timeout = Some(slice);
+                }
+                (&*self.socket).read(self.buffers.input_append_buf())
+            };
+            match read {
+                Ok(n) => {
+                    self.buffers.input_appended(n);
+                    self.fresh = true;
+                    return Ok(n > 0);
+                }
+                Err(error) if is_wait(&error) => {
+                    exchange.slice().map_err(stopped)?;
+                    if patience != Patience::Long {
+                        return Err(Error::Io(timed_out()));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn is_open(&mut self) -> bool {
+        // Asked when it goes back to the pool, and again when it is taken out: the second time
+        // counts.
+        if std::mem::take(&mut self.fresh) {
+            return true;
+        }
+        // Bytes that nobody asked for are as good as an end.
+        matches!(self.poll(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wire")
+    }
+}

@@ -1,0 +1,222 @@
+//! Heads of answers: status lines, header fields, the date.
+//!
+//! # Invariants
+//! - A field's value cannot end its line: a value with a control character is left out.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What a head mostly needs.
+pub(super) const HEAD: usize = 256;
+
+/// A header field: name and value.
+pub(crate) type Field<'a> = (&'a str, &'a str);
+
+/// How the end of an answer's body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// There is no body, and none could be.
+    None,
+    Bytes(usize),
+    Chunked,
+    /// The connection closes behind it.
+    UntilClose,
+}
+
+/// Whether the connection stays open behind an answer, and whether that has to be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Persistence {
+    Keep,
+    /// HTTP/1.0 closes unless told otherwise.
+    KeepAndSay,
+    Close,
+}
+
+/// Writes a head, with the empty line behind it.
+pub(super) fn write_head<'f>(
+    into: &mut Vec<u8>,
+    status: u16,
+    date: &[u8; DATE],
+    fields: impl Iterator<Item = Field<'f>>,
+    length: Length,
+    persistence: Persistence,
+) {
+    into.extend_from_slice(b"HTTP/1.1 ");
+    number(into, usize::from(status));
+    into.push(b' ');
+    into.extend_from_slice(reason(status).as_bytes());
+    into.extend_from_slice(b"\r\ndate: ");
+    into.extend_from_slice(date);
+    for (name, value) in fields {
+        // What a handler or a peer made up must not start a line of its own.
+        let harmless = !value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f);
+        debug_assert!(harmless, "{name} has a control character");
+        if harmless {
+            into.extend_from_slice(b"\r\n");
+            into.extend_from_slice(name.as_bytes());
+            into.extend_from_slice(b": ");
+            into.extend_from_slice(value.as_bytes());
+        }
+    }
+    match length {
+        Length::Bytes(n) => {
+            into.extend_from_slice(b"\r\ncontent-length: ");
+            number(into, n);
+        }
+        Length::Chunked => into.extend_from_slice(b"\r\ntransfer-encoding: chunked"),
+        Length::None | Length::UntilClose => {}
+    }
+    into.extend_from_slice(match persistence {
+        Persistence::Keep => b"\r\n\r\n".as_slice(),
+        Persistence::KeepAndSay => b"\r\nconnection: keep-alive\r\n\r\n",
+        Persistence::Close => b"\r\nconnection: close\r\n\r\n",
+    });
+}
+
+/// The head of a whole answer with a body of `length` bytes.
+pub(super) fn write_answer<'f>(
+    status: u16,
+    date: &[u8; DATE],
+    fields: impl Iterator<Item = Field<'f>>,
+    length: usize,
+    persistence: Persistence,
+) -> Vec<u8> {
+    let mut head = Vec::with_capacity(HEAD);
+    write_head(&mut head, status, date, fields, Length::Bytes(length), persistence);
+    head
+}
+
+/// Writes a number in decimal.
+fn number(into: &mut Vec<u8>, mut n: usize) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    into.extend_from_slice(&digits[at..]);
+}
+
+/// The line that starts a chunk of `n` bytes; its length is the second of the pair.
+pub(super) fn chunk_size(mut n: usize) -> ([u8; 18], usize) {
+    let mut line = [0; 18];
+    let digits = (n.max(1).ilog2() / 4 + 1) as usize;
+    for at in (0..digits).rev() {
+        line[at] = b"0123456789abcdef"[n & 15];
+        n >>= 4;
+    }
+    line[digits] = b'\r';
+    line[digits + 1] = b'\n';
+    (line, digits + 2)
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        202 => "Accepted",
+        204 => "No Content",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        411 => "Length Required",
+        414 => "URI Too Long",
+        413 => "Content Too Large",
+        415 => "Unsupported Media Type",
+        417 => "Expectation Failed",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ => "Status",
+    }
+}
+
+/// Bytes of a date.
+pub(super) const DATE: usize = 29;
+
+/// The date as fields have it, worked out once a second.
+pub(super) struct Date {
+    second: u64,
+    text: [u8; DATE],
+}
+
+impl Date {
+    pub(super) fn new() -> Date {
+        Date { second: 0, text: date(0) }
+    }
+
+    pub(super) fn now(&mut self) -> [u8; DATE] {
+        // A clock before 1970 is a board without a battery.
+        let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        if second != self.second {
+            (self.second, self.text) = (second, date(second));
+        }
+        self.text
+    }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7).
+fn date(second: u64) -> [u8; DATE] {
+    let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
+    let (days, second) = (second / 86_400, second % 86_400);
+    // Years that begin in March have the leap day at their end, and all their months are alike:
+    // five of them take 153 days.
+    let day = days + 719_468;
+    let (era, day_of_era) = (day / 146_097, day % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let month_day = day_of_year - (153 * month + 2) / 5 + 1;
+    let year = era * 400 + year_of_era + u64::from(month >= 10);
+    let name = |names: &'static [u8; 36], n: u64| names.chunks(3).nth(n as usize).unwrap_or(b"???");
+    text[..3].copy_from_slice(name(b"ThuFriSatSunMonTueWed               ", days % 7));
+    text[8..11].copy_from_slice(name(b"MarAprMayJunJulAugSepOctNovDecJanFeb", month));
+    for (at, n) in [(5, month_day), (12, year / 100), (14, year), (17, second / 3600), (20, second / 60 % 60)]
+    {
+        two(&mut text, at, n);
+    }
+    two(&mut text, 23, second % 60);
+    text
+}
+
+fn two(text: &mut [u8; DATE], at: usize, n: u64) {
+    text[at] = b'0' + (n / 10 % 10) as u8;
+    text[at + 1] = b'0' + (n % 10) as u8;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (second, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (951_782_399, "Mon, 28 Feb 2000 23:59:59 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (1_709_251_199, "Thu, 29 Feb 2024 23:59:59 GMT"),
+            (1_735_689_600, "Wed, 01 Jan 2025 00:00:00 GMT"),
+            (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
+        ] {
+            assert_eq!(std::str::from_utf8(&date(second)), Ok(text));
+        }
+    }
+
+    #[test]
+    fn chunk_sizes_are_hexadecimal_lines() {
+        for n in [0, 1, 9, 10, 15, 16, 255, 256, 4095, 65_535, 1 << 20, usize::MAX] {
+            let (line, len) = chunk_size(n);
+            assert_eq!(std::str::from_utf8(&line[..len]), Ok(format!("{n:x}\r\n").as_str()));
+        }
+    }
+}

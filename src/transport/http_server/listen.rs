@@ -1,0 +1,253 @@
+//! Addresses: TCP, Unix sockets, and sockets that the service manager opened for us.
+//!
+//! # Invariants
+//! - A Unix socket that somebody listens to is never taken away; one that nobody listens to is.
+//! - The file of a Unix socket of ours is only its owner's, and is removed at the end.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, ToSocketAddrs};
+#[cfg(unix)]
+use std::path::{Path, PathBuf};
+
+use mio::event::Source;
+use mio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use mio::net::{UnixListener, UnixStream};
+
+use crate::error::{Error, ErrorKind};
+
+/// The address that stands for the sockets the service manager passed on.
+const SYSTEMD: &str = "systemd";
+/// Connections that wait to be taken in. The usual 128 overflow while this process waits for its
+/// turn on a busy machine, and a peer that was dropped tries again after a second.
+#[cfg(unix)]
+const BACKLOG: i32 = 1024;
+/// What the address of a Unix socket starts with.
+const UNIX: &str = "unix:";
+
+/// A socket that takes connections.
+pub(crate) struct Listener {
+    inner: Inner,
+    /// Removed at the end.
+    #[cfg(unix)]
+    file: Option<PathBuf>,
+}
+
+enum Inner {
+    Tcp(TcpListener),
+    #[cfg(unix)]
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Listens at `address`: `127.0.0.1:8080`, `[::1]:0`, `localhost:8080`, `unix:/run/mcp.sock`, or
+    /// `systemd` for every socket of the unit that started us.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if it is no address, [`ErrorKind::Busy`] if another process listens
+    /// there, [`ErrorKind::Io`] with the system's words otherwise.
+    pub(crate) fn bind(address: &str) -> Result<Vec<Listener>, Error> {
+        if address == SYSTEMD {
+            return activated();
+        }
+        if let Some(path) = address.strip_prefix(UNIX) {
+            return Ok(vec![bind_unix(path)?]);
+        }
+        let resolved = address.to_socket_addrs().map_err(|error| {
+            Error::new(ErrorKind::Invalid, format!("{address:?} is no address to listen at"))
+                .with_source(error)
+        })?;
+        let mut last = None;
+        for candidate in resolved {
+            match TcpListener::bind(candidate) {
+                Ok(tcp) => {
+                    #[cfg(unix)]
+                    rustix::net::listen(&tcp, BACKLOG)
+                        .map_err(|error| cannot_listen(address, error.into()))?;
+                    return Ok(vec![Listener::tcp(tcp)]);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(cannot_listen(address, last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into())))
+    }
+
+    fn tcp(tcp: TcpListener) -> Listener {
+        Listener {
+            inner: Inner::Tcp(tcp),
+            #[cfg(unix)]
+            file: None,
+        }
+    }
+
+    /// The address it listens at, with the port that was chosen, in the form `bind` takes.
+    pub(crate) fn address(&self) -> String {
+        match &self.inner {
+            Inner::Tcp(tcp) => tcp.local_addr().map_or_else(|_| String::new(), |a| a.to_string()),
+            #[cfg(unix)]
+            Inner::Unix(unix) => {
+                let path = unix.local_addr().ok().and_then(|a| a.as_pathname().map(Path::to_path_buf));
+                format!("{UNIX}{}", path.unwrap_or_default().display())
+            }
+        }
+    }
+
+    /// Whether only processes of this machine can connect.
+    pub(crate) fn is_local(&self) -> bool {
+        match &self.inner {
+            Inner::Tcp(tcp) => tcp.local_addr().is_ok_and(|a| a.ip().is_loopback()),
+            #[cfg(unix)]
+            Inner::Unix(_) => true,
+        }
+    }
+
+    pub(super) fn accept(&self) -> io::Result<Socket> {
+        match &self.inner {
+            Inner::Tcp(tcp) => {
+                let (stream, _) = tcp.accept()?;
+                // Answers are written whole; one that waits for a delayed acknowledgement is slow.
+                stream.set_nodelay(true)?;
+                Ok(Socket::Tcp(stream))
+            }
+            #[cfg(unix)]
+            Inner::Unix(unix) => Ok(Socket::Unix(unix.accept()?.0)),
+        }
+    }
+
+    pub(super) fn source(&mut self) -> &mut dyn Source {
+        match &mut self.inner {
+            Inner::Tcp(tcp) => tcp,
+            #[cfg(unix)]
+            Inner::Unix(unix) => unix,
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // One that is gone already was what we wanted.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+fn cannot_listen(address: &str, error: io::Error) -> Error {
+    let kind = if error.kind() == io::ErrorKind::AddrInUse { ErrorKind::Busy } else { ErrorKind::Io };
+    Error::new(kind, format!("cannot listen at {address}")).with_source(error)
+}
+
+#[cfg(unix)]
+fn bind_unix(path: &str) -> Result<Listener, Error> {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    let failed = |error| cannot_listen(path, error);
+    let file = Path::new(path);
+    if path.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "unix: needs a path behind it"));
+    }
+    // Left behind by a process that was killed: nobody listens there any more.
+    if std::fs::symlink_metadata(file).is_ok_and(|m| m.file_type().is_socket()) {
+        match std::os::unix::net::UnixStream::connect(file) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(file).map_err(failed)?;
+            }
+            _ => return Err(failed(io::ErrorKind::AddrInUse.into())),
+        }
+    }
+    let unix = UnixListener::bind(file).map_err(failed)?;
+    rustix::net::listen(&unix, BACKLOG).map_err(|error| failed(error.into()))?;
+    let listener = Listener { inner: Inner::Unix(unix), file: Some(file.to_path_buf()) };
+    // To connect takes the right to write, which the usual umask leaves to the owner anyway.
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+#[cfg(not(unix))]
+fn bind_unix(_path: &str) -> Result<Listener, Error> {
+    Err(Error::new(ErrorKind::Invalid, "this system has no Unix sockets"))
+}
+
+/// The sockets that the service manager opened (`LISTEN_FDS`, sd_listen_fds(3)). Their files, if
+/// they have any, are its own.
+#[cfg(unix)]
+fn activated() -> Result<Vec<Listener>, Error> {
+    let failed = |error| cannot_listen(SYSTEMD, error);
+    let mut passed = listenfd::ListenFd::from_env();
+    let mut listeners = Vec::new();
+    for index in 0..passed.len() {
+        let listener = match passed.take_tcp_listener(index) {
+            Ok(Some(tcp)) => {
+                tcp.set_nonblocking(true).map_err(failed)?;
+                Listener::tcp(TcpListener::from_std(tcp))
+            }
+            _ => {
+                let unix = passed.take_unix_listener(index).map_err(failed)?;
+                let Some(unix) = unix else { continue };
+                unix.set_nonblocking(true).map_err(failed)?;
+                Listener { inner: Inner::Unix(UnixListener::from_std(unix)), file: None }
+            }
+        };
+        listeners.push(listener);
+    }
+    if listeners.is_empty() {
+        return Err(Error::new(ErrorKind::Invalid, "the service manager passed no socket on (LISTEN_FDS)"));
+    }
+    Ok(listeners)
+}
+
+#[cfg(not(unix))]
+fn activated() -> Result<Vec<Listener>, Error> {
+    Err(Error::new(ErrorKind::Invalid, "this system has no socket activation"))
+}
+
+/// A connected socket, non-blocking.
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub(super) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => (&mut &*s).read(into),
+            #[cfg(unix)]
+            Socket::Unix(s) => (&mut &*s).read(into),
+        }
+    }
+
+    pub(super) fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => (&mut &*s).write_vectored(parts),
+            #[cfg(unix)]
+            Socket::Unix(s) => (&mut &*s).write_vectored(parts),
+        }
+    }
+
+    pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.shutdown(how),
+            #[cfg(unix)]
+            Socket::Unix(s) => s.shutdown(how),
+        }
+    }
+
+    /// Closes it and has the system forget what the peer has not read, which it would otherwise keep
+    /// for minutes.
+    pub(super) fn abort(self) {
+        #[cfg(unix)]
+        if let Socket::Tcp(tcp) = &self {
+            // What cannot be set has no effect but memory.
+            let _ = rustix::net::sockopt::set_socket_linger(tcp, Some(std::time::Duration::ZERO));
+        }
+    }
+
+    pub(super) fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Socket::Tcp(s) => s,
+            #[cfg(unix)]
+            Socket::Unix(s) => s,
+        }
+    }
+}

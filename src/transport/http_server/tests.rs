@@ -1,0 +1,216 @@
+//! The engine over real loopback sockets, with services made for the occasion.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod basic;
+mod events;
+mod inbox;
+mod listen;
+mod time;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::Limits;
+
+/// Longer than anything here takes.
+pub(super) const LONG: Duration = Duration::from_secs(20);
+
+type OnHead = Box<dyn FnMut(&Head<'_>) -> Admission + Send>;
+type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Exchange) -> Flow + Send>;
+
+/// A service of closures.
+pub(super) struct Closures {
+    on_head: OnHead,
+    on_request: OnRequest,
+    gone: mpsc::Sender<u64>,
+    stopped: mpsc::Sender<u64>,
+}
+
+impl Service for Closures {
+    fn head(&mut self, head: &Head<'_>) -> Admission {
+        (self.on_head)(head)
+    }
+
+    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow {
+        (self.on_request)(head, body, exchange)
+    }
+
+    fn gone(&mut self, exchange: u64) {
+        let _ = self.gone.send(exchange);
+    }
+
+    fn tick(&mut self, _now: Instant) -> Option<Instant> {
+        None
+    }
+
+    fn stop(&mut self) {
+        let _ = self.stopped.send(0);
+    }
+}
+
+/// A running engine; stopped when dropped.
+pub(super) struct Running {
+    pub address: SocketAddr,
+    pub remote: Remote,
+    pub gone: mpsc::Receiver<u64>,
+    pub stopped: mpsc::Receiver<u64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub(super) fn limits() -> Limits {
+    Limits::default()
+}
+
+/// The limits, with some of those of HTTP changed.
+pub(super) fn limits_with(change: impl FnOnce(&mut crate::HttpLimits)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits.http);
+    limits
+}
+
+pub(super) fn serve(limits: Limits, on_request: OnRequest) -> Running {
+    serve_with(limits, Box::new(|_| Admission::Read), on_request)
+}
+
+pub(super) fn serve_with(limits: Limits, on_head: OnHead, on_request: OnRequest) -> Running {
+    let listeners = Listener::bind("127.0.0.1:0").unwrap();
+    let address = listeners[0].address().parse().unwrap();
+    let ((gone, hear_gone), (stopped, hear_stopped)) = (mpsc::channel(), mpsc::channel());
+    let service = Closures { on_head, on_request, gone, stopped };
+    let mut engine = Engine::new(listeners, service, &limits).unwrap();
+    let remote = engine.remote();
+    let thread = Some(std::thread::spawn(move || engine.run().unwrap()));
+    Running { address, remote, gone: hear_gone, stopped: hear_stopped, thread }
+}
+
+impl Running {
+    pub(super) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub(super) fn shared(&self) -> &wire::Shared {
+        &self.remote.0
+    }
+
+    /// Waits until something holds that the engine's thread brings about.
+    pub(super) fn wait_for(&self, holds: impl Fn(&wire::Shared) -> bool) {
+        let began = Instant::now();
+        while !holds(self.shared()) {
+            assert!(began.elapsed() < LONG, "it did not come about");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Stops and waits for the engine's thread.
+    pub(super) fn stop(&mut self, grace: Duration) {
+        self.remote.stop(Instant::now() + grace);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.stop(Duration::ZERO);
+        }
+    }
+}
+
+/// The other end of a connection.
+pub(super) struct Client {
+    pub stream: TcpStream,
+    read: Vec<u8>,
+}
+
+/// An answer as it came.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+impl Client {
+    pub(super) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, read: Vec::new() }
+    }
+
+    pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+        self
+    }
+
+    /// Posts a body, on a connection that stays open.
+    pub(super) fn post(&mut self, body: &str) -> &mut Self {
+        self.send(format!("POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()))
+    }
+
+    fn more(&mut self) -> bool {
+        let mut piece = [0; 4096];
+        match self.stream.read(&mut piece) {
+            Ok(n) => {
+                self.read.extend_from_slice(&piece[..n]);
+                n > 0
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Reads up to and with `end`.
+    pub(super) fn until(&mut self, end: &str) -> String {
+        loop {
+            if let Some(at) = self.read.windows(end.len()).position(|w| w == end.as_bytes()) {
+                let rest = self.read.split_off(at + end.len());
+                return String::from_utf8(std::mem::replace(&mut self.read, rest)).unwrap();
+            }
+            assert!(self.more(), "the connection ended behind {:?}", String::from_utf8_lossy(&self.read));
+        }
+    }
+
+    /// Reads one answer with a length.
+    pub(super) fn answer(&mut self) -> Answer {
+        let head = self.until("\r\n\r\n");
+        let status = head[9..12].parse().unwrap();
+        let length = head
+            .lines()
+            .find_map(|l| l.strip_prefix("content-length: "))
+            .map_or(0, |l| l.parse::<usize>().unwrap());
+        while self.read.len() < length {
+            assert!(self.more(), "the connection ended in a body");
+        }
+        let rest = self.read.split_off(length);
+        Answer { status, head, body: std::mem::replace(&mut self.read, rest) }
+    }
+
+    /// Reads what is left; the peer has to close.
+    pub(super) fn rest(&mut self) -> Vec<u8> {
+        while self.more() {}
+        std::mem::take(&mut self.read)
+    }
+}
+
+/// Answers with method, path and body.
+pub(super) fn echo() -> OnRequest {
+    Box::new(|head, body, exchange| {
+        let text = format!("{} {} {}", head.method(), head.path(), String::from_utf8_lossy(body));
+        exchange.respond(200, &[("content-type", "text/plain")], text.as_bytes());
+        Flow::Go
+    })
+}

@@ -1,0 +1,232 @@
+//! Requests and answers of peers that mean well.
+
+use super::*;
+
+#[test]
+fn many_requests_share_a_connection() {
+    let server = serve(limits(), echo());
+    let mut peer = server.connect();
+    for n in 0..3 {
+        peer.post(&n.to_string());
+        let answer = peer.answer();
+        assert_eq!((answer.status, answer.text()), (200, format!("POST /mcp {n}").as_str()));
+        assert!(answer.head.contains("content-type: text/plain\r\n"), "{}", answer.head);
+        assert!(answer.head.contains("\r\ndate: "), "{}", answer.head);
+        assert!(!answer.head.contains("connection:"), "{}", answer.head);
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_one_after_the_other() {
+    let (give, take) = mpsc::channel::<Exchange>();
+    let server = serve(
+        limits(),
+        Box::new(move |_, body, exchange| {
+            if body == b"0" {
+                give.send(exchange).unwrap();
+            } else {
+                exchange.respond(200, &[], body);
+            }
+            Flow::Go
+        }),
+    );
+    let mut peer = server.connect();
+    for n in 0..200 {
+        peer.post(&n.to_string());
+    }
+    let first = take.recv_timeout(LONG).unwrap();
+    assert!(!first.closed());
+    first.respond(200, &[], b"0");
+    for n in 0..200 {
+        assert_eq!(peer.answer().text(), n.to_string());
+    }
+}
+
+#[test]
+fn a_peer_that_asks_to_close_is_closed() {
+    let server = serve(limits(), echo());
+    let mut peer = server.connect();
+    peer.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = peer.answer();
+    assert!(answer.head.contains("\r\nconnection: close\r\n"), "{}", answer.head);
+    assert_eq!(peer.rest(), b"");
+    assert!(server.gone.try_recv().is_err());
+}
+
+#[test]
+fn http_10_is_answered_and_closed_unless_it_asks_otherwise() {
+    let server = serve(limits(), echo());
+    let mut peer = server.connect();
+    peer.send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let answer = peer.answer();
+    assert!(answer.head.contains("\r\nconnection: keep-alive\r\n"), "{}", answer.head);
+    peer.send("GET /b HTTP/1.0\r\n\r\n");
+    assert_eq!(peer.answer().text(), "GET /b ");
+    assert_eq!(peer.rest(), b"");
+}
+
+#[test]
+fn head_and_204_have_no_body() {
+    let server = serve(
+        limits(),
+        Box::new(|head, _, exchange| {
+            let status = if head.path() == "/204" { 204 } else { 200 };
+            exchange.respond(status, &[], b"hello");
+            Flow::Go
+        }),
+    );
+    let mut peer = server.connect();
+    peer.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET /204 HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(peer.until("\r\n\r\n").contains("content-length: 5\r\n"));
+    let empty = peer.until("\r\n\r\n");
+    assert!(empty.starts_with("HTTP/1.1 204 No Content\r\n") && !empty.contains("content-length"), "{empty}");
+    assert_eq!(peer.answer().text(), "hello");
+}
+
+#[test]
+fn a_peer_that_waits_for_100_gets_it_once_and_only_if_its_body_is_wanted() {
+    let admit: OnHead = Box::new(|head| match head.path() {
+        "/mcp" => Admission::Read,
+        _ => Admission::Refuse(Refusal {
+            status: 401,
+            fields: vec![("www-authenticate", "Bearer".into())],
+            body: b"no".to_vec(),
+        }),
+    });
+    let server = serve_with(limits(), admit, echo());
+    let mut peer = server.connect();
+    peer.send("POST /mcp HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    assert_eq!(peer.until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+    peer.send("ok");
+    assert_eq!(peer.answer().text(), "POST /mcp ok");
+    peer.send("POST /no HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    let answer = peer.answer();
+    assert_eq!((answer.status, answer.text()), (401, "no"));
+    assert!(answer.head.contains("www-authenticate: Bearer\r\n"), "{}", answer.head);
+    assert!(answer.head.contains("connection: close\r\n"), "{}", answer.head);
+    peer.send("ok");
+    assert_eq!(peer.rest(), b"");
+}
+
+#[test]
+fn a_refused_request_that_was_sent_whole_leaves_the_connection_open() {
+    let admit: OnHead = Box::new(|head| match head.path() {
+        "/mcp" => Admission::Read,
+        _ => Admission::Refuse(Refusal { status: 404, fields: Vec::new(), body: Vec::new() }),
+    });
+    let server = serve_with(limits(), admit, echo());
+    let mut peer = server.connect();
+    let refused = "POST /no HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nno";
+    peer.send(format!("{refused}{refused}POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nok"));
+    assert_eq!((peer.answer().status, peer.answer().status), (404, 404));
+    assert_eq!(peer.answer().text(), "POST /mcp ok");
+}
+
+#[test]
+fn large_bodies_pass_both_ways() {
+    let server = serve(
+        limits(),
+        Box::new(|_, body, exchange| {
+            exchange.respond(200, &[], body);
+            Flow::Go
+        }),
+    );
+    let body: String = (0..4_000_000_u32).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
+    let mut peer = server.connect();
+    for _ in 0..2 {
+        peer.post(&body);
+        assert_eq!(peer.answer().text(), body);
+    }
+    let mut sender = peer.stream.try_clone().unwrap();
+    sender.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+    for chunk in body.as_bytes().chunks(70_001) {
+        sender.write_all(format!("{:X}\r\n", chunk.len()).as_bytes()).unwrap();
+        sender.write_all(chunk).unwrap();
+        sender.write_all(b"\r\n").unwrap();
+    }
+    sender.write_all(b"0\r\n\r\n").unwrap();
+    assert_eq!(peer.answer().text(), body);
+}
+
+#[test]
+fn an_exchange_that_is_dropped_is_answered_with_500() {
+    let server = serve(limits(), Box::new(|_, _, _| Flow::Go));
+    let mut peer = server.connect();
+    peer.post("");
+    assert_eq!(peer.answer().status, 500);
+    peer.post("");
+    assert_eq!(peer.answer().status, 500);
+}
+
+#[test]
+fn an_exchange_is_answered_once() {
+    let server = serve(
+        limits(),
+        Box::new(|_, body, exchange| {
+            assert!(exchange.respond(200, &[], body));
+            assert!(!exchange.respond(200, &[], b"again"));
+            assert!(!exchange.open_events(&[], b"again"));
+            assert!(!exchange.event(b"again") && !exchange.event_now(b"again") && !exchange.end(b"again"));
+            exchange.abort();
+            assert!(exchange.closed() && !exchange.congested());
+            Flow::Go
+        }),
+    );
+    let mut peer = server.connect();
+    peer.post("1").post("2");
+    assert_eq!((peer.answer().text(), peer.answer().text()), ("1", "2"));
+}
+
+#[test]
+fn what_is_in_a_head_is_found() {
+    let server = serve(
+        limits(),
+        Box::new(|head, _, exchange| {
+            let all: Vec<_> = head.all("x-a").map(String::from_utf8_lossy).collect();
+            let first = head.field("X-A").map(String::from_utf8_lossy);
+            let text = format!("{} {first:?} {all:?}", head.path());
+            exchange.respond(200, &[], text.as_bytes());
+            Flow::Go
+        }),
+    );
+    let mut peer = server.connect();
+    peer.send("GET /p?q=1?2 HTTP/1.1\r\nhost: x\r\nX-a:  1 \r\nx-A:2\r\n\r\n");
+    assert_eq!(peer.answer().text(), r#"/p Some("1") ["1", "2"]"#);
+}
+
+#[test]
+fn a_paused_engine_goes_on_where_it_was() {
+    let listeners = Listener::bind("127.0.0.1:0").unwrap();
+    let address = listeners[0].address().parse().unwrap();
+    let (gone, _gone) = mpsc::channel();
+    let on_request: OnRequest = Box::new(|_, body, exchange| {
+        exchange.respond(200, &[], body);
+        Flow::Pause
+    });
+    let service =
+        Closures { on_head: Box::new(|_| Admission::Read), on_request, gone: gone.clone(), stopped: gone };
+    let mut engine = Engine::new(listeners, service, &limits()).unwrap();
+    let remote = engine.remote();
+    let driver = std::thread::spawn(move || {
+        let mut paused = 0;
+        loop {
+            match engine.turn().unwrap() {
+                Turn::Paused => paused += 1,
+                Turn::Again => {}
+                Turn::Over => return paused,
+            }
+        }
+    });
+    let mut peers: Vec<Client> = (0..8).map(|_| Client::connect(address)).collect();
+    for round in 0..20 {
+        for peer in &mut peers {
+            peer.post(&round.to_string()).post("more");
+        }
+        for peer in &mut peers {
+            assert_eq!(peer.answer().text(), round.to_string());
+            assert_eq!(peer.answer().text(), "more");
+        }
+    }
+    remote.stop(Instant::now());
+    assert_eq!(driver.join().unwrap(), 320);
+}

@@ -1,0 +1,256 @@
+//! What time and numbers end: heads, bodies, idleness, crowds, and the engine itself.
+
+use super::*;
+
+fn short() -> Limits {
+    limits_with(|l| {
+        l.head_timeout = Duration::from_millis(200);
+        l.body_timeout = Duration::from_millis(200);
+        l.idle_timeout = Duration::from_millis(400);
+        l.linger = Duration::from_millis(200);
+    })
+}
+
+#[test]
+fn a_head_or_body_that_does_not_come_is_ended_with_408() {
+    let server = serve(short(), echo());
+    for text in [
+        "P",
+        "POST / HTTP/1.1\r\nHost: x\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhello",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n",
+    ] {
+        let mut client = server.connect();
+        client.send(text);
+        assert_eq!(client.answer().status, 408, "{text:?}");
+        assert_eq!(client.rest(), b"");
+    }
+}
+
+#[test]
+fn trickled_bytes_do_not_buy_time() {
+    let server = serve(short(), echo());
+    let mut client = server.connect();
+    let began = Instant::now();
+    // The socket's timeout is the clock of this trickle.
+    client.stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let mut answer = Vec::new();
+    for byte in "POST / HTTP/1.1\r\nX: ".bytes().chain(std::iter::repeat(b'x')) {
+        if client.stream.write_all(&[byte]).is_err() {
+            break;
+        }
+        let mut piece = [0; 256];
+        match client.stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(n) => answer.extend_from_slice(&piece[..n]),
+            Err(_) => {}
+        }
+        assert!(began.elapsed() < LONG);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    let server = serve(short(), echo());
+    let mut fresh = server.connect();
+    let mut used = server.connect();
+    used.post("1");
+    assert_eq!(used.answer().status, 200);
+    assert_eq!((fresh.rest(), used.rest()), (vec![], vec![]));
+}
+
+#[test]
+fn empty_lines_do_not_keep_a_connection_open() {
+    let server = serve(short(), echo());
+    let mut client = server.connect();
+    let began = Instant::now();
+    client.stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    while client.stream.write_all(b"\r\n").is_ok() {
+        if matches!(client.stream.read(&mut [0; 16]), Ok(0)) {
+            break;
+        }
+        assert!(began.elapsed() < LONG);
+    }
+}
+
+#[test]
+fn the_idlest_goes_when_there_is_no_room() {
+    let server = serve(limits_with(|l| l.connections = 4), echo());
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.post("1");
+        assert_eq!(client.answer().status, 200);
+    }
+    clients[0].post("2");
+    assert_eq!(clients[0].answer().status, 200);
+    let mut fresh = server.connect();
+    fresh.post("3");
+    assert_eq!(fresh.answer().status, 200);
+    assert_eq!(clients[1].rest(), b"");
+    for client in [0, 2, 3] {
+        clients[client].post("4");
+        assert_eq!(clients[client].answer().status, 200);
+    }
+}
+
+#[test]
+fn a_connection_too_many_is_told_503_while_all_are_busy() {
+    let (give, exchanges) = mpsc::channel();
+    let on_request: OnRequest = Box::new(move |_, _, exchange| {
+        give.send(exchange).unwrap();
+        Flow::Go
+    });
+    let server = serve(limits_with(|l| l.connections = 2), on_request);
+    let mut busy: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    let open: Vec<Exchange> = busy
+        .iter_mut()
+        .map(|client| {
+            client.post("");
+            exchanges.recv_timeout(LONG).unwrap()
+        })
+        .collect();
+    for _ in 0..40 {
+        let mut refused = server.connect();
+        let answer = refused.answer();
+        assert_eq!(answer.status, 503);
+        assert!(answer.head.contains("retry-after: "), "{}", answer.head);
+    }
+    assert!(open[0].respond(200, &[], b""));
+    assert_eq!(busy[0].answer().status, 200);
+    let mut next = server.connect();
+    next.post("");
+    exchanges.recv_timeout(LONG).unwrap().respond(200, &[], b"");
+    assert_eq!(next.answer().status, 200);
+    drop(open);
+}
+
+#[test]
+fn bodies_that_arrive_are_bounded_together() {
+    let server = serve(limits_with(|l| l.arriving_bytes = 100_000), echo());
+    let slow: Vec<_> = (0..50)
+        .map(|_| {
+            let mut client = server.connect();
+            client
+                .send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n")
+                .send(vec![b'x'; 30_000]);
+            client
+        })
+        .collect();
+    // One alone may be as long as a message may be; a small one is not noticed at all.
+    let mut large = server.connect();
+    large.post(&"y".repeat(3_000_000));
+    assert_eq!(large.answer().status, 200);
+    let mut small = server.connect();
+    small.post("z");
+    assert_eq!(small.answer().text(), "POST /mcp z");
+    for mut client in slow {
+        assert_eq!(client.answer().status, 503);
+    }
+}
+
+#[test]
+fn what_is_sent_ahead_of_its_turn_is_bounded_together() {
+    let (give, exchanges) = mpsc::channel();
+    let on_request: OnRequest = Box::new(move |_, _, exchange| {
+        give.send(exchange).unwrap();
+        Flow::Go
+    });
+    let server = serve(limits_with(|l| l.arriving_bytes = 30_000), on_request);
+    let ahead =
+        "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n".to_owned() + &"x".repeat(9000);
+    let mut open = Vec::new();
+    for n in 0..8 {
+        let mut client = server.connect();
+        client.send(format!("GET / HTTP/1.1\r\nHost: x\r\n\r\n{ahead}"));
+        open.push((exchanges.recv_timeout(LONG).unwrap(), client));
+        if n >= 3 {
+            // Those that did so first had to go.
+            assert_eq!(server.gone.recv_timeout(LONG).unwrap(), open[n - 3].0.id());
+        }
+    }
+    assert_eq!(open.iter().filter(|(exchange, _)| !exchange.closed()).count(), 3);
+}
+
+#[test]
+fn stopping_frees_the_address_and_lets_open_exchanges_finish() {
+    let (give, exchanges) = mpsc::channel();
+    let on_request: OnRequest = Box::new(move |_, _, exchange| {
+        give.send(exchange).unwrap();
+        Flow::Go
+    });
+    let mut server = serve(limits(), on_request);
+    let mut idle = server.connect();
+    let mut busy = server.connect();
+    busy.post("");
+    let exchange = exchanges.recv_timeout(LONG).unwrap();
+    server.remote.stop(Instant::now() + LONG);
+    server.stopped.recv_timeout(LONG).unwrap();
+    assert_eq!(idle.rest(), b"");
+    let again = Listener::bind(&server.address.to_string()).unwrap();
+    assert_eq!(again[0].address(), server.address.to_string());
+    assert!(exchange.respond(200, &[], b"last"));
+    let answer = busy.answer();
+    assert_eq!(answer.text(), "last");
+    assert_eq!(busy.rest(), b"");
+    server.stop(LONG);
+}
+
+#[test]
+fn stopping_is_over_at_the_deadline_whatever_is_open() {
+    let (give, exchanges) = mpsc::channel();
+    let on_request: OnRequest = Box::new(move |_, _, exchange| {
+        give.send(exchange).unwrap();
+        Flow::Go
+    });
+    let mut server = serve(limits(), on_request);
+    let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    let open: Vec<Exchange> = clients
+        .iter_mut()
+        .map(|client| {
+            client.post("");
+            exchanges.recv_timeout(LONG).unwrap()
+        })
+        .collect();
+    assert!(open[0].open_events(&[], b"x"));
+    // One whose answer nobody reads.
+    assert!(open[1].respond(200, &[], &vec![0; 30_000_000]));
+    let began = Instant::now();
+    server.stop(Duration::from_millis(100));
+    assert!(began.elapsed() < LONG / 2);
+    let mut gone: Vec<u64> = server.gone.try_iter().collect();
+    gone.sort_unstable();
+    assert_eq!(gone, [open[0].id(), open[2].id()]);
+    assert!(open.iter().all(Exchange::closed));
+}
+
+#[test]
+fn a_wake_is_a_tick() {
+    struct Ticks(mpsc::Sender<()>, u32);
+    impl Service for Ticks {
+        fn head(&mut self, _: &Head<'_>) -> Admission {
+            Admission::Read
+        }
+        fn request(&mut self, _: &Head<'_>, _: &[u8], _: Exchange) -> Flow {
+            Flow::Go
+        }
+        fn gone(&mut self, _: u64) {}
+        fn tick(&mut self, now: Instant) -> Option<Instant> {
+            self.1 += 1;
+            self.0.send(()).unwrap();
+            (self.1 < 3).then(|| now + Duration::from_millis(1))
+        }
+        fn stop(&mut self) {}
+    }
+    let (tick, ticks) = mpsc::channel();
+    let mut engine = Engine::new(Vec::new(), Ticks(tick, 0), &limits()).unwrap();
+    let remote = engine.remote();
+    let thread = std::thread::spawn(move || engine.run().unwrap());
+    for _ in 0..3 {
+        ticks.recv_timeout(LONG).unwrap();
+    }
+    remote.wake();
+    ticks.recv_timeout(LONG).unwrap();
+    remote.stop(Instant::now());
+    thread.join().unwrap();
+}

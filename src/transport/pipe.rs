@@ -1,0 +1,216 @@
+//! Writing to a pipe that may be full: every sender waits no longer than it wants to.
+//!
+//! What it does: one sender at a time writes without blocking and polls while the pipe is full;
+//! others leave their frames with it. Who runs out of time leaves the rest to the thread that reads
+//! the other pipe, which polls anyway. What it does not: drop part of a frame, ever.
+//!
+//! # Invariants
+//! - Bytes leave in the order in which frames were taken; a frame is taken whole or not at all.
+//! - `writing` belongs to at most one sender; while it is false and something is pending, `adopted`
+//!   is true and the reading thread was woken.
+//! - The lock is never held across a write that could block.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::carrier::Failure;
+use super::stream::Feed;
+
+/// How often a sender that waits for a full pipe looks whether it was closed.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(super) struct PipeFeed {
+    state: Mutex<State>,
+    /// Room was made, or nothing is left to write.
+    moved: Condvar,
+    /// Wakes the reading thread.
+    bell: Mutex<Option<File>>,
+    limit: usize,
+}
+
+struct State {
+    pipe: Option<Arc<File>>,
+    pending: Vec<u8>,
+    writing: bool,
+    adopted: bool,
+}
+
+impl PipeFeed {
+    /// Lets about `limit` bytes wait before senders wait too. `pipe` must not block.
+    pub(super) fn new(pipe: OwnedFd, bell: OwnedFd, limit: usize) -> PipeFeed {
+        PipeFeed {
+            state: Mutex::new(State {
+                pipe: Some(Arc::new(pipe.into())),
+                pending: Vec::new(),
+                writing: false,
+                adopted: false,
+            }),
+            moved: Condvar::new(),
+            bell: Mutex::new(Some(bell.into())),
+            limit,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pipe, when the reading thread is to wait until it takes more.
+    pub(super) fn adopted(&self) -> Option<Arc<File>> {
+        let state = self.lock();
+        if state.adopted { state.pipe.clone() } else { None }
+    }
+
+    /// Writes what was left, as far as the pipe takes it. For the reading thread.
+    pub(super) fn carry_on(&self) {
+        let mut state = self.lock();
+        let Some(pipe) = state.pipe.clone().filter(|_| state.adopted) else { return };
+        let mut rest = state.pending.as_slice();
+        let broken = push(&pipe, &mut rest) == Pushed::Broken;
+        let written = state.pending.len() - rest.len();
+        state.pending.drain(..written);
+        state.adopted = !state.pending.is_empty() && !broken;
+        if broken {
+            state.pipe = None;
+        }
+        drop(state);
+        self.moved.notify_all();
+    }
+
+    /// Nobody reads the other end any more: what waits comes back.
+    pub(super) fn broken(&self) {
+        let mut state = self.lock();
+        state.pipe = None;
+        state.pending = Vec::new();
+        drop(state);
+        self.moved.notify_all();
+    }
+
+    /// Lets the reading thread come to its end.
+    pub(super) fn hang_up(&self) {
+        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn ring(&self) {
+        let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+        // OK to drop: a bell that is full has rung.
+        let _ = bell.as_mut().map(|bell| bell.write(&[0]));
+    }
+
+    /// Writes until all is gone or `deadline`.
+    fn write(&self, pipe: &File, rest: &mut &[u8], deadline: Instant) -> Pushed {
+        loop {
+            match push(pipe, rest) {
+                Pushed::Full => {}
+                other => return other,
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.lock().pipe.is_none() {
+                return Pushed::Full;
+            }
+            wait_for(pipe.as_fd(), left.min(LOOK));
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Pushed {
+    All,
+    Full,
+    Broken,
+}
+
+/// Writes without waiting.
+fn push(mut pipe: &File, rest: &mut &[u8]) -> Pushed {
+    while !rest.is_empty() {
+        match pipe.write(rest) {
+            Ok(0) => return Pushed::Broken,
+            Ok(n) => *rest = rest.get(n..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Pushed::Full,
+            Err(_) => return Pushed::Broken,
+        }
+    }
+    Pushed::All
+}
+
+fn wait_for(pipe: BorrowedFd<'_>, time: Duration) {
+    let time = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+    // OK to drop: an interrupted wait is a short one.
+    let _ = poll(&mut [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)], Some(&time));
+}
+
+fn gone() -> Failure {
+    Failure::Closed("the process is gone".to_owned())
+}
+
+impl Feed for PipeFeed {
+    fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
+        let mut state = self.lock();
+        let pipe = loop {
+            let Some(pipe) = &state.pipe else { return Err(gone()) };
+            if !state.writing && !state.adopted {
+                break Arc::clone(pipe);
+            }
+            if state.pending.is_empty() || state.pending.len() + frame.len() <= self.limit {
+                state.pending.extend_from_slice(frame);
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Failure::Timeout);
+            }
+            state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        };
+        state.writing = true;
+        drop(state);
+        let mut rest = frame;
+        let mut pushed = self.write(&pipe, &mut rest, deadline);
+        let mut state = self.lock();
+        // What others left meanwhile goes out too, by the same deadline.
+        while pushed == Pushed::All && !state.pending.is_empty() {
+            let batch = std::mem::take(&mut state.pending);
+            drop(state);
+            self.moved.notify_all();
+            let mut left = batch.as_slice();
+            pushed = self.write(&pipe, &mut left, deadline);
+            state = self.lock();
+            if !left.is_empty() {
+                state.pending.splice(..0, left.iter().copied());
+            }
+        }
+        state.pending.splice(..0, rest.iter().copied());
+        state.writing = false;
+        if pushed == Pushed::Broken {
+            state.pipe = None;
+            state.pending = Vec::new();
+        }
+        let closed = state.pipe.is_none();
+        state.adopted = !closed && !state.pending.is_empty();
+        let ring = state.adopted;
+        drop(state);
+        self.moved.notify_all();
+        if ring {
+            self.ring();
+        }
+        if closed { Err(gone()) } else { Ok(()) }
+    }
+
+    fn close(&self, deadline: Instant) {
+        let mut state = self.lock();
+        while state.pipe.is_some() && (state.writing || state.adopted) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(state);
+        self.broken();
+    }
+}

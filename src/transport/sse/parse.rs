@@ -1,0 +1,280 @@
+//! Parsing event streams in pieces; the module above says the rest.
+
+use memchr::memchr2;
+
+/// Longest id or event name that is kept: ids travel in a header of the next request, and servers
+/// refuse lines of more than 8 KiB. A longer one is ignored.
+pub(super) const FIELD_BYTES: usize = 4096;
+/// Data beyond this is given back to the system once its event was taken.
+const KEPT_BYTES: usize = 64 << 10;
+const BYTE_ORDER_MARK: [u8; 3] = *b"\xEF\xBB\xBF";
+
+/// Takes the bytes of one stream in pieces and gives its events.
+///
+/// ```text
+/// loop {
+///     let mut piece = read();
+///     loop { match parser.next(&mut piece) { Step::More => break, … } }
+/// }
+/// ```
+pub(crate) struct Parser {
+    state: State,
+    /// The name of the field that is being read.
+    name: Vec<u8>,
+    /// The value of a field that is neither data nor ignored.
+    value: Vec<u8>,
+    /// Lines of data, each with the `\n` behind it.
+    data: Vec<u8>,
+    /// What the event calls itself.
+    kind: Vec<u8>,
+    /// The id of the event that is being read; becomes `last_id` when the event ends.
+    id: Option<Vec<u8>>,
+    last_id: Vec<u8>,
+    retry: Option<u64>,
+    limit: usize,
+    too_long: bool,
+    /// An event was given out; its data goes with the next byte.
+    taken: bool,
+    /// The line end was a CR: an LF behind it belongs to it.
+    after_cr: bool,
+    /// Bytes of the mark seen at the start of the stream; 3 once that is past.
+    mark: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// In the name of a field, or at the start of a line.
+    Name,
+    /// Behind the colon, where one space does not count.
+    Colon(Field),
+    Value(Field),
+    /// In a comment or in a field that means nothing.
+    Ignore,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Data,
+    Event,
+    Id,
+    Retry,
+}
+
+/// What [`Parser::next`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step<'p> {
+    /// The piece is used up.
+    More,
+    /// An event with data.
+    Event {
+        /// What it calls itself; empty where it does not.
+        kind: &'p [u8],
+        /// Its lines, joined with `\n`.
+        data: &'p [u8],
+    },
+    /// An event with more data than the limit; it was skipped.
+    TooLong,
+}
+
+impl Parser {
+    /// A parser at the start of a stream, for events of at most `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Parser {
+        Parser {
+            state: State::Name,
+            name: Vec::new(),
+            value: Vec::new(),
+            data: Vec::new(),
+            kind: Vec::new(),
+            id: None,
+            last_id: Vec::new(),
+            retry: None,
+            limit,
+            too_long: false,
+            taken: false,
+            after_cr: false,
+            mark: 0,
+        }
+    }
+
+    /// The id of the last whole event that had one, with data or without; empty if there was none.
+    pub(crate) fn last_id(&self) -> &[u8] {
+        &self.last_id
+    }
+
+    /// The last time to wait before coming back that the stream gave, in milliseconds.
+    pub(crate) fn retry(&self) -> Option<u64> {
+        self.retry
+    }
+
+    /// Goes to the start of the stream's next connection: what was not finished is forgotten, the
+    /// last id and the time to wait are kept.
+    pub(crate) fn restart(&mut self) {
+        let last_id = std::mem::take(&mut self.last_id);
+        *self = Parser { last_id, retry: self.retry, ..Parser::new(self.limit) };
+    }
+
+    /// Bytes of memory it holds.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        let id = self.id.as_ref().map_or(0, Vec::capacity);
+        let short = self.name.capacity() + self.value.capacity() + self.kind.capacity() + id;
+        self.data.capacity() + self.last_id.capacity() + short
+    }
+
+    /// Takes bytes off the front of `piece` up to the end of the next event.
+    pub(crate) fn next(&mut self, piece: &mut &[u8]) -> Step<'_> {
+        if std::mem::take(&mut self.taken) {
+            self.data.clear();
+            self.data.shrink_to(KEPT_BYTES);
+            self.kind.clear();
+        }
+        while let Some(&byte) = piece.first() {
+            if self.mark < BYTE_ORDER_MARK.len() {
+                if BYTE_ORDER_MARK.get(self.mark) == Some(&byte) {
+                    self.mark += 1;
+                    *piece = piece.get(1..).unwrap_or_default();
+                    continue;
+                }
+                if self.mark > 0 {
+                    // Half a mark starts a field that nobody knows.
+                    self.state = State::Ignore;
+                }
+                self.mark = BYTE_ORDER_MARK.len();
+            }
+            if std::mem::take(&mut self.after_cr) && byte == b'\n' {
+                *piece = piece.get(1..).unwrap_or_default();
+                continue;
+            }
+            let end = memchr2(b'\n', b'\r', piece);
+            let (line, rest) = piece.split_at(end.unwrap_or(piece.len()));
+            self.text(line);
+            let Some(&end) = rest.first() else {
+                *piece = rest;
+                return Step::More;
+            };
+            *piece = rest.get(1..).unwrap_or_default();
+            self.after_cr = end == b'\r';
+            if self.state == State::Name && self.name.is_empty() {
+                if let Some(found) = self.dispatch() {
+                    return found.step(self);
+                }
+            } else {
+                self.end_line();
+            }
+        }
+        Step::More
+    }
+
+    /// Takes a part of one line.
+    fn text(&mut self, mut text: &[u8]) {
+        while let Some(&first) = text.first() {
+            match self.state {
+                State::Name => {
+                    let colon = memchr::memchr(b':', text);
+                    let name = text.get(..colon.unwrap_or(text.len())).unwrap_or_default();
+                    if self.name.len() + name.len() > "event".len() {
+                        self.state = State::Ignore;
+                        return;
+                    }
+                    self.name.extend_from_slice(name);
+                    let Some(colon) = colon else { return };
+                    text = text.get(colon + 1..).unwrap_or_default();
+                    // No name at all is a comment.
+                    self.state = self.field().map_or(State::Ignore, State::Colon);
+                }
+                State::Colon(field) => {
+                    self.state = State::Value(field);
+                    if first == b' ' {
+                        text = text.get(1..).unwrap_or_default();
+                    }
+                }
+                State::Value(field) => {
+                    let (kept, limit) = match field {
+                        Field::Data => (&mut self.data, self.limit),
+                        _ => (&mut self.value, FIELD_BYTES),
+                    };
+                    if kept.len() + text.len() <= limit {
+                        kept.extend_from_slice(text);
+                    } else if field == Field::Data {
+                        self.too_long = true;
+                    } else {
+                        self.state = State::Ignore;
+                    }
+                    return;
+                }
+                State::Ignore => return,
+            }
+        }
+    }
+
+    fn field(&self) -> Option<Field> {
+        match &*self.name {
+            b"data" => Some(Field::Data),
+            b"event" => Some(Field::Event),
+            b"id" => Some(Field::Id),
+            b"retry" => Some(Field::Retry),
+            _ => None,
+        }
+    }
+
+    /// A line that is not blank is over.
+    fn end_line(&mut self) {
+        let field = match self.state {
+            // A line without a colon is a field without a value.
+            State::Name => self.field(),
+            State::Colon(field) | State::Value(field) => Some(field),
+            State::Ignore => None,
+        };
+        match field {
+            // The last of these does not count against the limit.
+            Some(Field::Data) if self.data.len() <= self.limit => self.data.push(b'\n'),
+            Some(Field::Data) => self.too_long = true,
+            Some(Field::Event) => std::mem::swap(&mut self.kind, &mut self.value),
+            Some(Field::Id) if !self.value.contains(&0) => self.id = Some(std::mem::take(&mut self.value)),
+            Some(Field::Retry) => {
+                let digits = std::str::from_utf8(&self.value).ok();
+                let digits = digits.filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
+                // A time beyond 64 bits is "never"; whoever waits has a bound of its own.
+                self.retry = digits.map(|d| d.parse().unwrap_or(u64::MAX)).or(self.retry);
+            }
+            _ => {}
+        }
+        self.name.clear();
+        self.value.clear();
+        self.state = State::Name;
+    }
+
+    /// A blank line: the event is over.
+    fn dispatch(&mut self) -> Option<Found> {
+        if let Some(id) = self.id.take() {
+            self.last_id = id;
+        }
+        self.taken = true;
+        if std::mem::take(&mut self.too_long) {
+            return Some(Found::TooLong);
+        }
+        // The line end behind the last line is not part of the data.
+        self.data.pop();
+        if !self.data.is_empty() {
+            return Some(Found::Event);
+        }
+        self.taken = false;
+        self.kind.clear();
+        None
+    }
+}
+
+/// Like [`Step`], before the parser can be lent out.
+enum Found {
+    Event,
+    TooLong,
+}
+
+impl Found {
+    fn step(self, parser: &Parser) -> Step<'_> {
+        match self {
+            Found::Event => Step::Event { kind: &parser.kind, data: &parser.data },
+            Found::TooLong => Step::TooLong,
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! A carrier over streams: one thread reads frames and hands them to the sink, callers write.
+//!
+//! What it does: joins an [`Inlet`], a [`Feed`] and a [`Life`] to a [`Carrier`], for links and for
+//! child processes. What it does not: know what a stream is made of.
+//!
+//! # Threads
+//! The reader is started by [`Carrier::start`] and ends with the input, or when [`Life::end`] makes
+//! the input end. A link over streams that may block has a second one, which writes.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+
+use super::carrier::{Carrier, Drive, Failure, Outgoing, Settled, Sink, Traits};
+use super::{Inlet, Input, Link, Outlet};
+
+/// Stack of the thread that reads: parsing does not recurse, and no user code runs there.
+const READER_STACK: usize = 128 << 10;
+
+/// How long a failed sender waits to be told why by the thread that reads.
+const REASON: Duration = Duration::from_millis(400);
+
+/// Takes frames from any thread, each with its own patience.
+pub(crate) trait Feed: Send + Sync {
+    /// Sends one whole frame, or leaves it to be sent in order with those before it. Waits at most
+    /// until `deadline`.
+    fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure>;
+
+    /// Lets what was sent leave until `deadline`, then closes the stream.
+    fn close(&self, deadline: Instant);
+}
+
+/// What the streams belong to.
+pub(super) trait Life: Send + Sync {
+    /// Why the input ended. Called on the reading thread, once; may take a moment.
+    fn last_words(&self) -> String;
+
+    /// What was said beside the protocol.
+    fn aside(&self) -> Option<String>;
+
+    /// Ends it; whether the reading thread is sure to come to its end.
+    fn end(&self) -> bool;
+}
+
+/// A carrier over streams.
+pub(crate) struct StreamCarrier {
+    inlet: Mutex<Option<Box<dyn Inlet>>>,
+    feed: Arc<dyn Feed>,
+    life: Arc<dyn Life>,
+    running: Mutex<Option<Running>>,
+    over: Arc<Over>,
+}
+
+/// Why nothing comes any more, as soon as that is known.
+#[derive(Default)]
+struct Over {
+    why: Mutex<Option<Failure>>,
+    known: Condvar,
+}
+
+impl Over {
+    fn set(&self, why: Failure) -> Failure {
+        let why = lock(&self.why).get_or_insert(why).clone();
+        self.known.notify_all();
+        why
+    }
+
+    /// Writing fails before reading has found out why: a moment of patience gives a better reason.
+    fn reason(&self, otherwise: Failure) -> Failure {
+        let deadline = Instant::now() + REASON;
+        let mut why = lock(&self.why);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match &*why {
+                Some(why) => return why.clone(),
+                None if left.is_zero() => return otherwise,
+                None => why = self.known.wait_timeout(why, left).unwrap_or_else(PoisonError::into_inner).0,
+            }
+        }
+    }
+}
+
+struct Running {
+    sink: Arc<dyn Sink>,
+    reader: JoinHandle<()>,
+}
+
+impl StreamCarrier {
+    pub(super) fn new(inlet: Box<dyn Inlet>, feed: Arc<dyn Feed>, life: Arc<dyn Life>) -> StreamCarrier {
+        StreamCarrier {
+            inlet: Mutex::new(Some(inlet)),
+            feed,
+            life,
+            running: Mutex::new(None),
+            over: Arc::default(),
+        }
+    }
+
+    /// A carrier over a link.
+    pub(crate) fn over(link: Link) -> StreamCarrier {
+        let feed = Arc::clone(&link.outlet).feed();
+        let feed = feed.unwrap_or_else(|| Arc::new(ThreadFeed::new(link.outlet)));
+        StreamCarrier::new(link.inlet, feed, Arc::new(LinkLife))
+    }
+}
+
+impl Carrier for StreamCarrier {
+    fn traits(&self) -> Traits {
+        Traits { silence_is_legacy: true, ..Traits::default() }
+    }
+
+    fn start(&self, sink: Arc<dyn Sink>) -> Result<(), Error> {
+        let Some(mut inlet) = lock(&self.inlet).take() else { return Ok(()) };
+        let life = Arc::clone(&self.life);
+        let (told, over) = (Arc::clone(&sink), Arc::clone(&self.over));
+        let reader = std::thread::Builder::new().name("mcp-client".into()).stack_size(READER_STACK).spawn(
+            move || {
+                loop {
+                    match inlet.next() {
+                        Input::Frame(frame) => {
+                            told.frame(frame);
+                        }
+                        Input::TooLong => told.oversized(),
+                        Input::End => return told.end(over.set(Failure::Closed(life.last_words()))),
+                        Input::Failed(error) => return told.end(over.set(Failure::Io(error.to_string()))),
+                    }
+                }
+            },
+        )?;
+        *lock(&self.running) = Some(Running { sink, reader });
+        Ok(())
+    }
+
+    fn send(&self, message: &Outgoing<'_>, _drive: Drive<'_>) -> Result<(), Failure> {
+        self.feed.send(message.frame, message.deadline).map_err(|failure| match failure {
+            Failure::Closed(_) => self.over.reason(failure),
+            other => other,
+        })
+    }
+
+    fn abandon(&self, _id: u64) {}
+
+    fn settled(&self, _settled: &Settled) {}
+
+    fn aside(&self) -> Option<String> {
+        self.life.aside()
+    }
+
+    fn close(&self, deadline: Instant) {
+        let running = lock(&self.running).take();
+        let closed = self.over.set(Failure::Closed("this side closed the connection".to_owned()));
+        self.feed.close(deadline);
+        let ends = self.life.end();
+        let Some(running) = running else { return };
+        running.sink.end(closed);
+        // The reader itself may drop the last handle of a client and come here.
+        if ends && running.reader.thread().id() != std::thread::current().id() {
+            // OK to drop: a reader does not panic, and if it did there is nobody to tell.
+            let _ = running.reader.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A feed over a stream whose writes cannot be given up: one more thread writes, so that nobody
+/// else is stuck with a peer that does not read.
+pub(super) struct ThreadFeed {
+    shared: Arc<Shared>,
+    outlet: Arc<dyn Outlet>,
+}
+
+struct Shared {
+    state: Mutex<Waiting>,
+    /// The writer sleeps here while there is nothing to write, senders while there is no room.
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    frames: Vec<u8>,
+    started: bool,
+    writing: bool,
+    closed: bool,
+}
+
+/// Bytes that wait for the writer before senders wait too: the capacity of a Linux pipe.
+const WAITING: usize = 64 << 10;
+
+impl ThreadFeed {
+    pub(super) fn new(outlet: Arc<dyn Outlet>) -> ThreadFeed {
+        ThreadFeed { shared: Arc::new(Shared { state: Mutex::default(), moved: Condvar::new() }), outlet }
+    }
+
+    fn start(&self) -> Result<(), Failure> {
+        let (shared, outlet) = (Arc::clone(&self.shared), Arc::clone(&self.outlet));
+        let thread = std::thread::Builder::new().name("mcp-client-write".into()).stack_size(READER_STACK);
+        match thread.spawn(move || shared.write_to(&*outlet)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failure::Io(error.to_string())),
+        }
+    }
+}
+
+impl Shared {
+    fn write_to(&self, outlet: &dyn Outlet) {
+        let mut batch = Vec::new();
+        let mut state = lock(&self.state);
+        loop {
+            state.writing = false;
+            while state.frames.is_empty() && !state.closed {
+                state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.frames.is_empty() {
+                return;
+            }
+            state.writing = true;
+            batch.clear();
+            std::mem::swap(&mut batch, &mut state.frames);
+            drop(state);
+            self.moved.notify_all();
+            outlet.send(&batch);
+            state = lock(&self.state);
+            state.closed |= outlet.closed();
+        }
+    }
+}
+
+impl Feed for ThreadFeed {
+    fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
+        let mut state = lock(&self.shared.state);
+        loop {
+            if state.closed || self.outlet.closed() {
+                return Err(Failure::Closed("the peer is gone".to_owned()));
+            }
+            if state.frames.is_empty() || state.frames.len() + frame.len() <= WAITING {
+                break;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Failure::Timeout);
+            }
+            state = self.shared.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.frames.extend_from_slice(frame);
+        if !std::mem::replace(&mut state.started, true) {
+            self.start()?;
+        }
+        drop(state);
+        self.shared.moved.notify_all();
+        Ok(())
+    }
+
+    fn close(&self, deadline: Instant) {
+        let mut state = lock(&self.shared.state);
+        while state.writing || !state.frames.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.outlet.closed() {
+                break;
+            }
+            state = self.shared.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.closed = true;
+        state.frames.clear();
+        drop(state);
+        self.shared.moved.notify_all();
+        self.outlet.close(deadline);
+    }
+}
+
+/// A link ends when its input does: what reads it cannot be interrupted, except in memory.
+struct LinkLife;
+
+impl Life for LinkLife {
+    fn last_words(&self) -> String {
+        "the server closed the connection".to_owned()
+    }
+
+    fn aside(&self) -> Option<String> {
+        None
+    }
+
+    fn end(&self) -> bool {
+        false
+    }
+}

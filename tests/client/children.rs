@@ -1,0 +1,277 @@
+//! Servers that are processes: started, heard, ended, and nothing left of them.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tinymcp::{Client, ClientBuilder, Era, ErrorKind, Limits, Stderr, json};
+
+use super::played::{SOON, plain};
+
+/// A server in a few lines of shell.
+pub(crate) fn shell(script: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(script);
+    command
+}
+
+/// Answers the opening of a session, then goes on with `then`.
+pub(crate) fn session(then: &str) -> Command {
+    shell(&format!(
+        r#"read -r open
+id=${{open#*'"id":'}}; id=${{id%%,*}}
+printf '%s\n' '{{"jsonrpc":"2.0","id":'"$id"',"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"sh","version":"1"}}}}}}'
+read -r ready
+{then}"#
+    ))
+}
+
+pub(crate) fn legacy() -> ClientBuilder {
+    plain().era(Era::Legacy)
+}
+
+/// Times that a test can wait for.
+fn impatient() -> Limits {
+    let mut limits = Limits::default();
+    limits.child_exit = Duration::from_millis(100);
+    limits
+}
+
+pub(crate) fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Threads of clients in this process.
+pub(crate) fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("mcp-")).count()
+}
+
+/// Whether a process of this number is there, zombies included.
+fn is_there(pid: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+fn pid_said_by(client: &Client) -> u32 {
+    client.server().name.parse().expect("the server is called by its number")
+}
+
+/// A server that is called by its process number.
+pub(crate) fn numbered(then: &str) -> Command {
+    shell(&format!(
+        r#"read -r open
+id=${{open#*'"id":'}}; id=${{id%%,*}}
+printf '%s\n' '{{"jsonrpc":"2.0","id":'"$id"',"result":{{"protocolVersion":"2025-11-25","capabilities":{{}},"serverInfo":{{"name":"'"$$"'","version":"1"}}}}}}'
+read -r ready
+{then}"#
+    ))
+}
+
+#[test]
+fn a_program_that_is_not_there_is_an_error_at_once() {
+    let error = plain().spawn(Command::new("/no/such/program")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+}
+
+#[test]
+fn a_server_that_exits_is_started_again_and_then_reported_with_its_last_words() {
+    let error = plain()
+        .stderr(Stderr::Captured)
+        .spawn(shell("echo 'cannot find the board' >&2; exit 3"))
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("status 3") && text.contains("cannot find the board"), "{text}");
+}
+
+#[test]
+fn a_server_that_dies_of_the_first_question_is_greeted_in_the_older_way() {
+    // Ends on anything but the opening of a session.
+    let client = plain()
+        .spawn(shell(
+            r#"read -r open
+case "$open" in *'"initialize"'*) ;; *) exit 1;; esac
+case "$open" in *io.modelcontextprotocol*) exit 1;; esac
+id=${open#*'"id":'}; id=${id%%,*}
+printf '%s\n' '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'
+cat >/dev/null"#,
+        ))
+        .unwrap();
+    assert_eq!((client.era(), client.server().revision), (Era::Legacy, "2024-11-05"));
+}
+
+#[test]
+fn the_death_of_a_server_wakes_everybody_with_the_reason() {
+    let client = legacy().spawn(session("read -r one; read -r two; kill -9 $$")).unwrap();
+    let (first, second) = (client.clone(), client.clone());
+    let calls = [first, second]
+        .map(|client| std::thread::spawn(move || client.call_tool("x", json!({})).unwrap_err()));
+    for call in calls {
+        let error = call.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Closed);
+        assert!(error.to_string().contains("signal 9"), "{error}");
+    }
+    assert_eq!(client.call_tool("x", json!({})).unwrap_err().kind(), ErrorKind::Closed, "and for ever");
+    assert_eq!(client.in_flight(), 0);
+}
+
+#[test]
+fn a_server_exits_by_itself_when_its_input_ends() {
+    let client = legacy().spawn(numbered("cat >/dev/null; exit 0")).unwrap();
+    let pid = pid_said_by(&client);
+    assert!(is_there(pid));
+    client.close();
+    assert!(!is_there(pid), "it was reaped");
+}
+
+#[test]
+fn a_server_that_does_not_exit_is_made_to_and_its_children_too() {
+    for stubborn in [
+        // Ends on SIGTERM only; ends on nothing; leaves a child behind that ends on nothing.
+        "while :; do sleep 10 & wait; done",
+        "trap '' TERM; while :; do sleep 10; done",
+        "sh -c 'trap \"\" TERM; while :; do sleep 10; done' & exec cat >/dev/null",
+    ] {
+        let client = legacy().limits(impatient()).spawn(numbered(stubborn)).unwrap();
+        let pid = pid_said_by(&client);
+        let before = std::time::Instant::now();
+        drop(client);
+        assert!(before.elapsed() < SOON, "{stubborn}");
+        assert!(!is_there(pid), "{stubborn}");
+        assert!(group_is_empty(pid), "{stubborn}");
+    }
+}
+
+/// Whether nothing of this process group is left but what is being buried.
+fn group_is_empty(group: u32) -> bool {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let left = std::fs::read_dir("/proc").unwrap().filter_map(|p| {
+            let stat = std::fs::read_to_string(p.ok()?.path().join("stat")).ok()?;
+            let rest: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+            // State, parent, group.
+            (rest[2] == group.to_string() && rest[0] != "Z").then_some(())
+        });
+        if left.count() == 0 {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn stray_output_is_told_and_skipped_and_never_answered() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let client = legacy()
+        .on_noise(move |line| tell.send(line.to_owned()).unwrap())
+        .spawn(session(
+            r#"read -r call
+id=${call#*'"id":'}; id=${id%%,*}
+echo 'Listening on port 80'
+echo '{"level":"info"}'
+echo
+printf '%s\n' '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"ok"}]}}'
+read -r more && printf '%s' "$more" >&2
+cat >/dev/null"#,
+        ))
+        .unwrap();
+    assert_eq!(client.call_tool("x", json!({})).unwrap().texts(), "ok");
+    assert_eq!(told.recv_timeout(SOON).unwrap(), "Listening on port 80");
+    assert_eq!(told.recv_timeout(SOON).unwrap(), "{\"level\":\"info\"}");
+    assert_eq!(client.counts().noise, 2);
+}
+
+#[test]
+fn a_server_that_does_not_read_holds_nobody_past_the_deadline() {
+    let client = legacy().limits(impatient()).spawn(session("sleep 1000")).unwrap();
+    let large = "x".repeat(1 << 20);
+    for _ in 0..3 {
+        let error = client
+            .prepare_tool("x", json!({"text": large.as_str()}))
+            .timeout(Duration::from_millis(50))
+            .wait()
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    }
+    assert_eq!(client.in_flight(), 0);
+}
+
+#[test]
+fn what_a_full_pipe_held_back_arrives_whole_when_the_server_reads_on() {
+    // Reads nothing until the caller gave up, then everything: the length of each line comes back.
+    let fifo = std::env::temp_dir().join(format!("tinymcp-client-{}", std::process::id()));
+    let path = fifo.to_str().unwrap();
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    let (tell, told) = std::sync::mpsc::channel();
+    let client = legacy()
+        .on_noise(move |line| tell.send(line.to_owned()).unwrap())
+        .spawn(session(&format!(
+            r#"read -r go <{path}
+while read -r line; do echo "${{#line}}"; done"#
+        )))
+        .unwrap();
+    let large = "x".repeat(300_000);
+    let call = client.prepare_tool("x", json!({"text": large.as_str()})).timeout(Duration::from_millis(30));
+    assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::Timeout);
+    std::fs::write(path, "go\n").unwrap();
+    let request: usize = told.recv_timeout(SOON).unwrap().parse().unwrap();
+    assert!(request > 300_000, "the whole request, then its cancellation");
+    let cancelled: usize = told.recv_timeout(SOON).unwrap().parse().unwrap();
+    assert!(cancelled < 200, "{cancelled}");
+    client.close();
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn the_end_of_stderr_is_kept_however_much_there_is() {
+    let mut limits = impatient();
+    limits.stderr_bytes = 1000;
+    let client = legacy()
+        .limits(limits)
+        .stderr(Stderr::Captured)
+        .spawn(session(
+            r#"i=0; while [ $i -lt 3000 ]; do echo "line $i" >&2; i=$((i+1)); done
+read -r call; exit 1"#,
+        ))
+        .unwrap();
+    let error = client.call_tool("x", json!({})).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    let kept = client.stderr().unwrap();
+    assert!(
+        kept.ends_with("line 2999") && kept.len() <= 2000,
+        "{} bytes: …{}",
+        kept.len(),
+        &kept[kept.len() - 20..]
+    );
+}
+
+#[test]
+fn a_server_that_exits_in_the_middle_of_an_answer_is_gone() {
+    let client = legacy()
+        .spawn(session(
+            r#"read -r call
+id=${call#*'"id":'}; id=${id%%,*}
+printf '%s' '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"te'
+exit 4"#,
+        ))
+        .unwrap();
+    let error = client.call_tool("x", json!({})).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert!(error.to_string().contains("status 4"), "{error}");
+    assert_eq!(client.counts().noise, 1, "half a line is no message");
+}
+
+#[test]
+fn an_endless_line_costs_the_call_its_time() {
+    let mut limits = impatient();
+    limits.frame_bytes = 100_000;
+    let client = legacy()
+        .limits(limits)
+        .spawn(session("read -r call; while :; do printf '%s' xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done"))
+        .unwrap();
+    let request = client.prepare_tool("x", json!({})).timeout(Duration::from_millis(300));
+    assert_eq!(request.wait().unwrap_err().kind(), ErrorKind::Timeout);
+}

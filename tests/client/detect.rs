@@ -1,0 +1,246 @@
+//! Every row of the detection matrix: what a server answers to the first question, and what is made
+//! of it. Nothing of the modern era may be in what a session's server is told.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tinymcp::{Client, Era, Error, ErrorKind};
+
+use super::played::{Played, SOON, plain, quick};
+
+/// Connects to a server that behaves so.
+fn meet(era: Option<Era>, server: impl FnOnce(&Played) + Send + 'static) -> Result<Client, Error> {
+    let (link, played) = Played::new();
+    // The link ends with the last word of the server.
+    let serving = std::thread::spawn(move || server(&played));
+    let mut builder = plain().limits(quick());
+    if let Some(era) = era {
+        builder = builder.era(era);
+    }
+    let client = builder.over(link);
+    serving.join().unwrap();
+    client
+}
+
+/// The first question, which must say everything a modern request says.
+fn probed(server: &Played) -> Value {
+    let message = server.hear();
+    assert_eq!(message["method"], "server/discover");
+    let meta = &message["params"]["_meta"];
+    assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+    assert_eq!(meta["io.modelcontextprotocol/clientInfo"], json!({"name": "tester", "version": "0"}));
+    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({}));
+    message["id"].clone()
+}
+
+/// The opening of a session, word by word.
+fn opened(server: &Played, version: &str) -> Value {
+    let message = server.hear();
+    let id = message["id"].clone();
+    assert_eq!(
+        message,
+        json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": {
+            "protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "tester", "version": "0"}}})
+    );
+    id
+}
+
+fn session(server: &Played, id: &Value, version: &str) {
+    server.answer(
+        id,
+        json!({"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}),
+    );
+    let ready = server.hear();
+    assert_eq!(ready, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), "nothing modern");
+}
+
+#[test]
+fn a_description_means_modern() {
+    let client = meet(None, |server| {
+        let id = probed(server);
+        server.answer(&id, json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "instructions": "be kind", "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "m", "version": "3"}}}));
+    })
+    .unwrap();
+    let info = client.server();
+    assert_eq!((client.era(), info.name.as_str(), info.version.as_str()), (Era::Modern, "m", "3"));
+    assert_eq!(info.instructions.as_deref(), Some("be kind"));
+    assert!(info.offer.tools && !info.offer.prompts);
+}
+
+#[test]
+fn a_description_from_before_the_final_revision_names_the_server_in_its_body() {
+    let client = meet(None, |server| {
+        let id = probed(server);
+        server.answer(&id, json!({"supportedVersions": ["2026-07-28", "2025-11-25"], "capabilities": {}, "serverInfo": {"name": "b", "version": "1"}}));
+    })
+    .unwrap();
+    assert_eq!((client.era(), client.server().name.as_str()), (Era::Modern, "b"));
+}
+
+#[test]
+fn errors_of_the_modern_era_mean_modern() {
+    for (code, data) in [
+        (-32022, json!({"supported": ["2026-07-28"], "requested": "2026-07-28"})),
+        (-32021, json!({"requiredCapabilities": {"roots": {}}})),
+        (-32020, Value::Null),
+    ] {
+        let client = meet(None, move |server| {
+            let id = probed(server);
+            server.say(
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no", "data": data}}),
+            );
+        });
+        assert_eq!(client.unwrap().era(), Era::Modern, "{code}");
+    }
+}
+
+#[test]
+fn any_other_error_means_a_session() {
+    // The codes of pre-release drafts prove nothing either.
+    for code in [-32601, -32602, -32600, -32603, -32000, -32001, -32003, -32004, 7, -1] {
+        let client = meet(None, move |server| {
+            let id = probed(server);
+            server.refuse(&id, code, "what?");
+            let id = opened(server, "2025-11-25");
+            session(server, &id, "2025-11-25");
+        });
+        assert_eq!(client.unwrap().era(), Era::Legacy, "{code}");
+    }
+}
+
+#[test]
+fn an_answer_that_describes_nothing_means_a_session() {
+    for result in [json!({}), json!({"tools": []}), json!({"supportedVersions": "2026-07-28"})] {
+        let client = meet(None, move |server| {
+            let id = probed(server);
+            server.answer(&id, result);
+            let id = opened(server, "2025-11-25");
+            session(server, &id, "2025-06-18");
+        });
+        assert_eq!(client.unwrap().server().revision, "2025-06-18");
+    }
+}
+
+#[test]
+fn an_error_that_names_no_request_is_about_the_first_question() {
+    let client = meet(None, |server| {
+        probed(server);
+        server
+            .say(json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}));
+        let id = opened(server, "2025-11-25");
+        session(server, &id, "2024-11-05");
+    });
+    assert_eq!(client.unwrap().server().revision, "2024-11-05");
+}
+
+#[test]
+fn silence_means_a_session_and_a_late_answer_is_dropped() {
+    let client = meet(None, |server| {
+        let probe = probed(server);
+        let id = opened(server, "2025-11-25");
+        session(server, &id, "2025-03-26");
+        server.refuse(&probe, -32601, "late");
+    })
+    .unwrap();
+    assert_eq!(client.server().revision, "2025-03-26");
+    // Whatever is said after it has been read by then, in order.
+    assert_eq!(client.call_tool("x", ()).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(client.counts().late, 1);
+}
+
+#[test]
+fn a_slow_modern_server_is_found_out_although_it_was_taken_for_an_old_one() {
+    let client = meet(None, |server| {
+        let probe = probed(server);
+        let id = opened(server, "2025-11-25");
+        server.answer(&probe, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
+        server.refuse(&id, -32602, "speaks 2026-07-28 only");
+    });
+    assert_eq!(client.unwrap().era(), Era::Modern);
+}
+
+#[test]
+fn a_server_that_names_older_revisions_is_asked_for_the_newest_of_them() {
+    let data = json!({"supported": ["2024-11-05", "2025-06-18", "2099-01-01"], "requested": "2026-07-28"});
+    let client = meet(None, move |server| {
+        let id = probed(server);
+        server.say(
+            json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32022, "message": "no", "data": data}}),
+        );
+        let id = opened(server, "2025-06-18");
+        session(server, &id, "2025-06-18");
+    });
+    assert_eq!(client.unwrap().server().revision, "2025-06-18");
+}
+
+#[test]
+fn a_server_that_speaks_nothing_known_is_an_error_that_names_what_it_speaks() {
+    let error = meet(None, |server| {
+        let id = probed(server);
+        server.answer(&id, json!({"supportedVersions": ["2099-01-01"], "capabilities": {}}));
+    })
+    .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PeerIncompatible);
+    assert!(error.to_string().contains("2099-01-01"), "{error}");
+}
+
+#[test]
+fn a_session_in_an_unknown_revision_is_refused() {
+    for version in ["2026-07-28", "2024-01-01", ""] {
+        let error = meet(Some(Era::Legacy), move |server| {
+            let id = opened(server, "2025-11-25");
+            server.answer(&id, json!({"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}));
+        })
+        .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PeerIncompatible, "{version}");
+    }
+}
+
+#[test]
+fn a_client_of_one_era_says_so_instead_of_falling_back() {
+    let error = meet(Some(Era::Modern), |server| {
+        let id = probed(server);
+        server.refuse(&id, -32601, "Method not found");
+    })
+    .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PeerIncompatible);
+    let error = meet(Some(Era::Legacy), |server| {
+        let id = opened(server, "2025-11-25");
+        server.refuse(&id, -32602, "Missing _meta field (this server speaks 2026-07-28)");
+    })
+    .unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::PeerIncompatible, Some(-32602)));
+    assert!(error.to_string().contains("2026-07-28"), "{error}");
+}
+
+#[test]
+fn a_server_that_ends_and_cannot_be_started_again_is_reported() {
+    let error = meet(None, |server| {
+        probed(server);
+    })
+    .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn a_ping_before_the_session_is_open_is_answered() {
+    let client = meet(Some(Era::Legacy), |server| {
+        let id = opened(server, "2025-11-25");
+        server.say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}));
+        assert_eq!(server.hear(), json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
+        session(server, &id, "2025-11-25");
+    });
+    assert!(client.is_ok());
+}
+
+#[test]
+fn the_opening_of_a_session_is_never_cancelled() {
+    let (link, played) = Played::new();
+    let mut limits = quick();
+    limits.call_timeout = Duration::from_millis(30);
+    let error = plain().limits(limits).era(Era::Legacy).over(link).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    opened(&played, "2025-11-25");
+    assert_eq!(played.end.receive(SOON), None, "the end, and no cancellation before it");
+}

@@ -1,0 +1,26 @@
+//! Clients: what they say to servers of either era, what they make of what comes back, and that
+//! every call ends.
+//!
+//! | module | what it shows |
+//! |---|---|
+//! | `own` | everything a server of this library offers, in both eras |
+//! | `detect` | every row of the detection matrix |
+//! | `wire` | frames word by word, against a server played by hand |
+//! | `broken` | servers that break the rules |
+//! | `children` | processes: their start, their noise, their end |
+//! | `board` | the example `board_server`, in both eras |
+//! | `left` | that nothing is left of a connection |
+//! | `race` | many threads, cancellation and deadlines on one connection |
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[cfg(target_os = "linux")]
+mod board;
+mod broken;
+mod children;
+mod detect;
+mod left;
+mod own;
+mod played;
+mod race;
+mod wire;

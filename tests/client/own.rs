@@ -1,0 +1,310 @@
+//! A client and a server of this library in one process, in both eras.
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use tinymcp::{
+    About, Action, Change, Client, ClientBuilder, Completion, CompletionRequest, Era, ErrorKind, Field, Form,
+    FormReply, Level, Prompt, PromptOutput, Resource, ResourceContents, Root, SampleReply, Sampling, Server,
+    Template, Tool, ToolOutput, json, memory_links,
+};
+
+use super::played::{SOON, plain};
+
+tinymcp::record! {
+    struct Nothing {}
+}
+
+tinymcp::record! {
+    struct Add { a: i64, b: i64 }
+}
+
+fn server() -> Server {
+    let mut server = Server::new("everything", "1.2.3");
+    server.logging().tools_may_change().resources_may_change().resource_updates();
+    server
+        .tool(Tool::new("add").title("Sum").description("Adds").read_only(), |_, add: Add| {
+            Ok((add.a + add.b).to_string())
+        })
+        .unwrap()
+        .tool(Tool::new("structured"), |_, _: Nothing| Ok(json!({"n": [1, 2]})))
+        .unwrap()
+        .tool(Tool::new("fails"), |_, _: Nothing| Ok(ToolOutput::failed("no")))
+        .unwrap()
+        .tool(Tool::new("steps"), |ctx, _: Nothing| {
+            for n in 1..=3 {
+                ctx.progress(f64::from(n), Some(3.0), Some("on"));
+            }
+            Ok("done")
+        })
+        .unwrap()
+        .tool(Tool::new("logs"), |ctx, _: Nothing| {
+            ctx.log(Level::Warning, Some("unit"), "careful")?;
+            Ok("logged")
+        })
+        .unwrap()
+        .tool(Tool::new("asks"), |ctx, _: Nothing| {
+            let form =
+                Form::new("Who?").field(Field::text("name").required()).field(Field::integer("n").default(7));
+            let answer = ctx.elicit("form", form)?;
+            let roots = ctx.roots("roots")?;
+            let model = ctx.sample("model", Sampling::new(9).user("A colour?"))?;
+            let url = ctx.elicit_url("link", "Go", "https://example.org/x")?;
+            Ok(format!(
+                "{} {:?} {} {} {url:?}",
+                answer.text("name").unwrap_or("nobody"),
+                answer.integer("n"),
+                roots.len(),
+                model.text()
+            ))
+        })
+        .unwrap()
+        .tool(Tool::new("waits"), |ctx, _: Nothing| {
+            ctx.progress(1.0, None, None);
+            while !ctx.cancelled() {
+                std::thread::yield_now();
+            }
+            Ok("cancelled")
+        })
+        .unwrap()
+        .resource(Resource::new("test://a", "a").mime_type("text/plain"), |_, uri| {
+            Ok(ResourceContents::text(uri, "A"))
+        })
+        .unwrap()
+        .template(Template::new("test://{x}/b", "b").unwrap(), |_, uri, _| {
+            Ok(ResourceContents::text(uri, "B"))
+        })
+        .unwrap()
+        .prompt(Prompt::new("greet").argument(tinymcp::Argument::required("name")), |_, arguments| {
+            Ok(PromptOutput::new().user(format!("Hello {}", arguments.get("name").unwrap_or_default())))
+        })
+        .unwrap();
+    server
+}
+
+fn both(builder: impl Fn() -> ClientBuilder, test: impl Fn(&Client)) {
+    for era in [Era::Modern, Era::Legacy] {
+        let (client, serving) = connect(builder(), server(), Some(era));
+        assert_eq!(client.era(), era);
+        test(&client);
+        drop(client);
+        serving.join().unwrap().unwrap();
+    }
+}
+
+fn connect(
+    builder: ClientBuilder,
+    server: Server,
+    era: Option<Era>,
+) -> (Client, JoinHandle<Result<(), tinymcp::Error>>) {
+    let (ours, theirs) = memory_links();
+    let serving = std::thread::spawn(move || server.serve(theirs));
+    let builder = match era {
+        Some(era) => builder.era(era),
+        None => builder,
+    };
+    (builder.over(ours).unwrap(), serving)
+}
+
+#[test]
+fn a_server_of_both_eras_is_spoken_to_in_the_modern_one() {
+    let (client, serving) = connect(plain(), server(), None);
+    let info = client.server();
+    assert_eq!((info.name.as_str(), info.version.as_str()), ("everything", "1.2.3"));
+    assert_eq!((info.revision, info.era), ("2026-07-28", Era::Modern));
+    assert!(info.offer.tools_changed && info.offer.subscribe && info.offer.prompts && info.offer.logging);
+    client.ping().unwrap();
+    client.close();
+    serving.join().unwrap().unwrap();
+    let (client, _) = connect(plain(), Server::legacy_only("old", "1"), None);
+    assert_eq!((client.server().revision, client.era()), ("2025-11-25", Era::Legacy));
+    let (client, _) = connect(plain(), Server::modern_only("new", "1"), None);
+    assert_eq!(client.server().revision, "2026-07-28");
+}
+
+#[test]
+fn everything_a_server_offers_can_be_had() {
+    both(plain, |client| {
+        let tools = client.tools().unwrap();
+        let names: Vec<&str> = tools.iter().map(|t| t.name.as_str()).collect();
+        assert_eq!(names, ["add", "structured", "fails", "steps", "logs", "asks", "waits"]);
+        assert_eq!(tools[0].title.as_deref(), Some("Sum"));
+        assert_eq!(tools[0].hints.read_only, Some(true));
+        assert!(tools[0].source.as_ref().unwrap().as_str().contains("\"inputSchema\""));
+        assert_eq!(client.call_tool("add", json!({"a": 2, "b": 40})).unwrap().texts(), "42");
+        let output = client.call_tool("structured", ()).unwrap();
+        assert_eq!(output.structured, Some(json!({"n": [1, 2]})));
+        assert!(client.call_tool("fails", ()).unwrap().is_error);
+        let error = client.call_tool("unknown", ()).unwrap_err();
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Remote, Some(-32602)));
+        assert_eq!(client.resources().unwrap()[0].uri, "test://a");
+        assert_eq!(client.templates().unwrap()[0].uri_template().as_str(), "test://{x}/b");
+        let read = client.read_resource("test://q/b").unwrap();
+        assert_eq!(read.contents[0].body, tinymcp::Body::Text("B".to_owned()));
+        assert_eq!(client.prompts().unwrap()[0].arguments[0].name, "name");
+        let prompt = client.prompt("greet", &[("name", "Ada")]).unwrap();
+        assert_eq!(prompt.messages[0].1.as_text(), Some("Hello Ada"));
+        client.ping().unwrap();
+        let raw =
+            client.request("tools/call", json!({"name": "add", "arguments": {"a": 1, "b": 1}})).unwrap();
+        assert!(raw.as_str().contains("\"text\":\"2\""), "{raw}");
+        let error = client.request("no/such", ()).unwrap_err();
+        assert_eq!(error.code(), Some(-32601));
+        assert_eq!(client.in_flight(), 0);
+    });
+}
+
+#[test]
+fn questions_of_every_kind_are_answered_in_both_eras() {
+    let builder = || {
+        plain()
+            .on_form(|form| {
+                assert_eq!(form.message, "Who?");
+                Ok(FormReply::accept(json!({"name": "Ada"})))
+            })
+            .on_url(|page| {
+                assert_eq!(page.url, "https://example.org/x");
+                Ok(Action::Accept)
+            })
+            .on_sample(|sampling| {
+                assert_eq!(sampling.max_tokens, 9);
+                Ok(SampleReply::new("m").text("Teal"))
+            })
+            .roots([Root { uri: "file:///x".into(), name: None }])
+    };
+    both(builder, |client| {
+        let output = client.call_tool("asks", ()).unwrap();
+        assert_eq!(output.texts(), "Ada Some(7) 1 Teal Accept");
+        client.set_roots([]).unwrap();
+        assert_eq!(client.call_tool("asks", ()).unwrap().texts(), "Ada Some(7) 0 Teal Accept");
+    });
+    both(plain, |client| {
+        match client.call_tool("asks", ()) {
+            Err(error) => assert_eq!((client.era(), error.code()), (Era::Modern, Some(-32021))),
+            Ok(output) => assert!(output.is_error && client.era() == Era::Legacy, "{output:?}"),
+        }
+        assert_eq!(client.set_roots([]).unwrap_err().kind(), ErrorKind::Misuse);
+    });
+}
+
+#[test]
+fn a_handler_that_refuses_panics_or_answers_wrongly_ends_the_call() {
+    for era in [Era::Modern, Era::Legacy] {
+        for wrong in 0..3 {
+            let builder = plain().on_form(move |_| match wrong {
+                0 => Err("not now".into()),
+                1 => std::panic::resume_unwind(Box::new("a handler of the program, quietly")),
+                _ => Ok(FormReply::accept(json!({"name": 7}))),
+            });
+            let (client, _) = connect(builder, server(), Some(era));
+            match (era, wrong, client.call_tool("asks", ())) {
+                (Era::Modern, 0 | 1, Err(error)) => assert_eq!(error.kind(), ErrorKind::Cancelled),
+                (Era::Modern, _, Err(error)) => assert_eq!(error.kind(), ErrorKind::Invalid),
+                // In a session the server is told, and makes of it what it likes.
+                (Era::Legacy, _, Ok(output)) => assert!(output.is_error, "{output:?}"),
+                (_, _, other) => panic!("{era:?} {wrong}: {other:?}"),
+            }
+            assert_eq!(client.call_tool("add", json!({"a": 1, "b": 1})).unwrap().texts(), "2");
+        }
+    }
+}
+
+#[test]
+fn progress_cancellation_and_log_entries_in_both_eras() {
+    for era in [Era::Modern, Era::Legacy] {
+        let (tell, logged) = mpsc::channel();
+        let builder = plain().on_log(Level::Info, move |entry| tell.send(entry.clone()).unwrap());
+        let (client, _) = connect(builder, server(), Some(era));
+        let (tell, told) = mpsc::channel();
+        let request = client.prepare_tool("steps", ()).on_progress(move |step| tell.send(step).unwrap());
+        assert_eq!(request.wait().unwrap().texts(), "done");
+        let steps: Vec<f64> = told.iter().map(|step| step.done).collect();
+        assert_eq!(steps, [1.0, 2.0, 3.0]);
+        assert_eq!(client.call_tool("logs", ()).unwrap().texts(), "logged");
+        let entry = logged.recv_timeout(SOON).unwrap();
+        assert_eq!(
+            (entry.level, entry.logger.as_deref(), entry.data.as_str()),
+            (Level::Warning, Some("unit"), "\"careful\"")
+        );
+        // The tool says that it runs, is cancelled, and the connection goes on.
+        let (tell, told) = mpsc::channel();
+        let mut call = client
+            .prepare_tool("waits", ())
+            .on_progress(move |step| tell.send(step).unwrap())
+            .start()
+            .unwrap();
+        while told.try_recv().is_err() {
+            assert!(
+                call.wait_until(std::time::Instant::now() + std::time::Duration::from_millis(5)).is_none()
+            );
+        }
+        call.cancel();
+        assert_eq!(client.call_tool("add", json!({"a": 1, "b": 2})).unwrap().texts(), "3");
+    }
+}
+
+#[test]
+fn changes_reach_those_who_want_to_hear_of_them_in_both_eras() {
+    for era in [Era::Modern, Era::Legacy] {
+        let server = server();
+        let handle = server.handle();
+        let (tell, told) = mpsc::channel();
+        let builder = plain().on_change(move |change| tell.send(change.clone()).unwrap());
+        let (client, _) = connect(builder, server, Some(era));
+        // Answered in order: the session is ready by then.
+        client.ping().unwrap();
+        handle.add_tool(Tool::new("more"), |_, _: Nothing| Ok("")).unwrap();
+        assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Tools, "{era:?}");
+        client.subscribe("test://a").unwrap();
+        client.subscribe("test://a").unwrap();
+        handle.resource_updated("test://other").unwrap();
+        handle.resource_updated("test://a").unwrap();
+        assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Updated("test://a".into()), "{era:?}");
+        // Nobody waits for the request that listens.
+        assert_eq!(client.in_flight(), 0, "{era:?}");
+        client.unsubscribe("test://a").unwrap();
+        handle.resource_updated("test://a").unwrap();
+        handle.remove_resource("test://a").unwrap();
+        assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Resources, "{era:?}");
+    }
+}
+
+#[test]
+fn a_long_list_is_followed_over_its_pages() {
+    let mut server = Server::new("long", "1");
+    let mut limits = tinymcp::Limits::default();
+    limits.page = 7;
+    server.limits(limits);
+    for n in 0..100 {
+        server.tool(Tool::new(format!("t{n}")), |_, _: Nothing| Ok("")).unwrap();
+    }
+    let (client, _) = connect(plain(), server, None);
+    assert_eq!(client.tools().unwrap().len(), 100);
+    let page = client.prepare_tools(None).wait().unwrap();
+    assert_eq!(page.entries.len(), 7);
+    let second = client.prepare_tools(page.next.as_deref()).wait().unwrap();
+    assert_eq!(second.entries[0].name, "t7");
+    let mut limits = tinymcp::Limits::default();
+    limits.list_entries = 99;
+    let mut server = Server::new("long", "1");
+    for n in 0..100 {
+        server.tool(Tool::new(format!("t{n}")), |_, _: Nothing| Ok("")).unwrap();
+    }
+    let (client, _) = connect(plain().limits(limits), server, None);
+    assert_eq!(client.tools().unwrap_err().kind(), ErrorKind::Limit);
+}
+
+#[test]
+fn an_argument_is_completed_in_both_eras() {
+    for era in [Era::Modern, Era::Legacy] {
+        let mut server = server();
+        server
+            .complete_prompt("greet", "name", |asked: &CompletionRequest<'_>| {
+                Completion::matching(asked.value, ["Ada", "Alan"])
+            })
+            .unwrap();
+        let (client, _) = connect(plain(), server, Some(era));
+        let offered = client.complete(About::Prompt("greet"), "name", "al", &[]).unwrap();
+        assert_eq!(offered.values, ["Alan"]);
+    }
+}

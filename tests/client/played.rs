@@ -1,0 +1,93 @@
+//! A server played by hand: the other end of a link, read and written line by line.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tinymcp::{Client, ClientBuilder, Era, Limits, Link, MemoryEnd, memory};
+
+/// Long enough for a busy machine; a test that waits so long has failed.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// The server's end.
+pub(crate) struct Played {
+    pub(crate) end: MemoryEnd,
+}
+
+impl Played {
+    pub(crate) fn new() -> (Link, Played) {
+        let (link, end) = memory();
+        (link, Played { end })
+    }
+
+    /// The next message of the client.
+    pub(crate) fn hear(&self) -> Value {
+        let text = self.end.receive(SOON).expect("the client says something");
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+
+    /// The next message, which must be a request of this method; gives its id.
+    pub(crate) fn asked(&self, method: &str) -> Value {
+        let message = self.hear();
+        assert_eq!(message["method"], method, "{message}");
+        message["id"].clone()
+    }
+
+    pub(crate) fn say(&self, message: Value) {
+        assert!(self.end.send(&message.to_string()), "the client listens");
+    }
+
+    pub(crate) fn answer(&self, id: &Value, result: Value) {
+        self.say(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    pub(crate) fn refuse(&self, id: &Value, code: i32, message: &str) {
+        self.say(json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}));
+    }
+
+    /// Answers the first question as a server of the modern era.
+    pub(crate) fn greet_modern(&self) {
+        let id = self.asked("server/discover");
+        self.answer(
+            &id,
+            json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
+                "capabilities": {"tools": {"listChanged": true}, "resources": {"subscribe": true}, "prompts": {}}}),
+        );
+    }
+
+    /// Opens a session.
+    pub(crate) fn greet_legacy(&self) {
+        let id = self.asked("initialize");
+        self.answer(
+            &id,
+            json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "played", "version": "1"},
+                "capabilities": {"tools": {"listChanged": true}, "resources": {"subscribe": true}, "logging": {}}}),
+        );
+        let ready = self.hear();
+        assert_eq!(ready, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    }
+}
+
+/// A connected client of this era, and the server's end.
+pub(crate) fn connected(builder: ClientBuilder, era: Era) -> (Client, Played) {
+    let (link, played) = Played::new();
+    let greeting = std::thread::spawn(move || {
+        match era {
+            Era::Legacy => played.greet_legacy(),
+            Era::Modern => played.greet_modern(),
+        }
+        played
+    });
+    let client = builder.era(era).over(link).expect("the server was greeted");
+    (client, greeting.join().unwrap())
+}
+
+/// Limits with short times, for tests that wait for them.
+pub(crate) fn quick() -> Limits {
+    let mut limits = Limits::default();
+    limits.probe_timeout = Duration::from_millis(30);
+    limits
+}
+
+pub(crate) fn plain() -> ClientBuilder {
+    Client::builder("tester", "0").limits(Limits::default())
+}

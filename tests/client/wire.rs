@@ -1,0 +1,636 @@
+//! Frames word by word, against a server played by hand.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tinymcp::{
+    About, Action, Change, Era, ErrorKind, FormReply, Level, Outcome, Root, SampleReply, json as ours,
+};
+
+use super::played::{Played, SOON, connected, plain};
+
+const TEXT: &str = r#"{"resultType":"complete","content":[{"type":"text","text":"ok"}]}"#;
+
+fn ok() -> Value {
+    serde_json::from_str(TEXT).unwrap()
+}
+
+/// The metadata of a modern request with these capabilities.
+fn meta(capabilities: Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "tester", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    })
+}
+
+/// A call on a thread of its own.
+fn call(
+    client: &tinymcp::Client,
+    tool: &'static str,
+) -> std::thread::JoinHandle<Result<String, tinymcp::Error>> {
+    let client = client.clone();
+    std::thread::spawn(move || client.call_tool(tool, ours!({"a": 1})).map(|output| output.texts()))
+}
+
+#[test]
+fn requests_of_both_eras_word_by_word() {
+    let (client, played) = connected(plain(), Era::Legacy);
+    let calling = call(&client, "t");
+    let message = played.hear();
+    let id = message["id"].clone();
+    assert_eq!(
+        message,
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "t", "arguments": {"a": 1}}})
+    );
+    assert!(id.is_u64());
+    played.answer(&id, ok());
+    assert_eq!(calling.join().unwrap().unwrap(), "ok");
+
+    let (client, played) = connected(plain(), Era::Modern);
+    let calling = call(&client, "t");
+    let message = played.hear();
+    let id = message["id"].clone();
+    assert_eq!(
+        message,
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": {"name": "t", "arguments": {"a": 1}, "_meta": meta(json!({}))}})
+    );
+    played.answer(&id, ok());
+    assert_eq!(calling.join().unwrap().unwrap(), "ok");
+}
+
+#[test]
+fn what_has_no_parameters_has_none_in_a_session() {
+    let (client, played) = connected(plain(), Era::Legacy);
+    let listing = std::thread::spawn({
+        let client = client.clone();
+        move || (client.tools().map(|t| t.len()), client.ping())
+    });
+    let message = played.hear();
+    assert_eq!(message, json!({"jsonrpc": "2.0", "id": message["id"], "method": "tools/list"}));
+    played.answer(&message["id"], json!({"tools": []}));
+    let message = played.hear();
+    assert_eq!(message, json!({"jsonrpc": "2.0", "id": message["id"], "method": "ping"}));
+    played.answer(&message["id"], json!({}));
+    let (tools, ping) = listing.join().unwrap();
+    assert_eq!((tools.unwrap(), ping.is_ok()), (0, true));
+}
+
+#[test]
+fn a_callers_metadata_and_the_eras_are_both_sent() {
+    let (client, played) = connected(plain(), Era::Modern);
+    let asking = std::thread::spawn({
+        let client = client.clone();
+        move || {
+            client.request(
+                "x/y",
+                ours!({"uri": "u", "_meta": {"traceparent": "00-1", "progressToken": "mine"}}),
+            )
+        }
+    });
+    let message = played.hear();
+    let mut expected = meta(json!({}));
+    expected["traceparent"] = json!("00-1");
+    assert_eq!(message["params"], json!({"uri": "u", "_meta": expected}));
+    played.answer(&message["id"], json!({"resultType": "complete", "x": 1}));
+    assert_eq!(asking.join().unwrap().unwrap().as_str(), r#"{"resultType":"complete","x":1}"#);
+}
+
+#[test]
+fn what_a_client_can_answer_is_declared() {
+    let builder = || {
+        plain()
+            .on_form(|_| Ok(FormReply::cancel()))
+            .on_url(|_| Ok(Action::Decline))
+            .on_sample_with_tools(|_| Ok(SampleReply::new("m").text("t")))
+            .roots([Root { uri: "file:///x".into(), name: None }])
+    };
+    let (client, played) = connected(builder(), Era::Modern);
+    let calling = call(&client, "t");
+    let message = played.hear();
+    let all = json!({"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}});
+    assert_eq!(message["params"]["_meta"], meta(all));
+    played.answer(&message["id"], ok());
+    calling.join().unwrap().unwrap();
+    let (link, played) = Played::new();
+    let connecting = std::thread::spawn(move || builder().era(Era::Legacy).over(link));
+    let message = played.hear();
+    assert_eq!(
+        message["params"]["capabilities"],
+        json!({"roots": {"listChanged": true}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}})
+    );
+    drop(played);
+    assert!(connecting.join().unwrap().is_err());
+}
+
+#[test]
+fn a_session_asks_and_is_answered() {
+    let builder = plain()
+        .on_form(|form| {
+            assert_eq!((form.message.as_str(), form.fields.len()), ("Who?", 2));
+            Ok(FormReply::accept(ours!({"name": "Ada"})))
+        })
+        .roots([Root { uri: "file:///x".into(), name: Some("x".into()) }])
+        .on_sample(|sampling| match sampling.max_tokens {
+            9 => Ok(SampleReply::new("m1").text("Teal").stop_reason("endTurn")),
+            _ => Err("not today".into()),
+        });
+    let (_client, played) = connected(builder, Era::Legacy);
+    let form = json!({"message": "Who?", "requestedSchema": {"type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "n": {"type": "integer", "default": 7}}}});
+    let model = |tokens| json!({"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": tokens});
+    for (method, params, answer) in [
+        (
+            "elicitation/create",
+            form.clone(),
+            json!({"result": {"action": "accept", "content": {"name": "Ada", "n": 7}}}),
+        ),
+        ("roots/list", Value::Null, json!({"result": {"roots": [{"uri": "file:///x", "name": "x"}]}})),
+        (
+            "sampling/createMessage",
+            model(9),
+            json!({"result": {"role": "assistant", "content": {"type": "text", "text": "Teal"}, "model": "m1", "stopReason": "endTurn"}}),
+        ),
+        ("sampling/createMessage", model(8), json!({"error": {"code": -1, "message": "not today"}})),
+        (
+            "elicitation/create",
+            json!({"mode": "url", "message": "m", "url": "https://x"}),
+            json!({"error": {"code": -32602, "message": "The client did not declare what this needs"}}),
+        ),
+        (
+            "elicitation/create",
+            json!({"message": "m"}),
+            json!({"error": {"code": -32602, "message": "requestedSchema is no form"}}),
+        ),
+        ("no/such", json!({}), json!({"error": {"code": -32601, "message": "Method not found"}})),
+        ("ping", Value::Null, json!({"result": {}})),
+    ] {
+        let mut message = json!({"jsonrpc": "2.0", "id": "s-1", "method": method, "params": params});
+        if params.is_null() {
+            message.as_object_mut().unwrap().remove("params");
+        }
+        played.say(message);
+        let mut expected = answer;
+        expected["jsonrpc"] = json!("2.0");
+        expected["id"] = json!("s-1");
+        assert_eq!(played.hear(), expected, "{method}");
+    }
+}
+
+#[test]
+fn nothing_is_answered_by_default() {
+    let (_client, played) = connected(plain(), Era::Legacy);
+    for method in ["roots/list", "sampling/createMessage", "elicitation/create"] {
+        played.say(json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": {"message": "m", "maxTokens": 1, "messages": [],
+            "requestedSchema": {"type": "object", "properties": {}}}}));
+        let answer = played.hear();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(5), &json!(-32601)), "{method}");
+    }
+}
+
+#[test]
+fn a_question_that_is_called_off_gets_no_answer() {
+    let (enter, entered) = mpsc::channel();
+    let (leave, left) = mpsc::channel::<()>();
+    let left = std::sync::Mutex::new(left);
+    let builder = plain().on_form(move |_| {
+        enter.send(()).unwrap();
+        left.lock().unwrap().recv().unwrap();
+        Ok(FormReply::decline())
+    });
+    let (_client, played) = connected(builder, Era::Legacy);
+    let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+    played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form}));
+    entered.recv_timeout(SOON).unwrap();
+    played.say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
+    // Read in order: when this is answered, the cancellation was seen.
+    played.say(json!({"jsonrpc": "2.0", "id": 2, "method": "ping"}));
+    assert_eq!(played.hear()["id"], 2);
+    leave.send(()).unwrap();
+    played.say(json!({"jsonrpc": "2.0", "id": 3, "method": "elicitation/create", "params": form}));
+    entered.recv_timeout(SOON).unwrap();
+    leave.send(()).unwrap();
+    assert_eq!(played.hear(), json!({"jsonrpc": "2.0", "id": 3, "result": {"action": "decline"}}));
+}
+
+#[test]
+fn time_that_a_person_thinks_is_not_the_servers() {
+    let (enter, entered) = mpsc::channel();
+    let (leave, left) = mpsc::channel::<()>();
+    let left = std::sync::Mutex::new(left);
+    let builder = plain().on_form(move |_| {
+        enter.send(()).unwrap();
+        left.lock().unwrap().recv().unwrap();
+        Ok(FormReply::decline())
+    });
+    let (client, played) = connected(builder, Era::Legacy);
+    let timeout = Duration::from_millis(300);
+    let call = client.prepare_tool("t", ours!({})).timeout(timeout).start().unwrap();
+    let id = played.asked("tools/call");
+    played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create",
+        "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}}));
+    entered.recv_timeout(SOON).unwrap();
+    let mut call = call;
+    // Twice the time of the call, and it is still under way.
+    assert!(call.wait_until(Instant::now() + timeout * 2).is_none());
+    leave.send(()).unwrap();
+    played.hear();
+    played.answer(&id, ok());
+    assert_eq!(call.wait().unwrap().texts(), "ok");
+}
+
+#[test]
+fn input_required_is_answered_and_the_call_repeated() {
+    let builder = plain()
+        .on_form(|_| Ok(FormReply::accept(ours!({"zone": "a"}))))
+        .roots([Root { uri: "file:///x".into(), name: None }]);
+    let (client, played) = connected(builder, Era::Modern);
+    let calling = call(&client, "t");
+    let first = played.hear();
+    played.answer(
+        &first["id"],
+        json!({"resultType": "input_required", "requestState": "b\"3\u{e9}", "inputRequests": {
+            "zone": {"method": "elicitation/create", "params": {"mode": "form", "message": "?",
+                "requestedSchema": {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}}},
+            "r": {"method": "roots/list"}}}),
+    );
+    let second = played.hear();
+    assert_ne!(second["id"], first["id"]);
+    assert_eq!(second["params"]["requestState"], "b\"3\u{e9}");
+    assert_eq!(second["params"]["name"], "t");
+    assert_eq!(
+        second["params"]["inputResponses"],
+        json!({"zone": {"action": "accept", "content": {"zone": "a"}}, "r": {"roots": [{"uri": "file:///x"}]}})
+    );
+    // A round without a state: none is sent. A round without questions: no answers are.
+    played.answer(
+        &second["id"],
+        json!({"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}}),
+    );
+    let third = played.hear();
+    assert_eq!(third["params"].get("requestState"), None);
+    played.answer(&third["id"], json!({"resultType": "input_required", "requestState": "s"}));
+    let fourth = played.hear();
+    assert_eq!(
+        (fourth["params"].get("inputResponses"), &fourth["params"]["requestState"]),
+        (None, &json!("s"))
+    );
+    played.answer(&fourth["id"], ok());
+    assert_eq!(calling.join().unwrap().unwrap(), "ok");
+}
+
+#[test]
+fn a_server_that_asks_back_for_ever_or_what_it_must_not_is_an_error() {
+    let builder = || plain().roots([Root { uri: "file:///x".into(), name: None }]);
+    let roots = json!({"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}});
+    let (client, played) = connected(builder(), Era::Modern);
+    let calling = call(&client, "t");
+    for _ in 0..=10 {
+        let id = played.asked("tools/call");
+        played.answer(&id, roots.clone());
+    }
+    assert_eq!(calling.join().unwrap().unwrap_err().kind(), ErrorKind::PeerMisbehaved);
+    for result in [
+        json!({"resultType": "input_required", "inputRequests": {"r": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}}}),
+        json!({"resultType": "input_required", "inputRequests": {"r": {"method": "tools/list"}}}),
+        json!({"resultType": "input_required"}),
+        json!({"resultType": "input_required", "inputRequests": []}),
+        json!({"resultType": "task", "taskId": "t"}),
+        json!({"resultType": 1}),
+        json!({"resultType": "complete"}),
+    ] {
+        let calling = call(&client, "t");
+        let id = played.asked("tools/call");
+        played.answer(&id, result.clone());
+        assert_eq!(calling.join().unwrap().unwrap_err().kind(), ErrorKind::PeerMisbehaved, "{result}");
+    }
+    let listing = std::thread::spawn(move || client.tools().map(|t| t.len()));
+    let id = played.asked("tools/list");
+    played.answer(&id, roots);
+    assert_eq!(listing.join().unwrap().unwrap_err().kind(), ErrorKind::PeerMisbehaved);
+}
+
+#[test]
+fn questions_can_be_answered_by_hand() {
+    let (client, played) = connected(plain(), Era::Modern);
+    let call = client.prepare_tool("t", ours!({})).start().unwrap();
+    let id = played.asked("tools/call");
+    played.answer(&id, json!({"resultType": "input_required", "requestState": "s", "inputRequests": {"k": {"method": "roots/list"}}}));
+    let Outcome::InputRequired(asked) = call.wait_outcome().unwrap() else { panic!("not an answer yet") };
+    assert_eq!(asked.questions.as_str(), r#"{"k":{"method":"roots/list"}}"#);
+    let request = client.prepare_tool("t", ours!({})).resume(&ours!({"k": {"roots": []}}), &asked).unwrap();
+    let call = request.start().unwrap();
+    let message = played.hear();
+    assert_eq!(message["params"]["inputResponses"], json!({"k": {"roots": []}}));
+    assert_eq!(message["params"]["requestState"], "s");
+    played.answer(&message["id"], ok());
+    assert!(matches!(call.wait_outcome().unwrap(), Outcome::Complete(_)));
+}
+
+#[test]
+fn progress_is_told_on_the_waiting_thread_and_never_later() {
+    for era in [Era::Legacy, Era::Modern] {
+        let (client, played) = connected(plain(), era);
+        let (tell, told) = mpsc::channel();
+        let here = std::thread::current().id();
+        let request = client.prepare_tool("t", ours!({})).on_progress(move |step| {
+            assert_eq!(std::thread::current().id(), here);
+            tell.send((step.done, step.total, step.message)).unwrap();
+        });
+        let call = request.start().unwrap();
+        let message = played.hear();
+        let token = message["params"]["_meta"]["progressToken"].clone();
+        let step = |n: f64| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": n, "total": 4, "message": "m"}});
+        for n in [1.0, 2.5, 2.5, 2.0, 3.0] {
+            played.say(step(n));
+        }
+        played.answer(&message["id"], ok());
+        played.say(step(4.0));
+        call.wait().unwrap();
+        let steps: Vec<f64> = told.try_iter().map(|(n, ..)| n).collect();
+        assert_eq!(steps, [1.0, 2.5, 3.0], "rising, and nothing after the answer");
+        assert!(told.recv().is_err(), "the listener is gone with the call");
+    }
+}
+
+#[test]
+fn a_timeout_tells_the_server_and_the_late_answer_is_dropped() {
+    let (client, played) = connected(plain(), Era::Modern);
+    let error = client.prepare_tool("t", ours!({})).timeout(Duration::from_millis(10)).wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let id = played.asked("tools/call");
+    assert_eq!(
+        played.hear(),
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+    );
+    played.answer(&id, ok());
+    played.answer(&id, ok());
+    played.answer(&json!(999), ok());
+    played.answer(&json!(id.to_string()), ok());
+    let calling = call(&client, "t");
+    let id = played.asked("tools/call");
+    played.answer(&id, ok());
+    calling.join().unwrap().unwrap();
+    assert_eq!((client.counts().late, client.in_flight()), (4, 0));
+}
+
+#[test]
+fn a_cancelled_call_ends_at_once_and_the_server_is_told() {
+    let (client, played) = connected(plain(), Era::Legacy);
+    let call = client.prepare_tool("t", ours!({})).start().unwrap();
+    let id = played.asked("tools/call");
+    let canceller = call.canceller();
+    let waiting = std::thread::spawn(move || call.wait());
+    canceller.cancel();
+    assert_eq!(waiting.join().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+    let cancelled = played.hear();
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &id)
+    );
+    canceller.cancel();
+    // Dropping a call is cancelling it.
+    drop(client.prepare_tool("t", ours!({})).start().unwrap());
+    let id = played.asked("tools/call");
+    assert_eq!(played.hear()["params"]["requestId"], id);
+    assert_eq!(client.in_flight(), 0);
+}
+
+#[test]
+fn a_deadline_can_be_extended_by_progress_up_to_an_end() {
+    let (client, played) = connected(plain(), Era::Legacy);
+    let timeout = Duration::from_millis(200);
+    let request =
+        client.prepare_tool("t", ours!({})).timeout(timeout).extended_by_progress(Duration::from_secs(3600));
+    let mut call = request.start().unwrap();
+    let id = played.asked("tools/call");
+    let started = Instant::now();
+    let mut n = 0;
+    while started.elapsed() < timeout * 2 {
+        n += 1;
+        played.say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": id, "progress": n}}));
+        assert!(call.wait_until(Instant::now() + timeout / 10).is_none(), "still under way");
+    }
+    played.answer(&id, ok());
+    call.wait().unwrap();
+    let request =
+        client.prepare_tool("t", ours!({})).timeout(timeout).extended_by_progress(Duration::from_millis(20));
+    assert_eq!(
+        request.wait().unwrap_err().kind(),
+        ErrorKind::Timeout,
+        "the end comes whatever progress says"
+    );
+}
+
+#[test]
+fn lists_are_followed_and_bounded() {
+    let (client, played) = connected(plain(), Era::Legacy);
+    let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}, "x-more": [1]});
+    let listing = std::thread::spawn({
+        let client = client.clone();
+        move || client.tools()
+    });
+    let id = played.asked("tools/list");
+    played.answer(&id, json!({"tools": [tool("a"), {"no": "name"}], "nextCursor": ""}));
+    let message = played.hear();
+    assert_eq!(message["params"], json!({"cursor": ""}), "an empty cursor is one");
+    played.answer(&message["id"], json!({"tools": [tool("b")], "nextCursor": null}));
+    let tools = listing.join().unwrap().unwrap();
+    assert_eq!(tools.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(tools[0].source.as_ref().unwrap().as_str(), tool("a").to_string(), "byte for byte");
+    let listing = std::thread::spawn({
+        let client = client.clone();
+        move || client.tools().map(|t| t.len())
+    });
+    for _ in 0..2 {
+        let id = played.asked("tools/list");
+        played.answer(&id, json!({"tools": [], "nextCursor": "again"}));
+    }
+    assert_eq!(listing.join().unwrap().unwrap_err().kind(), ErrorKind::PeerMisbehaved, "a circle");
+    // A cursor that is not valid any more: from the beginning, once.
+    let listing = std::thread::spawn(move || client.tools().map(|t| t.len()));
+    let id = played.asked("tools/list");
+    played.answer(&id, json!({"tools": [tool("a")], "nextCursor": "old"}));
+    let id = played.asked("tools/list");
+    played.refuse(&id, -32602, "Invalid cursor");
+    let message = played.hear();
+    assert_eq!(message.get("params"), None);
+    played.answer(&message["id"], json!({"tools": [tool("c"), tool("d")]}));
+    assert_eq!(listing.join().unwrap().unwrap(), 2);
+}
+
+#[test]
+fn fresh_answers_are_kept_until_a_change() {
+    let (client, played) = connected(plain(), Era::Modern);
+    let list = |client: &tinymcp::Client| {
+        let client = client.clone();
+        std::thread::spawn(move || client.tools().map(|t| t.len()))
+    };
+    let kept = |ttl: u64, tools: usize| {
+        let tools: Vec<Value> =
+            (0..tools).map(|n| json!({"name": n.to_string(), "inputSchema": {"type": "object"}})).collect();
+        json!({"resultType": "complete", "tools": tools, "ttlMs": ttl, "cacheScope": "private"})
+    };
+    let listing = list(&client);
+    let id = played.asked("tools/list");
+    played.answer(&id, kept(1_000_000, 1));
+    assert_eq!(listing.join().unwrap().unwrap(), 1);
+    assert_eq!(client.tools().unwrap().len(), 1, "without asking");
+    let fresh = std::thread::spawn({
+        let client = client.clone();
+        move || client.prepare_tools(None).fresh().wait().map(|page| page.entries.len())
+    });
+    let id = played.asked("tools/list");
+    played.answer(&id, kept(0, 5));
+    assert_eq!(fresh.join().unwrap().unwrap(), 5);
+    played.say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    // An answer that was asked for before the change was told is not kept: asked, told, answered.
+    let listing = list(&client);
+    let id = played.asked("tools/list");
+    played.say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    played.answer(&id, kept(1_000_000, 2));
+    assert_eq!(listing.join().unwrap().unwrap(), 2);
+    let listing = list(&client);
+    let id = played.asked("tools/list");
+    played.answer(&id, kept(0, 3));
+    assert_eq!(listing.join().unwrap().unwrap(), 3);
+    let listing = list(&client);
+    let id = played.asked("tools/list");
+    played.answer(&id, kept(0, 4));
+    assert_eq!(listing.join().unwrap().unwrap(), 4, "a time of 0 is no time");
+}
+
+#[test]
+fn subscriptions_of_both_eras() {
+    let (tell, told) = mpsc::channel();
+    let hear =
+        move |tell: mpsc::Sender<Change>| plain().on_change(move |change| tell.send(change.clone()).unwrap());
+    let (client, played) = connected(hear(tell.clone()), Era::Legacy);
+    let subscribing = std::thread::spawn({
+        let client = client.clone();
+        move || (client.subscribe("u:1"), client.unsubscribe("u:1"))
+    });
+    let message = played.hear();
+    assert_eq!(
+        (&message["method"], &message["params"]),
+        (&json!("resources/subscribe"), &json!({"uri": "u:1"}))
+    );
+    played.answer(&message["id"], json!({}));
+    played.say(
+        json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "u:1"}}),
+    );
+    let message = played.hear();
+    assert_eq!(message["method"], "resources/unsubscribe");
+    played.answer(&message["id"], json!({}));
+    let (on, off) = subscribing.join().unwrap();
+    assert!(on.is_ok() && off.is_ok());
+    assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Updated("u:1".into()));
+
+    let (link, played) = Played::new();
+    let connecting = std::thread::spawn(move || hear(tell).era(Era::Modern).over(link));
+    played.greet_modern();
+    // A listener for changes opens a listen request for what the server announced.
+    let first = played.hear();
+    assert_eq!(
+        (&first["method"], &first["params"]["notifications"]),
+        (&json!("subscriptions/listen"), &json!({"toolsListChanged": true}))
+    );
+    let acknowledge = |id: &Value, filter: Value| {
+        played.say(json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            "params": {"notifications": filter, "_meta": {"io.modelcontextprotocol/subscriptionId": id}}}));
+    };
+    acknowledge(&first["id"], json!({"toolsListChanged": true}));
+    let client = connecting.join().unwrap().unwrap();
+    let subscribing = std::thread::spawn({
+        let client = client.clone();
+        move || client.subscribe("u:1")
+    });
+    let second = played.hear();
+    let both = json!({"toolsListChanged": true, "resourceSubscriptions": ["u:1"]});
+    assert_eq!(second["params"]["notifications"], both);
+    acknowledge(&second["id"], both);
+    // Only then the first one is cancelled.
+    let cancelled = played.hear();
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &first["id"])
+    );
+    subscribing.join().unwrap().unwrap();
+    let updated = |id: &Value, uri: &str| {
+        played.say(json!({"jsonrpc": "2.0", "method": "notifications/resources/updated",
+            "params": {"uri": uri, "_meta": {"io.modelcontextprotocol/subscriptionId": id}}}));
+    };
+    updated(&first["id"], "u:old");
+    updated(&second["id"], "u:1");
+    assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Updated("u:1".into()), "only the open one counts");
+    // One that the server ends is opened again.
+    played.answer(&second["id"], json!({"resultType": "complete"}));
+    let third = played.hear();
+    assert_eq!(third["method"], "subscriptions/listen");
+    acknowledge(&third["id"], json!({"toolsListChanged": true}));
+    // A server that does not tell of a resource says so.
+    let subscribing = std::thread::spawn({
+        let client = client.clone();
+        move || client.subscribe("u:2")
+    });
+    let fourth = loop {
+        let message = played.hear();
+        if message["method"] == "subscriptions/listen" {
+            break message;
+        }
+    };
+    acknowledge(&fourth["id"], json!({"toolsListChanged": true}));
+    assert_eq!(subscribing.join().unwrap().unwrap_err().kind(), ErrorKind::PeerIncompatible);
+}
+
+#[test]
+fn log_entries_are_wanted_in_the_way_of_the_era() {
+    let (tell, told) = mpsc::channel();
+    let hear = |tell: mpsc::Sender<String>| {
+        plain().on_log(Level::Warning, move |entry| tell.send(entry.data.as_str().to_owned()).unwrap())
+    };
+    let (link, played) = Played::new();
+    let builder = hear(tell.clone());
+    let connecting = std::thread::spawn(move || builder.era(Era::Legacy).over(link));
+    played.greet_legacy();
+    let message = played.hear();
+    assert_eq!(
+        (&message["method"], &message["params"]),
+        (&json!("logging/setLevel"), &json!({"level": "warning"}))
+    );
+    played.answer(&message["id"], json!({}));
+    let _client = connecting.join().unwrap().unwrap();
+    for n in 0..50 {
+        played.say(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "logger": "l", "data": n}}));
+    }
+    let heard: Vec<String> = (0..50).map(|_| told.recv_timeout(SOON).unwrap()).collect();
+    assert_eq!(heard, (0..50).map(|n| n.to_string()).collect::<Vec<_>>(), "in order");
+    let (client, played) = connected(hear(tell), Era::Modern);
+    let calling = call(&client, "t");
+    let message = played.hear();
+    assert_eq!(message["params"]["_meta"]["io.modelcontextprotocol/logLevel"], "warning");
+    played.answer(&message["id"], ok());
+    calling.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_completion_names_what_is_settled_where_the_revision_can() {
+    let (client, played) = connected(plain(), Era::Legacy);
+    let completing =
+        std::thread::spawn(move || client.complete(About::Template("t://{a}/{b}"), "b", "x", &[("a", "1")]));
+    let message = played.hear();
+    assert_eq!(
+        message["params"],
+        json!({"ref": {"type": "ref/resource", "uri": "t://{a}/{b}"}, "argument": {"name": "b", "value": "x"},
+            "context": {"arguments": {"a": "1"}}})
+    );
+    played
+        .answer(&message["id"], json!({"completion": {"values": ["xa", "xb"], "hasMore": true, "total": 9}}));
+    let completion = completing.join().unwrap().unwrap();
+    assert_eq!(
+        (completion.values.as_slice(), completion.total, completion.more),
+        (["xa".to_owned(), "xb".to_owned()].as_slice(), Some(9), true)
+    );
+}

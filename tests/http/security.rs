@@ -1,0 +1,128 @@
+//! Who may come in, and as whom.
+
+use serde_json::json;
+use tinymcp::{ResourceMetadata, TokenRefusal};
+
+use crate::client::{META, initialize, serve, serve_with, server, stage};
+
+// shows: H11-02 H26-02 H26-03 SEC-01
+#[test]
+fn foreign_hosts_and_origins_stay_outside() {
+    let served = serve(server(stage()));
+    let status = |fields: &[(&str, &str)]| served.post(fields, &initialize("2025-11-25", json!({}))).status;
+    for host in ["localhost", "localhost:1234", "127.0.0.1", "[::1]:8080"] {
+        assert_eq!(status(&[("Host", host)]), 200, "{host}");
+    }
+    assert_eq!(status(&[("Host", "evil.example")]), 403);
+    assert_eq!(status(&[("Origin", "http://evil.example")]), 403);
+    assert_eq!(status(&[("Origin", "null")]), 403);
+    assert_eq!(status(&[("Host", "evil.example"), ("Origin", "http://evil.example")]), 403);
+    assert_eq!(status(&[("Origin", "http://localhost:5173")]), 200);
+    assert_eq!(status(&[("Origin", "http://localhost"), ("Origin", "http://localhost")]), 403);
+    // Whatever else is asked for.
+    for method in ["GET", "DELETE", "OPTIONS"] {
+        assert_eq!(served.send(method, "/mcp", &[("Host", "evil.example")], "").status, 403);
+    }
+    let open = serve_with(server(stage()), |http| {
+        http.allow_host("board.example").allow_origin("https://app.example").path("/tools")
+    });
+    let fields = |host, origin| [("Content-Type", "application/json"), ("Host", host), ("Origin", origin)];
+    let body = initialize("2025-11-25", json!({})).to_string();
+    let status = |host, origin| open.send("POST", "/tools", &fields(host, origin), &body).status;
+    assert_eq!(status("board.example:1", "https://app.example"), 200);
+    assert_eq!(status("board.example", "https://board.example"), 200);
+    assert_eq!(status("other.example", "https://app.example"), 403);
+}
+
+fn guarded() -> crate::client::Served {
+    serve_with(server(stage()), |http| {
+        http.bearer(|token| match token {
+            "a1" | "a2" => Ok("alice".to_owned()),
+            "b1" => Ok("bob".to_owned()),
+            "weak" => Err(TokenRefusal::Scope("tools:call".to_owned())),
+            _ => Err(TokenRefusal::Invalid),
+        })
+        .resource_metadata(
+            ResourceMetadata::new("http://localhost/mcp", "https://login.example").scope("tools:call"),
+        )
+    })
+}
+
+// shows: AUTHS-01 AUTHS-02 AUTHS-03 AUTHS-04 AUTHS-05 AUTHS-10
+#[test]
+fn tokens_tell_who_calls() {
+    let served = guarded();
+    let who = |token: &str| {
+        let authorization = format!("Bearer {token}");
+        let answer =
+            served.modern(&[("Authorization", &authorization)], "tools/call", json!({"name": "who"}));
+        (answer.status, answer.field("www-authenticate").map(str::to_owned))
+    };
+    assert_eq!(who("a1").0, 200);
+    let (status, challenge) = who("c1");
+    let challenge = challenge.unwrap();
+    assert_eq!(status, 401);
+    assert!(
+        challenge.contains("invalid_token")
+            && challenge.contains("/.well-known/oauth-protected-resource/mcp")
+    );
+    assert!(!challenge.contains("c1"));
+    assert_eq!(who("weak").0, 403);
+    assert!(who("weak").1.unwrap().contains("insufficient_scope"));
+    assert_eq!(served.call("who", json!({})).status, 401);
+    assert_eq!(who("a b").0, 400);
+    let answer = served.modern(&[("Authorization", "Bearer b1")], "tools/call", json!({"name": "who"}));
+    assert_eq!(answer.json()["result"]["content"][0]["text"], "bob");
+    // In the query a token is none, and every verb needs one.
+    assert_eq!(
+        served.send("POST", "/mcp?access_token=a1", &[("Content-Type", "application/json")], "{}").status,
+        401
+    );
+    assert_eq!(served.send("GET", "/mcp", &[], "").status, 401);
+    for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
+        let document = served.send("GET", path, &[], "").json();
+        assert_eq!(document["resource"], "http://localhost/mcp");
+        assert_eq!(document["authorization_servers"], json!(["https://login.example"]));
+    }
+    assert_eq!(served.send("GET", "/.well-known/oauth-protected-resource/other", &[], "").status, 404);
+}
+
+// shows: SEC-06
+#[test]
+fn a_session_belongs_to_who_opened_it() {
+    let served = guarded();
+    let alice = ("Authorization", "Bearer a1");
+    let answer = served.post(&[alice], &initialize("2025-11-25", json!({})));
+    let id = answer.field("mcp-session-id").unwrap().to_owned();
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "who"}});
+    let as_whom = |token| served.post(&[("Authorization", token), ("Mcp-Session-Id", &id)], &call);
+    assert_eq!(as_whom("Bearer a1").json()["result"]["content"][0]["text"], "alice");
+    // Another token of the same owner will do; another owner finds nothing.
+    assert_eq!(as_whom("Bearer a2").status, 200);
+    assert_eq!(as_whom("Bearer b1").status, 404);
+    let bob = [("Authorization", "Bearer b1"), ("Mcp-Session-Id", id.as_str())];
+    assert_eq!(served.send("DELETE", "/mcp", &bob, "").status, 404);
+    assert_eq!(as_whom("Bearer a1").status, 200);
+}
+
+#[test]
+fn a_state_is_of_use_only_to_whom_it_was_given() {
+    let served = guarded();
+    let capabilities = json!({format!("{META}clientCapabilities"): {"elicitation": {}}});
+    let ask = |token, params| served.modern(&[("Authorization", token)], "tools/call", params);
+    let first = ask("Bearer a1", json!({"name": "ask", "_meta": capabilities})).json();
+    let state = first["result"]["requestState"].clone();
+    assert!(state.is_string(), "{first}");
+    let answers = json!({"name": {"action": "decline"}});
+    let retry =
+        json!({"name": "ask", "_meta": capabilities, "inputResponses": answers, "requestState": state});
+    assert_eq!(ask("Bearer b1", retry.clone()).refusal(), (400, -32602));
+    assert_eq!(ask("Bearer a2", retry).json()["result"]["content"][0]["text"], "Decline");
+}
+
+#[test]
+fn known_tokens_are_known() {
+    let served = serve_with(server(stage()), |http| http.tokens([("s3cret", "alice")]));
+    let status = |token: &str| served.modern(&[("Authorization", token)], "tools/list", json!({})).status;
+    assert_eq!((status("Bearer s3cret"), status("Bearer s3cre"), status("Bearer s3crets")), (200, 401, 401));
+}

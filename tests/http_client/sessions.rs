@@ -1,0 +1,205 @@
+//! Sessions: latched, lost, opened again once for all threads, and asked questions in.
+
+use std::collections::HashSet;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
+
+use tinymcp::{Era, ErrorKind, FormReply, json};
+
+use crate::detection::initialized;
+use crate::stage::{JSON, Next, Seen, Stage, answer, say, stream};
+use crate::{LONG, client, member};
+
+fn done(seen: &Seen, to: &mut TcpStream) -> Next {
+    let id = member(&seen.body, "/id");
+    let body =
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"done"}}]}}}}"#);
+    answer(to, "200 OK", JSON, &body)
+}
+
+/// A server whose sessions can be made to end.
+struct Sessions {
+    opened: AtomicUsize,
+    alive: Mutex<HashSet<String>>,
+}
+
+impl Sessions {
+    fn new() -> Arc<Sessions> {
+        Arc::new(Sessions { opened: AtomicUsize::new(0), alive: Mutex::default() })
+    }
+
+    fn forget(&self) {
+        self.alive.lock().unwrap().clear();
+    }
+
+    fn serve(&self, seen: &Seen, to: &mut TcpStream) -> Next {
+        let session = seen.header("mcp-session-id").unwrap_or_default();
+        if member_or_empty(seen, "/method") == "initialize" {
+            let id = format!("s{}", self.opened.fetch_add(1, Ordering::Relaxed));
+            self.alive.lock().unwrap().insert(id.clone());
+            let body = initialized(&member(&seen.body, "/id"));
+            return answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: {id}\r\n"), &body);
+        }
+        if !self.alive.lock().unwrap().contains(session) {
+            return answer(to, "404 Not Found", "", "");
+        }
+        if !seen.line.starts_with("POST") {
+            return answer(to, "405 Method Not Allowed", "", "");
+        }
+        if member(&seen.body, "/id").is_empty() { answer(to, "202 Accepted", "", "") } else { done(seen, to) }
+    }
+}
+
+fn member_or_empty(seen: &Seen, pointer: &str) -> String {
+    if seen.body.is_empty() { String::new() } else { member(&seen.body, pointer) }
+}
+
+#[test]
+fn a_lost_session_is_opened_once_for_all_threads_and_every_call_goes_on() {
+    let sessions = Sessions::new();
+    let serving = Arc::clone(&sessions);
+    let stage = Stage::new(move |seen, to| serving.serve(seen, to));
+    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    for round in 1..=5 {
+        sessions.forget();
+        let barrier = Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    assert_eq!(client.call_tool("t", json!({})).unwrap().texts(), "done");
+                });
+            }
+        });
+        assert_eq!(sessions.opened.load(Ordering::Relaxed), round + 1);
+    }
+    client.close();
+}
+
+#[test]
+fn a_storm_of_lost_sessions_ends_in_a_typed_error() {
+    let stage = Stage::new(|seen, to| {
+        if member_or_empty(seen, "/method") == "initialize" {
+            let body = initialized(&member(&seen.body, "/id"));
+            return answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: s\r\n"), &body);
+        }
+        answer(to, "404 Not Found", "", "")
+    });
+    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.call_tool("t", json!({})).unwrap_err().kind(), ErrorKind::SessionLost);
+    }
+    client.close();
+    let opens = stage.rest().iter().filter(|s| member_or_empty(s, "/method") == "initialize").count();
+    assert!(opens <= 4, "{opens}");
+}
+
+#[test]
+fn questions_on_the_stream_of_a_call_are_answered_by_posts() {
+    let (reply, replied) = mpsc::channel::<String>();
+    let replied = Mutex::new(replied);
+    let reply = Mutex::new(reply);
+    let stage = Stage::new(move |seen, to| {
+        if !seen.line.starts_with("POST") {
+            return answer(to, "405 Method Not Allowed", "", "");
+        }
+        let id = member(&seen.body, "/id");
+        match member(&seen.body, "/method").as_str() {
+            "initialize" => answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: s\r\n"), &initialized(&id)),
+            "tools/call" => {
+                stream(to);
+                say(
+                    to,
+                    "data: {\"jsonrpc\":\"2.0\",\"id\":\"q1\",\"method\":\"elicitation/create\",\"params\":{\"message\":\"?\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\",\"default\":3}}}}}\n\n",
+                );
+                let n = replied.lock().unwrap().recv_timeout(LONG).unwrap();
+                say(
+                    to,
+                    &format!(
+                        "data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{n}\"}}]}}}}\n\n"
+                    ),
+                );
+                Next::Close
+            }
+            "" => {
+                assert_eq!(seen.header("mcp-session-id"), Some("s"));
+                reply.lock().unwrap().send(member(&seen.body, "/result/content/n")).unwrap();
+                answer(to, "202 Accepted", "", "")
+            }
+            _ => answer(to, "202 Accepted", "", ""),
+        }
+    });
+    let client = client().era(Era::Legacy).on_form(|_| Ok(FormReply::accept(json!({}))));
+    let client = client.connect(stage.url()).unwrap();
+    assert_eq!(client.call_tool("ask", json!({})).unwrap().texts(), "3");
+    client.close();
+}
+
+#[test]
+fn a_cancelled_call_is_told_to_the_server() {
+    let (tell, told) = mpsc::channel::<String>();
+    let stage = Stage::new(move |seen, to| {
+        use std::io::Read;
+        if !seen.line.starts_with("POST") {
+            return answer(to, "405 Method Not Allowed", "", "");
+        }
+        let id = member(&seen.body, "/id");
+        match member(&seen.body, "/method").as_str() {
+            "initialize" => answer(to, "200 OK", JSON, &initialized(&id)),
+            "tools/call" => {
+                stream(to);
+                tell.send(id).unwrap();
+                let _ = to.read(&mut [0]);
+                Next::Close
+            }
+            "notifications/cancelled" => {
+                tell.send(member(&seen.body, "/params/requestId")).unwrap();
+                answer(to, "202 Accepted", "", "")
+            }
+            _ => answer(to, "202 Accepted", "", ""),
+        }
+    });
+    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    let call = client.prepare_tool("slow", json!({})).start().unwrap();
+    let id = told.recv_timeout(LONG).unwrap();
+    call.cancel();
+    assert_eq!(told.recv_timeout(LONG).unwrap(), id);
+    client.close();
+}
+
+#[test]
+fn a_server_that_restarts_under_load_loses_no_call() {
+    let sessions = Sessions::new();
+    let serving = Arc::clone(&sessions);
+    let count = AtomicUsize::new(0);
+    let stage = Stage::new(move |seen, to| {
+        // Every seventh request meets a server that has just forgotten everything; its connections
+        // are gone once they have answered.
+        let restart = count.fetch_add(1, Ordering::Relaxed) % 7 == 6;
+        if restart {
+            serving.forget();
+        }
+        let next = serving.serve(seen, to);
+        if restart { Next::Close } else { next }
+    });
+    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    match client.call_tool("t", json!({})) {
+                        Ok(output) => assert_eq!(output.texts(), "done"),
+                        // It met two restarts in a row, or its connection closed under it.
+                        Err(error) => assert!(
+                            matches!(error.kind(), ErrorKind::SessionLost | ErrorKind::Io),
+                            "{error:?}"
+                        ),
+                    }
+                }
+            });
+        }
+    });
+    client.close();
+}

@@ -1,0 +1,7 @@
+//! Hubs: what many servers are as one, and that a slow, dead or noisy one stalls nobody.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod many;
+mod proxy;
+mod together;

@@ -1,0 +1,110 @@
+//! Child processes under one hub: fifty at once, one that dies, one that floods.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tinymcp::{Hub, Limits, Standing, Upstream, json};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// An example that `cargo test` has built.
+fn program(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().with_file_name("examples").join(name);
+    assert!(program.exists(), "run `cargo build --examples` first");
+    program
+}
+
+fn echo() -> Upstream {
+    Upstream::command(|| Command::new(program("echo_server")))
+}
+
+/// A program that never stops telling of changes, and answers nothing.
+fn flooding() -> Upstream {
+    Upstream::command(|| {
+        let mut flood = Command::new("sh");
+        flood.args([
+            "-c",
+            r#"while echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'; do :; done"#,
+        ]);
+        flood
+    })
+}
+
+fn hub(limits: Limits) -> Hub {
+    Hub::builder("test", "1.0.0").limits(limits).build().unwrap()
+}
+
+#[test]
+fn fifty_children_of_which_one_is_dead_one_silent_and_one_floods() {
+    let mut limits = Limits::default();
+    limits.list_timeout = Duration::from_secs(30);
+    limits.probe_timeout = Duration::from_secs(40);
+    let hub = hub(limits);
+    for n in 0..47 {
+        hub.add(format!("echo{n}"), echo()).unwrap();
+    }
+    hub.add("dead", Upstream::command(|| Command::new("false"))).unwrap();
+    hub.add(
+        "silent",
+        Upstream::command(|| {
+            let mut silent = Command::new("sleep");
+            silent.arg("600");
+            silent
+        }),
+    )
+    .unwrap();
+    hub.add("flood", flooding()).unwrap();
+    assert_eq!(hub.call_tool("echo0:echo", json!({"text": "first"})).unwrap().texts(), "first");
+    let tools = hub.tools();
+    assert_eq!(tools.entries.len(), 47 * 2, "{:?}", tools.missing);
+    let missing: Vec<&str> = tools.missing.iter().map(|m| &*m.server).collect();
+    assert_eq!(missing, ["dead", "silent", "flood"]);
+    for n in 0..47 {
+        let name = format!("echo{n}:echo");
+        assert_eq!(hub.call_tool(&name, json!({"text": name})).unwrap().texts(), name);
+    }
+    hub.close();
+}
+
+#[test]
+fn a_child_that_is_killed_is_started_again() {
+    let (told, news) = mpsc::channel();
+    let hub = Hub::builder("test", "1.0.0")
+        .limits(Limits::default())
+        .on_status(move |status| {
+            // The test may be over.
+            let _ = told.send(status.clone());
+        })
+        .build()
+        .unwrap();
+    let (started, children) = mpsc::channel();
+    let folder = std::env::temp_dir().join(format!("tinymcp-hub-{}", std::process::id()));
+    hub.add(
+        "one",
+        Upstream::command(move || {
+            // The shell tells its process id, which stays that of the server it becomes.
+            let file = folder.clone();
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg("echo $$ > \"$0\"; exec \"$1\"").arg(&file).arg(program("echo_server"));
+            let _ = started.send(file);
+            shell
+        }),
+    )
+    .unwrap();
+    assert_eq!(hub.call_tool("one:echo", json!({"text": "a"})).unwrap().texts(), "a");
+    assert!(matches!(news.recv_timeout(SOON).unwrap().standing, Standing::Running(_)));
+    let file = children.recv_timeout(SOON).unwrap();
+    let id = std::fs::read_to_string(&file).unwrap();
+    assert!(Command::new("kill").args(["-9", id.trim()]).status().unwrap().success());
+    let down = news.recv_timeout(SOON).unwrap();
+    assert!(matches!(down.standing, Standing::Down { again: true, .. }), "{down:?}");
+    assert!(matches!(news.recv_timeout(SOON).unwrap().standing, Standing::Running(_)));
+    assert_eq!(hub.call_tool("one:echo", json!({"text": "b"})).unwrap().texts(), "b");
+    let settled = hub.wait_settled(Instant::now() + SOON);
+    assert!(matches!(settled[0].standing, Standing::Running(_)));
+    hub.close();
+    let _ = std::fs::remove_file(file);
+}

@@ -1,0 +1,366 @@
+//! A hub that is served: what a client of the proxy sees, for every pair of eras.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use tinymcp::json::Json;
+use tinymcp::{
+    Argument, Client, ClientBuilder, Completion, Content, Era, ErrorKind, Field, Form, FormReply, Hub,
+    Limits, Prompt, PromptOutput, ReadOutput, Resource, ResourceContents, Role, Server, Template, Tool,
+    ToolOutput, Upstream, json, memory_links,
+};
+
+tinymcp::record! {
+    struct Nothing {}
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// What the slow tool of an upstream says about its end.
+type Ends = mpsc::Sender<&'static str>;
+
+/// A server with one of everything.
+fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
+    server.tools_may_change();
+    let schema =
+        Json::parse(r#"{ "type":"object", "x-odd":[1.50,"é"], "properties":{"n":{"type":"integer"}} }"#);
+    let described = Tool::new("echo")
+        .title("Echo")
+        .description("Says it again")
+        .input_schema(schema.unwrap())
+        .read_only()
+        .meta(json!({"vendor/x": [1, 2]}));
+    server
+        .tool(described, move |_, arguments: Json| {
+            Ok(ToolOutput::structured(arguments).content(Content::text(name)).meta(json!({"vendor/y": 7})))
+        })
+        .unwrap()
+        .tool(Tool::new("fails"), |_, _: Nothing| Err::<(), _>(tinymcp::Failure::new("it is broken")))
+        .unwrap()
+        .tool(Tool::new("refuses"), |_, _: Nothing| {
+            Err::<(), _>(tinymcp::Failure::protocol(77, "not today", Some(json!({"why": "tuesday"}))))
+        })
+        .unwrap()
+        .tool(Tool::new("steps"), |ctx, _: Nothing| {
+            ctx.progress(1.0, Some(2.0), Some("half"));
+            ctx.progress(2.0, Some(2.0), None);
+            Ok("stepped")
+        })
+        .unwrap()
+        .tool(Tool::new("waits"), move |ctx, _: Nothing| {
+            ends.send("begun")?;
+            let end = ctx.wait(SOON);
+            ends.send(if end.is_err() { "cancelled" } else { "waited" })?;
+            end
+        })
+        .unwrap()
+        .tool(Tool::new("asks"), |ctx, _: Nothing| {
+            let who = ctx.elicit("name", Form::new("Who?").field(Field::text("name").required()));
+            let who = who?.text("name").unwrap_or("nobody").to_owned();
+            // Another round, under the answer of the first.
+            let sure = ctx.elicit("sure", Form::new("Sure?").field(Field::boolean("yes")))?;
+            Ok(format!("{who} {}", sure.bool("yes") == Some(true)))
+        })
+        .unwrap()
+        .resource(Resource::new("test://same", "same"), move |_, uri| Ok(ResourceContents::text(uri, name)))
+        .unwrap()
+        .template(Template::new("test://item/{id}", "item").unwrap(), |_, uri, variables| {
+            let id = variables.get("id").unwrap_or_default();
+            if id == "none" {
+                return Err(tinymcp::Failure::not_found(uri));
+            }
+            Ok(ReadOutput::from(ResourceContents::text(uri, id)))
+        })
+        .unwrap()
+        .prompt(Prompt::new("greet").argument(Argument::required("whom")), |_, arguments| {
+            Ok(PromptOutput::new().message(Role::User, Content::text(arguments.required("whom")?)))
+        })
+        .unwrap()
+        .complete_prompt("greet", "whom", |asked| Completion::new([format!("{}bert", asked.value)]))
+        .unwrap();
+    server
+}
+
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.probe_timeout = Duration::from_millis(500);
+    limits.call_timeout = SOON;
+    limits
+}
+
+struct Proxy {
+    hub: Hub,
+    ours: Option<tinymcp::Link>,
+    ends: mpsc::Receiver<&'static str>,
+    serving: Option<std::thread::JoinHandle<()>>,
+    handles: Arc<Mutex<Vec<tinymcp::Handle>>>,
+}
+
+impl Proxy {
+    /// A proxy of servers of these names that speak one era.
+    fn of(names: &[&'static str], era: Era) -> Proxy {
+        let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
+        let mut server = Server::new("proxy", "1.0.0");
+        server.limits(limits());
+        hub.export(&mut server).unwrap();
+        let (told, ends) = mpsc::channel();
+        let handles = Arc::new(Mutex::new(Vec::new()));
+        for &name in names {
+            let (told, handles) = (told.clone(), Arc::clone(&handles));
+            let connect = move |client: ClientBuilder| {
+                let (theirs, ours) = memory_links();
+                let server = match era {
+                    Era::Legacy => Server::legacy_only(name, "1.0.0"),
+                    Era::Modern => Server::modern_only(name, "1.0.0"),
+                };
+                let server = upstream(name, server, told.clone());
+                handles.lock().unwrap().push(server.handle());
+                std::thread::spawn(move || server.serve(theirs));
+                client.over(ours)
+            };
+            hub.add(name, Upstream::with(connect)).unwrap();
+        }
+        hub.wait_settled(Instant::now() + SOON);
+        let (theirs, ours) = memory_links();
+        let serving = std::thread::spawn(move || server.serve(theirs).unwrap());
+        Proxy { hub, ours: Some(ours), ends, serving: Some(serving), handles }
+    }
+
+    fn connect(&mut self, client: ClientBuilder, era: Era) -> Client {
+        client.era(era).limits(limits()).over(self.ours.take().unwrap()).unwrap()
+    }
+}
+
+fn client() -> ClientBuilder {
+    Client::builder("test", "1.0.0")
+}
+
+/// Runs a check for every pair of eras: the proxy's client, and the servers behind it.
+fn in_all_eras(check: impl Fn(Era, Era)) {
+    for below in [Era::Legacy, Era::Modern] {
+        for above in [Era::Legacy, Era::Modern] {
+            eprintln!("client {below:?}, servers {above:?}");
+            check(below, above);
+        }
+    }
+}
+
+#[test]
+fn lists_are_those_of_the_servers_under_names_that_every_host_takes() {
+    in_all_eras(|below, above| {
+        let mut proxy = Proxy::of(&["one", "two"], above);
+        let client = proxy.connect(client(), below);
+        let tools = client.tools().unwrap();
+        let mut names: Vec<&str> = tools.iter().map(|t| &*t.name).collect();
+        // In the order the servers came in; each in its own.
+        names.sort_by_key(|name| name.starts_with("two"));
+        let each = ["echo", "fails", "refuses", "steps", "waits", "asks"];
+        let want: Vec<String> =
+            ["one", "two"].iter().flat_map(|s| each.map(|t| format!("{s}__{t}"))).collect();
+        assert_eq!(names, want);
+        let echo = tools.iter().find(|t| t.name == "one__echo").unwrap();
+        assert_eq!(
+            echo.input_schema.as_ref().unwrap().as_str(),
+            r#"{ "type":"object", "x-odd":[1.50,"é"], "properties":{"n":{"type":"integer"}} }"#
+        );
+        assert_eq!(echo.description.as_deref(), Some("Says it again"));
+        assert_eq!(echo.hints.read_only, Some(true));
+        assert_eq!(echo.meta.as_ref().unwrap().as_str(), r#"{"vendor/x":[1,2]}"#);
+        let prompts = client.prompts().unwrap();
+        assert!(prompts.iter().any(|p| p.name == "two__greet" && p.arguments[0].required));
+        assert_eq!(client.resources().unwrap().len(), 1);
+        assert_eq!(client.templates().unwrap().len(), 1);
+        // The second server's resource and template have the URIs of the first one's.
+        let left = proxy.hub.left_out();
+        let left: Vec<_> = left.iter().map(|l| (&*l.server, l.name.as_deref().unwrap())).collect();
+        assert_eq!(left, [("two", "test://same"), ("two", "test://item/{id}")]);
+    });
+}
+
+#[test]
+fn calls_reach_their_server_and_answers_come_back_as_they_are() {
+    in_all_eras(|below, above| {
+        let mut proxy = Proxy::of(&["one", "two"], above);
+        let client = proxy.connect(client(), below);
+        for name in ["one", "two"] {
+            let output = client.call_tool(&format!("{name}__echo"), json!({"n": 5, "more": [1]})).unwrap();
+            assert_eq!(output.texts(), name);
+            assert_eq!(output.structured.unwrap().as_str(), r#"{"n":5,"more":[1]}"#);
+            let meta = output.meta.unwrap();
+            let meta = meta.to_doc();
+            assert_eq!(meta.root().get("vendor/y").unwrap().as_u64(), Some(7));
+            // It is this server that answers; the other one does not show, and nothing stands twice.
+            let named: Vec<_> = meta.root().members().filter(|(k, _)| k.contains("serverInfo")).collect();
+            assert_eq!(named.len(), usize::from(below == Era::Modern));
+            assert!(named.iter().all(|(_, info)| info.get("name").unwrap().as_str() == Some("proxy")));
+        }
+        let broken = client.call_tool("two__fails", json!({})).unwrap();
+        assert!(broken.is_error);
+        assert_eq!(broken.texts(), "it is broken");
+        let refused = client.call_tool("one__refuses", json!({})).unwrap_err();
+        assert_eq!((refused.kind(), refused.code()), (ErrorKind::Remote, Some(77)));
+        assert_eq!(refused.data().unwrap().as_str(), r#"{"why":"tuesday"}"#);
+        assert_eq!(client.call_tool("one__missing", json!({})).unwrap_err().kind(), ErrorKind::Remote);
+        assert!(format!("{:?}", client.read_resource("test://same").unwrap()).contains("one"));
+        assert!(format!("{:?}", client.read_resource("test://item/nine").unwrap()).contains("nine"));
+        let none = client.read_resource("test://item/none").unwrap_err();
+        let plain = client.read_resource("test://nowhere").unwrap_err();
+        assert_eq!(none.code(), plain.code(), "{none}");
+        let filled = client.prompt("two__greet", &[("whom", "Bo")]).unwrap();
+        assert_eq!(filled.messages[0].1.as_text(), Some("Bo"));
+        let about = tinymcp::About::Prompt("two__greet");
+        assert_eq!(client.complete(about, "whom", "Al", &[]).unwrap().values, ["Albert"]);
+    });
+}
+
+#[test]
+fn progress_and_cancellation_pass_through() {
+    in_all_eras(|below, above| {
+        let mut proxy = Proxy::of(&["one"], above);
+        let client = proxy.connect(client(), below);
+        let steps = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&steps);
+        let request = client.prepare_tool("one__steps", json!({}));
+        let output = request.on_progress(move |step| heard.lock().unwrap().push(step)).wait().unwrap();
+        assert_eq!(output.texts(), "stepped");
+        let steps = steps.lock().unwrap();
+        assert_eq!(steps.iter().map(|s| s.done).collect::<Vec<_>>(), [1.0, 2.0]);
+        assert_eq!((steps[0].total, steps[0].message.as_deref()), (Some(2.0), Some("half")));
+
+        let call = client.prepare_tool("one__waits", json!({})).start().unwrap();
+        assert_eq!(proxy.ends.recv_timeout(SOON), Ok("begun"));
+        call.cancel();
+        assert_eq!(proxy.ends.recv_timeout(SOON / 2), Ok("cancelled"));
+    });
+}
+
+/// Answers the two questions of the tool that asks.
+fn answering(asked: Arc<AtomicUsize>) -> ClientBuilder {
+    client().on_form(move |form| {
+        asked.fetch_add(1, Ordering::SeqCst);
+        match &*form.message {
+            "Who?" => Ok(FormReply::accept(json!({"name": "Ada"}))),
+            "Sure?" => Ok(FormReply::accept(json!({"yes": true}))),
+            _ => Ok(FormReply::decline()),
+        }
+    })
+}
+
+#[test]
+fn questions_of_stateless_servers_are_asked_of_the_client() {
+    for below in [Era::Legacy, Era::Modern] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let mut proxy = Proxy::of(&["one"], Era::Modern);
+        let client = proxy.connect(answering(Arc::clone(&asked)), below);
+        assert_eq!(client.call_tool("one__asks", json!({})).unwrap().texts(), "Ada true");
+        // Each once, however often the handlers ran.
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[test]
+fn a_client_that_cannot_be_asked_is_told_so() {
+    in_all_eras(|below, above| {
+        let mut proxy = Proxy::of(&["one"], above);
+        let client = proxy.connect(client(), below);
+        // By number where the client's revision has one for it; in words for the model elsewhere.
+        let numbered = (below, above) == (Era::Modern, Era::Modern);
+        match client.call_tool("one__asks", json!({})) {
+            Ok(output) => assert!(output.is_error && !numbered, "{output:?}"),
+            Err(error) => assert!(error.kind() == ErrorKind::Remote && numbered, "{error}"),
+        }
+    });
+}
+
+#[test]
+fn a_server_with_sessions_is_not_told_of_questions_that_nobody_answers() {
+    let mut proxy = Proxy::of(&["one"], Era::Legacy);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let client = proxy.connect(answering(Arc::clone(&asked)), Era::Modern);
+    assert!(client.call_tool("one__asks", json!({})).unwrap().is_error);
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn tools_come_and_go_with_their_servers_and_clients_are_told() {
+    in_all_eras(|below, above| {
+        let mut proxy = Proxy::of(&["one", "two"], above);
+        let (told, changes) = mpsc::channel();
+        let told = Mutex::new(told);
+        let listening = client().on_change(move |change| drop(told.lock().unwrap().send(change.clone())));
+        let client = proxy.connect(listening, below);
+        let has = |name: &str| client.tools().unwrap().iter().any(|t| t.name == name);
+        let until = |name: &str, there: bool| {
+            let end = Instant::now() + SOON;
+            while has(name) != there {
+                changes.recv_timeout(end.saturating_duration_since(Instant::now())).expect(name);
+            }
+        };
+        assert!(has("two__echo"));
+        for handle in proxy.handles.lock().unwrap().iter() {
+            handle.add_tool(Tool::new("late"), |_, _: Nothing| Ok("late")).unwrap();
+        }
+        until("one__late", true);
+        until("two__late", true);
+        assert_eq!(client.call_tool("two__late", json!({})).unwrap().texts(), "late");
+        // Both have it; it stays when the one goes that was first.
+        proxy.hub.remove("one").unwrap();
+        until("one__late", false);
+        assert!(has("two__late"));
+        assert!(format!("{:?}", client.read_resource("test://same").unwrap()).contains("two"));
+        assert!(proxy.hub.left_out().iter().all(|l| l.name.is_none()), "{:?}", proxy.hub.left_out());
+    });
+}
+
+#[test]
+fn names_that_hosts_do_not_take_are_left_out_and_named() {
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    server.tool(Tool::new("odd__own"), |_, _: Nothing| Ok("mine")).unwrap();
+    hub.export(&mut server).unwrap();
+    let long = "l".repeat(60);
+    let add = move |client: ClientBuilder| {
+        let (theirs, ours) = memory_links();
+        let mut server = Server::new("odd", "1.0.0");
+        for name in [&*long, "own", "fine"] {
+            server.tool(Tool::new(name), |_, _: Nothing| Ok("theirs")).unwrap();
+        }
+        std::thread::spawn(move || server.serve(theirs));
+        client.over(ours)
+    };
+    hub.add("odd", Upstream::with(add)).unwrap();
+    hub.wait_settled(Instant::now() + SOON);
+    let left = hub.left_out();
+    let left: Vec<_> = left.iter().map(|l| (l.name.clone().unwrap(), l.error.kind())).collect();
+    let want =
+        [(format!("odd__{}", "l".repeat(60)), ErrorKind::Invalid), ("odd__own".into(), ErrorKind::Misuse)];
+    assert_eq!(left, want);
+    let (theirs, ours) = memory_links();
+    std::thread::spawn(move || server.serve(theirs));
+    let client = client().over(ours).unwrap();
+    assert_eq!(client.call_tool("odd__own", json!({})).unwrap().texts(), "mine");
+    assert_eq!(client.call_tool("odd__fine", json!({})).unwrap().texts(), "theirs");
+}
+
+#[test]
+fn a_hub_that_has_servers_already_is_not_exported() {
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
+    hub.add(
+        "dead",
+        Upstream::with(|_| Err(tinymcp::Client::spawn(std::process::Command::new("/")).unwrap_err())),
+    )
+    .unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    assert_eq!(hub.export(&mut server).unwrap_err().kind(), ErrorKind::Misuse);
+}
+
+#[test]
+fn serving_ends_the_hub() {
+    let mut proxy = Proxy::of(&["one"], Era::Modern);
+    let client = proxy.connect(client(), Era::Modern);
+    assert_eq!(proxy.hub.servers().len(), 1);
+    client.close();
+    proxy.serving.take().unwrap().join().unwrap();
+    assert!(proxy.hub.servers().is_empty());
+}

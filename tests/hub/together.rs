@@ -1,0 +1,219 @@
+//! Servers of this library in one process, under one hub.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tinymcp::{
+    Client, ErrorKind, Hub, Level, Limits, Resource, ResourceContents, Server, Standing, Tool, Upstream,
+    json, memory_links,
+};
+
+tinymcp::record! {
+    struct Nothing {}
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A server with a tool that says whose it is, and one that never ends.
+fn named(name: &'static str) -> Server {
+    let mut server = Server::new(name, "1.0.0");
+    server.logging().tools_may_change().resource_updates();
+    server
+        .tool(Tool::new("whoami"), move |_, _: Nothing| Ok(name))
+        .unwrap()
+        .tool(Tool::new("waits"), |ctx, _: Nothing| {
+            while !ctx.cancelled() {
+                std::thread::yield_now();
+            }
+            Ok("cancelled")
+        })
+        .unwrap()
+        .tool(Tool::new("logs"), |ctx, _: Nothing| {
+            ctx.log(Level::Warning, None, "careful")?;
+            Ok("logged")
+        })
+        .unwrap()
+        .resource(Resource::new("test://same", "same"), move |_, uri| Ok(ResourceContents::text(uri, name)))
+        .unwrap();
+    server
+}
+
+/// A server in this process, a new one for each connection.
+fn inside(make: impl Fn() -> Server + Send + Sync + 'static) -> Upstream {
+    Upstream::with(move |client| {
+        let (theirs, ours) = memory_links();
+        let server = make();
+        std::thread::spawn(move || server.serve(theirs));
+        client.over(ours)
+    })
+}
+
+/// A server that takes everything and says nothing.
+fn silent() -> Upstream {
+    Upstream::with(|client| {
+        let (theirs, ours) = memory_links();
+        // Kept, so that the link stays open for as long as the process lives.
+        std::mem::forget(theirs);
+        client.over(ours)
+    })
+}
+
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.list_timeout = Duration::from_secs(1);
+    limits.probe_timeout = Duration::from_millis(300);
+    limits.call_timeout = Duration::from_secs(10);
+    limits
+}
+
+fn hub() -> Hub {
+    Hub::builder("test", "1.0.0").limits(limits()).build().unwrap()
+}
+
+fn names(hub: &Hub) -> Vec<String> {
+    hub.tools().entries.iter().map(|tool| tool.name.clone()).collect()
+}
+
+#[test]
+fn lists_are_merged_in_the_order_of_the_servers() {
+    let hub = hub();
+    for name in ["zeta", "alpha"] {
+        hub.add(name, inside(move || named(name))).unwrap();
+    }
+    let want = ["zeta:whoami", "zeta:waits", "zeta:logs", "alpha:whoami", "alpha:waits", "alpha:logs"];
+    assert_eq!(names(&hub), want);
+    assert_eq!(names(&hub), want);
+    let resources = hub.resources();
+    assert_eq!(resources.entries.iter().map(|r| &*r.server).collect::<Vec<_>>(), ["zeta", "alpha"]);
+    assert!(resources.missing.is_empty(), "{:?}", resources.missing);
+    assert!(hub.prompts().entries.is_empty());
+}
+
+#[test]
+fn calls_go_to_the_server_that_is_named() {
+    let hub = hub();
+    for name in ["one", "two"] {
+        hub.add(name, inside(move || named(name))).unwrap();
+    }
+    for name in ["one", "two"] {
+        assert_eq!(hub.call_tool(&format!("{name}:whoami"), json!({})).unwrap().texts(), name);
+        let read = hub.read_resource(name, "test://same").unwrap();
+        assert!(format!("{read:?}").contains(name));
+    }
+    // Started together, waited for in the other order: both connections count from 1.
+    let first = hub.prepare_tool("one:whoami", json!({})).unwrap().start().unwrap();
+    let second = hub.prepare_tool("two:whoami", json!({})).unwrap().start().unwrap();
+    assert_eq!(second.wait().unwrap().texts(), "two");
+    assert_eq!(first.wait().unwrap().texts(), "one");
+    assert_eq!(hub.call_tool("whoami", json!({})).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(hub.call_tool("three:whoami", json!({})).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(hub.call_tool("one:nothing", json!({})).unwrap_err().kind(), ErrorKind::Remote);
+}
+
+#[test]
+fn a_silent_and_a_dead_server_are_data_and_stall_nobody() {
+    let hub = hub();
+    hub.add("good", inside(|| named("good"))).unwrap();
+    hub.add("silent", silent()).unwrap();
+    hub.add("dead", Upstream::command(|| std::process::Command::new("/nonexistent/server"))).unwrap();
+    let tools = hub.tools();
+    assert_eq!(tools.entries.len(), 3);
+    let missing: Vec<_> = tools.missing.iter().map(|m| (&*m.server, m.error.kind())).collect();
+    assert_eq!(missing, [("silent", ErrorKind::Timeout), ("dead", ErrorKind::Io)]);
+    assert_eq!(hub.call_tool("good:whoami", json!({})).unwrap().texts(), "good");
+    let status = hub.servers();
+    assert!(matches!(status[0].standing, Standing::Running(_)));
+    assert!(matches!(status[1].standing, Standing::Connecting));
+    assert!(matches!(status[2].standing, Standing::Down { kind: ErrorKind::Io, again: false, .. }));
+}
+
+#[test]
+fn closing_does_not_wait_for_a_server_that_is_still_connecting() {
+    let mut limits = limits();
+    limits.probe_timeout = Duration::from_secs(600);
+    let hub = Hub::builder("test", "1.0.0").limits(limits).build().unwrap();
+    hub.add("silent", silent()).unwrap();
+    let (done, closed) = mpsc::channel();
+    let closing = hub.clone();
+    std::thread::spawn(move || {
+        closing.close();
+        done.send(()).unwrap();
+    });
+    closed.recv_timeout(SOON).expect("the hub is closed");
+    assert!(hub.servers().is_empty());
+}
+
+#[test]
+fn calls_under_way_end_when_their_server_is_removed_or_restarted() {
+    for remove in [true, false] {
+        let hub = hub();
+        hub.add("one", inside(|| named("one"))).unwrap();
+        let call = hub.prepare_tool("one:waits", json!({})).unwrap().start().unwrap();
+        if remove {
+            hub.remove("one").unwrap();
+        } else {
+            hub.restart("one").unwrap();
+        }
+        assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::Closed);
+        match remove {
+            true => assert_eq!(hub.client("one").unwrap_err().kind(), ErrorKind::Invalid),
+            false => assert_eq!(hub.call_tool("one:whoami", json!({})).unwrap().texts(), "one"),
+        }
+    }
+}
+
+#[test]
+fn keys_are_unique_and_have_no_colon() {
+    let hub = hub();
+    hub.add("one", inside(|| named("one"))).unwrap();
+    assert_eq!(hub.add("one", inside(|| named("one"))).unwrap_err().kind(), ErrorKind::Misuse);
+    for key in ["", "a:b", "a b", "\u{e9}", &"x".repeat(33)] {
+        assert_eq!(hub.add(key, inside(|| named("x"))).unwrap_err().kind(), ErrorKind::Invalid, "{key:?}");
+    }
+    hub.remove("one").unwrap();
+    hub.add("one", inside(|| named("one"))).unwrap();
+}
+
+#[test]
+fn what_servers_say_is_tagged_with_their_key() {
+    let (logged, logs) = mpsc::channel();
+    let (told, changes) = mpsc::channel();
+    let hub = Hub::builder("test", "1.0.0")
+        .limits(limits())
+        .on_log(Level::Debug, move |server, entry| logged.send((server.to_owned(), entry.level)).unwrap())
+        .on_change(move |server, change| {
+            // The test may be over.
+            let _ = told.send((server.to_owned(), format!("{change:?}")));
+        })
+        .build()
+        .unwrap();
+    let (handles, handle) = mpsc::channel();
+    hub.add("one", inside(|| named("one"))).unwrap();
+    hub.add(
+        "two",
+        inside(move || {
+            let server = named("two");
+            handles.send(server.handle()).unwrap();
+            server
+        }),
+    )
+    .unwrap();
+    hub.call_tool("one:logs", json!({})).unwrap();
+    assert_eq!(logs.recv_timeout(SOON).unwrap(), ("one".to_owned(), Level::Warning));
+    hub.subscribe("two", "test://same").unwrap();
+    handle.recv_timeout(SOON).unwrap().resource_updated("test://same").unwrap();
+    let (server, change) = changes.recv_timeout(SOON).unwrap();
+    assert_eq!(server, "two");
+    assert!(change.contains("test://same"), "{change}");
+}
+
+#[test]
+fn a_connected_client_is_the_hubs_too() {
+    let hub = hub();
+    hub.add("one", inside(|| named("one"))).unwrap();
+    let client: Client = hub.client("one").unwrap();
+    assert_eq!(client.server().name, "one");
+    assert_eq!(client.call_tool("whoami", json!({})).unwrap().texts(), "one");
+    let status = hub.wait_settled(Instant::now() + SOON);
+    assert!(matches!(&status[0].standing, Standing::Running(info) if info.name == "one"));
+}
