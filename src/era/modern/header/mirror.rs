@@ -189,10 +189,8 @@ impl Mirror {
             return Some(Cow::Borrowed(text));
         }
         // `42.0` and `4.2e1` are integers to a schema, and decimal in a header.
-        if let Some(number) = argument.as_f64()
-            && number.abs() <= EXACT
-            && number.fract() == 0.0
-        {
+        let whole = argument.as_f64().filter(|number| number.abs() <= EXACT && number.fract() == 0.0);
+        if let Some(number) = whole {
             return Some(Cow::Owned((number as i64).to_string()));
         }
         Some(Cow::Borrowed(argument.raw()))
