@@ -45,6 +45,7 @@ fi
 out=$suite/out
 rm -rf "$out"
 mkdir -p "$out"
+: >"$out/server.log"
 "$server" 127.0.0.1:0 2>"$out/server.log" &
 pid=$!
 trap 'kill "$pid" 2>/dev/null || true' EXIT

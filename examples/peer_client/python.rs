@@ -104,7 +104,7 @@ fn resources(s: &mut Session) {
         });
     } else {
         s.check("subscribe, not offered", |s| {
-            fails(s.client.subscribe("board://status"), ErrorKind::Remote, Some(-32601))
+            fails(s.client.subscribe("board://status"), ErrorKind::PeerIncompatible, None)
         });
     }
 }
