@@ -354,7 +354,9 @@ fn an_idle_server_has_given_back_what_it_took() {
     }
     let grown = process.resident().saturating_sub(before);
     // The system's allocator may keep some of it, but not one large message for each buffer.
-    assert!(grown < 12 << 10, "{grown} KiB kept after messages of 4 MB");
+    // An emulator (cross/emulated says so) keeps what it has translated in the same process.
+    let most = if std::env::var_os("TINYMCP_EMULATED").is_some() { 20 << 10 } else { 12 << 10 };
+    assert!(grown < most, "{grown} KiB kept after messages of 4 MB");
 }
 
 fn a_call_starts_although_an_inline_one_follows() {
