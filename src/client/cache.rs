@@ -69,11 +69,15 @@ impl Cache {
         state.entries.iter().find(same).map(|e| e.answer.clone())
     }
 
-    /// Keeps an answer for as long as the server says.
+    /// Keeps an answer for as long as the server says, in the place of an older one.
     pub(super) fn keep(&self, order: &Order, answer: &str, hint: CacheHint, mark: u64) {
         let Some(shelf) = &order.shelf else { return };
         // Parameters of the caller's own may change the answer in ways that are not known here.
-        if hint.ttl_ms == 0 || !order.meta.is_empty() || answer.len() > self.most {
+        if !order.meta.is_empty() {
+            return;
+        }
+        if hint.ttl_ms == 0 || answer.len() > self.most {
+            lock(&self.state).drop_where(|e| e.method == order.method && e.params == order.params);
             return;
         }
         let Ok(answer) = Json::parse(answer.to_owned()) else { return };

@@ -307,7 +307,7 @@ impl Exchange {
 
     fn keep(&self, reply: &Reply, hint: CacheHint) {
         // What came of answers is for whoever answered (server/utilities/caching).
-        if !self.options.fresh && self.answers.is_none() && self.state.is_none() {
+        if self.answers.is_none() && self.state.is_none() {
             self.core.cache.keep(&self.order, reply.value().raw(), hint, self.mark);
         }
     }

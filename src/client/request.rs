@@ -66,7 +66,7 @@ impl<T> Request<T> {
         self
     }
 
-    /// Asks the server even if an answer was kept that it said is still fresh.
+    /// Asks the server even if an answer was kept that it said is still fresh; the new answer takes its place.
     pub fn fresh(mut self) -> Request<T> {
         self.options.fresh = true;
         self

@@ -485,11 +485,25 @@ fn fresh_answers_are_kept_until_a_change() {
     let id = played.asked("tools/list");
     played.answer(&id, kept(0, 5));
     assert_eq!(fresh.join().unwrap().unwrap(), 5);
-    played.say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    // A newer answer that may not be kept takes the older one with it.
+    let listing = list(&client);
+    let id = played.asked("tools/list");
+    played.answer(&id, kept(1_000_000, 1));
+    assert_eq!(listing.join().unwrap().unwrap(), 1);
+    // A change is known to have arrived when the answer sent after it has.
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    let prompts = std::thread::spawn({
+        let client = client.clone();
+        move || client.prompts().map(|p| p.len())
+    });
+    let id = played.asked("prompts/list");
+    played.say(changed.clone());
+    played.answer(&id, json!({"resultType": "complete", "prompts": [], "ttlMs": 0, "cacheScope": "private"}));
+    assert_eq!(prompts.join().unwrap().unwrap(), 0);
     // An answer that was asked for before the change was told is not kept: asked, told, answered.
     let listing = list(&client);
     let id = played.asked("tools/list");
-    played.say(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    played.say(changed);
     played.answer(&id, kept(1_000_000, 2));
     assert_eq!(listing.join().unwrap().unwrap(), 2);
     let listing = list(&client);
