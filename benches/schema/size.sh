@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# What the validator adds to a program that parses JSON and nothing else, in bytes, built as for a
-# small computer (opt-level "z", one unit, stripped) for this machine.
+# What the validator adds to a program that parses JSON and nothing else, in bytes, for this machine,
+# built as cross/build builds for boards: opt-level "z", one unit, stripped, no tables for unwinding,
+# at a fixed address. The standard library is the one that comes with the compiler.
 #
 #   benches/schema/size.sh     fails above 110 kB without patterns or 330 kB with them
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/size/target}
+export RUSTFLAGS='-C force-unwind-tables=no -C relocation-model=static -C link-arg=-Wl,-z,noseparate-code,--build-id=none'
 
 build() { # FEATURES: the program's size
     cargo build --quiet --locked --profile board --manifest-path "$here/size/Cargo.toml" --features "$1"
