@@ -348,7 +348,8 @@ fn time(tools: &Doc, ajv: Option<Ajv>) -> Outcome<()> {
     }
     for (name, kind) in NAMES {
         let mut best = vec![f64::MAX; engines.len()];
-        let (rounds, passes) = if kind == What::Compile { (10, 1) } else { (30, 200) };
+        // Short rounds: on a busy machine a long one is interrupted every time.
+        let (rounds, passes) = if kind == What::Compile { (30, 1) } else { (600, 10) };
         for _ in 0..rounds {
             for (best, engine) in best.iter_mut().zip(&engines) {
                 *best = best.min(engine.timed(kind, passes)?);
@@ -361,10 +362,10 @@ fn time(tools: &Doc, ajv: Option<Ajv>) -> Outcome<()> {
     let ours = Ours::new(tools)?;
     for (i, tool) in tools.root().items().enumerate() {
         let mut best = f64::MAX;
-        for _ in 0..30 {
+        for _ in 0..100 {
             let start = Instant::now();
             let mut n = 0;
-            for _ in 0..100 {
+            for _ in 0..30 {
                 n += ours.pass(What::Valid, Some(i));
             }
             best = best.min(start.elapsed().as_secs_f64() * 1e9 / n as f64);
