@@ -230,6 +230,17 @@ fn a_client_of_one_era_says_so_instead_of_falling_back() {
 }
 
 #[test]
+fn a_chosen_era_is_waited_for_longer_than_one_that_is_guessed() {
+    let client = meet_with(quick(), Some(Era::Modern), |server| {
+        let id = probed(server);
+        // Much longer than silence lasts that means something.
+        assert_eq!(server.end.receive(quick().probe_timeout * 5), None);
+        server.answer(&id, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
+    });
+    assert_eq!(client.unwrap().era(), Era::Modern);
+}
+
+#[test]
 fn a_server_that_ends_and_cannot_be_started_again_is_reported() {
     let error = meet(None, |server| {
         probed(server);
