@@ -198,7 +198,9 @@ impl Reader<dyn InlineTools> {
     }
 
     #[cfg(not(feature = "lint"))]
-    fn form(&self, _: &Doc, _: &Query) -> Form {}
+    fn form(&self, _: &Doc, _: &Query) -> Form {
+        PLAIN
+    }
 
     /// Answers with a page of a list.
     #[allow(clippy::too_many_arguments)] // OK because they are what a page depends on.

@@ -81,11 +81,18 @@ pub(crate) fn connected(builder: ClientBuilder, era: Era) -> (Client, Played) {
     (client, greeting.join().unwrap())
 }
 
-/// Limits with short times, for tests that wait for them.
+/// Limits under which silence is soon taken for an answer.
 pub(crate) fn quick() -> Limits {
     let mut limits = Limits::default();
     limits.probe_timeout = Duration::from_millis(30);
     limits
+}
+
+/// Plays a scene that has to be set within a time which the scene itself waits to be over. A machine
+/// that is too slow for it makes the scene give nothing; then it is played again with ten times the time.
+pub(crate) fn in_time(shortest: Duration, scene: impl Fn(Duration) -> Option<()>) {
+    let set = [1, 10, 100].into_iter().any(|times| scene(shortest * times).is_some());
+    assert!(set, "the scene was not set in time, however much there was");
 }
 
 pub(crate) fn plain() -> ClientBuilder {

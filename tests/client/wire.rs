@@ -8,7 +8,7 @@ use tinymcp::{
     About, Action, Change, Era, ErrorKind, FormReply, Level, Outcome, Root, SampleReply, json as ours,
 };
 
-use super::played::{Played, SOON, connected, plain};
+use super::played::{Played, SOON, connected, in_time, plain};
 
 const TEXT: &str = r#"{"resultType":"complete","content":[{"type":"text","text":"ok"}]}"#;
 
@@ -217,6 +217,11 @@ fn a_question_that_is_called_off_gets_no_answer() {
 
 #[test]
 fn time_that_a_person_thinks_is_not_the_servers() {
+    in_time(Duration::from_millis(100), a_person_thinks);
+}
+
+/// The question has to be asked while the call has time left; then twice that time passes.
+fn a_person_thinks(timeout: Duration) -> Option<()> {
     let (enter, entered) = mpsc::channel();
     let (leave, left) = mpsc::channel::<()>();
     let left = std::sync::Mutex::new(left);
@@ -226,19 +231,23 @@ fn time_that_a_person_thinks_is_not_the_servers() {
         Ok(FormReply::decline())
     });
     let (client, played) = connected(builder, Era::Legacy);
-    let timeout = Duration::from_millis(300);
-    let call = client.prepare_tool("t", ours!({})).timeout(timeout).start().unwrap();
+    let started = Instant::now();
+    let mut call = client.prepare_tool("t", ours!({})).timeout(timeout).start().unwrap();
     let id = played.asked("tools/call");
     played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create",
         "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}}));
     entered.recv_timeout(SOON).unwrap();
-    let mut call = call;
-    // Twice the time of the call, and it is still under way.
-    assert!(call.wait_until(Instant::now() + timeout * 2).is_none());
+    let in_time = started.elapsed() < timeout;
+    let early = call.wait_until(Instant::now() + timeout * 2);
     leave.send(()).unwrap();
+    if !in_time {
+        return None;
+    }
+    assert!(early.is_none(), "the call is still under way: {early:?}");
     played.hear();
     played.answer(&id, ok());
-    assert_eq!(call.wait().unwrap().texts(), "ok");
+    // What is left of its time may be little.
+    call.wait().ok().map(|output| assert_eq!(output.texts(), "ok"))
 }
 
 #[test]
@@ -399,9 +408,13 @@ fn a_cancelled_call_ends_at_once_and_the_server_is_told() {
 }
 
 #[test]
-fn a_deadline_can_be_extended_by_progress_up_to_an_end() {
+fn a_deadline_can_be_extended_by_progress() {
+    in_time(Duration::from_millis(100), progress_goes_on);
+}
+
+/// Progress has to come before the time is over, again and again.
+fn progress_goes_on(timeout: Duration) -> Option<()> {
     let (client, played) = connected(plain(), Era::Legacy);
-    let timeout = Duration::from_millis(200);
     let request =
         client.prepare_tool("t", ours!({})).timeout(timeout).extended_by_progress(Duration::from_secs(3600));
     let mut call = request.start().unwrap();
@@ -411,17 +424,21 @@ fn a_deadline_can_be_extended_by_progress_up_to_an_end() {
     while started.elapsed() < timeout * 2 {
         n += 1;
         played.say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": id, "progress": n}}));
-        assert!(call.wait_until(Instant::now() + timeout / 10).is_none(), "still under way");
+        if let Some(over) = call.wait_until(Instant::now() + timeout / 10) {
+            assert_eq!(over.unwrap_err().kind(), ErrorKind::Timeout);
+            return None;
+        }
     }
     played.answer(&id, ok());
-    call.wait().unwrap();
-    let request =
-        client.prepare_tool("t", ours!({})).timeout(timeout).extended_by_progress(Duration::from_millis(20));
-    assert_eq!(
-        request.wait().unwrap_err().kind(),
-        ErrorKind::Timeout,
-        "the end comes whatever progress says"
-    );
+    call.wait().ok().map(drop)
+}
+
+#[test]
+fn a_deadline_has_an_end_whatever_progress_says() {
+    let (client, _played) = connected(plain(), Era::Legacy);
+    let end = Duration::from_millis(20);
+    let request = client.prepare_tool("t", ours!({})).timeout(SOON).extended_by_progress(end);
+    assert_eq!(request.wait().unwrap_err().kind(), ErrorKind::Timeout);
 }
 
 #[test]
