@@ -65,10 +65,16 @@ impl Reader<dyn InlineTools> {
                 let Some(entry) = self.registry.tools.find(text(name)) else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
                 };
-                return Ok(Some((
-                    Work::Tool(Arc::clone(entry)),
-                    self.core.answers(outlet.principal(), query, doc)?,
-                )));
+                let answers = self.core.answers(outlet.principal(), query, doc)?;
+                // Mostly it is the one that ran last: its reference is taken over, not counted anew.
+                let work = match self.last_inline.take() {
+                    Some(Work::Tool(last)) if Arc::ptr_eq(&last, entry) => Work::Tool(last),
+                    last => {
+                        self.last_inline = last;
+                        Work::Tool(Arc::clone(entry))
+                    }
+                };
+                return Ok(Some((work, answers)));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources)?;
