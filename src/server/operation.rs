@@ -12,6 +12,7 @@ use crate::model::{Fault, Filter, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
+use super::again::tool_work;
 use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
@@ -66,14 +67,7 @@ impl Reader<dyn InlineTools> {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
                 };
                 let answers = self.core.answers(outlet.principal(), query, doc)?;
-                // Mostly it is the one that ran last: its reference is taken over, not counted anew.
-                let work = match self.last_inline.take() {
-                    Some(Work::Tool(last)) if Arc::ptr_eq(&last, entry) => Work::Tool(last),
-                    last => {
-                        self.last_inline = last;
-                        Work::Tool(Arc::clone(entry))
-                    }
-                };
+                let work = tool_work(entry, &mut self.last_inline);
                 return Ok(Some((work, answers)));
             }
             Operation::ReadResource { uri } => {
