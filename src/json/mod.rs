@@ -61,6 +61,7 @@ pub use typed::{TypedError, from_value, to_writer};
 pub use value::{Items, Kind, MemberValues, Members, NodeId, Value};
 pub use write::Writer;
 
+pub(crate) use alike::{Alike, Free};
 use names::Name;
 use parse::Node;
 
@@ -138,21 +139,28 @@ impl Doc {
         self.build(limits)
     }
 
-    /// The same, and quicker where the text is like the one the document holds: see `alike.rs`.
+    /// The same, and quicker where the text is like the one the document holds: see `alike.rs`. Also
+    /// says whether all values that differ are `free`; nodes keep their places then.
     ///
     /// # Errors
     /// As with [`Doc::parse_again`].
-    pub(crate) fn parse_next(&mut self, text: &[u8], limits: &ParseLimits) -> Result<(), ParseError> {
+    pub(crate) fn parse_next(
+        &mut self,
+        text: &[u8],
+        limits: &ParseLimits,
+        free: &Free,
+    ) -> Result<Alike, ParseError> {
         if self.limits == *limits && parse::check_size(text, limits).is_ok() {
             if let Ok(new) = parse::utf8(text) {
-                if alike::adapt(&mut self.nodes, self.text.as_bytes(), text) {
+                let alike = alike::adapt(&mut self.nodes, self.text.as_bytes(), text, free);
+                if alike != Alike::No {
                     self.text.clear();
                     self.text.push_str(new);
-                    return Ok(());
+                    return Ok(alike);
                 }
             }
         }
-        self.parse_again(text, limits)
+        self.parse_again(text, limits).map(|()| Alike::No)
     }
 
     /// Like [`Doc::parse_again`], but takes the bytes by swapping buffers with the caller, so that

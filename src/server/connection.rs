@@ -118,9 +118,10 @@ impl Connection {
     ///
     /// In one order with the request to stop, for all threads: who reads sets this before it looks
     /// whether to stop, who stops looks at this afterwards. So either the frame is not taken, or its
-    /// answer is waited for.
+    /// answer is waited for. The end of reading has only to come after what was done.
     pub(crate) fn set_reading(&self, reading: bool) {
-        self.reading.store(reading, Ordering::SeqCst);
+        let order = if reading { Ordering::SeqCst } else { Ordering::Release };
+        self.reading.store(reading, order);
     }
 
     pub(crate) fn is_reading(&self) -> bool {

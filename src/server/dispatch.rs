@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::era::{self, Params, Reply, ServerEra, To};
-use crate::json::{Doc, Kind, Value, Writer};
+use crate::json::{Alike, Doc, Kind, Value, Writer};
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
 use crate::rpc::{Id, Message, Notification, Request, Response};
 use crate::transport::Outlet;
 
 use super::InlineSend;
+use super::again::Again;
 use super::batch::Batch;
 use super::connection::Connection;
 use super::context::answer_of;
@@ -49,6 +50,8 @@ pub(crate) struct Reader<I: ?Sized> {
     pub(super) here: Option<Quick>,
     /// A document for the next frame, which likely is like the last one.
     pub(super) doc: Option<Box<Doc>>,
+    /// What the frame asked for that `doc` holds.
+    pub(super) again: Option<Again>,
     pub(super) out: Writer,
     pub(super) jobs: Vec<Job>,
     /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
@@ -56,7 +59,7 @@ pub(crate) struct Reader<I: ?Sized> {
     /// A call was refused for want of memory.
     pub(super) crowded: bool,
     /// The connection's outlet, except while a message is being handled.
-    outlet: Option<Arc<dyn Outlet>>,
+    pub(super) outlet: Option<Arc<dyn Outlet>>,
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
     pub(super) peer: Option<Peer>,
     pub(super) first_waiting: Option<Instant>,
@@ -112,6 +115,7 @@ impl<I: InlineTools + 'static> Reader<I> {
             runs_here,
             here: None,
             doc: None,
+            again: None,
             out: Writer::new(),
             jobs: Vec::new(),
             waits: true,
@@ -147,8 +151,15 @@ impl Reader<dyn InlineTools> {
     /// Takes one frame. A job that comes back is for the caller to run.
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
         self.refresh();
-        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let parsed = doc.parse_next(bytes, &self.core.limits.parse());
+        let mut doc = match self.doc.take() {
+            Some(doc) => doc,
+            None => {
+                self.again = None;
+                self.core.spare_doc()
+            }
+        };
+        let free = self.again.as_ref().map(Again::free).unwrap_or_default();
+        let parsed = doc.parse_next(bytes, &self.core.limits.parse(), &free);
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
         if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {
@@ -156,8 +167,10 @@ impl Reader<dyn InlineTools> {
         }
         self.last_size = bytes.len();
         self.doc = match parsed {
-            Ok(()) => self.document(doc),
+            Ok(Alike::Sense) => self.once_more(doc),
+            Ok(_) => self.document(doc),
             Err(error) => {
+                self.again = None;
                 self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
                 Some(doc)
             }
@@ -174,6 +187,7 @@ impl Reader<dyn InlineTools> {
         let version = self.core.catalog.version();
         if version != self.version {
             self.version = version;
+            self.again = None;
             self.registry = self.core.catalog.registry();
             self.offer = self.registry.offer(self.core.catalog.promised());
         }
@@ -259,7 +273,8 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Handles a parsed document; gives it back unless a job keeps it.
-    fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
+    pub(super) fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
+        self.again = None;
         if doc.root().kind() == Kind::Array {
             let outlet = Arc::clone(&self.conn.outlet);
             self.array(doc.root(), &outlet);
@@ -293,7 +308,10 @@ impl Reader<dyn InlineTools> {
         };
         match step {
             Step::Done => Some(doc),
-            Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
+            Step::Run { era, query, work, answers } => {
+                self.remember(era, &query, &work, outlet);
+                self.start(doc, outlet, era, query, work, answers)
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 //! running calls finish within [`Limits::grace`] and are answered; what still runs then is flagged
 //! as cancelled and answered with an error; subscriptions end; the output is closed.
 
+mod again;
 mod alarm;
 mod batch;
 mod connection;

@@ -12,6 +12,7 @@ use crate::model::{Fault, Filter, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
+use super::again::tool_work;
 use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
@@ -65,10 +66,9 @@ impl Reader<dyn InlineTools> {
                 let Some(entry) = self.registry.tools.find(text(name)) else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
                 };
-                return Ok(Some((
-                    Work::Tool(Arc::clone(entry)),
-                    self.core.answers(outlet.principal(), query, doc)?,
-                )));
+                let answers = self.core.answers(outlet.principal(), query, doc)?;
+                let work = tool_work(entry, &mut self.last_inline);
+                return Ok(Some((work, answers)));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources)?;
