@@ -4,7 +4,8 @@
 //! be set in code, and each from the environment of a deployed binary
 //! ([`Limits::from_env`]; the serving functions read it unless the program set its own limits).
 //! A value that cannot be read, or that lies outside its range, is an error when serving starts:
-//! a limit that silently fell back to its default would be no limit.
+//! a limit that silently fell back to its default would be no limit. A variable that is no limit at
+//! all is told on standard error.
 
 #[cfg(feature = "http-server")]
 mod http;
@@ -401,6 +402,16 @@ impl Limits {
     /// [`ErrorKind::Invalid`] names the variable that is not a number or out of range.
     pub fn from_env() -> Result<Limits, Error> {
         Limits::from_lookup(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    }
+
+    /// The variables of the environment that are called like limits and are none of this build's.
+    pub(crate) fn unknown_variables() -> Vec<String> {
+        let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("TINYMCP_") && !Limits::is_variable(name)).collect()
+    }
+
+    fn is_variable(name: &str) -> bool {
+        SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS).any(|s| s.variable == name)
     }
 
     /// The defaults, changed by what `lookup` finds.

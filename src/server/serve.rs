@@ -17,7 +17,7 @@ use super::core::Core;
 use super::dispatch::Reader;
 use super::job::{InlineFn, Job};
 use super::reading::{self, Baton, Reading};
-use super::{LocalServer, Server};
+use super::{LocalServer, Server, notice};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
@@ -45,7 +45,11 @@ pub(super) struct Parts {
 pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
     let limits = match server.limits {
         Some(limits) => limits.clamped(),
-        None => Limits::from_env()?,
+        None => {
+            let limits = Limits::from_env()?;
+            notice::say_once_what_is_unknown();
+            limits
+        }
     };
     lower_address_space(limits.address_space);
     let seal_key = OnceLock::new();

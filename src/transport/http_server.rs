@@ -61,6 +61,10 @@ pub(crate) trait Service: Send {
     /// A request is complete. `exchange` may be answered here, or kept and answered from any thread.
     fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow;
 
+    /// What the engine says when it refuses with this status, on its own account, and closes: what
+    /// came was no request, or too much. The status of the answer is ignored.
+    fn unread(&mut self, status: u16) -> Refusal;
+
     /// The peer of this exchange closed its side, or was cut off, before the exchange was over. Its
     /// answer may still be tried: a peer that only stopped sending reads it.
     fn gone(&mut self, exchange: u64);
@@ -82,7 +86,7 @@ pub(crate) enum Admission {
     Refuse(Refusal),
 }
 
-/// A whole answer, given before the body was read.
+/// A whole answer, given before the body was read; or at all.
 pub(crate) struct Refusal {
     pub status: u16,
     pub fields: Vec<(&'static str, String)>,

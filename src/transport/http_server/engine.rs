@@ -492,7 +492,7 @@ mod tests {
     use std::io::Write;
     use std::net::TcpStream;
 
-    use super::super::{Admission, Exchange, Flow, Head};
+    use super::super::{Admission, Exchange, Flow, Head, Refusal};
     use super::*;
 
     /// Answers nothing.
@@ -510,6 +510,10 @@ mod tests {
         fn request(&mut self, _: &Head<'_>, _: &[u8], exchange: Exchange) -> Flow {
             self.asked.push(exchange);
             Flow::Go
+        }
+
+        fn unread(&mut self, status: u16) -> Refusal {
+            Refusal { status, fields: Vec::new(), body: Vec::new() }
         }
 
         fn gone(&mut self, _: u64) {

@@ -40,6 +40,10 @@ impl Service for Closures {
         (self.on_request)(head, body, exchange)
     }
 
+    fn unread(&mut self, status: u16) -> Refusal {
+        Refusal { status, fields: Vec::new(), body: Vec::new() }
+    }
+
     fn gone(&mut self, exchange: u64) {
         let _ = self.gone.send(exchange);
     }

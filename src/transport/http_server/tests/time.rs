@@ -234,6 +234,9 @@ fn a_wake_is_a_tick() {
         fn request(&mut self, _: &Head<'_>, _: &[u8], _: Exchange) -> Flow {
             Flow::Go
         }
+        fn unread(&mut self, status: u16) -> Refusal {
+            Refusal { status, fields: Vec::new(), body: Vec::new() }
+        }
         fn gone(&mut self, _: u64) {}
         fn tick(&mut self, now: Instant) -> Option<Instant> {
             self.1 += 1;
