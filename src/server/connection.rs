@@ -226,7 +226,7 @@ impl Connection {
         }
     }
 
-    /// Cancels the calls and ends the subscriptions whose peers are gone.
+    /// Cancels the calls that can no longer be answered.
     #[cfg(feature = "http-server")]
     pub(crate) fn drop_closed(&self) {
         let gone = self.calls.take_closed();
@@ -236,7 +236,21 @@ impl Connection {
         if !gone.is_empty() {
             self.drop_settled();
         }
-        lock(&self.listens).retain(|listen| !listen.outlet.closed());
+    }
+
+    /// Cancels the one call, or ends the one subscription, that was answered to this HTTP exchange,
+    /// whose peer is gone.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn drop_exchange(&self, exchange: u64) {
+        if let Some(running) = self.calls.take_exchange(exchange) {
+            running.call.cancel();
+            self.drop_settled();
+            return;
+        }
+        let mut listens = lock(&self.listens);
+        if let Some(at) = listens.iter().position(|listen| listen.outlet.ends_with(exchange)) {
+            listens.swap_remove(at);
+        }
     }
 
     /// Whether calls are in flight.
@@ -353,6 +367,9 @@ impl Connection {
         w.newline();
         // Under the lock: nothing of a subscription may precede its acknowledgment.
         self.post.send(outlet, w.into_bytes());
+        if outlet.closed() {
+            return Ok(());
+        }
         self.listening.store(true, Ordering::Relaxed);
         listens.push(Listen { id, raw: raw.to_owned(), filter, era, revision, outlet: Arc::clone(outlet) });
         Ok(())

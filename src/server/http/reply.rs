@@ -225,6 +225,11 @@ impl Outlet for Reply {
         }
     }
 
+    /// The client of a session may come back.
+    fn ends_with(&self, exchange: u64) -> bool {
+        self.streams.is_none() && self.exchange.id() == exchange
+    }
+
     fn closed(&self) -> bool {
         match &self.streams {
             Some(streams) => *self.mode() == Mode::Over || streams.closed(),

@@ -30,7 +30,7 @@ use crate::server::job::Job;
 use crate::server::notice::Notices;
 use crate::server::operation::shape_fault;
 use crate::transport::Outlet;
-use crate::transport::http_server::{Admission, Exchange, Flow, Head, Refusal, Remote, Service};
+use crate::transport::http_server::{Admission, Exchange, Head, Refusal, Remote, Service};
 
 use super::Options;
 use super::auth::WELL_KNOWN;
@@ -542,7 +542,7 @@ impl Service for Endpoint {
         refusal::unread(status, self.core.limits.frame_bytes)
     }
 
-    fn request(&mut self, head: &Head<'_>, body: &[u8], mut exchange: Exchange) -> Flow {
+    fn request(&mut self, head: &Head<'_>, body: &[u8], mut exchange: Exchange) {
         exchange.say_along(self.along(head));
         match self.visit(head) {
             Err(stop) => stop.say(&exchange),
@@ -556,11 +556,10 @@ impl Service for Endpoint {
                 _ => self.delete(&visit).say(&exchange),
             },
         }
-        Flow::Go
     }
 
-    fn gone(&mut self, _exchange: u64) {
-        self.shared.drop_closed();
+    fn gone(&mut self, exchange: u64) {
+        self.shared.drop_exchange(exchange);
     }
 
     fn tick(&mut self, now: Instant) -> Option<Instant> {

@@ -20,7 +20,7 @@ use super::exchange::Exchange;
 use super::head::{Head, Plan, Refused};
 use super::inbox::{Bounds, Desk, Inbox, Step};
 use super::wire::{Manner, Phase, Sent, Shared, State, Wire};
-use super::{Admission, Flow, Refusal, Service};
+use super::{Admission, Refusal, Service};
 
 /// What is read at once, and what a connection can have read ahead of its turn.
 const READ: usize = 16 << 10;
@@ -43,8 +43,6 @@ pub(super) struct Room<'s> {
     pub serial: &'s mut u64,
     pub now: Instant,
     pub stopping: bool,
-    /// The service wants the engine to pause.
-    pub pause: bool,
 }
 
 /// What the engine has to do with a connection.
@@ -177,9 +175,6 @@ impl Conn {
                     }
                     Err(_) => return Fate::Close,
                 }
-            }
-            if room.pause {
-                return Fate::Again;
             }
         }
         Fate::Again
@@ -446,8 +441,6 @@ impl Desk for Counter<'_, '_> {
             };
         }
         let exchange = Exchange { wire: Arc::clone(self.wire), id, along: Vec::new() };
-        if self.room.service.request(head, body, exchange) == Flow::Pause {
-            self.room.pause = true;
-        }
+        self.room.service.request(head, body, exchange);
     }
 }

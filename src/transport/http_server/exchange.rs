@@ -31,7 +31,6 @@ impl Exchange {
     }
 
     /// Tells it from every other exchange of this engine. Never zero.
-    #[cfg(test)]
     pub(crate) fn id(&self) -> u64 {
         self.id
     }

@@ -21,7 +21,7 @@ use crate::Limits;
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
 type OnHead = Box<dyn FnMut(&Head<'_>) -> Admission + Send>;
-type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Exchange) -> Flow + Send>;
+type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Exchange) + Send>;
 
 /// A service of closures.
 pub(super) struct Closures {
@@ -36,7 +36,7 @@ impl Service for Closures {
         (self.on_head)(head)
     }
 
-    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow {
+    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) {
         (self.on_request)(head, body, exchange)
     }
 
@@ -215,6 +215,5 @@ pub(super) fn echo() -> OnRequest {
     Box::new(|head, body, exchange| {
         let text = format!("{} {} {}", head.method(), head.path(), String::from_utf8_lossy(body));
         exchange.respond(200, &[("content-type", "text/plain")], text.as_bytes());
-        Flow::Go
     })
 }
