@@ -53,8 +53,9 @@ pub struct Limits {
     /// long a sealed `requestState` stays valid. 10 min: people go for coffee.
     /// `TINYMCP_ASK_MS`.
     pub ask_timeout: Duration,
-    /// Calls that wait for the client's answers at once. 64: each keeps its message in memory.
-    /// `TINYMCP_PARKED`.
+    /// Calls of one client that wait for its answers at once. 64: each keeps its message in memory.
+    /// Those of all clients of an HTTP server are bounded too: by this, or by the number of sessions
+    /// there may be if that is more. `TINYMCP_PARKED`.
     pub parked: usize,
     /// Bytes of one sealed `requestState`. 64 KiB: it travels with every retry.
     /// `TINYMCP_STATE_BYTES`.

@@ -22,7 +22,7 @@ use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
 use crate::transport::Outlet;
 
-use super::core::Core;
+use super::core::{Core, Seat};
 use super::flight::{Call, Flight, Refusal, Running};
 use super::job::Job;
 use super::post::Post;
@@ -63,6 +63,7 @@ struct ParkedCall {
     job: Job,
     /// Requests of ours and the keys of their questions; answered ones are gone.
     open: Vec<(u64, String)>,
+    _seat: Seat,
 }
 
 struct Listen {
@@ -259,6 +260,14 @@ impl Connection {
         self.calls.len() > 0
     }
 
+    /// Whether calls are in flight and all of them wait for the client.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn only_asks(&self) -> bool {
+        // One lock after the other: a call that comes in between is seen to run.
+        let parked = lock(&self.parked).calls.len();
+        parked > 0 && parked >= self.calls.len()
+    }
+
     /// Forgets queued and parked work of settled calls, and withdraws their questions.
     pub(crate) fn drop_settled(&self) {
         let queued = self.core.pool.withdraw(&mut |job: &Job| job.call.is_settled());
@@ -290,13 +299,14 @@ impl Connection {
         {
             let mut parked = lock(&self.parked);
             let weight = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>() + weight;
-            if parked.calls.len() >= self.core.limits.parked
-                || (weight > self.core.limits.in_flight_bytes && !parked.calls.is_empty())
-            {
+            let full = parked.calls.len() >= self.core.limits.parked
+                || (weight > self.core.limits.in_flight_bytes && !parked.calls.is_empty());
+            let seat = if full { None } else { Seat::take(&self.core) };
+            let Some(seat) = seat else {
                 drop(parked);
-                let fault = Fault::Internal("Too many calls wait for the client's answers");
+                let fault = Fault::Internal("Too many calls wait for the answers of clients");
                 return self.finish(&job, Reply::Fault(&fault));
-            }
+            };
             let mut open = Vec::with_capacity(asks.len());
             for ask in asks {
                 parked.last_id += 1;
@@ -304,7 +314,7 @@ impl Connection {
                 w.newline();
                 open.push((parked.last_id, ask.key.clone()));
             }
-            parked.calls.push(ParkedCall { job, open });
+            parked.calls.push(ParkedCall { job, open, _seat: seat });
             // Under the lock: whoever takes the questions back does so after they were asked.
             self.post.send(&outlet, w.into_bytes());
         }

@@ -1,6 +1,6 @@
 //! Serving loops: who reads, who watches, and in which order things end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -77,6 +77,7 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         alarm,
         seal_key,
         spare: Mutex::default(),
+        parked: AtomicUsize::new(0),
     });
     Ok(Parts { core, inline: server.inline, hooks: server.on_shutdown })
 }
