@@ -4,7 +4,8 @@
 //! be set in code, and each from the environment of a deployed binary
 //! ([`Limits::from_env`]; the serving functions read it unless the program set its own limits).
 //! A value that cannot be read, or that lies outside its range, is an error when serving starts:
-//! a limit that silently fell back to its default would be no limit.
+//! a limit that silently fell back to its default would be no limit. A variable that is no limit at
+//! all is told on standard error.
 
 #[cfg(feature = "http-server")]
 mod http;
@@ -53,8 +54,9 @@ pub struct Limits {
     /// long a sealed `requestState` stays valid. 10 min: people go for coffee.
     /// `TINYMCP_ASK_MS`.
     pub ask_timeout: Duration,
-    /// Calls that wait for the client's answers at once. 64: each keeps its message in memory.
-    /// `TINYMCP_PARKED`.
+    /// Calls of one client that wait for its answers at once. 64: each keeps its message in memory.
+    /// Those of all clients of an HTTP server are bounded too: by this, or by the number of sessions
+    /// there may be if that is more. `TINYMCP_PARKED`.
     pub parked: usize,
     /// Bytes of one sealed `requestState`. 64 KiB: it travels with every retry.
     /// `TINYMCP_STATE_BYTES`.
@@ -312,6 +314,16 @@ impl Limits {
     /// [`ErrorKind::Invalid`] names the variable that is not a number or out of range.
     pub fn from_env() -> Result<Limits, Error> {
         Limits::from_lookup(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    }
+
+    /// The variables of the environment that are called like limits and are none of this build's.
+    pub(crate) fn unknown_variables() -> Vec<String> {
+        let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("TINYMCP_") && !Limits::is_variable(name)).collect()
+    }
+
+    fn is_variable(name: &str) -> bool {
+        SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS).any(|s| s.variable == name)
     }
 
     /// The defaults, changed by what `lookup` finds.

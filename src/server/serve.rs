@@ -1,6 +1,6 @@
 //! Serving loops: who reads, who watches, and in which order things end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::core::Core;
 use super::dispatch::Reader;
 use super::job::{InlineFn, Job};
 use super::reading::{self, Baton, Reading};
-use super::{LocalServer, Server};
+use super::{LocalServer, Server, notice};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
@@ -45,7 +45,11 @@ pub(super) struct Parts {
 pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
     let limits = match server.limits {
         Some(limits) => limits.clamped(),
-        None => Limits::from_env()?,
+        None => {
+            let limits = Limits::from_env()?;
+            notice::say_once_what_is_unknown();
+            limits
+        }
     };
     lower_address_space(limits.address_space);
     let seal_key = OnceLock::new();
@@ -73,6 +77,7 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         alarm,
         seal_key,
         spare: Mutex::default(),
+        parked: AtomicUsize::new(0),
     });
     Ok(Parts { core, inline: server.inline, hooks: server.on_shutdown })
 }
