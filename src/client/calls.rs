@@ -8,10 +8,11 @@ use crate::era::client::Notice;
 use crate::era::decode;
 use crate::era::order::{Completing, Order, Subject, Want, next_cursor};
 use crate::error::{Error, ErrorKind};
-use crate::json::{Json, Kind, ToJson, Value};
+use crate::json::{Json, Kind, ToJson, Value, Writer};
 use crate::model::ask::Root;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+use crate::model::task::Task;
 use crate::model::{Filter, Level};
 use crate::rpc::code::INVALID_PARAMS;
 
@@ -169,6 +170,19 @@ impl Client {
     pub fn prepare(&self, method: &str, params: impl ToJson) -> Request<Json> {
         let params = params.to_json();
         Request::new(self.core(), &Want::Other(method, &params), |result| Some(result.to_json()))
+    }
+
+    /// How far a task is that a server made of a call ([`Request::as_task`]). Ask again after
+    /// [`Task::poll_interval`] until [`crate::TaskStatus::is_over`]. What it came to: in a session the
+    /// answer to `tasks/result`, to be had by [`Client::request`]; otherwise in [`Task::source`].
+    ///
+    /// # Errors
+    /// As [`Request::wait`]; a server that knows no such task answers with an error.
+    pub fn task(&self, id: &str) -> Result<Task, Error> {
+        let mut w = Writer::new();
+        w.begin_object().key("taskId").string(id);
+        w.end_object();
+        Request::new(self.core(), &Want::Other("tasks/get", &w.into_json()), decode::task).wait()
     }
 
     /// Asks the server for a sign of life. The modern era has no word for that: there the server is

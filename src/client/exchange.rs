@@ -19,6 +19,7 @@ use crate::era::client::{self as codec, Outcome};
 use crate::era::order::Order;
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
+use crate::model::task::Task;
 use crate::model::{CacheHint, Level};
 use crate::rpc::RpcError;
 use crate::transport::carrier::Failure;
@@ -113,6 +114,8 @@ pub(super) enum Step {
     /// The server asks back: the questions, an object by key, and the state to come back with, as
     /// JSON text.
     Asked(Option<Json>, Option<String>),
+    /// The server goes on by itself.
+    Task(Task),
 }
 
 impl Exchange {
@@ -284,7 +287,7 @@ impl Exchange {
             }
             return Err(remote(error));
         }
-        match self.core.era().outcome(reply.value()).map_err(misbehaved)? {
+        match self.core.era().outcome(reply.value(), &self.order).map_err(misbehaved)? {
             Outcome::Complete(hint) => {
                 #[cfg(feature = "http-client")]
                 if self.core.mirrors_arguments() && self.order.method == "tools/list" {
@@ -292,6 +295,10 @@ impl Exchange {
                 }
                 self.keep(&reply, hint);
                 Ok(Some(Step::Complete(reply)))
+            }
+            Outcome::Task(task) => {
+                self.core.recycle(reply.doc);
+                Ok(Some(Step::Task(task)))
             }
             Outcome::InputRequired { .. } if !self.order.may_ask => {
                 Err(misbehaved("the server asks back where it must not"))
@@ -334,6 +341,11 @@ impl Exchange {
                         self.stage = Stage::Over;
                         return Some(Err(error));
                     }
+                }
+                Ok(Step::Task(task)) => {
+                    let what =
+                        format!("the server made the task {:?} of the call: wait_outcome tells", task.id);
+                    return Some(Err(Error::new(ErrorKind::Misuse, what)));
                 }
                 Err(error) => return Some(Err(error)),
             }

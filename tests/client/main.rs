@@ -11,6 +11,7 @@
 //! | `board` | the example `board_server`, in both eras |
 //! | `left` | that nothing is left of a connection |
 //! | `race` | many threads, cancellation and deadlines on one connection |
+//! | `task` | calls that a server makes tasks of |
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -23,4 +24,6 @@ mod left;
 mod own;
 mod played;
 mod race;
+
+mod task;
 mod wire;
