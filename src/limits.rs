@@ -113,7 +113,8 @@ pub struct Limits {
     #[cfg(feature = "client")]
     pub events: usize,
     /// Bytes of answers that a client keeps because the server said for how long they stay fresh; 0
-    /// keeps none. 1 MiB. `TINYMCP_CACHE_BYTES`.
+    /// keeps none. Once more as much of the output schemas that its tools promise, where those are
+    /// checked. 1 MiB. `TINYMCP_CACHE_BYTES`.
     #[cfg(feature = "client")]
     pub cache_bytes: usize,
     /// How long a child process may take to exit after the end of its input, and once more after

@@ -45,6 +45,9 @@ pub(super) struct Plan {
     /// Questions that come as answers are passed on by whoever makes the calls.
     pub relays: bool,
     pub desk: Arc<Desk>,
+    /// Structured results are checked against what their tools promise.
+    #[cfg(feature = "schema")]
+    pub checks: bool,
     pub log_level: Option<Level>,
 }
 
@@ -69,7 +72,14 @@ impl Plan {
         let handled = self.desk.capabilities();
         let relayed = if self.relays { ClientCapabilities::ALL } else { handled };
         let card = codec::ClientCard::new(self.identity.clone(), handled, relayed);
-        let core = Core::new(dial.dial()?, self.limits.clone(), card, Arc::clone(&self.desk));
+        let core = Core::new(
+            dial.dial()?,
+            self.limits.clone(),
+            card,
+            Arc::clone(&self.desk),
+            #[cfg(feature = "schema")]
+            self.checks,
+        );
         core.carrier.start(Arc::new(Ear(Arc::clone(&core))))?;
         Ok(core)
     }
@@ -274,6 +284,8 @@ impl Core {
         }
         state.1 = true;
         drop(state);
+        #[cfg(feature = "schema")]
+        self.outputs.forget();
         let renewed = self.open_session(NEWEST_SESSION).and_then(|()| self.restore());
         let mut state = lock(&self.renewal.state);
         state.1 = false;

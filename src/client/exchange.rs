@@ -293,6 +293,8 @@ impl Exchange {
                 if self.core.mirrors_arguments() && self.order.method == "tools/list" {
                     self.core.learn_tools(reply.value());
                 }
+                #[cfg(feature = "schema")]
+                self.check(&reply).map_err(misbehaved)?;
                 self.keep(&reply, hint);
                 Ok(Some(Step::Complete(reply)))
             }
@@ -310,6 +312,16 @@ impl Exchange {
                 Ok(Some(Step::Asked(questions, state)))
             }
         }
+    }
+
+    /// Whether a tool's result is what the tool promised.
+    #[cfg(feature = "schema")]
+    fn check(&self, reply: &Reply) -> Result<(), String> {
+        let core = &self.core;
+        if self.order.method == "tools/list" {
+            core.outputs.learn(reply.value(), &core.limits);
+        }
+        core.outputs.check(&self.order, reply.value(), &core.limits)
     }
 
     fn keep(&self, reply: &Reply, hint: CacheHint) {

@@ -40,6 +40,8 @@ mod exchange;
 mod listen;
 #[cfg(feature = "http-client")]
 mod mirror;
+#[cfg(feature = "schema")]
+mod output;
 mod request;
 mod send;
 mod slot;

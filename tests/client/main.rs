@@ -3,6 +3,7 @@
 //!
 //! | module | what it shows |
 //! |---|---|
+//! | `output` | structured results that are not what their tools promise |
 //! | `own` | everything a server of this library offers, in both eras |
 //! | `detect` | every row of the detection matrix |
 //! | `wire` | frames word by word, against a server played by hand |
@@ -21,6 +22,8 @@ mod broken;
 mod children;
 mod detect;
 mod left;
+#[cfg(feature = "schema")]
+mod output;
 mod own;
 mod played;
 mod race;
