@@ -2,8 +2,9 @@
 //!
 //! The first question is the modern one; only an answer that the modern era defined proves it, and
 //! everything else means a session: an error of any other code, a refusal of HTTP's 4xx kind, or,
-//! on streams, silence (MCP 2026-07-28 basic/versioning, basic/transports). A server that ends on the
-//! first question is started again and greeted in the older way.
+//! on streams, silence (MCP 2026-07-28 basic/versioning, basic/transports). A server that ends after it
+//! has read something of the first question is started again and greeted in the older way; one that
+//! ends unasked has its own reasons and is not started twice.
 //!
 //! # Invariants
 //! - A session is opened once per verdict; its opening is never cancelled (basic/lifecycle).
@@ -58,11 +59,12 @@ impl Plan {
         match self.greet(&core) {
             Ok(()) => Ok(core),
             // A server that cannot bear the modern question may end on it (requirement NEG-11).
-            Err(unmet) if unmet.ended && self.era.is_none() && dial.again() => {
+            Err(unmet) if unmet.ended && self.era.is_none() && dial.again() && core.carrier.heard() => {
                 core.close_carrier();
                 let core = self.open(dial)?;
-                self.session(&core, NEWEST_SESSION, None).map_err(|e| closed(&core, e))?;
-                self.agreed(&core).map(|()| core)
+                let greeted = self.session(&core, NEWEST_SESSION, None).and_then(|()| self.agreed(&core));
+                greeted.map_err(|e| closed(&core, twice(e)))?;
+                Ok(core)
             }
             Err(unmet) => Err(closed(&core, unmet.error)),
         }
@@ -225,6 +227,16 @@ fn unintroduced() -> Box<Greeting> {
 
 fn order(want: &Want<'_>) -> Result<Order, Error> {
     Order::new(want).map_err(|e| Error::new(ErrorKind::Invalid, e))
+}
+
+/// The second start failed: says that there was a first.
+fn twice(error: Error) -> Error {
+    let why = "the server ended on the first question, was started again, and then";
+    let told = Error::new(error.kind(), format!("{why}: {error}"));
+    match error.code() {
+        Some(code) => told.with_code(code, error.data().cloned()),
+        None => told,
+    }
 }
 
 fn closed(core: &Core, error: Error) -> Error {
