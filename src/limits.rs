@@ -149,6 +149,11 @@ pub struct Limits {
     /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
     #[cfg(feature = "http-client")]
     pub reconnects: u32,
+    /// Refused connections in a row after which the broken stream of a call is not resumed, at least
+    /// 1. 7: about six seconds; a server that restarts is back by then, and a call need not wait its
+    /// whole time for one that is gone. `TINYMCP_REFUSALS`.
+    #[cfg(feature = "http-client")]
+    pub refusals: u32,
     /// What schemas and checks may cost.
     #[cfg(feature = "schema")]
     pub schema: SchemaLimits,
@@ -213,6 +218,8 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(10),
             #[cfg(feature = "http-client")]
             reconnects: 100,
+            #[cfg(feature = "http-client")]
+            refusals: 7,
             #[cfg(feature = "schema")]
             schema: SchemaLimits::default(),
             #[cfg(feature = "http-server")]
@@ -384,6 +391,8 @@ const SETTINGS: &[Setting] = &[
     },
     #[cfg(feature = "http-client")]
     Setting { variable: "TINYMCP_RECONNECTS", least: 0, most: 1 << 30, set: |l, n| l.reconnects = n as u32 },
+    #[cfg(feature = "http-client")]
+    Setting { variable: "TINYMCP_REFUSALS", least: 1, most: 1 << 30, set: |l, n| l.refusals = n as u32 },
 ];
 
 #[cfg(feature = "http-server")]
