@@ -467,6 +467,12 @@ impl Sink for Ear {
     }
 
     fn fail(&self, id: u64, failure: Failure) {
+        #[cfg(feature = "http-client")]
+        if matches!(failure, Failure::SessionLost) {
+            let lost = lock(&self.0.flight).pending.find(id).cloned();
+            self.0.over(id, Err(failure));
+            return lost.into_iter().for_each(|slot| self.0.resend(slot));
+        }
         self.0.over(id, Err(failure));
     }
 

@@ -43,6 +43,8 @@ mod mirror;
 #[cfg(feature = "schema")]
 mod output;
 mod request;
+#[cfg(feature = "http-client")]
+mod resend;
 mod send;
 mod slot;
 
