@@ -67,7 +67,8 @@ pub struct Limits {
     pub listens: usize,
     /// Bytes of memory that the messages of calls in flight take, and once more those of calls that
     /// wait for the client. 16 MiB: four of the largest. Beyond it the next call is taken in when
-    /// others are done; until then nothing is read. `TINYMCP_IN_FLIGHT_BYTES`.
+    /// others are done; until then nothing is read. In a client: of questions of the server, and once
+    /// more of its news, that wait for handlers. `TINYMCP_IN_FLIGHT_BYTES`.
     pub in_flight_bytes: usize,
     /// Bytes of answers that wait while the peer does not read; then writers wait too. 1 MiB.
     /// `TINYMCP_BACKLOG_BYTES`.
@@ -100,6 +101,10 @@ pub struct Limits {
     /// `TINYMCP_LIST_ENTRIES`.
     #[cfg(feature = "client")]
     pub list_entries: usize,
+    /// Bytes of the pages of one list that a client collects; more is an error. 16 MiB: four of the
+    /// largest messages. `TINYMCP_LIST_BYTES`.
+    #[cfg(feature = "client")]
+    pub list_bytes: usize,
     /// Pages of one list that a client asks for; more is an error. 1000: a server that pages for
     /// ever. `TINYMCP_LIST_PAGES`.
     #[cfg(feature = "client")]
@@ -194,6 +199,8 @@ impl Default for Limits {
             rounds: 10,
             #[cfg(feature = "client")]
             list_entries: 10_000,
+            #[cfg(feature = "client")]
+            list_bytes: 16 << 20,
             #[cfg(feature = "client")]
             list_pages: 1000,
             #[cfg(feature = "client")]
@@ -336,6 +343,13 @@ const SETTINGS: &[Setting] = &[
         least: 1,
         most: MOST_BYTES,
         set: |l, n| l.list_entries = n as usize,
+    },
+    #[cfg(feature = "client")]
+    Setting {
+        variable: "TINYMCP_LIST_BYTES",
+        least: 1024,
+        most: MOST_BYTES,
+        set: |l, n| l.list_bytes = n as usize,
     },
     #[cfg(feature = "client")]
     Setting { variable: "TINYMCP_LIST_PAGES", least: 1, most: 65_536, set: |l, n| l.list_pages = n as usize },

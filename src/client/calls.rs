@@ -30,6 +30,8 @@ pub struct Page<T> {
     pub entries: Vec<T>,
     /// Where the next page begins; an empty text is a beginning too.
     pub next: Option<String>,
+    /// How long its text was.
+    pub(crate) bytes: usize,
 }
 
 /// What an argument belongs to that is to be completed.
@@ -292,6 +294,7 @@ fn collect<T>(
     let limits = &core.limits;
     let limit = |what| Err(Error::new(ErrorKind::Limit, format!("the list has more {what} than allowed")));
     let started = Instant::now();
+    let mut bytes = 0;
     let mut all: Vec<T> = Vec::new();
     let mut cursor: Option<String> = None;
     let mut restarted = false;
@@ -304,7 +307,7 @@ fn collect<T>(
         let page = match request.wait() {
             // The list has changed since: what is known of it is worth nothing (caching, pages).
             Err(error) if error.code() == Some(INVALID_PARAMS) && cursor.is_some() && !restarted => {
-                (restarted, cursor) = (true, None);
+                (restarted, cursor, bytes) = (true, None, 0);
                 all.clear();
                 core.cache.forget_list(list);
                 continue;
@@ -313,6 +316,10 @@ fn collect<T>(
         };
         if all.len() + page.entries.len() > limits.list_entries {
             return limit("entries");
+        }
+        bytes += page.bytes;
+        if bytes > limits.list_bytes {
+            return limit("bytes");
         }
         all.extend(page.entries);
         match page.next {
@@ -348,7 +355,8 @@ impl Core {
 
 fn page<T>(result: Value<'_>, name: &str, read: fn(Value<'_>) -> Option<T>) -> Option<Page<T>> {
     let entries = result.get(name).filter(|l| l.kind() == Kind::Array)?;
-    Some(Page { entries: entries.items().filter_map(read).collect(), next: next_cursor(result) })
+    let entries = entries.items().filter_map(read).collect();
+    Some(Page { entries, next: next_cursor(result), bytes: result.raw().len() })
 }
 
 fn page_of_tools(result: Value<'_>) -> Option<Page<Tool>> {

@@ -82,7 +82,8 @@ impl Plan {
             #[cfg(feature = "schema")]
             self.checks,
         );
-        core.carrier.start(Arc::new(Ear(Arc::clone(&core))))?;
+        // Without a thread that reads, a program that was started must not be left behind.
+        core.carrier.start(Arc::new(Ear(Arc::clone(&core)))).map_err(|e| closed(&core, e))?;
         Ok(core)
     }
 

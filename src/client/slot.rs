@@ -7,7 +7,8 @@
 //! - An outcome is put in once; whatever comes second is turned away. Only a lost session may be taken
 //!   back, before anybody saw it.
 //! - Progress is told on the thread that waits and therefore never after the wait ended.
-//! - At most [`KEPT`] steps of progress wait; then the oldest goes, for a newer one says more.
+//! - At most [`KEPT`] steps of progress wait, with [`KEPT_BYTES`] of messages; then the oldest goes, for a
+//!   newer one says more.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,8 @@ use super::resend::Resend;
 
 /// Steps of progress that wait for the thread that waits for the answer.
 const KEPT: usize = 32;
+/// Bytes of their messages, beyond the newest one's.
+const KEPT_BYTES: usize = 64 << 10;
 /// How often a waiting thread looks again while the clock stands still.
 const STANDSTILL: Duration = Duration::from_millis(50);
 
@@ -168,8 +171,11 @@ impl Slot {
         state.done = Some(progress.done);
         state.moved = Some(Instant::now());
         if self.wants_progress {
-            if state.progress.len() >= KEPT {
-                state.progress.pop_front();
+            let size = |step: &Progress| step.message.as_ref().map_or(0, String::len);
+            let mut bytes = size(&progress) + state.progress.iter().map(size).sum::<usize>();
+            while state.progress.len() >= KEPT || bytes > KEPT_BYTES {
+                let Some(oldest) = state.progress.pop_front() else { break };
+                bytes -= size(&oldest);
             }
             state.progress.push_back(progress);
         }

@@ -10,6 +10,7 @@
 //! | `broken` | servers that break the rules |
 //! | `children` | processes: their start, their noise, their end |
 //! | `board` | the example `board_server`, in both eras |
+//! | `large` | that what servers send is bounded in bytes |
 //! | `left` | that nothing is left of a connection |
 //! | `race` | many threads, cancellation and deadlines on one connection |
 //! | `task` | calls that a server makes tasks of |
@@ -21,6 +22,7 @@ mod board;
 mod broken;
 mod children;
 mod detect;
+mod large;
 mod left;
 #[cfg(feature = "schema")]
 mod output;
