@@ -70,7 +70,8 @@ pub struct Limits {
     pub listens: usize,
     /// Bytes of memory that the messages of calls in flight take, and once more those of calls that
     /// wait for the client. 16 MiB: four of the largest. Beyond it the next call is taken in when
-    /// others are done; until then nothing is read. `TINYMCP_IN_FLIGHT_BYTES`.
+    /// others are done; until then nothing is read. In a client: of questions of the server, and once
+    /// more of its news, that wait for handlers. `TINYMCP_IN_FLIGHT_BYTES`.
     pub in_flight_bytes: usize,
     /// Bytes of answers that wait while the peer does not read; then writers wait too. 1 MiB.
     /// `TINYMCP_BACKLOG_BYTES`.
@@ -103,6 +104,10 @@ pub struct Limits {
     /// `TINYMCP_LIST_ENTRIES`.
     #[cfg(feature = "client")]
     pub list_entries: usize,
+    /// Bytes of the pages of one list that a client collects; more is an error. 16 MiB: four of the
+    /// largest messages. `TINYMCP_LIST_BYTES`.
+    #[cfg(feature = "client")]
+    pub list_bytes: usize,
     /// Pages of one list that a client asks for; more is an error. 1000: a server that pages for
     /// ever. `TINYMCP_LIST_PAGES`.
     #[cfg(feature = "client")]
@@ -116,7 +121,8 @@ pub struct Limits {
     #[cfg(feature = "client")]
     pub events: usize,
     /// Bytes of answers that a client keeps because the server said for how long they stay fresh; 0
-    /// keeps none. 1 MiB. `TINYMCP_CACHE_BYTES`.
+    /// keeps none. Once more as much of the output schemas that its tools promise, where those are
+    /// checked. 1 MiB. `TINYMCP_CACHE_BYTES`.
     #[cfg(feature = "client")]
     pub cache_bytes: usize,
     /// How long a child process may take to exit after the end of its input, and once more after
@@ -151,6 +157,11 @@ pub struct Limits {
     /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
     #[cfg(feature = "http-client")]
     pub reconnects: u32,
+    /// Refused connections in a row after which the broken stream of a call is not resumed, at least
+    /// 1. 7: about six seconds; a server that restarts is back by then, and a call need not wait its
+    /// whole time for one that is gone. `TINYMCP_REFUSALS`.
+    #[cfg(feature = "http-client")]
+    pub refusals: u32,
     /// What schemas and checks may cost.
     #[cfg(feature = "schema")]
     pub schema: SchemaLimits,
@@ -192,6 +203,8 @@ impl Default for Limits {
             #[cfg(feature = "client")]
             list_entries: 10_000,
             #[cfg(feature = "client")]
+            list_bytes: 16 << 20,
+            #[cfg(feature = "client")]
             list_pages: 1000,
             #[cfg(feature = "client")]
             handlers: 2,
@@ -215,6 +228,8 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(10),
             #[cfg(feature = "http-client")]
             reconnects: 100,
+            #[cfg(feature = "http-client")]
+            refusals: 7,
             #[cfg(feature = "schema")]
             schema: SchemaLimits::default(),
             #[cfg(feature = "http-server")]
@@ -273,6 +288,8 @@ const SETTINGS: &[Setting] = &[
     #[cfg(feature = "client")]
     setting("TINYMCP_LIST_ENTRIES", 1..=MOST_BYTES, |l, n| l.list_entries = n as usize),
     #[cfg(feature = "client")]
+    setting("TINYMCP_LIST_BYTES", 1024..=MOST_BYTES, |l, n| l.list_bytes = n as usize),
+    #[cfg(feature = "client")]
     setting("TINYMCP_LIST_PAGES", 1..=65_536, |l, n| l.list_pages = n as usize),
     #[cfg(feature = "client")]
     setting("TINYMCP_HANDLERS", 1..=64, |l, n| l.handlers = n as usize),
@@ -296,6 +313,8 @@ const SETTINGS: &[Setting] = &[
     setting("TINYMCP_CONNECT_MS", 1..=MOST_MS, |l, n| l.connect_timeout = Duration::from_millis(n)),
     #[cfg(feature = "http-client")]
     setting("TINYMCP_RECONNECTS", 0..=(1 << 30), |l, n| l.reconnects = n as u32),
+    #[cfg(feature = "http-client")]
+    setting("TINYMCP_REFUSALS", 1..=(1 << 30), |l, n| l.refusals = n as u32),
 ];
 
 #[cfg(feature = "http-server")]

@@ -12,6 +12,8 @@
 pub(crate) mod ask;
 pub(crate) mod catalog;
 pub(crate) mod content;
+#[cfg(feature = "client")]
+pub(crate) mod task;
 pub(crate) mod uri_template;
 
 use std::borrow::Cow;
