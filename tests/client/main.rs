@@ -6,6 +6,7 @@
 //! | `own` | everything a server of this library offers, in both eras |
 //! | `detect` | every row of the detection matrix |
 //! | `wire` | frames word by word, against a server played by hand |
+//! | `questions` | what such a server asks back |
 //! | `broken` | servers that break the rules |
 //! | `children` | processes: their start, their noise, their end |
 //! | `board` | the example `board_server`, in both eras |
@@ -22,5 +23,6 @@ mod detect;
 mod left;
 mod own;
 mod played;
+mod questions;
 mod race;
 mod wire;
