@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{Limits, Resource, ResourceContents, Server, memory};
@@ -290,11 +290,15 @@ fn answers_that_are_being_written_get_a_last_moment() {
         wire.sink.set_room(0);
         gate.open(2);
         wire.sink.wait_until_full();
+        let told = Instant::now();
         handle.stop();
         wire.sink.set_room(10);
         wire.sink.set_room(usize::MAX);
         wire.join().unwrap();
-        wire.answers([1, 2]);
+        let took = told.elapsed();
+        let answers = std::iter::from_fn(|| wire.sink.line(Duration::ZERO)).count();
+        // A machine may be too busy to write anything in that moment; then the server has waited for all of it.
+        assert!(answers == 2 || took >= Duration::from_millis(500), "{answers} answers after {took:?}");
     }
 }
 
