@@ -157,9 +157,9 @@ pub struct Limits {
     /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
     #[cfg(feature = "http-client")]
     pub reconnects: u32,
-    /// Refused connections in a row after which the broken stream of a call is not resumed, at least
-    /// 1. 7: about six seconds; a server that restarts is back by then, and a call need not wait its
-    /// whole time for one that is gone. `TINYMCP_REFUSALS`.
+    /// Refused connections in a row, one at least, after which the broken stream of a call is not
+    /// resumed. 7: about six seconds; a server that restarts is back by then, and a call need not wait
+    /// its whole time for one that is gone. `TINYMCP_REFUSALS`.
     #[cfg(feature = "http-client")]
     pub refusals: u32,
     /// What schemas and checks may cost.

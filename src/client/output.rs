@@ -105,15 +105,15 @@ impl Outputs {
     /// # Errors
     /// What does not fit.
     pub(super) fn check(&self, order: &Order, result: Value<'_>, limits: &Limits) -> Result<(), String> {
-        let failed = result.get("isError").and_then(Value::as_bool) == Some(true);
-        let Some(tool) = order.subject.as_deref().filter(|_| order.is_tool_call() && !failed) else {
-            return Ok(());
-        };
+        let Some(tool) = order.subject.as_deref().filter(|_| order.is_tool_call()) else { return Ok(()) };
         let found =
             lock(&self.state).known.iter().find(|k| *k.tool == *tool).map(|known| match &known.compiled {
                 Compiled::NotYet => Err(known.schema.clone()),
                 compiled => Ok(compiled.clone()),
             });
+        if found.is_some() && result.get("isError").and_then(Value::as_bool) == Some(true) {
+            return Ok(());
+        }
         let schema = match found {
             None | Some(Ok(Compiled::Unusable | Compiled::NotYet)) => return Ok(()),
             Some(Ok(Compiled::Ready(schema))) => schema,

@@ -118,10 +118,10 @@ impl<T> Request<T> {
 
 impl Request<ToolOutput> {
     /// Lets the server make a task of the call: then [`Call::wait_outcome`] gives [`Outcome::Task`], and
-    /// [`Client::task`](super::Client::task) tells later how far it is. A server that makes no tasks answers as ever. In a
-    /// session the server makes one of every tool that does not forbid it (`execution.taskSupport` of
-    /// [`crate::Tool::source`]); without sessions it decides alone. [`Request::wait`] of such a call fails
-    /// as [`ErrorKind::Misuse`] when a task comes of it.
+    /// [`Client::task`](super::Client::task) tells later how far it is. A server that makes no tasks
+    /// answers as ever. In a session the server makes one of every tool that does not forbid it
+    /// (`execution.taskSupport` in [`crate::Tool::source`]); without sessions it decides alone.
+    /// [`Request::wait`] fails as [`ErrorKind::Misuse`] when a task comes of the call.
     pub fn as_task(mut self) -> Request<ToolOutput> {
         if let Ok(order) = &mut self.order {
             let core = &self.core;
