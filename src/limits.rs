@@ -65,6 +65,9 @@ pub struct Limits {
     pub page: usize,
     /// Subscribed URIs of one session or listen request. 256. `TINYMCP_SUBSCRIPTIONS`.
     pub subscriptions: usize,
+    /// Bytes of those URIs. 32 KiB: 128 for each of 256, kept for as many clients as there may be.
+    /// `TINYMCP_SUBSCRIPTION_BYTES`.
+    pub subscription_bytes: usize,
     /// Listen requests open at once on one connection. 32. `TINYMCP_LISTENS`.
     pub listens: usize,
     /// Bytes of memory that the messages of calls in flight take, and once more those of calls that
@@ -174,6 +177,7 @@ impl Default for Limits {
             state_bytes: 64 << 10,
             page: 1000,
             subscriptions: 256,
+            subscription_bytes: 32 << 10,
             listens: 32,
             in_flight_bytes: 16 << 20,
             backlog_bytes: 1 << 20,
@@ -284,6 +288,12 @@ const SETTINGS: &[Setting] = &[
         least: 1,
         most: 65_536,
         set: |l, n| l.subscriptions = n as usize,
+    },
+    Setting {
+        variable: "TINYMCP_SUBSCRIPTION_BYTES",
+        least: 256,
+        most: MOST_BYTES,
+        set: |l, n| l.subscription_bytes = n as usize,
     },
     Setting { variable: "TINYMCP_LISTENS", least: 1, most: 65_536, set: |l, n| l.listens = n as usize },
     Setting {
