@@ -66,6 +66,9 @@ pub struct Limits {
     pub page: usize,
     /// Subscribed URIs of one session or listen request. 256. `TINYMCP_SUBSCRIPTIONS`.
     pub subscriptions: usize,
+    /// Bytes of those URIs. 32 KiB: 128 for each of 256, kept for as many clients as there may be.
+    /// `TINYMCP_SUBSCRIPTION_BYTES`.
+    pub subscription_bytes: usize,
     /// Listen requests open at once on one connection. 32. `TINYMCP_LISTENS`.
     pub listens: usize,
     /// Bytes of memory that the messages of calls in flight take, and once more those of calls that
@@ -186,6 +189,7 @@ impl Default for Limits {
             state_bytes: 64 << 10,
             page: 1000,
             subscriptions: 256,
+            subscription_bytes: 32 << 10,
             listens: 32,
             in_flight_bytes: 16 << 20,
             backlog_bytes: 1 << 20,
@@ -271,6 +275,7 @@ const SETTINGS: &[Setting] = &[
     setting("TINYMCP_STATE_BYTES", 256..=MOST_BYTES, |l, n| l.state_bytes = n as usize),
     setting("TINYMCP_PAGE", 1..=65_536, |l, n| l.page = n as usize),
     setting("TINYMCP_SUBSCRIPTIONS", 1..=65_536, |l, n| l.subscriptions = n as usize),
+    setting("TINYMCP_SUBSCRIPTION_BYTES", 256..=MOST_BYTES, |l, n| l.subscription_bytes = n as usize),
     setting("TINYMCP_LISTENS", 1..=65_536, |l, n| l.listens = n as usize),
     setting("TINYMCP_IN_FLIGHT_BYTES", 4096..=MOST_BYTES, |l, n| l.in_flight_bytes = n as usize),
     setting("TINYMCP_BACKLOG_BYTES", 4096..=MOST_BYTES, |l, n| l.backlog_bytes = n as usize),
