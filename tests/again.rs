@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tinymcp::{Context, Failure, MemoryEnd, Server, Tool, json::Json, memory};
+use tinymcp::{Context, Failure, Level, MemoryEnd, Server, Tool, json::Json, memory};
 
 /// Long enough that only a hang reaches it.
 const HANG: Duration = Duration::from_secs(20);
@@ -42,9 +42,21 @@ const CHANGES: &[(&str, &str)] = &[
 ];
 
 fn echo(ctx: &mut Context<'_>, arguments: Json, loud: bool) -> Result<String, Failure> {
+    ctx.log(Level::Info, None, "called")?;
     ctx.progress(1.0, Some(2.0), Some("half"));
     let text = arguments.as_str().to_owned();
     Ok(if loud { text.to_uppercase() } else { text })
+}
+
+/// Where handlers run.
+#[derive(Clone, Copy, PartialEq)]
+enum Where {
+    /// On the thread that reads.
+    Inline,
+    /// On a worker, and on the thread that reads when they have been quick.
+    Pool,
+    /// On a worker, always.
+    Worker,
 }
 
 struct Client {
@@ -55,20 +67,23 @@ struct Client {
 
 impl Client {
     /// A client of a fresh server, with a session if the frames to come need one.
-    fn new(inline: bool, base: &str) -> Client {
+    fn new(place: Where, base: &str) -> Client {
         let (link, end) = memory();
         let mut server = Server::new("again", "1");
-        server.tools_may_change();
+        server.tools_may_change().logging();
         let handle = server.handle();
         for (name, loud) in [("echo", false), ("shout", true)] {
             let tool = Tool::new(name);
-            if inline {
+            if place == Where::Inline {
                 server.inline_tool(tool, move |ctx, a: Json| echo(ctx, a, loud)).unwrap();
             } else {
                 server.tool(tool, move |ctx: &mut Context<'_>, a: Json| echo(ctx, a, loud)).unwrap();
             }
         }
-        let serving = thread::spawn(move || server.serve(link));
+        let serving = thread::spawn(move || match place {
+            Where::Worker => server.into_local().serve(link),
+            _ => server.serve(link),
+        });
         let client = Client { end, serving, handle };
         if base == SESSION {
             client.all_of(OPEN);
@@ -98,18 +113,18 @@ impl Client {
 }
 
 /// Every change, after enough calls of the usual form for the thread that reads to run them.
-fn as_if_it_were_the_first(inline: bool, base: &str) {
+fn as_if_it_were_the_first(place: Where, base: &str) {
     for (from, to) in CHANGES {
         let changed = base.replace(from, to);
         if changed == base {
             continue;
         }
-        let fresh = Client::new(inline, base);
+        let fresh = Client::new(place, base);
         let expected = fresh.all_of(&changed);
         fresh.end();
-        let used = Client::new(inline, base);
+        let used = Client::new(place, base);
         let usual = used.all_of(base);
-        for _ in 0..if inline { 2 } else { 20 } {
+        for _ in 0..if place == Where::Inline { 2 } else { 20 } {
             assert_eq!(used.all_of(base), usual);
         }
         assert_eq!(used.all_of(&changed), expected, "{changed}");
@@ -120,28 +135,38 @@ fn as_if_it_were_the_first(inline: bool, base: &str) {
 
 #[test]
 fn inline_tools_of_sessions() {
-    as_if_it_were_the_first(true, SESSION);
+    as_if_it_were_the_first(Where::Inline, SESSION);
 }
 
 #[test]
 fn inline_tools_without_sessions() {
-    as_if_it_were_the_first(true, STATELESS);
+    as_if_it_were_the_first(Where::Inline, STATELESS);
 }
 
 #[test]
 fn pooled_tools_of_sessions() {
-    as_if_it_were_the_first(false, SESSION);
+    as_if_it_were_the_first(Where::Pool, SESSION);
 }
 
 #[test]
 fn pooled_tools_without_sessions() {
-    as_if_it_were_the_first(false, STATELESS);
+    as_if_it_were_the_first(Where::Pool, STATELESS);
+}
+
+#[test]
+fn handed_over_tools_of_sessions() {
+    as_if_it_were_the_first(Where::Worker, SESSION);
+}
+
+#[test]
+fn handed_over_tools_without_sessions() {
+    as_if_it_were_the_first(Where::Worker, STATELESS);
 }
 
 #[test]
 fn a_tool_that_is_gone_is_not_called_again() {
     for base in [SESSION, STATELESS] {
-        let client = Client::new(true, base);
+        let client = Client::new(Where::Inline, base);
         for _ in 0..3 {
             assert!(client.all_of(base).last().unwrap().contains("hello"));
         }
@@ -153,9 +178,24 @@ fn a_tool_that_is_gone_is_not_called_again() {
 }
 
 #[test]
+fn a_session_that_changed_is_noticed() {
+    let client = Client::new(Where::Inline, SESSION);
+    let all = client.all_of(SESSION);
+    for (level, expected) in [("emergency", all.len() - 1), ("debug", all.len())] {
+        client.all_of(&format!(
+            r#"{{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#
+        ));
+        for _ in 0..3 {
+            assert_eq!(client.all_of(SESSION).len(), expected, "{level}");
+        }
+    }
+    client.end();
+}
+
+#[test]
 fn what_came_in_between_changes_nothing() {
     for base in [SESSION, STATELESS] {
-        let client = Client::new(true, base);
+        let client = Client::new(Where::Inline, base);
         // Without a second id that would have to be one.
         let base = &base.replace("progressToken", "example.com/x");
         let usual = client.all_of(base);

@@ -115,6 +115,8 @@ pub struct Doc {
     names: Vec<Name>,
     /// What the text was held to. With unique names a search may stop at the first hit.
     limits: ParseLimits,
+    /// See [`Doc::set_mark`].
+    mark: u64,
 }
 
 impl Doc {
@@ -154,6 +156,9 @@ impl Doc {
             if let Ok(new) = parse::utf8(text) {
                 let alike = alike::adapt(&mut self.nodes, self.text.as_bytes(), text, free);
                 if alike != Alike::No {
+                    if alike == Alike::Shape {
+                        self.mark = 0;
+                    }
                     self.text.clear();
                     self.text.push_str(new);
                     return Ok(alike);
@@ -202,6 +207,18 @@ impl Doc {
         self.text.clear();
         self.nodes.clear();
         self.decoded.clear();
+        self.mark = 0;
+    }
+
+    /// Notes what a reader made of it: any number but 0. It goes with the values that are not free
+    /// to differ in [`Doc::parse_next`].
+    pub(crate) fn set_mark(&mut self, mark: u64) {
+        self.mark = mark;
+    }
+
+    /// What [`Doc::set_mark`] noted, or 0.
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// The value the document holds.

@@ -5,14 +5,18 @@
 //! differs by which that was decided (see `json/alike.rs`), it is not found out again; that is a third
 //! of a short call.
 //!
-//! What it does: remember what the last frame asked for, and compare. What it does not: anything for
-//! calls with answers to questions, in batches, or other than of tools; or keep a document.
+//! What it does: remember what the last call asked for, mark the documents that ask for the same, and
+//! compare. What it does not: anything for calls with answers to questions, in batches, or other than
+//! of tools.
 //!
 //! # Invariants
-//! - What is remembered belongs to the frame that [`Reader::doc`](super::dispatch::Reader) holds, to the
-//!   registry and to the session as they are: whatever replaces one of them forgets it.
+//! - A document with the mark of what is remembered asks for just that, whoever has it meanwhile. Marks
+//!   are never used twice.
+//! - What is remembered belongs to the registry and to the session as they are: whatever replaces one of
+//!   them forgets it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::era::ServerEra;
 use crate::json::{Doc, Free};
@@ -22,17 +26,25 @@ use crate::transport::Outlet;
 
 use super::dispatch::{InlineTools, Reader};
 use super::job::Work;
-use super::registry::{Listed, ToolEntry, ToolHandler};
+use super::registry::{Listed, ToolEntry};
 use super::seal::Answers;
 
-/// What a frame asked for.
+static LAST_MARK: AtomicU64 = AtomicU64::new(0);
+
+/// What a call asked for.
 pub(crate) struct Again {
+    mark: u64,
     era: &'static dyn ServerEra,
     query: Query,
     tool: Arc<Listed<ToolEntry>>,
 }
 
 impl Again {
+    /// Whether the text that a document still holds asked for this.
+    pub(super) fn knows(&self, doc: &Doc) -> bool {
+        self.mark == doc.mark()
+    }
+
     /// What the next frame may say otherwise.
     pub(super) fn free(&self) -> Free {
         let inside = match self.query.operation {
@@ -50,28 +62,36 @@ impl Again {
 }
 
 impl Reader<dyn InlineTools> {
-    /// Remembers what a frame asked for that is about to be run.
+    /// Remembers what a document asks for that is about to be run.
     pub(super) fn remember(
         &mut self,
+        doc: &mut Doc,
         era: &'static dyn ServerEra,
         query: &Query,
         work: &Work,
         outlet: &Arc<dyn Outlet>,
     ) {
         let Work::Tool(tool) = work else { return };
-        let here = match tool.entry.handler {
-            ToolHandler::Inline(_) => true,
-            ToolHandler::Pooled(_) => self.runs_here && tool.entry.pace.is_quick(),
-        };
-        // Elsewhere the document goes along, and those of batches are not kept.
-        let stays = here && Arc::ptr_eq(outlet, &self.conn.outlet);
-        if stays && query.answers.is_none() && query.state.is_none() {
-            self.again = Some(Again { era, query: *query, tool: Arc::clone(tool) });
+        // The messages of a batch are parsed one by one.
+        let single = Arc::ptr_eq(outlet, &self.conn.outlet);
+        if !single || query.answers.is_some() || query.state.is_some() {
+            return;
         }
+        // The revision, which is part of the query, tells the era.
+        let same = |again: &&Again| again.query == *query && Arc::ptr_eq(&again.tool, tool);
+        let mark = match self.again.as_ref().filter(same) {
+            Some(again) => again.mark,
+            None => {
+                let mark = LAST_MARK.fetch_add(1, Ordering::Relaxed) + 1;
+                self.again = Some(Again { mark, era, query: *query, tool: Arc::clone(tool) });
+                mark
+            }
+        };
+        doc.set_mark(mark);
     }
 
-    /// Runs what the last frame asked for with the arguments of this one. Gives the document back
-    /// unless a job keeps it.
+    /// Runs what is remembered with the arguments of this document. Gives it back unless a job keeps
+    /// it.
     pub(super) fn once_more(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
         let Some(again) = self.again.as_ref().filter(|again| again.names(&doc)) else {
             return self.document(doc);

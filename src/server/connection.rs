@@ -110,6 +110,11 @@ impl Connection {
         self.baton.get_or_init(|| Arc::clone(baton));
     }
 
+    /// Whether the thread that reads may run handlers of the pool.
+    pub(crate) fn may_run_here(&self) -> bool {
+        self.baton.get().is_some()
+    }
+
     /// Waits for handlers that run on threads which used to read; false if the deadline came first.
     pub(crate) fn wait_for_readers(&self, deadline: Instant) -> bool {
         self.baton.get().is_none_or(|baton| baton.wait(deadline))

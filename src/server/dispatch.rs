@@ -50,7 +50,7 @@ pub(crate) struct Reader<I: ?Sized> {
     pub(super) here: Option<Quick>,
     /// A document for the next frame, which likely is like the last one.
     pub(super) doc: Option<Box<Doc>>,
-    /// What the frame asked for that `doc` holds.
+    /// What the last call asked for, see `again.rs`.
     pub(super) again: Option<Again>,
     pub(super) out: Writer,
     pub(super) jobs: Vec<Job>,
@@ -151,14 +151,10 @@ impl Reader<dyn InlineTools> {
     /// Takes one frame. A job that comes back is for the caller to run.
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
         self.refresh();
-        let mut doc = match self.doc.take() {
-            Some(doc) => doc,
-            None => {
-                self.again = None;
-                self.core.spare_doc()
-            }
-        };
-        let free = self.again.as_ref().map(Again::free).unwrap_or_default();
+        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
+        let again = self.again.as_ref().filter(|again| again.knows(&doc));
+        let known = again.is_some();
+        let free = again.map(Again::free).unwrap_or_default();
         let parsed = doc.parse_next(bytes, &self.core.limits.parse(), &free);
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
@@ -167,10 +163,9 @@ impl Reader<dyn InlineTools> {
         }
         self.last_size = bytes.len();
         self.doc = match parsed {
-            Ok(Alike::Sense) => self.once_more(doc),
+            Ok(Alike::Sense) if known => self.once_more(doc),
             Ok(_) => self.document(doc),
             Err(error) => {
-                self.again = None;
                 self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
                 Some(doc)
             }
@@ -200,6 +195,7 @@ impl Reader<dyn InlineTools> {
             self.conn = Arc::clone(conn);
         }
         self.peer = peer;
+        self.again = None;
     }
 
     /// Whether there is no point in reading on.
@@ -218,20 +214,19 @@ impl Reader<dyn InlineTools> {
         if self.jobs.is_empty() || !self.waits {
             return;
         }
-        let pool = self.core.pool.clone();
         if self.jobs.len() > 1 {
             self.send();
-            if pool.submit_all(&mut self.jobs, |job| !job.call.is_settled()).is_err() {
+            if self.core.pool.submit_all(&mut self.jobs, |job| !job.call.is_settled()).is_err() {
                 for job in std::mem::take(&mut self.jobs) {
                     self.refuse(&job);
                 }
             }
         } else if let Some(job) = self.jobs.pop() {
-            let refused = match pool.try_submit(job) {
+            let refused = match self.core.pool.try_submit(job) {
                 Err(Refused { job, why: pool::Refusal::Full }) => {
                     self.send();
                     let call = Arc::clone(&job.call);
-                    let result = pool.submit(job);
+                    let result = self.core.pool.submit(job);
                     if call.is_settled() {
                         // Meanwhile; in the queue it would take the room of others.
                         self.conn.drop_settled();
@@ -274,7 +269,6 @@ impl Reader<dyn InlineTools> {
 
     /// Handles a parsed document; gives it back unless a job keeps it.
     pub(super) fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
-        self.again = None;
         if doc.root().kind() == Kind::Array {
             let outlet = Arc::clone(&self.conn.outlet);
             self.array(doc.root(), &outlet);
@@ -288,7 +282,7 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    pub(super) fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
+    pub(super) fn message(&mut self, mut doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -309,7 +303,7 @@ impl Reader<dyn InlineTools> {
         match step {
             Step::Done => Some(doc),
             Step::Run { era, query, work, answers } => {
-                self.remember(era, &query, &work, outlet);
+                self.remember(&mut doc, era, &query, &work, outlet);
                 self.start(doc, outlet, era, query, work, answers)
             }
         }

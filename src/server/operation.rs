@@ -128,6 +128,7 @@ impl Reader<dyn InlineTools> {
             Operation::Open => {
                 let session = era.open(params, query);
                 self.peer = session.as_ref().map(|s| s.peer);
+                self.again = None;
                 *self.conn.session() = session;
                 Reply::Greeting { offer, cache: self.core.list_cache }
             }
@@ -138,6 +139,7 @@ impl Reader<dyn InlineTools> {
                 if let Some(peer) = &mut self.peer {
                     peer.log_level = Some(level);
                 }
+                self.again = None;
                 if let Some(session) = self.conn.session().as_mut() {
                     session.peer.log_level = Some(level);
                 }
