@@ -52,11 +52,6 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         }
     };
     lower_address_space(limits.address_space);
-    let seal_key = OnceLock::new();
-    if let Some(key) = server.seal_key {
-        // OK because: a fresh cell is empty, so setting it cannot fail.
-        let _ = seal_key.set(key);
-    }
     let size = PoolSize {
         workers: limits.workers,
         queue: if spare { limits.queue + limits.parked + 1 } else { limits.queue },
@@ -75,7 +70,7 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         read_cache: server.read_cache,
         pool: Pool::new(size, Job::run),
         alarm,
-        seal_key,
+        sealer: server.sealer.map_or_else(OnceLock::new, OnceLock::from),
         spare: Mutex::default(),
         parked: AtomicUsize::new(0),
     });
