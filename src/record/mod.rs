@@ -76,7 +76,7 @@ pub mod generated {
         Field, Members, choice_schema, distinct, largest, object_schema, plain, preset, write_member,
         write_preset,
     };
-    pub use super::rule::{Counted, Ends, Measured, Ranged, items, length};
+    pub use super::rule::{Counted, Ends, Measured, Ranged, is_float, items, length};
     pub use super::violation::not_a_word;
 
     /// What reading gives when the value does not fit.
