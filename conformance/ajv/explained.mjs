@@ -19,6 +19,13 @@ export const explanations = [
   },
   {
     who: 'we',
+    why: 'what the branch of if that was not taken would have evaluated stays unevaluated (core, section 10.2.2); Ajv counts contains in an else that an always true if never takes',
+    covers: ({ schema }, mine, theirs) =>
+      mine.valid === false && theirs.valid === true && 'unevaluatedItems' in schema &&
+      ['{}', 'true'].includes(JSON.stringify(schema.if)) && schema.else?.contains !== undefined,
+  },
+  {
+    who: 'we',
     why: 'a reference without scheme has no colon in its first segment (RFC 3986, section 4.2)',
     covers: (pair, mine) => pair.schema.format === 'uri-reference' && mine.valid === false && /^[^/?#]*:/.test(pair.value),
   },
