@@ -97,7 +97,9 @@ impl Plan {
 
     fn probe(&self, core: &Arc<Core>) -> Result<(), Unmet> {
         let order = order(&Want::Describe)?;
-        let timeout = match core.traits.silence_is_legacy {
+        // Where the era was chosen there is nothing to try next: a slow start is waited for.
+        let silence_is_legacy = core.traits.silence_is_legacy && self.era.is_none();
+        let timeout = match silence_is_legacy {
             true => self.limits.probe_timeout,
             false => self.limits.call_timeout,
         };
@@ -108,7 +110,7 @@ impl Plan {
         };
         let reply = match probe.wait(core) {
             Ok(reply) => reply,
-            Err(Failure::Timeout) if core.traits.silence_is_legacy => {
+            Err(Failure::Timeout) if silence_is_legacy => {
                 return Ok(self.legacy(core, NEWEST_SESSION, Some(&probe))?);
             }
             Err(failure) if says_legacy(&failure) => return Ok(self.legacy(core, NEWEST_SESSION, None)?),

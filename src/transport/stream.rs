@@ -20,7 +20,7 @@ use super::{Inlet, Input, Link, Outlet};
 const READER_STACK: usize = 128 << 10;
 
 /// How long a failed sender waits to be told why by the thread that reads.
-const REASON: Duration = Duration::from_millis(400);
+const REASON: Duration = Duration::from_millis(1500);
 
 /// Takes frames from any thread, each with its own patience.
 pub(crate) trait Feed: Send + Sync {

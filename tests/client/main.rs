@@ -7,6 +7,7 @@
 //! | `own` | everything a server of this library offers, in both eras |
 //! | `detect` | every row of the detection matrix |
 //! | `wire` | frames word by word, against a server played by hand |
+//! | `questions` | what such a server asks back |
 //! | `broken` | servers that break the rules |
 //! | `children` | processes: their start, their noise, their end |
 //! | `board` | the example `board_server`, in both eras |
@@ -28,6 +29,7 @@ mod left;
 mod output;
 mod own;
 mod played;
+mod questions;
 mod race;
 
 mod task;
