@@ -91,6 +91,7 @@ fn defaults() -> Vec<(&'static str, u64)> {
         ("TINYMCP_CALLS", d.calls as u64),
         ("TINYMCP_ROUNDS", d.rounds.into()),
         ("TINYMCP_LIST_ENTRIES", d.list_entries as u64),
+        ("TINYMCP_LIST_BYTES", d.list_bytes as u64),
         ("TINYMCP_LIST_PAGES", d.list_pages as u64),
         ("TINYMCP_HANDLERS", d.handlers as u64),
         ("TINYMCP_EVENTS", d.events as u64),
@@ -103,6 +104,7 @@ fn defaults() -> Vec<(&'static str, u64)> {
         ("TINYMCP_HTTP_THREADS", d.http_threads as u64),
         ("TINYMCP_CONNECT_MS", milliseconds(d.connect_timeout)),
         ("TINYMCP_RECONNECTS", d.reconnects.into()),
+        ("TINYMCP_REFUSALS", d.refusals.into()),
     ]);
     #[cfg(feature = "hub")]
     defaults.extend([
