@@ -110,6 +110,11 @@ impl Connection {
         self.baton.get_or_init(|| Arc::clone(baton));
     }
 
+    /// Whether the thread that reads may run handlers of the pool.
+    pub(crate) fn may_run_here(&self) -> bool {
+        self.baton.get().is_some()
+    }
+
     /// Waits for handlers that run on threads which used to read; false if the deadline came first.
     pub(crate) fn wait_for_readers(&self, deadline: Instant) -> bool {
         self.baton.get().is_none_or(|baton| baton.wait(deadline))
@@ -119,9 +124,10 @@ impl Connection {
     ///
     /// In one order with the request to stop, for all threads: who reads sets this before it looks
     /// whether to stop, who stops looks at this afterwards. So either the frame is not taken, or its
-    /// answer is waited for.
+    /// answer is waited for. The end of reading has only to come after what was done.
     pub(crate) fn set_reading(&self, reading: bool) {
-        self.reading.store(reading, Ordering::SeqCst);
+        let order = if reading { Ordering::SeqCst } else { Ordering::Release };
+        self.reading.store(reading, order);
     }
 
     pub(crate) fn is_reading(&self) -> bool {

@@ -10,6 +10,7 @@
 //! running calls finish within [`Limits::grace`] and are answered; what still runs then is flagged
 //! as cancelled and answered with an error; subscriptions end; the output is closed.
 
+mod again;
 mod alarm;
 mod batch;
 mod connection;
@@ -55,6 +56,7 @@ use self::core::Catalog;
 use self::handle::{add_tool, insert_prompt, insert_resource, insert_template, insert_tool};
 use self::job::InlineFn;
 pub(crate) use self::registry::ToolHandler;
+use self::seal::Sealer;
 
 pub use self::context::Context;
 pub use self::failure::Failure;
@@ -81,7 +83,7 @@ pub struct Server {
     eras: Eras,
     list_cache: CacheHint,
     read_cache: CacheHint,
-    seal_key: Option<[u8; 32]>,
+    sealer: Option<Sealer>,
     inline: Vec<Box<InlineSend>>,
     on_shutdown: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -117,7 +119,7 @@ impl Server {
             eras,
             list_cache: CacheHint::default(),
             read_cache: CacheHint::default(),
-            seal_key: None,
+            sealer: None,
             inline: Vec::new(),
             on_shutdown: Vec::new(),
         }
@@ -213,7 +215,7 @@ impl Server {
     /// The key that seals `requestState`. Without it each process makes its own; several
     /// instances behind one address need a common one.
     pub fn seal_key(&mut self, key: [u8; 32]) -> &mut Server {
-        self.seal_key = Some(key);
+        self.sealer = Some(Sealer::new(key));
         self
     }
 

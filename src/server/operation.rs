@@ -12,6 +12,7 @@ use crate::model::{Fault, Filter, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
+use super::again::tool_work;
 use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
@@ -65,10 +66,9 @@ impl Reader<dyn InlineTools> {
                 let Some(entry) = self.registry.tools.find(text(name)) else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
                 };
-                return Ok(Some((
-                    Work::Tool(Arc::clone(entry)),
-                    self.core.answers(outlet.principal(), query, doc)?,
-                )));
+                let answers = self.core.answers(outlet.principal(), query, doc)?;
+                let work = tool_work(entry, &mut self.last_inline);
+                return Ok(Some((work, answers)));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources)?;
@@ -128,6 +128,7 @@ impl Reader<dyn InlineTools> {
             Operation::Open => {
                 let session = era.open(params, query);
                 self.peer = session.as_ref().map(|s| s.peer);
+                self.again = None;
                 *self.conn.session() = session;
                 Reply::Greeting { offer, cache: self.core.list_cache }
             }
@@ -138,6 +139,7 @@ impl Reader<dyn InlineTools> {
                 if let Some(peer) = &mut self.peer {
                     peer.log_level = Some(level);
                 }
+                self.again = None;
                 if let Some(session) = self.conn.session().as_mut() {
                     session.peer.log_level = Some(level);
                 }
@@ -200,7 +202,9 @@ impl Reader<dyn InlineTools> {
     }
 
     #[cfg(not(feature = "lint"))]
-    fn form(&self, _: &Doc, _: &Query) -> Form {}
+    fn form(&self, _: &Doc, _: &Query) -> Form {
+        PLAIN
+    }
 
     /// Answers with a page of a list.
     #[allow(clippy::too_many_arguments)] // OK because they are what a page depends on.

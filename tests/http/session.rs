@@ -132,11 +132,13 @@ fn an_idle_session_ends() {
     let mut server = server(stage());
     server.limits(limits);
     let served = serve_with(server, |http| http);
-    let id = served.open("2025-11-25", json!({}));
-    // The general stream of a session that ends, ends; so this waits as long as it takes.
-    let gone = (0..400).any(|_| {
-        std::thread::park_timeout(std::time::Duration::from_millis(150));
-        served.ask(&id, 1, "ping", json!({})).status == 404
+    // One request, so that the session cannot end between this and the next.
+    let answer = served.post(&[], &initialize("2025-11-25", json!({})));
+    let id = answer.field("mcp-session-id").unwrap();
+    // Each look makes the session young again: longer and longer between them.
+    let gone = (0..8).any(|n| {
+        std::thread::park_timeout(std::time::Duration::from_millis(100 << n));
+        served.ask(id, 1, "ping", json!({})).status == 404
     });
     assert!(gone, "the session did not end");
 }

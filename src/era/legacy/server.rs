@@ -144,7 +144,7 @@ impl ServerEra for LegacyServer {
     fn question(&self, w: &mut Writer, revision: Revision, id: u64, ask: &Ask) {
         w.begin_object().solid("\"jsonrpc\":\"2.0\"");
         w.key("id").u64(id);
-        write::question(w, features(revision), &ask.request, Some(id));
+        (ask.write)(w, revision, &ask.request, Some(id));
         w.end_object();
     }
 

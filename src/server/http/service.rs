@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::era::http::{Fields, Posted, Sessions};
 use crate::era::{Params, ServerEra};
-use crate::json::{Doc, Kind, Value, Writer};
+use crate::json::{Doc, Free, Kind, Value, Writer};
 use crate::model::{ClientCapabilities, Fault};
 use crate::pool::Refused;
 use crate::rpc::{Message, Request};
@@ -223,9 +223,9 @@ impl Endpoint {
     fn post(&mut self, visit: &Visit<'_>, body: &[u8], exchange: Exchange) {
         self.reader.whole().refresh();
         let mut doc = self.reader.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let parsed = doc.parse_next(body, &self.core.limits.parse());
+        let parsed = doc.parse_next(body, &self.core.limits.parse(), &Free::default());
         let left = match parsed {
-            Ok(()) => self.document(visit, doc, exchange),
+            Ok(_) => self.document(visit, doc, exchange),
             Err(error) => {
                 let fault = Fault::Parse(format!("The message is not JSON: {error}"));
                 self.stray(visit, None, &fault).say(&exchange);
