@@ -54,7 +54,7 @@ mod write;
 
 pub use error::{ErrorKind, ParseError};
 #[cfg(feature = "schema")]
-pub(crate) use spot::{Spot, head};
+pub(crate) use spot::Spot;
 pub use text::{Json, ToJson};
 #[cfg(feature = "miniserde")]
 pub use typed::{TypedError, from_value, to_writer};

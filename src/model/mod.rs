@@ -12,6 +12,8 @@
 pub(crate) mod ask;
 pub(crate) mod catalog;
 pub(crate) mod content;
+#[cfg(feature = "client")]
+pub(crate) mod task;
 pub(crate) mod uri_template;
 
 use std::borrow::Cow;
@@ -107,7 +109,7 @@ pub(crate) struct Peer {
 pub(crate) struct Session {
     /// Negotiated revision, declared capabilities, log floor.
     pub peer: Peer,
-    /// The client's own description, an object with `name` and `version`.
+    /// The `name` and `version` that the client gives itself, as an object.
     pub client: Json,
     /// Resource URIs it subscribed to.
     pub subscriptions: Vec<String>,

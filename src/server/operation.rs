@@ -174,6 +174,8 @@ impl Reader<dyn InlineTools> {
                     resources: wanted.resources && offer.resources_changed,
                     uris: if offer.subscribe { wanted.uris } else { Vec::new() },
                 };
+                let bytes = honoured.uris.iter().map(String::len).sum::<usize>() + request.id.raw().len();
+                self.subscribable(bytes)?;
                 let id = Id::read(request.id).ok_or(Fault::InvalidRequest("id is missing".into()))?;
                 if self.conn.is_open(&id) {
                     return Err(duplicate());
@@ -200,7 +202,9 @@ impl Reader<dyn InlineTools> {
     }
 
     #[cfg(not(feature = "lint"))]
-    fn form(&self, _: &Doc, _: &Query) -> Form {}
+    fn form(&self, _: &Doc, _: &Query) -> Form {
+        PLAIN
+    }
 
     /// Answers with a page of a list.
     #[allow(clippy::too_many_arguments)] // OK because they are what a page depends on.
@@ -241,8 +245,19 @@ impl Reader<dyn InlineTools> {
                     format!("At most {most} resources can be subscribed to").into(),
                 ));
             }
+            self.subscribable(session.subscriptions.iter().map(String::len).sum::<usize>() + uri.len())?;
             session.subscriptions.push(uri.to_owned());
         }
         Ok(())
+    }
+
+    /// Whether so much may be kept of what one client subscribes to.
+    fn subscribable(&self, bytes: usize) -> Result<(), Fault> {
+        match self.core.limits.subscription_bytes {
+            most if bytes > most => Err(Fault::InvalidParams(
+                format!("The URIs that are subscribed to have more than {most} bytes").into(),
+            )),
+            _ => Ok(()),
+        }
     }
 }

@@ -24,6 +24,8 @@ use super::{Inlet, Input, Outlet};
 
 /// What is read at once: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
+/// What is read at once from a peer that never said that much: most calls are a few hundred bytes.
+const FIRST: usize = 8 << 10;
 /// What some programs write before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Bytes of a line that do not count against its limit: the mark and a carriage return.
@@ -95,22 +97,20 @@ impl<R: Read> LineReader<R> {
             }
             self.small = true;
         }
-        if self.buf.len() - self.end < CHUNK / 2 {
+        let least = CHUNK.min(self.buf.len()) / 2;
+        if self.buf.is_empty() {
+            self.buf = vec![0; FIRST];
+        } else if self.buf.len() - self.end < least {
             if self.start > 0 {
                 self.buf.copy_within(self.start..self.end, 0);
                 self.end -= self.start;
                 self.searched -= self.start;
                 self.start = 0;
             }
-            if self.buf.len() - self.end < CHUNK / 2 {
-                let grown = (self.buf.len() * 2).max(CHUNK).min(self.limit + CHUNK);
-                let grown = grown.max(self.end + CHUNK / 2);
-                if self.buf.is_empty() {
-                    // Fresh memory that is never read into costs nothing: an idle peer says little.
-                    self.buf = vec![0; grown];
-                } else {
-                    self.buf.resize(grown, 0);
-                }
+            if self.buf.len() - self.end < least {
+                // By a quarter: what is not needed of it was written all the same, and so takes memory.
+                let grown = (self.buf.len() / 4 * 5).max(CHUNK).min(self.limit + CHUNK);
+                self.buf.resize(grown.max(self.end + CHUNK / 2), 0);
             }
         }
         loop {
@@ -118,6 +118,10 @@ impl<R: Read> LineReader<R> {
             match self.read.read(room) {
                 Ok(n) => {
                     self.end += n;
+                    if self.end == self.buf.len() && self.end < CHUNK {
+                        // There may be more: the next read takes all that a pipe holds.
+                        self.buf.resize(CHUNK, 0);
+                    }
                     return Ok(n);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
