@@ -8,7 +8,11 @@
 //! `Value`.
 //!
 //! The bars: three times serde_json on messages, the better of simd-json and sonic-rs on short
-//! ones, 0.7 times the better on large files.
+//! ones, 0.7 times the better on large files. The texts of 1 MiB cannot reach the first one, whoever
+//! parses them: to look whether such a text is UTF-8 and to copy it takes 0.35 to 0.4 of serde_json's
+//! time by itself, and to find the 15,000 escapes of `text1m` another 0.45, with vector instructions
+//! (`memchr2`) too, for none of the distances between them can be foretold. So simd-json and sonic-rs
+//! are no faster than serde_json there, either.
 //!
 //! Invariant: every contender's answer is looked at, so that no work can be left out.
 
