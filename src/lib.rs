@@ -92,6 +92,8 @@ pub use model::catalog::{Annotations, Argument, Icon, Prompt, Resource, Template
 pub use model::content::{
     Body, Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
 };
+#[cfg(feature = "client")]
+pub use model::task::{Task, TaskStatus};
 pub use model::uri_template::{TemplateError, TemplateErrorKind, UriTemplate, Variables};
 pub use model::{CacheHint, Change, ClientCapabilities, Level, Offer as ServerOffer};
 pub use server::{

@@ -38,7 +38,11 @@ const LAYERS: &[(&str, &[&str])] = &[
             "lint",
         ],
     ),
-    ("client", &["error", "limits", "json", "rpc", "model", "era", "transport", "pool"]),
+    (
+        "client",
+        // Structured results are checked against schemas, where that is built in.
+        &["error", "limits", "json", "rpc", "model", "era", "transport", "pool", "schema"],
+    ),
     ("hub", &["error", "limits", "json", "model", "client", "server", "transport"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "client", "hub", "transport"]),
 ];

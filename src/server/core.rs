@@ -181,6 +181,30 @@ pub(crate) struct Core {
     /// Seals what a call needs for its next round; not there before the first question unless the key was given.
     pub sealer: OnceLock<Sealer>,
     pub spare: Mutex<Spare>,
+    /// Calls of all connections that wait for their clients' answers.
+    pub parked: AtomicUsize,
+}
+
+/// A place among the calls that wait for their clients' answers.
+pub(crate) struct Seat(Arc<Core>);
+
+impl Seat {
+    /// Nothing if all are taken. Each connection has a bound of its own; this one is for many.
+    pub(crate) fn take(core: &Arc<Core>) -> Option<Seat> {
+        #[cfg(feature = "http-server")]
+        let most = core.limits.parked.max(core.limits.http.sessions);
+        #[cfg(not(feature = "http-server"))]
+        let most = core.limits.parked;
+        let one_more = |n| (n < most).then_some(n + 1);
+        core.parked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Seat(Arc::clone(core)))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.parked.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 thread_local! {
