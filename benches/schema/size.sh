@@ -5,6 +5,7 @@
 #
 #   benches/schema/size.sh     fails above 110 kB without patterns or 330 kB with them
 set -euo pipefail
+shopt -s inherit_errexit # a failed build in $(…) ends the script, no stale program is measured
 
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/size/target}
