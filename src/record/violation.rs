@@ -97,7 +97,7 @@ pub(super) fn unknown_member(name: &str, fields: &'static [Field]) -> Box<Violat
     let mut message = String::from("unknown member `");
     push_short(&mut message, name);
     message.push('`');
-    match nearest(name, fields.iter().map(|field| field.name)) {
+    match nearest(name, &mut fields.iter().map(|field| field.name)) {
         Some(near) => push(&mut message, format_args!(", did you mean `{near}`? ")),
         None => message.push_str(". "),
     }
@@ -149,7 +149,7 @@ pub fn not_a_word(value: Value<'_>, words: &[&'static str]) -> Box<Violation> {
         push(&mut expected, format_args!(" and {} more", words.len() - MOST_NAMES));
     }
     let mut violation = unexpected(keyword, &expected, value);
-    if let Some(near) = text.and_then(|text| nearest(text, words.iter().copied())) {
+    if let Some(near) = text.and_then(|text| nearest(text, &mut words.iter().copied())) {
         push(&mut violation.message, format_args!(", did you mean {near:?}?"));
     }
     violation
@@ -257,7 +257,7 @@ const MOST_COMPARED: usize = 48;
 
 /// The name that differs least from `wanted`, when it differs little: case, `_` and `-` do not
 /// count, and about every third character may be wrong.
-pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(wanted: &str, names: &mut dyn Iterator<Item = &'n str>) -> Option<&'n str> {
     let wanted = Folded::new(wanted)?;
     let mut best = None;
     for name in names {
@@ -389,11 +389,11 @@ mod tests {
             ("", None),
             ("p", None),
         ] {
-            assert_eq!(nearest(wanted, names.into_iter()), expected, "{wanted}");
+            assert_eq!(nearest(wanted, &mut names.into_iter()), expected, "{wanted}");
         }
         let long = "x".repeat(MOST_COMPARED + 1);
-        assert_eq!(nearest(&long, names.into_iter()), None);
+        assert_eq!(nearest(&long, &mut names.into_iter()), None);
         let longest = "x".repeat(MOST_COMPARED);
-        assert_eq!(nearest(&longest, [longest.as_str()].into_iter()), Some(longest.as_str()));
+        assert_eq!(nearest(&longest, &mut [longest.as_str()].into_iter()), Some(longest.as_str()));
     }
 }

@@ -219,7 +219,7 @@ fn push_pair(out: &mut String, i: usize, j: usize) {
 }
 
 /// A list of names or words in the middle of a sentence.
-fn list<'t>(out: &mut String, names: impl Iterator<Item = &'t str>, quote: char) {
+fn list<'t>(out: &mut String, names: &mut dyn Iterator<Item = &'t str>, quote: char) {
     let mut count = 0usize;
     for name in names {
         count += 1;
@@ -241,12 +241,12 @@ fn list<'t>(out: &mut String, names: impl Iterator<Item = &'t str>, quote: char)
 }
 
 fn words(out: &mut String, p: &Program, run: Span, value: Value<'_>) {
-    let words = run.of(&p.words).iter().map(|span| p.text(*span));
+    let mut words = run.of(&p.words).iter().map(|span| p.text(*span));
     out.push_str(if run.len == 1 { "expected " } else { "expected one of " });
-    list(out, words.clone(), '"');
+    list(out, &mut words.clone(), '"');
     out.push_str(", got ");
     push_got(out, value);
-    if let Some(near) = value.as_str().and_then(|text| nearest(text, words)) {
+    if let Some(near) = value.as_str().and_then(|text| nearest(text, &mut words)) {
         out.push_str(", did you mean \"");
         push_short(out, near);
         out.push_str("\"?");
@@ -267,7 +267,7 @@ fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) {
     let absent = required.map(|property| p.text(property.name)).filter(|name| !is_there(name));
     out.push_str("missing ");
     // One more than is listed, which says that there are more.
-    list(out, absent.take(MOST_LISTED + 1), '`');
+    list(out, &mut absent.take(MOST_LISTED + 1), '`');
 }
 
 fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) {
@@ -275,7 +275,7 @@ fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) {
     let mut names = declared.map(|property| p.text(property.name)).peekable();
     out.push_str("unknown member `");
     push_short(out, name);
-    match nearest(name, names.clone()) {
+    match nearest(name, &mut names.clone()) {
         Some(near) => {
             out.push_str("`, did you mean `");
             push_short(out, near);
@@ -287,7 +287,7 @@ fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) {
         return out.push_str("No members are allowed");
     }
     out.push_str("Allowed are ");
-    list(out, names, '`');
+    list(out, &mut names, '`');
     if object.patterned.len > 0 {
         out.push_str(" and names that match a pattern");
     }

@@ -1,12 +1,51 @@
 //! Numbers by key: the one kind of map that compiling and walking need, so that its code is there once.
 //!
-//! A key is numbers and a text, spelled as bytes by [`key`]; a map that is keyed by something else
-//! would be compiled again for it.
+//! A key is numbers and a text, spelled as bytes by [`key`]. The keys are the leaves of a tree that
+//! forks at bits in which they differ: it needs neither a hash that somebody could guess nor the
+//! randomness against that.
+//!
+//! Invariant: a look-up passes at most nine forks for each byte of its key, whatever the others are.
 
-use std::collections::HashMap;
+/// A reference to a leaf, not to a fork.
+const LEAF: u32 = 1 << 31;
 
 #[derive(Default)]
-pub(super) struct Index(HashMap<Box<[u8]>, u64>);
+pub(super) struct Index {
+    /// The keys, one behind the other.
+    keys: Vec<u8>,
+    entries: Vec<Entry>,
+    forks: Vec<Fork>,
+    root: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    start: usize,
+    len: usize,
+    number: u64,
+}
+
+/// Where the keys below part: they are alike in all that comes before. Forks further down are about
+/// later bytes, or lower bits of the same.
+#[derive(Clone, Copy)]
+struct Fork {
+    byte: usize,
+    bit: u32,
+    /// One of the entries below.
+    any: u32,
+    next: [u32; 2],
+}
+
+/// A byte of a key, or what stands behind its end.
+fn symbol(key: &[u8], at: usize) -> u32 {
+    key.get(at).map_or(0, |b| 256 | u32::from(*b))
+}
+
+impl Fork {
+    fn side(&self, key: &[u8]) -> usize {
+        usize::from(symbol(key, self.byte) & self.bit != 0)
+    }
+}
 
 /// Keys of as many numbers and any text differ when any of them differs.
 pub(super) fn key(numbers: &[u32], text: &str) -> Vec<u8> {
@@ -19,22 +58,119 @@ pub(super) fn key(numbers: &[u32], text: &str) -> Vec<u8> {
 }
 
 impl Index {
+    /// The entry that shares the most with the key: it is the key's own if there is one.
+    fn closest(&self, key: &[u8]) -> Option<&Entry> {
+        let mut at = self.root;
+        while at & LEAF == 0 {
+            let fork = self.forks.get(at as usize)?;
+            // Behind the key's end, what is below differs from it before.
+            at = if fork.byte > key.len() { LEAF | fork.any } else { *fork.next.get(fork.side(key))? };
+        }
+        self.entries.get((at & !LEAF) as usize)
+    }
+
+    fn key(&self, entry: &Entry) -> &[u8] {
+        self.keys.get(entry.start..entry.start + entry.len).unwrap_or_default()
+    }
+
+    #[inline(never)]
     pub(super) fn get(&self, key: &[u8]) -> Option<u64> {
-        self.0.get(key).copied()
+        self.closest(key).filter(|entry| self.key(entry) == key).map(|entry| entry.number)
     }
 
     /// The number of the key, which is `number` unless it had one.
+    #[inline(never)]
     pub(super) fn enter(&mut self, key: &[u8], number: u64) -> u64 {
-        match self.0.get(key) {
-            Some(known) => *known,
-            None => {
-                self.0.insert(key.into(), number);
-                number
-            }
+        let new = LEAF | self.entries.len() as u32;
+        if let Some(entry) = self.closest(key) {
+            let known = self.key(entry);
+            let Some(byte) =
+                (0..=key.len().max(known.len())).find(|at| symbol(key, *at) != symbol(known, *at))
+            else {
+                return entry.number;
+            };
+            let differ = symbol(key, byte) ^ symbol(known, byte);
+            let bit = 1 << differ.ilog2();
+            self.fork(key, Fork { byte, bit, any: new & !LEAF, next: [new; 2] });
+        } else {
+            self.root = new;
         }
+        self.entries.push(Entry { start: self.keys.len(), len: key.len(), number });
+        self.keys.extend_from_slice(key);
+        number
+    }
+
+    /// Puts a fork, both sides of which lead to the new key, in its place on the way to that key.
+    fn fork(&mut self, key: &[u8], mut new: Fork) {
+        let number = self.forks.len() as u32;
+        let mut place = &mut self.root;
+        let mut at = *place;
+        let forks = &mut self.forks[..];
+        let mut parent = None;
+        while let Some(fork) = forks.get(at as usize) {
+            if fork.byte > new.byte || fork.byte == new.byte && fork.bit < new.bit {
+                break;
+            }
+            parent = Some((at as usize, fork.side(key)));
+            at = fork.next[fork.side(key)];
+        }
+        if let Some((fork, side)) = parent {
+            place = &mut forks[fork].next[side];
+        }
+        *place = number;
+        new.next[1 - new.side(key)] = at;
+        self.forks.push(new);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn as_the_map_of_the_standard_library() {
+        let mut seed = 1_u32;
+        let mut random = move |most: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 8) % most
+        };
+        // Few letters and many, so that keys are prefixes of others, and end in zeros.
+        for letters in [1, 2, 3, 256] {
+            let (mut ours, mut theirs) = (Index::default(), HashMap::new());
+            assert!(ours.is_empty());
+            for number in 0..2000 {
+                let key: Vec<u8> = (0..random(12)).map(|_| random(letters) as u8).collect();
+                assert_eq!(ours.get(&key), theirs.get(&key).copied(), "{key:?}");
+                let entered = *theirs.entry(key.clone()).or_insert(number);
+                assert_eq!(ours.enter(&key, number), entered, "{key:?}");
+            }
+            assert!(theirs.iter().all(|(key, number)| ours.get(key) == Some(*number)));
+        }
+    }
+
+    #[test]
+    fn the_way_to_a_short_key_is_short_among_long_ones() {
+        let mut index = Index::default();
+        // Each key differs from those before in a later bit, and goes to the same side there.
+        for number in 0..800 {
+            let mut key = [0; 100];
+            key[99 - number / 8] = 1 << (number % 8);
+            index.enter(&key, number as u64);
+        }
+        let mut passed = 0;
+        let mut at = index.root;
+        while at & LEAF == 0 && index.forks[at as usize].byte <= 1 {
+            at = index.forks[at as usize].next[index.forks[at as usize].side(&[0])];
+            passed += 1;
+        }
+        assert!(passed <= 18, "{passed}");
+        assert_eq!(index.get(&[0]), None);
+        assert_eq!(index.enter(&[0], 9), 9);
+        assert_eq!(index.get(&[0]), Some(9));
     }
 }

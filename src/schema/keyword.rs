@@ -204,7 +204,8 @@ impl Rules {
     /// The dialect a `$schema` names, without looking at any document.
     pub(super) fn named(uri: &str) -> Option<Rules> {
         let uri = uri.strip_suffix('#').unwrap_or(uri);
-        let (_, place) = uri.split_once("://json-schema.org/")?;
+        let place = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"))?;
+        let place = place.strip_prefix("json-schema.org/")?;
         Some(Rules::of(match place {
             "draft-07/schema" => Dialect::Draft07,
             "draft/2019-09/schema" => Dialect::Draft201909,

@@ -1,54 +1,78 @@
 //! The metaschemas of the dialects, for schemas that refer to them.
 //!
 //! Their assertions and their structure, without titles and comments. Schemas are not checked
-//! with them when they are compiled; the survey does that by hand.
+//! with them when they are compiled; the survey does that by hand. What they repeat is written as
+//! one mark, because they would be a tenth of the validator otherwise.
 //!
 //! Invariant: each text is JSON and a schema (tested).
 
 /// The text of the metaschema with this URI.
-pub(super) fn text(uri: &str) -> Option<&'static str> {
-    TEXTS.iter().find(|(known, _)| *known == uri).map(|(_, text)| *text)
+pub(super) fn text(uri: &str) -> Option<String> {
+    let name = uri.strip_prefix(DRAFT_2020_12).unwrap_or(uri);
+    let (_, short) =
+        TEXTS.iter().find(|(known, _)| *known == name && (name != uri) != known.contains(':'))?;
+    let mut text = String::with_capacity(4096);
+    for c in short.chars() {
+        match MARKS.iter().find(|(mark, _)| *mark == c) {
+            Some((_, meaning)) => text.push_str(meaning),
+            None => text.push(c),
+        }
+    }
+    Some(text)
 }
+
+/// What the URIs of draft 2020-12 begin with; their names in the list below are the rest.
+const DRAFT_2020_12: &str = "https://json-schema.org/draft/2020-12/";
+
+/// What the marks in the texts stand for. No text holds one of them as itself.
+const MARKS: &[(char, &str)] = &[
+    (
+        '~',
+        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/"##,
+    ),
+    ('!', r##"","$dynamicAnchor":"meta","type":["object","boolean"],"properties":{"##),
+    ('@', r##"{"$dynamicRef":"#meta"}"##),
+    ('%', r##"{"$ref":"#/$defs/"##),
+    (';', r##"{"$ref":"#/definitions/"##),
+    ('(', r##"{"$ref":"#"}"##),
+    ('<', r##"{"type":"object","additionalProperties":"##),
+    ('>', r##"{"type":"array","items":"##),
+    ('=', r##"{"type":"boolean"}"##),
+    ('&', r##"{"type":"string"}"##),
+    ('+', r##"{"type":"number""##),
+    ('`', r##"nonNegativeInteger"##),
+    (')', r##"{"enum":["array","boolean","integer","null","number","object","string"]}"##),
+    ('\'', r##""uniqueItems":true}"##),
+    ('|', r##"Properties""##),
+];
 
 const TEXTS: &[(&str, &str)] = &[
     (
-        "https://json-schema.org/draft/2020-12/schema",
-        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/schema","$dynamicAnchor":"meta","allOf":[{"$ref":"meta/core"},{"$ref":"meta/applicator"},{"$ref":"meta/unevaluated"},{"$ref":"meta/validation"},{"$ref":"meta/meta-data"},{"$ref":"meta/format-annotation"},{"$ref":"meta/content"}],"type":["object","boolean"],"properties":{"definitions":{"type":"object","additionalProperties":{"$dynamicRef":"#meta"}},"dependencies":{"type":"object","additionalProperties":{"anyOf":[{"$dynamicRef":"#meta"},{"$ref":"meta/validation#/$defs/stringArray"}]}},"$recursiveAnchor":{"$ref":"meta/core#/$defs/anchorString"},"$recursiveRef":{"$ref":"meta/core#/$defs/uriReferenceString"}}}"##,
+        "schema",
+        r##"~schema","$dynamicAnchor":"meta","allOf":[{"$ref":"meta/core"},{"$ref":"meta/applicator"},{"$ref":"meta/unevaluated"},{"$ref":"meta/validation"},{"$ref":"meta/meta-data"},{"$ref":"meta/format-annotation"},{"$ref":"meta/content"}],"type":["object","boolean"],"properties":{"definitions":<@},"dependencies":<{"anyOf":[@,{"$ref":"meta/validation#/$defs/stringArray"}]}},"$recursiveAnchor":{"$ref":"meta/core#/$defs/anchorString"},"$recursiveRef":{"$ref":"meta/core#/$defs/uriReferenceString"}}}"##,
     ),
     (
-        "https://json-schema.org/draft/2020-12/meta/applicator",
-        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/meta/applicator","$dynamicAnchor":"meta","type":["object","boolean"],"properties":{"prefixItems":{"$ref":"#/$defs/schemaArray"},"items":{"$dynamicRef":"#meta"},"contains":{"$dynamicRef":"#meta"},"additionalProperties":{"$dynamicRef":"#meta"},"properties":{"type":"object","additionalProperties":{"$dynamicRef":"#meta"}},"patternProperties":{"type":"object","additionalProperties":{"$dynamicRef":"#meta"},"propertyNames":{}},"dependentSchemas":{"type":"object","additionalProperties":{"$dynamicRef":"#meta"}},"propertyNames":{"$dynamicRef":"#meta"},"if":{"$dynamicRef":"#meta"},"then":{"$dynamicRef":"#meta"},"else":{"$dynamicRef":"#meta"},"allOf":{"$ref":"#/$defs/schemaArray"},"anyOf":{"$ref":"#/$defs/schemaArray"},"oneOf":{"$ref":"#/$defs/schemaArray"},"not":{"$dynamicRef":"#meta"}},"$defs":{"schemaArray":{"type":"array","minItems":1,"items":{"$dynamicRef":"#meta"}}}}"##,
+        "meta/applicator",
+        r##"~meta/applicator!"prefixItems":%schemaArray"},"items":@,"contains":@,"additional|:@,"properties":<@},"pattern|:<@,"propertyNames":{}},"dependentSchemas":<@},"propertyNames":@,"if":@,"then":@,"else":@,"allOf":%schemaArray"},"anyOf":%schemaArray"},"oneOf":%schemaArray"},"not":@},"$defs":{"schemaArray":{"type":"array","minItems":1,"items":@}}}"##,
     ),
+    ("meta/content", r##"~meta/content!"contentEncoding":&,"contentMediaType":&,"contentSchema":@}}"##),
     (
-        "https://json-schema.org/draft/2020-12/meta/content",
-        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/meta/content","$dynamicAnchor":"meta","type":["object","boolean"],"properties":{"contentEncoding":{"type":"string"},"contentMediaType":{"type":"string"},"contentSchema":{"$dynamicRef":"#meta"}}}"##,
+        "meta/core",
+        r##"~meta/core!"$id":%uriReferenceString","pattern":"^[^#]*#?$"},"$schema":%uriString"},"$ref":%uriReferenceString"},"$anchor":%anchorString"},"$dynamicRef":%uriReferenceString"},"$dynamicAnchor":%anchorString"},"$vocabulary":{"type":"object","propertyNames":%uriString"},"additional|:=},"$comment":&,"$defs":<@}},"$defs":{"anchorString":{"type":"string","pattern":"^[A-Za-z_][-A-Za-z0-9._]*$"},"uriString":&,"uriReferenceString":&}}"##,
     ),
+    ("meta/format-annotation", r##"~meta/format-annotation!"format":&}}"##),
+    ("meta/format-assertion", r##"~meta/format-assertion!"format":&}}"##),
     (
-        "https://json-schema.org/draft/2020-12/meta/core",
-        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/meta/core","$dynamicAnchor":"meta","type":["object","boolean"],"properties":{"$id":{"$ref":"#/$defs/uriReferenceString","pattern":"^[^#]*#?$"},"$schema":{"$ref":"#/$defs/uriString"},"$ref":{"$ref":"#/$defs/uriReferenceString"},"$anchor":{"$ref":"#/$defs/anchorString"},"$dynamicRef":{"$ref":"#/$defs/uriReferenceString"},"$dynamicAnchor":{"$ref":"#/$defs/anchorString"},"$vocabulary":{"type":"object","propertyNames":{"$ref":"#/$defs/uriString"},"additionalProperties":{"type":"boolean"}},"$comment":{"type":"string"},"$defs":{"type":"object","additionalProperties":{"$dynamicRef":"#meta"}}},"$defs":{"anchorString":{"type":"string","pattern":"^[A-Za-z_][-A-Za-z0-9._]*$"},"uriString":{"type":"string"},"uriReferenceString":{"type":"string"}}}"##,
+        "meta/meta-data",
+        r##"~meta/meta-data!"title":&,"description":&,"default":true,"deprecated":=,"readOnly":=,"writeOnly":=,"examples":>true}}}"##,
     ),
+    ("meta/unevaluated", r##"~meta/unevaluated!"unevaluatedItems":@,"unevaluated|:@}}"##),
     (
-        "https://json-schema.org/draft/2020-12/meta/format-annotation",
-        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/meta/format-annotation","$dynamicAnchor":"meta","type":["object","boolean"],"properties":{"format":{"type":"string"}}}"##,
-    ),
-    (
-        "https://json-schema.org/draft/2020-12/meta/format-assertion",
-        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/meta/format-assertion","$dynamicAnchor":"meta","type":["object","boolean"],"properties":{"format":{"type":"string"}}}"##,
-    ),
-    (
-        "https://json-schema.org/draft/2020-12/meta/meta-data",
-        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/meta/meta-data","$dynamicAnchor":"meta","type":["object","boolean"],"properties":{"title":{"type":"string"},"description":{"type":"string"},"default":true,"deprecated":{"type":"boolean"},"readOnly":{"type":"boolean"},"writeOnly":{"type":"boolean"},"examples":{"type":"array","items":true}}}"##,
-    ),
-    (
-        "https://json-schema.org/draft/2020-12/meta/unevaluated",
-        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/meta/unevaluated","$dynamicAnchor":"meta","type":["object","boolean"],"properties":{"unevaluatedItems":{"$dynamicRef":"#meta"},"unevaluatedProperties":{"$dynamicRef":"#meta"}}}"##,
-    ),
-    (
-        "https://json-schema.org/draft/2020-12/meta/validation",
-        r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"https://json-schema.org/draft/2020-12/meta/validation","$dynamicAnchor":"meta","type":["object","boolean"],"properties":{"type":{"anyOf":[{"$ref":"#/$defs/simpleTypes"},{"type":"array","items":{"$ref":"#/$defs/simpleTypes"},"minItems":1,"uniqueItems":true}]},"const":true,"enum":{"type":"array","items":true},"multipleOf":{"type":"number","exclusiveMinimum":0},"maximum":{"type":"number"},"exclusiveMaximum":{"type":"number"},"minimum":{"type":"number"},"exclusiveMinimum":{"type":"number"},"maxLength":{"$ref":"#/$defs/nonNegativeInteger"},"minLength":{"$ref":"#/$defs/nonNegativeIntegerDefault0"},"pattern":{"type":"string"},"maxItems":{"$ref":"#/$defs/nonNegativeInteger"},"minItems":{"$ref":"#/$defs/nonNegativeIntegerDefault0"},"uniqueItems":{"type":"boolean"},"maxContains":{"$ref":"#/$defs/nonNegativeInteger"},"minContains":{"$ref":"#/$defs/nonNegativeInteger"},"maxProperties":{"$ref":"#/$defs/nonNegativeInteger"},"minProperties":{"$ref":"#/$defs/nonNegativeIntegerDefault0"},"required":{"$ref":"#/$defs/stringArray"},"dependentRequired":{"type":"object","additionalProperties":{"$ref":"#/$defs/stringArray"}}},"$defs":{"nonNegativeInteger":{"type":"integer","minimum":0},"nonNegativeIntegerDefault0":{"$ref":"#/$defs/nonNegativeInteger"},"simpleTypes":{"enum":["array","boolean","integer","null","number","object","string"]},"stringArray":{"type":"array","items":{"type":"string"},"uniqueItems":true}}}"##,
+        "meta/validation",
+        r##"~meta/validation!"type":{"anyOf":[%simpleTypes"},>%simpleTypes"},"minItems":1,']},"const":true,"enum":>true},"multipleOf":+,"exclusiveMinimum":0},"maximum":+},"exclusiveMaximum":+},"minimum":+},"exclusiveMinimum":+},"maxLength":%`"},"minLength":%`Default0"},"pattern":&,"maxItems":%`"},"minItems":%`Default0"},"uniqueItems":=,"maxContains":%`"},"minContains":%`"},"max|:%`"},"min|:%`Default0"},"required":%stringArray"},"dependentRequired":<%stringArray"}}},"$defs":{"`":{"type":"integer","minimum":0},"`Default0":%`"},"simpleTypes":),"stringArray":>&,'}}"##,
     ),
     (
         "http://json-schema.org/draft-07/schema",
-        r##"{"$schema":"http://json-schema.org/draft-07/schema#","$id":"http://json-schema.org/draft-07/schema#","definitions":{"schemaArray":{"type":"array","minItems":1,"items":{"$ref":"#"}},"nonNegativeInteger":{"type":"integer","minimum":0},"nonNegativeIntegerDefault0":{"allOf":[{"$ref":"#/definitions/nonNegativeInteger"},{}]},"simpleTypes":{"enum":["array","boolean","integer","null","number","object","string"]},"stringArray":{"type":"array","items":{"type":"string"},"uniqueItems":true}},"type":["object","boolean"],"properties":{"$id":{"type":"string"},"$schema":{"type":"string"},"$ref":{"type":"string"},"$comment":{"type":"string"},"title":{"type":"string"},"description":{"type":"string"},"default":true,"readOnly":{"type":"boolean"},"examples":{"type":"array","items":true},"multipleOf":{"type":"number","exclusiveMinimum":0},"maximum":{"type":"number"},"exclusiveMaximum":{"type":"number"},"minimum":{"type":"number"},"exclusiveMinimum":{"type":"number"},"maxLength":{"$ref":"#/definitions/nonNegativeInteger"},"minLength":{"$ref":"#/definitions/nonNegativeIntegerDefault0"},"pattern":{"type":"string"},"additionalItems":{"$ref":"#"},"items":{"anyOf":[{"$ref":"#"},{"$ref":"#/definitions/schemaArray"}]},"maxItems":{"$ref":"#/definitions/nonNegativeInteger"},"minItems":{"$ref":"#/definitions/nonNegativeIntegerDefault0"},"uniqueItems":{"type":"boolean"},"contains":{"$ref":"#"},"maxProperties":{"$ref":"#/definitions/nonNegativeInteger"},"minProperties":{"$ref":"#/definitions/nonNegativeIntegerDefault0"},"required":{"$ref":"#/definitions/stringArray"},"additionalProperties":{"$ref":"#"},"definitions":{"type":"object","additionalProperties":{"$ref":"#"}},"properties":{"type":"object","additionalProperties":{"$ref":"#"}},"patternProperties":{"type":"object","additionalProperties":{"$ref":"#"},"propertyNames":{}},"dependencies":{"type":"object","additionalProperties":{"anyOf":[{"$ref":"#"},{"$ref":"#/definitions/stringArray"}]}},"propertyNames":{"$ref":"#"},"const":true,"enum":{"type":"array","items":true},"type":{"anyOf":[{"$ref":"#/definitions/simpleTypes"},{"type":"array","items":{"$ref":"#/definitions/simpleTypes"},"minItems":1,"uniqueItems":true}]},"format":{"type":"string"},"contentMediaType":{"type":"string"},"contentEncoding":{"type":"string"},"if":{"$ref":"#"},"then":{"$ref":"#"},"else":{"$ref":"#"},"allOf":{"$ref":"#/definitions/schemaArray"},"anyOf":{"$ref":"#/definitions/schemaArray"},"oneOf":{"$ref":"#/definitions/schemaArray"},"not":{"$ref":"#"}}}"##,
+        r##"{"$schema":"http://json-schema.org/draft-07/schema#","$id":"http://json-schema.org/draft-07/schema#","definitions":{"schemaArray":{"type":"array","minItems":1,"items":(},"`":{"type":"integer","minimum":0},"`Default0":{"allOf":[;`"},{}]},"simpleTypes":),"stringArray":>&,'},"type":["object","boolean"],"properties":{"$id":&,"$schema":&,"$ref":&,"$comment":&,"title":&,"description":&,"default":true,"readOnly":=,"examples":>true},"multipleOf":+,"exclusiveMinimum":0},"maximum":+},"exclusiveMaximum":+},"minimum":+},"exclusiveMinimum":+},"maxLength":;`"},"minLength":;`Default0"},"pattern":&,"additionalItems":(,"items":{"anyOf":[(,;schemaArray"}]},"maxItems":;`"},"minItems":;`Default0"},"uniqueItems":=,"contains":(,"max|:;`"},"min|:;`Default0"},"required":;stringArray"},"additional|:(,"definitions":<(},"properties":<(},"pattern|:<(,"propertyNames":{}},"dependencies":<{"anyOf":[(,;stringArray"}]}},"propertyNames":(,"const":true,"enum":>true},"type":{"anyOf":[;simpleTypes"},>;simpleTypes"},"minItems":1,']},"format":&,"contentMediaType":&,"contentEncoding":&,"if":(,"then":(,"else":(,"allOf":;schemaArray"},"anyOf":;schemaArray"},"oneOf":;schemaArray"},"not":(}}"##,
     ),
 ];

@@ -135,7 +135,7 @@ impl<'o> Library<'o> {
         let rules = Rules::of(options.dialect);
         if let Some(text) = metaschema::text(uri) {
             // OK because the texts are constants that the tests parse.
-            let doc = Doc::parse(text).unwrap_or_default();
+            let doc = Doc::parse(text.as_str()).unwrap_or_default();
             self.add(uri, Arc::new(doc), rules).map_err(|fault| fault.message)?;
         } else if let Some((_, doc)) = options.documents.iter().find(|(known, _)| known == uri) {
             self.add(uri, Arc::clone(doc), rules).map_err(|fault| fault.message)?;
@@ -219,11 +219,12 @@ impl<'o> Library<'o> {
             self.members.enter(&key(&place, ""), 0);
             // Of one name the last counts.
             for (name, value) in at.members().collect::<Vec<_>>().into_iter().rev() {
-                self.members.enter(&key(&place, &format!("/{name}")), value.id().index().into());
+                let mut token = "/".to_owned();
+                token.push_str(name);
+                self.members.enter(&key(&place, &token), value.id().index().into());
             }
         }
-        let name = token.strip_prefix('/')?.replace("~1", "/").replace("~0", "~");
-        let node = self.members.get(&key(&place, &format!("/{name}")))?;
+        let node = self.members.get(&key(&place, &unescaped(token)))?;
         Some(doc.at(NodeId::new(node as u32)))
     }
 
@@ -267,6 +268,25 @@ impl<'o> Library<'o> {
     }
 }
 
+/// A token of a JSON Pointer with `~1` and `~0` as what they stand for (RFC 6901 §4).
+fn unescaped(token: &str) -> String {
+    let mut out = String::with_capacity(token.len());
+    let mut rest = token.chars().peekable();
+    while let Some(c) = rest.next() {
+        let plain = match (c, rest.peek()) {
+            ('~', Some('0')) => '~',
+            ('~', Some('1')) => '/',
+            _ => {
+                out.push(c);
+                continue;
+            }
+        };
+        out.push(plain);
+        rest.next();
+    }
+    out
+}
+
 /// The rules a `$schema` names: a dialect known here, or one that a document handed in describes
 /// with `$vocabulary`.
 fn rules_named(named: &str, options: &Options) -> Result<Rules, String> {
@@ -289,7 +309,10 @@ fn rules_named(named: &str, options: &Options) -> Result<Rules, String> {
     let Some(vocabularies) = metaschema.get("$vocabulary") else { return Ok(rules) };
     rules.vocabularies = vocabulary::CORE;
     for (uri, required) in vocabularies.members() {
-        let name = uri.rsplit("/vocab/").next().unwrap_or_default();
+        let name = match uri.rsplit_once('/') {
+            Some((folder, name)) if folder.ends_with("/vocab") => name,
+            _ => "",
+        };
         rules.vocabularies |= match name {
             "core" => vocabulary::CORE,
             "applicator" => vocabulary::APPLICATOR,

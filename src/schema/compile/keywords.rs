@@ -42,11 +42,11 @@ impl Compiler<'_> {
                 Some(text) if text.len() + 2 == value.raw().len() => {
                     ops.push(Op::Word(self.t.keep(value.raw())))
                 }
-                _ => self.members_of(std::iter::once(value), value.raw(), "const", ops),
+                _ => self.members_of(&mut std::iter::once(value), value.raw(), "const", ops),
             }
         }
         if let Some(list) = schema.get(Keyword::Enum) {
-            self.members_of(list.items(), list.raw(), "enum", ops);
+            self.members_of(&mut list.items(), list.raw(), "enum", ops);
         }
         if self.asserts_formats(schema) {
             if let Some(format) =
@@ -91,7 +91,7 @@ impl Compiler<'_> {
     /// An enum or const: one of some values.
     fn members_of<'d>(
         &mut self,
-        values: impl Iterator<Item = Value<'d>>,
+        values: &mut dyn Iterator<Item = Value<'d>>,
         text: &str,
         keyword: &'static str,
         ops: &mut Vec<Op>,

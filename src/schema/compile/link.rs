@@ -25,23 +25,29 @@ pub(super) fn link(t: &mut Tables, root: Child, base: Span, limits: &SchemaLimit
     Ok(Program {
         root: Some(root),
         base,
-        nodes: std::mem::take(&mut t.nodes).into(),
-        ops: std::mem::take(&mut t.ops).into(),
-        children: std::mem::take(&mut t.children).into(),
-        properties: std::mem::take(&mut t.properties).into(),
-        objects: std::mem::take(&mut t.objects).into(),
-        arrays: std::mem::take(&mut t.arrays).into(),
-        contains: std::mem::take(&mut t.contains).into(),
-        bounds: std::mem::take(&mut t.bounds).into(),
-        dependents: std::mem::take(&mut t.dependents).into(),
-        enums: std::mem::take(&mut t.enums).into(),
-        words: std::mem::take(&mut t.words).into(),
-        references: std::mem::take(&mut t.references).into(),
+        nodes: exact(&mut t.nodes),
+        ops: exact(&mut t.ops),
+        children: exact(&mut t.children),
+        properties: exact(&mut t.properties),
+        objects: exact(&mut t.objects),
+        arrays: exact(&mut t.arrays),
+        contains: exact(&mut t.contains),
+        bounds: exact(&mut t.bounds),
+        dependents: exact(&mut t.dependents),
+        enums: exact(&mut t.enums),
+        words: exact(&mut t.words),
+        references: exact(&mut t.references),
         forwards,
-        patterns: std::mem::take(&mut t.patterns).into(),
-        pattern_texts: std::mem::take(&mut t.pattern_texts).into(),
+        patterns: exact(&mut t.patterns),
+        pattern_texts: exact(&mut t.pattern_texts),
         pool: std::mem::take(&mut t.pool).into(),
     })
+}
+
+/// A table in no more room than it needs.
+#[inline(never)]
+fn exact<T>(table: &mut Vec<T>) -> Box<[T]> {
+    std::mem::take(table).into()
 }
 
 /// Drops the nodes that have no operations; says what became of each.

@@ -5,12 +5,47 @@
 //! Invariant: an address is read without a resolver or a socket type of some system.
 
 pub(super) fn is_ipv4(text: &str) -> bool {
-    // std is strict: four decimal numbers, no leading zeros.
-    text.parse::<std::net::Ipv4Addr>().is_ok()
+    let mut count = 0;
+    // Decimal numbers without leading zeros, unlike those of some systems.
+    let good = text.split('.').all(|part| {
+        count += 1;
+        let value = part.bytes().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + u32::from(b - b'0')));
+        matches!(part.len(), 1..=3)
+            && value <= Some(255)
+            && value.is_some()
+            && (part.len() == 1 || !part.starts_with('0'))
+    });
+    good && count == 4
 }
 
 pub(super) fn is_ipv6(text: &str) -> bool {
-    text.parse::<std::net::Ipv6Addr>().is_ok()
+    match text.as_bytes().windows(2).position(|pair| pair == b"::") {
+        None => groups(text, true) == Some(8),
+        // The gap stands for one group or more; there is only one.
+        Some(at) => {
+            let head = groups(text.get(..at).unwrap_or_default(), false);
+            let tail = groups(text.get(at + 2..).unwrap_or_default(), true);
+            head.zip(tail).is_some_and(|(head, tail)| head + tail < 8)
+        }
+    }
+}
+
+/// How many groups of 16 bits there are, of which the last two may be an IPv4 address.
+fn groups(text: &str, ends: bool) -> Option<usize> {
+    if text.is_empty() {
+        return Some(0);
+    }
+    let mut count = 0;
+    let mut parts = text.split(':').peekable();
+    while let Some(part) = parts.next() {
+        let hexadecimal = part.bytes().all(|b| b.is_ascii_hexdigit());
+        count += match part.len() {
+            1..=4 if hexadecimal => 1,
+            _ if ends && parts.peek().is_none() && is_ipv4(part) => 2,
+            _ => return None,
+        };
+    }
+    Some(count)
 }
 
 pub(super) fn is_hostname(text: &str) -> bool {
@@ -30,4 +65,37 @@ pub(super) fn is_hostname(text: &str) -> bool {
         last = b;
     }
     length > 0 && last != b'-' && text.len() <= 253
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_those_of_the_standard_library() {
+        let parts = [
+            "", "0", "00", "1", "255", "256", "1.2.3.4", "1.2.3", "1.2.3.04", "+1", "abcd", "ABCDE", "g", ":",
+        ];
+        let mut seed = 1_u32;
+        let mut good = 0;
+        for _ in 0..100_000 {
+            let mut text = String::new();
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (mark, count) = if seed >> 31 == 0 { (".", 4) } else { (":", 8) };
+            for i in 0..(seed >> 16) % 2 + count {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                // Mostly something that fits.
+                let among = if (seed >> 8) % 3 == 0 { parts.len() } else { 2 };
+                if i > 0 && (seed >> 20) % 16 > 0 {
+                    text.push_str(mark);
+                }
+                text.push_str(parts.get((seed >> 12) as usize % among).copied().unwrap_or("7"));
+            }
+            let (v4, v6) = (is_ipv4(&text), is_ipv6(&text));
+            assert_eq!(v4, text.parse::<std::net::Ipv4Addr>().is_ok(), "{text}");
+            assert_eq!(v6, text.parse::<std::net::Ipv6Addr>().is_ok(), "{text}");
+            good += usize::from(v4 || v6);
+        }
+        assert!(good > 1000, "{good}");
+    }
 }

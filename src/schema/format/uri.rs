@@ -32,8 +32,7 @@ fn is_tail(text: &str, wide: bool) -> bool {
     let path = match text.strip_prefix("//") {
         None => text,
         Some(rest) => {
-            let (authority, path) =
-                rest.split_at(memchr::memchr(b'/', rest.as_bytes()).unwrap_or(rest.len()));
+            let (authority, path) = rest.split_at(rest.bytes().position(|b| b == b'/').unwrap_or(rest.len()));
             if !is_authority(authority, wide) {
                 return false;
             }
@@ -46,15 +45,14 @@ fn is_tail(text: &str, wide: bool) -> bool {
 }
 
 fn cut(text: &str, mark: u8) -> (&str, Option<&str>) {
-    match memchr::memchr(mark, text.as_bytes()).and_then(|at| text.split_at_checked(at)) {
+    match text.bytes().position(|b| b == mark).and_then(|at| text.split_at_checked(at)) {
         Some((before, behind)) => (before, behind.get(1..)),
         None => (text, None),
     }
 }
 
 fn is_authority(text: &str, wide: bool) -> bool {
-    let (user, place) = match memchr::memrchr(b'@', text.as_bytes()).and_then(|at| text.split_at_checked(at))
-    {
+    let (user, place) = match text.bytes().rposition(|b| b == b'@').and_then(|at| text.split_at_checked(at)) {
         Some((user, place)) => (user, place.get(1..).unwrap_or_default()),
         None => ("", text),
     };

@@ -194,7 +194,8 @@ impl<'p, 'd> Run<'p, 'd> {
 
     fn is_multiple(&mut self, text: &str, divisor: Span) -> bool {
         let divisor = self.program.text(divisor);
-        if let (Ok(n), Ok(by)) = (text.parse::<i64>(), divisor.parse::<i64>()) {
+        let small = |text: &str| number::around(text.as_bytes()).filter(|(low, high)| low == high);
+        if let (Some((n, _)), Some((by, _))) = (small(text), small(divisor)) {
             return n.checked_rem(by) == Some(0);
         }
         self.charge(text.len());
