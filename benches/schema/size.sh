@@ -9,7 +9,8 @@ shopt -s inherit_errexit # a failed build in $(…) ends the script, no stale pr
 
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/size/target}
-export RUSTFLAGS='-C force-unwind-tables=no -C relocation-model=static -C link-arg=-Wl,-z,noseparate-code,--build-id=none'
+export RUSTFLAGS="-C force-unwind-tables=no -C relocation-model=static \
+-C link-arg=-Wl,-z,noseparate-code,--build-id=none,-T,$here/size/without-unwinding.ld"
 
 build() { # FEATURES: the program's size
     cargo build --quiet --locked --profile board --manifest-path "$here/size/Cargo.toml" --features "$1"

@@ -27,21 +27,23 @@ fn is_scheme(scheme: &str) -> bool {
 
 /// What follows the scheme.
 fn is_tail(text: &str, wide: bool) -> bool {
-    let (text, fragment) = cut(text, b'#');
-    let (text, query) = cut(text, b'?');
-    let path = match text.strip_prefix("//") {
-        None => text,
-        Some(rest) => {
-            let (authority, path) = rest.split_at(rest.bytes().position(|b| b == b'/').unwrap_or(rest.len()));
-            if !is_authority(authority, wide) {
-                return false;
-            }
-            path
+    let mut rest = text;
+    if let Some(behind) = text.strip_prefix("//") {
+        let end = behind.bytes().position(|b| matches!(b, b'/' | b'?' | b'#'));
+        let (authority, path) = behind.split_at(end.unwrap_or(behind.len()));
+        if !is_authority(authority, wide) {
+            return false;
         }
-    };
-    is_made_of(path, COLON | AT | SLASH, wide, false)
-        && query.is_none_or(|q| is_made_of(q, COLON | AT | SLASH | MARK, wide, true))
-        && fragment.is_none_or(|f| is_made_of(f, COLON | AT | SLASH | MARK, wide, false))
+        rest = path;
+    }
+    rest = behind(rest, COLON | AT | SLASH, wide, false);
+    if let Some(query) = rest.strip_prefix('?') {
+        rest = behind(query, COLON | AT | SLASH | MARK, wide, true);
+    }
+    if let Some(fragment) = rest.strip_prefix('#') {
+        rest = behind(fragment, COLON | AT | SLASH | MARK, wide, false);
+    }
+    rest.is_empty()
 }
 
 fn cut(text: &str, mark: u8) -> (&str, Option<&str>) {
@@ -113,31 +115,29 @@ const CLASSES: [u8; 128] = {
     classes
 };
 
-/// Unreserved characters, sub-delimiters, percent escapes and `more`.
+/// Whether a text is unreserved characters, sub-delimiters, percent escapes and `more`.
 fn is_made_of(text: &str, more: u8, wide: bool, private: bool) -> bool {
-    let mut rest = text.as_bytes();
-    while let [b, behind @ ..] = rest {
-        rest = behind;
-        match CLASSES.get(usize::from(*b)) {
-            Some(class) if class & (more | 1) != 0 => {}
-            Some(_) => match behind {
-                [x, y, behind @ ..] if *b == b'%' && x.is_ascii_hexdigit() && y.is_ascii_hexdigit() => {
-                    rest = behind;
-                }
-                _ => return false,
+    behind(text, more, wide, private).is_empty()
+}
+
+/// What follows such characters.
+fn behind(text: &str, more: u8, wide: bool, private: bool) -> &str {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(b) = bytes.get(at) {
+        at += match CLASSES.get(usize::from(*b)) {
+            Some(class) if class & (more | 1) != 0 => 1,
+            Some(_) => match bytes.get(at..) {
+                Some([b'%', x, y, ..]) if x.is_ascii_hexdigit() && y.is_ascii_hexdigit() => 3,
+                _ => break,
             },
-            None if !wide => return false,
-            None => {
-                let at = text.len() - behind.len() - 1;
-                let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) else { return false };
-                if !(is_wide(c) || private && is_private(c)) {
-                    return false;
-                }
-                rest = text.as_bytes().get(at + c.len_utf8()..).unwrap_or_default();
-            }
-        }
+            None => match text.get(at..).and_then(|rest| rest.chars().next()) {
+                Some(c) if wide && (is_wide(c) || private && is_private(c)) => c.len_utf8(),
+                _ => break,
+            },
+        };
     }
-    true
+    text.get(at..).unwrap_or_default()
 }
 
 /// ucschar of RFC 3987 §2.2.
