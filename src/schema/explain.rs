@@ -258,12 +258,11 @@ fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) {
     let required = required.filter(|property| property.required != super::program::OPTIONAL);
     // Few names are looked for one by one, many in a table.
     let many = value.len().saturating_mul(object.required as usize) > MOST_COMPARED;
-    let mut there = Index::default();
-    for (name, _) in value.members().filter(|_| many) {
-        there.enter(name.as_bytes(), 0);
-    }
-    let is_there =
-        |name: &&str| if many { there.get(name.as_bytes()).is_some() } else { value.get(name).is_some() };
+    let there = many.then(|| Index::of_members(value));
+    let is_there = |name: &&str| match &there {
+        Some(there) => there.get(name.as_bytes()).is_some(),
+        None => value.get(name).is_some(),
+    };
     let absent = required.map(|property| p.text(property.name)).filter(|name| !is_there(name));
     out.push_str("missing ");
     // One more than is listed, which says that there are more.

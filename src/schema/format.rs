@@ -42,28 +42,9 @@ pub(super) enum Format {
 impl Format {
     /// The format of this name; `None` for those that accept everything.
     pub(super) fn named(name: &str, dialect: Dialect) -> Option<Format> {
-        Some(match name {
-            "date" => Format::Date,
-            "date-time" => Format::DateTime,
-            "duration" if dialect != Dialect::Draft07 => Format::Duration,
-            "email" => Format::Email,
-            "hostname" => Format::Hostname,
-            "idn-email" => Format::IdnEmail,
-            "idn-hostname" => Format::IdnHostname,
-            "ipv4" => Format::Ipv4,
-            "ipv6" => Format::Ipv6,
-            "iri" => Format::Iri,
-            "iri-reference" => Format::IriReference,
-            "json-pointer" => Format::JsonPointer,
-            "regex" => Format::Regex,
-            "relative-json-pointer" => Format::RelativeJsonPointer,
-            "time" => Format::Time,
-            "uri" => Format::Uri,
-            "uri-reference" => Format::UriReference,
-            "uri-template" => Format::UriTemplate,
-            "uuid" if dialect != Dialect::Draft07 => Format::Uuid,
-            _ => return None,
-        })
+        let (format, ..) = FORMATS.iter().find(|(_, known, _)| *known == name)?;
+        let late = matches!(format, Format::Duration | Format::Uuid);
+        (!late || dialect != Dialect::Draft07).then_some(*format)
     }
 
     /// Whether a string has the format.
@@ -93,29 +74,41 @@ impl Format {
 
     /// What a message says was expected.
     pub(super) fn expectation(self) -> &'static str {
-        match self {
-            Format::Date => "a date like \"2026-01-31\"",
-            Format::DateTime => "a date and time like \"2026-01-31T12:00:00Z\"",
-            Format::Duration => "a duration like \"P1DT12H\"",
-            Format::Email => "an e-mail address",
-            Format::Hostname => "a host name",
-            Format::IdnEmail => "an internationalised e-mail address",
-            Format::IdnHostname => "an internationalised host name",
-            Format::Ipv4 => "an IPv4 address",
-            Format::Ipv6 => "an IPv6 address",
-            Format::Iri => "an IRI with its scheme",
-            Format::IriReference => "an IRI reference",
-            Format::JsonPointer => "a JSON Pointer like \"/a/0\"",
-            Format::Regex => "a regular expression",
-            Format::RelativeJsonPointer => "a relative JSON Pointer like \"1/a\"",
-            Format::Time => "a time with offset like \"12:00:00Z\"",
-            Format::Uri => "a URI with its scheme",
-            Format::UriReference => "a URI reference",
-            Format::UriTemplate => "a URI template",
-            Format::Uuid => "a UUID",
-        }
+        // OK because the list has all formats in their order, which is checked below.
+        FORMATS.get(self as usize).map_or("", |(_, _, expectation)| expectation)
     }
 }
+
+/// The formats in their order, their names and what they are.
+const FORMATS: [(Format, &str, &str); 19] = [
+    (Format::Date, "date", "a date like \"2026-01-31\""),
+    (Format::DateTime, "date-time", "a date and time like \"2026-01-31T12:00:00Z\""),
+    (Format::Duration, "duration", "a duration like \"P1DT12H\""),
+    (Format::Email, "email", "an e-mail address"),
+    (Format::Hostname, "hostname", "a host name"),
+    (Format::IdnEmail, "idn-email", "an internationalised e-mail address"),
+    (Format::IdnHostname, "idn-hostname", "an internationalised host name"),
+    (Format::Ipv4, "ipv4", "an IPv4 address"),
+    (Format::Ipv6, "ipv6", "an IPv6 address"),
+    (Format::Iri, "iri", "an IRI with its scheme"),
+    (Format::IriReference, "iri-reference", "an IRI reference"),
+    (Format::JsonPointer, "json-pointer", "a JSON Pointer like \"/a/0\""),
+    (Format::Regex, "regex", "a regular expression"),
+    (Format::RelativeJsonPointer, "relative-json-pointer", "a relative JSON Pointer like \"1/a\""),
+    (Format::Time, "time", "a time with offset like \"12:00:00Z\""),
+    (Format::Uri, "uri", "a URI with its scheme"),
+    (Format::UriReference, "uri-reference", "a URI reference"),
+    (Format::UriTemplate, "uri-template", "a URI template"),
+    (Format::Uuid, "uuid", "a UUID"),
+];
+
+const _: () = {
+    let mut i = 0;
+    while i < FORMATS.len() {
+        assert!(FORMATS[i].0 as usize == i);
+        i += 1;
+    }
+};
 
 /// A host name that may go beyond ASCII.
 #[cfg(feature = "idn")]

@@ -6,6 +6,8 @@
 //!
 //! Invariant: a look-up passes at most nine forks for each byte of its key, whatever the others are.
 
+use crate::json::Value;
+
 /// A reference to a leaf, not to a fork.
 const LEAF: u32 = 1 << 31;
 
@@ -58,6 +60,16 @@ pub(super) fn key(numbers: &[u32], text: &str) -> Vec<u8> {
 }
 
 impl Index {
+    /// The names of an object's members.
+    #[inline(never)]
+    pub(super) fn of_members(object: Value<'_>) -> Index {
+        let mut names = Index::default();
+        for (name, _) in object.members() {
+            names.enter(name.as_bytes(), 0);
+        }
+        names
+    }
+
     /// The entry that shares the most with the key: it is the key's own if there is one.
     fn closest(&self, key: &[u8]) -> Option<&Entry> {
         let mut at = self.root;

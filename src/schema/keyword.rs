@@ -78,16 +78,10 @@ macro_rules! keywords {
         const TABLE: [(Shape, u8, u8); KEYWORDS] = [$((Shape::$shape, $vocabulary, $dialects)),*];
 
         impl Keyword {
-            /// The keyword of this name in any dialect.
-            fn named(name: &str) -> Option<Keyword> {
-                Some(match name {
-                    $($text => Keyword::$name,)*
-                    _ => return None,
-                })
-            }
+            const NAMES: [&'static str; KEYWORDS] = [$($text),*];
 
-            #[cfg(test)]
-            pub(super) const NAMES: [&'static str; KEYWORDS] = [$($text),*];
+            /// All of them, by name.
+            const SORTED: [Keyword; KEYWORDS] = by_name([$(Keyword::$name),*]);
         }
     };
 }
@@ -156,7 +150,44 @@ keywords! {
     Examples "examples" Array META ALL,
 }
 
+const fn by_name(mut list: [Keyword; KEYWORDS]) -> [Keyword; KEYWORDS] {
+    let mut sorted = 1;
+    while sorted < KEYWORDS {
+        let mut at = sorted;
+        while at > 0 && is_before(list[at].name(), list[at - 1].name()) {
+            let next = list[at];
+            list[at] = list[at - 1];
+            list[at - 1] = next;
+            at -= 1;
+        }
+        sorted += 1;
+    }
+    list
+}
+
+/// The order of the standard library, where no code of that can run.
+const fn is_before(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i < b.len() && (i == a.len() || a[i] < b[i])
+}
+
 impl Keyword {
+    const fn name(self) -> &'static str {
+        Keyword::NAMES[self as usize]
+    }
+
+    /// The keyword of this name in any dialect: looked up by halves, since a comparison for each
+    /// would be two kilobytes of instructions.
+    #[inline(never)]
+    fn named(name: &str) -> Option<Keyword> {
+        let at = Keyword::SORTED.binary_search_by(|keyword| keyword.name().cmp(name)).ok()?;
+        Keyword::SORTED.get(at).copied()
+    }
+
     /// The keyword of this name, when it means something in these rules.
     pub(super) fn find(name: &str, rules: Rules) -> Option<Keyword> {
         let keyword = Keyword::named(name)?;

@@ -219,7 +219,7 @@ fn exponent(text: &[u8]) -> i64 {
 }
 
 /// Whether a number's text is an integer's; `1.0` and `1e2` are.
-#[inline]
+#[inline(never)]
 pub(super) fn is_integer(text: &[u8]) -> bool {
     // A fraction or an exponent is written with something that is neither digit nor sign.
     text.iter().all(|b| *b <= b'9' && *b != b'.') || Decimal::of(text).is_whole()

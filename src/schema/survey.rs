@@ -6,7 +6,6 @@
 //!
 //! Invariants: a list of places still to visit replaces recursion; the number of places is capped.
 
-use crate::json::order;
 use crate::json::{Kind, NodeId, Value};
 use crate::record::push_number;
 
@@ -341,20 +340,14 @@ impl<'d> Visit<'_, 'd> {
         if value.kind() != Kind::Array {
             return self.fault(value, "expected an array of strings");
         }
-        for item in value.items() {
-            if item.kind() != Kind::String {
-                return self.fault(item, "expected a string");
+        let mut names = Index::default();
+        for (i, item) in (0..).zip(value.items()) {
+            let Some(name) = item.as_str() else { return self.fault(item, "expected a string") };
+            if names.enter(name.as_bytes(), i) != i {
+                return self.fault(item, "a name that is listed twice");
             }
         }
-        let mut names: Vec<_> = value.items().map(|v| (v.as_str().unwrap_or_default(), v.id())).collect();
-        order::sort(&mut names, |a, b| a.0.cmp(b.0).then(a.1.cmp(&b.1)));
-        match names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => {
-                let at = Place { document: self.document, node: pair[1].1 };
-                Err(Fault { at, message: "a name that is listed twice".into() })
-            }
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 

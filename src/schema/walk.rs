@@ -180,7 +180,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let root = self.root;
         // OK because a compiled program has a root; one without fits nothing.
         let Some(child) = self.program.root else { return false };
-        let fits = self.child(child, root, None);
+        let fits = self.rarely(child, root, None);
         if !fits && self.trails {
             self.add_steps(child, &[]);
         }
@@ -282,6 +282,12 @@ impl<'p, 'd> Run<'p, 'd> {
             Some(mask) => is_of(value.spot(), mask) || !self.quiet && self.wrong_type(value, mask),
             None => self.node(child.index(), value, seen),
         }
+    }
+
+    /// The same where a call more does not matter, or is less than what follows.
+    #[inline(never)]
+    fn rarely(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        self.child(child, value, seen)
     }
 
     /// The same for an element or a member.
@@ -467,7 +473,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let mut inner = Run::new(self.program, self.limits, self.root);
         (inner.quiet, inner.most, inner.nested) = (false, 1, true);
         (inner.depth, inner.steps) = (self.depth, self.steps.min(REASON_STEPS));
-        inner.child(child, value, None);
+        inner.rarely(child, value, None);
         inner.found.pop().map(|found| found.violation)
     }
 

@@ -52,7 +52,7 @@ impl<'p, 'd> Run<'p, 'd> {
             // The list goes first: what it has no more entries for stays among the items.
             for (i, child) in prefix.iter().enumerate() {
                 let Some(item) = items.next() else { break };
-                if !self.child(*child, item.value(), None) {
+                if !self.rarely(*child, item.value(), None) {
                     self.outwards(*child, array.prefix_keyword, Inner::Index(i));
                     fits = false;
                     if self.halts() {
@@ -116,7 +116,7 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             if child == Child::NONE {
                 fits = self.fail(value, Why::UnevaluatedItem(position));
-            } else if !self.child(child, item.value(), None) {
+            } else if !self.rarely(child, item.value(), None) {
                 self.outwards(child, "unevaluatedItems", Inner::Nothing);
                 fits = false;
             }

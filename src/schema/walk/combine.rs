@@ -13,7 +13,7 @@ use super::{Inner, Run, Token};
 
 impl<'d> Run<'_, 'd> {
     /// Checks without explaining.
-    #[inline]
+    #[inline(never)]
     pub(super) fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         let before = std::mem::replace(&mut self.quiet, true);
         let fits = self.child(child, value, seen);
@@ -29,7 +29,7 @@ impl<'d> Run<'_, 'd> {
         value: Value<'d>,
         seen: Option<&mut Seen>,
     ) -> bool {
-        let fits = self.child(child, value, seen);
+        let fits = self.rarely(child, value, seen);
         if !fits && self.trails && !self.quiet {
             self.add_steps(child, &[Some(Token::Reference(reference))]);
         }
@@ -41,7 +41,7 @@ impl<'d> Run<'_, 'd> {
         let mut fits = true;
         let program = self.program;
         for (i, child) in run.of(&program.children).iter().enumerate() {
-            if !self.child(*child, value, seen.as_deref_mut()) {
+            if !self.rarely(*child, value, seen.as_deref_mut()) {
                 self.outwards(*child, "allOf", Inner::Index(i));
                 fits = false;
                 if self.halts() {
@@ -149,7 +149,7 @@ impl<'d> Run<'_, 'd> {
             Some(seen) => self.branch(*condition, value, seen),
         };
         let (child, keyword) = if holds { (*then, "then") } else { (*otherwise, "else") };
-        let fits = self.child(child, value, seen);
+        let fits = self.rarely(child, value, seen);
         if !fits {
             self.outwards(child, keyword, Inner::Nothing);
         }

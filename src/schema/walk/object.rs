@@ -5,16 +5,16 @@
 //!
 //! Invariant: a member is looked up in time logarithmic in the number of declared names.
 
-use crate::json::order;
 use crate::json::{Spot, Value};
 
 use super::super::canon;
 use super::super::explain::Why;
+use super::super::index::Index;
 use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, Span, mark, types};
 use super::seen::Seen;
 use super::{Inner, Run};
 
-/// How many dependents are looked up one by one; for more the names are sorted first.
+/// How many dependents are looked up one by one; for more the names are put in order first.
 const FEW_DEPENDENTS: usize = 8;
 
 /// What [`Spot::tag`] says of objects.
@@ -100,7 +100,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 found |= property.bit();
                 declared = property.is_declared();
                 held = !declared
-                    || self.child(property.child, member, None)
+                    || self.rarely(property.child, member, None)
                     || self.within(property.child, "properties", Some(name));
             }
             if object.patterned.len > 0 {
@@ -128,7 +128,7 @@ impl<'p, 'd> Run<'p, 'd> {
             Child::NONE => {
                 !self.quiet && self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()))
             }
-            child => self.child(child, member, None) || self.within(child, "additionalProperties", None),
+            child => self.rarely(child, member, None) || self.within(child, "additionalProperties", None),
         }
     }
 
@@ -145,13 +145,11 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     fn has_required(&mut self, object: &Object, value: Value<'d>) -> bool {
         self.charge(value.len());
-        let mut there: Vec<_> = value.members().map(|(name, _)| name.as_bytes()).collect();
-        order::sort(&mut there, |a, b| canon::compare_names(a, b));
+        let there = Index::of_members(value);
         let pool = self.program.pool.as_bytes();
         let properties = object.properties.of(&self.program.properties);
         let mut required = properties.iter().filter(|p| p.required != OPTIONAL);
-        required
-            .all(|p| there.binary_search_by(|name| canon::compare_names(name, p.name.bytes(pool))).is_ok())
+        required.all(|p| there.get(p.name.bytes(pool)).is_some())
     }
 
     /// An object's table from a name on, given what is left of it behind the member before; nothing
@@ -203,7 +201,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 continue;
             }
             matched = true;
-            if !self.child(*child, member, None) {
+            if !self.rarely(*child, member, None) {
                 let source = program.pattern_texts.get(index as usize).map_or("", |span| program.text(*span));
                 self.outwards(*child, "patternProperties", Inner::Name(source));
                 *fits = false;
@@ -233,19 +231,17 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     pub(super) fn dependents(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
         let program = self.program;
-        let spot = value.spot();
         let dependents = run.of(&program.dependents);
-        let mut sorted = Vec::new();
+        let mut many = None;
         let words: usize = dependents.iter().map(|d| d.required.len as usize + 1).sum();
         if words > FEW_DEPENDENTS && value.len() > FEW_DEPENDENTS {
             self.charge(value.len());
-            sorted.extend(value.members().map(|(name, _)| name));
-            order::sort(&mut sorted, |a, b| a.cmp(b));
+            many = Some(Index::of_members(value));
         }
         self.charge(words);
-        let has = |name: &str| match sorted.is_empty() {
-            true => spot.inside().step_by(2).any(|n| n.string() == Some(name.as_bytes())),
-            false => sorted.binary_search(&name).is_ok(),
+        let has = |name: &str| match &many {
+            Some(names) => names.get(name.as_bytes()).is_some(),
+            None => value.get(name).is_some(),
         };
         let mut fits = true;
         for dependent in dependents {
@@ -259,7 +255,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 }
             }
             if let Some(child) = dependent.schema {
-                if !self.child(child, value, seen.as_deref_mut()) {
+                if !self.rarely(child, value, seen.as_deref_mut()) {
                     self.outwards(child, dependent.keyword, Inner::Name(name));
                     fits = false;
                 }
@@ -287,7 +283,7 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             if child == Child::NONE {
                 fits = self.fail(value, Why::Unevaluated(name));
-            } else if !self.child(child, member, None) {
+            } else if !self.rarely(child, member, None) {
                 self.outwards(child, "unevaluatedProperties", Inner::Nothing);
                 fits = false;
             }
