@@ -10,7 +10,8 @@ shopt -s inherit_errexit # a failed build in $(…) ends the script, no stale pr
 here=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/size/target}
 export RUSTFLAGS="-C force-unwind-tables=no -C relocation-model=static \
--C link-arg=-Wl,-z,noseparate-code,--build-id=none,-T,$here/size/without-unwinding.ld"
+-C link-arg=-Wl,-z,noseparate-code,--build-id=none,-T,$here/size/without-unwinding.ld \
+--remap-path-prefix=$(cd "$here/../.." && pwd)="
 
 build() { # FEATURES: the program's size
     cargo build --quiet --locked --profile board --manifest-path "$here/size/Cargo.toml" --features "$1"

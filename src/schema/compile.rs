@@ -251,11 +251,12 @@ impl Compiler<'_> {
             ops.push(Op::Not(child));
         }
         if let Some(condition) = schema.get(Keyword::If) {
-            let mut children = [self.child(schema, condition)?, Child::ANY, Child::ANY];
-            for (slot, keyword) in [(1, Keyword::Then), (2, Keyword::Else)] {
-                if let Some(branch) = schema.get(keyword) {
-                    children[slot] = self.child(schema, branch)?;
-                }
+            let mut children = vec![self.child(schema, condition)?];
+            for keyword in [Keyword::Then, Keyword::Else] {
+                children.push(match schema.get(keyword) {
+                    Some(branch) => self.child(schema, branch)?,
+                    None => Child::ANY,
+                });
             }
             let run = extend(&mut self.t.children, children);
             ops.push(Op::If(run));

@@ -47,6 +47,12 @@ impl Fork {
     fn side(&self, key: &[u8]) -> usize {
         usize::from(symbol(key, self.byte) & self.bit != 0)
     }
+
+    /// What comes next on the way to a key.
+    fn toward(&self, key: &[u8]) -> u32 {
+        let [clear, set] = self.next;
+        if self.side(key) == 0 { clear } else { set }
+    }
 }
 
 /// Keys of as many numbers and any text differ when any of them differs.
@@ -76,7 +82,7 @@ impl Index {
         while at & LEAF == 0 {
             let fork = self.forks.get(at as usize)?;
             // Behind the key's end, what is below differs from it before.
-            at = if fork.byte > key.len() { LEAF | fork.any } else { *fork.next.get(fork.side(key))? };
+            at = if fork.byte > key.len() { LEAF | fork.any } else { fork.toward(key) };
         }
         self.entries.get((at & !LEAF) as usize)
     }
@@ -115,22 +121,21 @@ impl Index {
     /// Puts a fork, both sides of which lead to the new key, in its place on the way to that key.
     fn fork(&mut self, key: &[u8], mut new: Fork) {
         let number = self.forks.len() as u32;
-        let mut place = &mut self.root;
-        let mut at = *place;
-        let forks = &mut self.forks[..];
-        let mut parent = None;
-        while let Some(fork) = forks.get(at as usize) {
+        let (mut at, mut parent) = (self.root, None);
+        while let Some(fork) = self.forks.get(at as usize) {
             if fork.byte > new.byte || fork.byte == new.byte && fork.bit < new.bit {
                 break;
             }
             parent = Some((at as usize, fork.side(key)));
-            at = fork.next[fork.side(key)];
+            at = fork.toward(key);
         }
-        if let Some((fork, side)) = parent {
-            place = &mut forks[fork].next[side];
+        let side = new.side(key);
+        if let Some(other) = new.next.get_mut(1 - side) {
+            *other = at;
         }
-        *place = number;
-        new.next[1 - new.side(key)] = at;
+        let forks = &mut self.forks;
+        let above = parent.and_then(|(fork, side)| forks.get_mut(fork)?.next.get_mut(side));
+        *above.unwrap_or(&mut self.root) = number;
         self.forks.push(new);
     }
 
@@ -177,7 +182,7 @@ mod tests {
         let mut passed = 0;
         let mut at = index.root;
         while at & LEAF == 0 && index.forks[at as usize].byte <= 1 {
-            at = index.forks[at as usize].next[index.forks[at as usize].side(&[0])];
+            at = index.forks[at as usize].toward(&[0]);
             passed += 1;
         }
         assert!(passed <= 18, "{passed}");

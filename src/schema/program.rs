@@ -347,9 +347,20 @@ pub(super) struct Array {
     /// A run of the children.
     pub(super) prefix: Span,
     pub(super) rest: Option<Child>,
+    /// Whether they are `items` and `additionalItems`, as draft-07 spells them.
+    pub(super) is_old: bool,
+}
+
+impl Array {
     /// The keyword that `rest` came from.
-    pub(super) rest_keyword: &'static str,
-    pub(super) prefix_keyword: &'static str,
+    pub(super) fn rest_keyword(&self) -> &'static str {
+        if self.is_old { "additionalItems" } else { "items" }
+    }
+
+    /// The keyword that `prefix` came from.
+    pub(super) fn prefix_keyword(&self) -> &'static str {
+        if self.is_old { "items" } else { "prefixItems" }
+    }
 }
 
 /// contains, minContains, maxContains.

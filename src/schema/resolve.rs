@@ -309,10 +309,8 @@ fn rules_named(named: &str, options: &Options) -> Result<Rules, String> {
     let Some(vocabularies) = metaschema.get("$vocabulary") else { return Ok(rules) };
     rules.vocabularies = vocabulary::CORE;
     for (uri, required) in vocabularies.members() {
-        let name = match uri.rsplit_once('/') {
-            Some((folder, name)) if folder.ends_with("/vocab") => name,
-            _ => "",
-        };
+        let (folder, name) = uri.split_at(uri::last_slash(uri).map_or(0, |slash| slash + 1));
+        let name = if folder.ends_with("/vocab/") { name } else { "" };
         rules.vocabularies |= match name {
             "core" => vocabulary::CORE,
             "applicator" => vocabulary::APPLICATOR,

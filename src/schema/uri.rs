@@ -46,6 +46,10 @@ pub(super) fn split_fragment(reference: &str) -> (&str, Option<&str>) {
     }
 }
 
+pub(super) fn last_slash(path: &str) -> Option<usize> {
+    path.bytes().rposition(|b| b == b'/')
+}
+
 /// Joins a reference without fragment to a base without fragment.
 pub(super) fn join(base: &str, reference: &str) -> String {
     if reference.is_empty() {
@@ -73,7 +77,7 @@ pub(super) fn join(base: &str, reference: &str) -> String {
         out.push_str(b.path);
         query = r.query.or(b.query);
     } else {
-        let folder = b.path.rfind('/').map_or("", |end| b.path.get(..=end).unwrap_or_default());
+        let folder = last_slash(b.path).map_or("", |end| b.path.get(..=end).unwrap_or_default());
         let slash = if folder.is_empty() && b.authority.is_some() { "/" } else { "" };
         let merged = format!("{slash}{folder}{}", r.path);
         without_dots(&merged, &mut out);
@@ -97,7 +101,7 @@ fn without_dots(path: &str, out: &mut String) {
                     // Takes back the segment before, and the slash behind it.
                     let kept = out.get(start..).unwrap_or_default();
                     let kept = kept.strip_suffix('/').unwrap_or(kept);
-                    let cut = kept.rfind('/').map_or(usize::from(path.starts_with('/')), |slash| slash + 1);
+                    let cut = last_slash(kept).map_or(usize::from(path.starts_with('/')), |slash| slash + 1);
                     out.truncate(start + cut.min(out.len() - start));
                 }
                 if last && out.len() == start && path.starts_with('/') {

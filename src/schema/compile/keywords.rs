@@ -136,9 +136,9 @@ impl Compiler<'_> {
         let items = schema.get(Keyword::Items);
         let list = items.filter(|v| v.kind() == Kind::Array);
         let prefix = schema.get(Keyword::PrefixItems).or(list);
-        let (rest, rest_keyword) = match list {
-            Some(_) => (schema.get(Keyword::AdditionalItems), "additionalItems"),
-            None => (items, "items"),
+        let rest = match list {
+            Some(_) => schema.get(Keyword::AdditionalItems),
+            None => items,
         };
         if let (Some(_), Some(list)) = (schema.get(Keyword::PrefixItems), list) {
             let message = "an array of schemas in `items` beside `prefixItems`".to_owned();
@@ -154,11 +154,10 @@ impl Compiler<'_> {
                 Some(value) => Some(self.child(schema, value)?),
                 None => None,
             };
-            let prefix_keyword = if list.is_some() { "items" } else { "prefixItems" };
             let prefix = extend(&mut self.t.children, children);
             ops.push(Op::Array(self.t.arrays.len() as u32));
             let (min, max) = size.unwrap_or((0, u32::MAX));
-            self.t.arrays.push(Array { min, max, prefix, rest, rest_keyword, prefix_keyword });
+            self.t.arrays.push(Array { min, max, prefix, rest, is_old: list.is_some() });
         } else if let Some((min, max)) = size {
             ops.push(Op::Items { min, max });
         }

@@ -16,7 +16,7 @@ use super::Tables;
 pub(super) fn link(t: &mut Tables, root: Child, base: Span, limits: &SchemaLimits) -> Result<Program, Fault> {
     let mut root = root;
     let moved = move_nodes(t);
-    each_child(t, |child| follow(child, &moved));
+    each_child(t, &mut |child| follow(child, &moved));
     follow(&mut root, &moved);
     mark_shared(t, root);
     check_depth(t, limits)?;
@@ -81,13 +81,13 @@ fn follow(child: &mut Child, moved: &[Child]) {
     }
 }
 
-fn each_child(t: &mut Tables, mut visit: impl FnMut(&mut Child)) {
-    t.children.iter_mut().for_each(&mut visit);
-    t.properties.iter_mut().filter(|p| p.is_declared()).map(|p| &mut p.child).for_each(&mut visit);
-    t.objects.iter_mut().map(|o| &mut o.additional).for_each(&mut visit);
-    t.arrays.iter_mut().filter_map(|a| a.rest.as_mut()).for_each(&mut visit);
-    t.contains.iter_mut().map(|c| &mut c.child).for_each(&mut visit);
-    t.dependents.iter_mut().filter_map(|d| d.schema.as_mut()).for_each(&mut visit);
+fn each_child(t: &mut Tables, visit: &mut dyn FnMut(&mut Child)) {
+    t.children.iter_mut().for_each(&mut *visit);
+    t.properties.iter_mut().filter(|p| p.is_declared()).map(|p| &mut p.child).for_each(&mut *visit);
+    t.objects.iter_mut().map(|o| &mut o.additional).for_each(&mut *visit);
+    t.arrays.iter_mut().filter_map(|a| a.rest.as_mut()).for_each(&mut *visit);
+    t.contains.iter_mut().map(|c| &mut c.child).for_each(&mut *visit);
+    t.dependents.iter_mut().filter_map(|d| d.schema.as_mut()).for_each(&mut *visit);
     for op in &mut t.ops {
         match op {
             Op::Names(child)
@@ -108,7 +108,7 @@ fn mark_shared(t: &mut Tables, root: Child) {
         }
     };
     count(&mut root.clone());
-    each_child(t, count);
+    each_child(t, &mut count);
     for (node, uses) in t.nodes.iter_mut().zip(uses) {
         if uses > 1 {
             node.flags |= SHARED;

@@ -107,7 +107,7 @@ fn units(text: &str, names: &str) -> bool {
     let mut last = None;
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let unit = rest.get(digits..digits + 1).and_then(|unit| names.find(unit));
+        let unit = rest.as_bytes().get(digits).and_then(|unit| names.bytes().position(|name| name == *unit));
         match (digits, unit, last) {
             (1.., Some(at), None) => last = Some(at),
             (1.., Some(at), Some(before)) if at == before + 1 => last = Some(at),

@@ -53,7 +53,7 @@ impl<'p, 'd> Run<'p, 'd> {
             for (i, child) in prefix.iter().enumerate() {
                 let Some(item) = items.next() else { break };
                 if !self.rarely(*child, item.value(), None) {
-                    self.outwards(*child, array.prefix_keyword, Inner::Index(i));
+                    self.outwards(*child, array.prefix_keyword(), Inner::Index(i));
                     fits = false;
                     if self.halts() {
                         return false;
@@ -64,7 +64,7 @@ impl<'p, 'd> Run<'p, 'd> {
         if let Some(rest) = array.rest {
             for item in items {
                 if !self.inner(rest, item) {
-                    self.outwards(rest, array.rest_keyword, Inner::Nothing);
+                    self.outwards(rest, array.rest_keyword(), Inner::Nothing);
                     fits = false;
                     if self.halts() {
                         return false;
