@@ -50,6 +50,8 @@ impl Core {
             Ok(asked) => asked,
             Err(why) => return self.say(raw, Err(&refusal(why))),
         };
+        let bytes = request.params.map_or(0, |params| params.raw().len());
+        let Some(held) = self.desk.hold(bytes) else { return self.say(raw, Err(&busy())) };
         let (Some(id), raw) = (Id::read(request.id), raw.to_owned()) else { return };
         lock(&self.asked).push(id.clone());
         self.clock.stop();
@@ -62,11 +64,12 @@ impl Core {
                 core.answered(&name, &text, answer);
             }
             core.clock.go();
+            drop(held);
         }));
         if !queued {
             self.clock.go();
             self.forget(&id);
-            self.say(&raw, Err(&RpcError::new(code::INTERNAL, "The client is busy")));
+            self.say(&raw, Err(&busy()));
         }
     }
 
@@ -92,6 +95,10 @@ impl Core {
         write_answer(&mut w, id, answer);
         self.tell(w.as_bytes(), Kind::Answer);
     }
+}
+
+fn busy() -> RpcError {
+    RpcError::new(code::INTERNAL, "The client is busy")
 }
 
 /// What a server is told in a session when its question is not answered (client/sampling, error

@@ -41,6 +41,8 @@ pub struct ClientBuilder {
     handlers: Handlers,
     era: Option<Era>,
     relays: bool,
+    #[cfg(feature = "schema")]
+    checks: bool,
     limits: Option<Limits>,
     log_level: Option<Level>,
     #[cfg(unix)]
@@ -54,6 +56,8 @@ impl ClientBuilder {
             handlers: Handlers::default(),
             era: None,
             relays: false,
+            #[cfg(feature = "schema")]
+            checks: true,
             limits: None,
             log_level: None,
             #[cfg(unix)]
@@ -71,6 +75,16 @@ impl ClientBuilder {
     /// round trip, or [`Limits::probe_timeout`] with an older server that says nothing to it.
     pub fn era(mut self, era: Era) -> ClientBuilder {
         self.era = Some(era);
+        self
+    }
+
+    /// Takes structured results as they come. Otherwise, where the list of tools was read, a result that
+    /// is not what its tool's `outputSchema` promises is an error, [`crate::ErrorKind::PeerMisbehaved`]; a
+    /// schema that cannot be used is no reason to refuse anything. A hub that is served passes results
+    /// on unchecked: whoever called it checks them.
+    #[cfg(feature = "schema")]
+    pub fn unchecked_results(mut self) -> ClientBuilder {
+        self.checks = false;
         self
     }
 
@@ -230,6 +244,8 @@ impl ClientBuilder {
             identity: self.identity,
             era: self.era,
             relays: self.relays,
+            #[cfg(feature = "schema")]
+            checks: self.checks && !self.relays,
             desk,
             log_level: self.log_level,
         };

@@ -1,6 +1,6 @@
 //! Serving loops: who reads, who watches, and in which order things end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::core::Core;
 use super::dispatch::Reader;
 use super::job::{InlineFn, Job};
 use super::reading::{self, Baton, Reading};
-use super::{LocalServer, Server};
+use super::{LocalServer, Server, notice};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
@@ -45,14 +45,13 @@ pub(super) struct Parts {
 pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
     let limits = match server.limits {
         Some(limits) => limits.clamped(),
-        None => Limits::from_env()?,
+        None => {
+            let limits = Limits::from_env()?;
+            notice::say_once_what_is_unknown();
+            limits
+        }
     };
     lower_address_space(limits.address_space);
-    let seal_key = OnceLock::new();
-    if let Some(key) = server.seal_key {
-        // OK because: a fresh cell is empty, so setting it cannot fail.
-        let _ = seal_key.set(key);
-    }
     let size = PoolSize {
         workers: limits.workers,
         queue: if spare { limits.queue + limits.parked + 1 } else { limits.queue },
@@ -71,8 +70,9 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         read_cache: server.read_cache,
         pool: Pool::new(size, Job::run),
         alarm,
-        seal_key,
+        sealer: server.sealer.map_or_else(OnceLock::new, OnceLock::from),
         spare: Mutex::default(),
+        parked: AtomicUsize::new(0),
     });
     Ok(Parts { core, inline: server.inline, hooks: server.on_shutdown })
 }

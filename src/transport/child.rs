@@ -237,6 +237,10 @@ impl Life for ChildLife {
         self.process.said()
     }
 
+    fn heard(&self) -> bool {
+        self.feed.heard()
+    }
+
     fn end(&self) -> bool {
         self.process.end(self.exit);
         self.feed.hang_up();

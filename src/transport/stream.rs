@@ -40,6 +40,12 @@ pub(super) trait Life: Send + Sync {
     /// What was said beside the protocol.
     fn aside(&self) -> Option<String>;
 
+    /// Whether the peer read anything of what it was sent, once it is over; yes where nobody can
+    /// tell.
+    fn heard(&self) -> bool {
+        true
+    }
+
     /// Ends it; whether the reading thread is sure to come to its end.
     fn end(&self) -> bool;
 }
@@ -146,6 +152,10 @@ impl Carrier for StreamCarrier {
 
     fn aside(&self) -> Option<String> {
         self.life.aside()
+    }
+
+    fn heard(&self) -> bool {
+        self.life.heard()
     }
 
     fn close(&self, deadline: Instant) {

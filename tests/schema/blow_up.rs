@@ -5,7 +5,6 @@
 //! their defences is minutes and more. With TINYMCP_SCHEMA_STRICT set the bound is 100 ms.
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tinymcp::json::ParseLimits;
@@ -18,19 +17,18 @@ fn bound() -> Duration {
     Duration::from_millis(if strict { 100 } else { 10_000 })
 }
 
-/// The time that this thread has worked: on a machine that does much else the clock says nothing.
-/// Where the system does not tell, the clock.
-fn worked() -> Duration {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanos = told.and_then(|told| told.split(' ').next()?.parse().ok());
-    nanos.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
+/// How long this thread has been running, which other programs of a busy machine do not prolong;
+/// nothing where the system does not tell.
+fn processor_time() -> Option<Duration> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    told.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
-    let start = worked();
+    let clock = Instant::now();
+    let start = processor_time();
     let answer = run();
-    let took = worked() - start;
+    let took = processor_time().zip(start).map_or(clock.elapsed(), |(end, start)| end - start);
     assert!(took < bound(), "{what} took {took:?}");
     answer
 }

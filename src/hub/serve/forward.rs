@@ -86,6 +86,8 @@ impl Export {
             let asked = match outcome {
                 Outcome::Complete(answer) => return Ok(answer),
                 Outcome::InputRequired(asked) => asked,
+                // Nobody let a task be made of the call.
+                Outcome::Task(_) => return Err(Failure::new("The server made a task of the call")),
             };
             if asked.questions.to_doc().root().members().next().is_none() {
                 ctx.wait(PAUSE * (1 << round.min(6)))?;

@@ -9,7 +9,6 @@ fn hand_out() -> (OnRequest, mpsc::Receiver<Exchange>) {
     let (give, take) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
         give.send(exchange).unwrap();
-        Flow::Go
     });
     (on_request, take)
 }

@@ -108,7 +108,6 @@ fn a_connection_too_many_is_told_503_while_all_are_busy() {
     let (give, exchanges) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
         give.send(exchange).unwrap();
-        Flow::Go
     });
     let server = serve(limits_with(|l| l.connections = 2), on_request);
     let mut busy: Vec<_> = (0..2).map(|_| server.connect()).collect();
@@ -163,7 +162,6 @@ fn what_is_sent_ahead_of_its_turn_is_bounded_together() {
     let (give, exchanges) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
         give.send(exchange).unwrap();
-        Flow::Go
     });
     let server = serve(limits_with(|l| l.arriving_bytes = 30_000), on_request);
     let ahead =
@@ -186,7 +184,6 @@ fn stopping_frees_the_address_and_lets_open_exchanges_finish() {
     let (give, exchanges) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
         give.send(exchange).unwrap();
-        Flow::Go
     });
     let mut server = serve(limits(), on_request);
     let mut idle = server.connect();
@@ -210,7 +207,6 @@ fn stopping_is_over_at_the_deadline_whatever_is_open() {
     let (give, exchanges) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
         give.send(exchange).unwrap();
-        Flow::Go
     });
     let mut server = serve(limits(), on_request);
     let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
@@ -240,8 +236,9 @@ fn a_wake_is_a_tick() {
         fn head(&mut self, _: &Head<'_>) -> Admission {
             Admission::Read
         }
-        fn request(&mut self, _: &Head<'_>, _: &[u8], _: Exchange) -> Flow {
-            Flow::Go
+        fn request(&mut self, _: &Head<'_>, _: &[u8], _: Exchange) {}
+        fn unread(&mut self, status: u16) -> Refusal {
+            Refusal { status, fields: Vec::new(), body: Vec::new() }
         }
         fn gone(&mut self, _: u64) {}
         fn tick(&mut self, now: Instant) -> Option<Instant> {
