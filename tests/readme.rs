@@ -54,6 +54,7 @@ fn defaults() -> Vec<(&'static str, u64)> {
         ("TINYMCP_STATE_BYTES", d.state_bytes as u64),
         ("TINYMCP_PAGE", d.page as u64),
         ("TINYMCP_SUBSCRIPTIONS", d.subscriptions as u64),
+        ("TINYMCP_SUBSCRIPTION_BYTES", d.subscription_bytes as u64),
         ("TINYMCP_LISTENS", d.listens as u64),
         ("TINYMCP_IN_FLIGHT_BYTES", d.in_flight_bytes as u64),
         ("TINYMCP_BACKLOG_BYTES", d.backlog_bytes as u64),
