@@ -51,7 +51,6 @@
 //! the failure on with `?`; when the answer is there the handler runs again from the start. So
 //! side effects come after the answers. See [`Context::elicit`].
 
-mod base64;
 #[cfg(feature = "client")]
 mod client;
 mod era;
