@@ -56,8 +56,12 @@ pub use calls::{About, Page};
 pub use connect::Era;
 pub use core::Counts;
 pub use desk::LogEntry;
+#[cfg(feature = "hub")]
+pub(crate) use asked::{Question, Relay};
 pub use request::{Call, Canceller, InputRequired, Outcome, Request};
 pub use slot::Progress;
+#[cfg(feature = "hub")]
+pub(crate) use slot::Watch;
 
 /// A connection to one server.
 ///

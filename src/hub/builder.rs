@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::client::{Client, ClientBuilder, LogEntry};
+use crate::client::{Client, ClientBuilder, LogEntry, Question, Relay};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::model::ask::{Action, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest};
@@ -160,6 +160,31 @@ impl HubBuilder {
     }
 }
 
+/// Passes on what one server asks and says.
+struct Passer {
+    handlers: Arc<Handlers>,
+    key: String,
+}
+
+impl Relay for Passer {
+    fn question(&self, question: Question) -> Result<(), Question> {
+        let mut question = question;
+        for export in self.handlers.exports() {
+            match export.question(&self.key, question) {
+                Ok(()) => return Ok(()),
+                Err(back) => question = back,
+            }
+        }
+        Err(question)
+    }
+
+    fn log(&self, entry: &LogEntry) {
+        for export in self.handlers.exports() {
+            export.logged(&self.key, entry);
+        }
+    }
+}
+
 impl Handlers {
     /// A client to be, with everything the host registered, under a server's key.
     pub(super) fn client(self: &Arc<Self>, key: &str) -> ClientBuilder {
@@ -193,7 +218,7 @@ impl Handlers {
         }
         let exported = !self.exports().is_empty();
         if exported {
-            client = client.relays();
+            client = client.relays(Arc::new(Passer { handlers: Arc::clone(self), key: key.to_string() }));
         }
         if exported || self.change.is_some() {
             let handlers = Arc::clone(self);

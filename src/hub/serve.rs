@@ -20,6 +20,7 @@
 
 mod forward;
 mod listing;
+mod passed;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -30,6 +31,7 @@ use crate::server::{Handle, Server};
 
 use super::{Hub, lock};
 use listing::{Kinds, Listing, Shown};
+use passed::Passing;
 
 /// Something that a served hub does not offer although one of its servers has it.
 #[derive(Debug)]
@@ -75,15 +77,19 @@ impl Hub {
         if !self.members().is_empty() {
             return Err(Error::new(ErrorKind::Misuse, "export the hub before the first server is added"));
         }
-        server.tools_may_change().prompts_may_change().resources_may_change();
+        server.tools_may_change().prompts_may_change().resources_may_change().logging();
         let export = Arc::new(Export {
             hub: self.clone(),
             handle: server.handle(),
             state: Mutex::default(),
             listed: Condvar::new(),
+            passing: Passing::default(),
         });
         self.shared.handlers.add_export(&export);
-        server.on_shutdown(move || export.hub.close());
+        server.on_shutdown(move || {
+            export.passing.close();
+            export.hub.close();
+        });
         Ok(())
     }
 
@@ -99,6 +105,7 @@ pub(super) struct Export {
     handle: Handle,
     state: Mutex<State>,
     listed: Condvar,
+    passing: Passing,
 }
 
 #[derive(Default)]

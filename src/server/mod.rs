@@ -22,6 +22,8 @@ mod handle;
 #[cfg(feature = "http-server")]
 mod http;
 mod job;
+#[cfg(feature = "hub")]
+mod later;
 mod mask;
 mod operation;
 mod page;
@@ -64,7 +66,11 @@ pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompil
 #[cfg(feature = "hub")]
 pub(crate) use self::registry::{Checks, ReadFn, Registry};
 #[cfg(feature = "hub")]
-pub(crate) use self::relay::relayed;
+pub(crate) use self::job::Outcome;
+#[cfg(feature = "hub")]
+pub(crate) use self::later::{Caller, Later};
+#[cfg(feature = "hub")]
+pub(crate) use self::relay::{questions, relayed};
 pub use self::tool::{ToolArguments, ToolResult};
 
 /// A server: what it offers, and how it is served.
@@ -346,7 +352,7 @@ impl Server {
         argument: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        let complete = Arc::new(complete);
+        let complete = Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
         self.catalog.change(|r| r.add_completion(CompletionKind::Prompt, prompt, argument, complete))?;
         Ok(self)
     }
@@ -361,7 +367,7 @@ impl Server {
         variable: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        let complete = Arc::new(complete);
+        let complete = Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
         self.catalog
             .change(|r| r.add_completion(CompletionKind::Template, uri_template, variable, complete))?;
         Ok(self)

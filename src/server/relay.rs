@@ -6,8 +6,9 @@
 use crate::era::decode;
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Value, Writer};
+use crate::model::ask::AskRequest;
 use crate::model::content::ToolOutput;
-use crate::model::{Change, Fault};
+use crate::model::{Change, Fault, Level};
 use crate::rpc::code;
 
 use super::context::Context;
@@ -22,21 +23,12 @@ impl Context<'_> {
     /// Asks the client what another server asked in its answer: an object by key. The answers, by
     /// the same keys, when all are there; until then the question, to be passed on.
     pub(crate) fn relay(&mut self, questions: &Json) -> Result<Json, Failure> {
-        let doc = questions.to_doc();
         let mut answers = Writer::new();
         answers.begin_object();
         let mut open = None;
-        for (key, question) in doc.root().members() {
-            let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
-            let request = decode::inquiry(method, question.get("params"))
-                .map_err(|why| Failure::new(format!("The server asks {key:?}: {}", why.message)))?;
-            // A server may use a key again in a later round, for another question.
-            let mut own = key.to_owned();
-            while self.keys.contains(&own) {
-                own.push('+');
-            }
-            match self.ask(&own, request) {
-                Ok(answer) => _ = answers.key(key).raw(answer.root().raw()),
+        for (key, request) in self::questions(questions)? {
+            match self.ask(&key, request) {
+                Ok(answer) => _ = answers.key(&key).raw(answer.root().raw()),
                 Err(failure) if failure.is_question() => open = Some(failure),
                 Err(failure) => return Err(failure),
             }
@@ -49,6 +41,20 @@ impl Context<'_> {
     pub(crate) fn wants_progress(&self) -> bool {
         self.query.progress.is_some()
     }
+}
+
+/// Reads what another server asked in its answer.
+///
+/// # Errors
+/// One of it is no question.
+pub(crate) fn questions(asked: &Json) -> Result<Vec<(String, AskRequest)>, Failure> {
+    let read = |(key, question): (&str, Value<'_>)| {
+        let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
+        let request = decode::inquiry(method, question.get("params"))
+            .map_err(|why| Failure::new(format!("The server asks {key:?}: {}", why.message)))?;
+        Ok((key.to_owned(), request))
+    };
+    asked.to_doc().root().members().map(read).collect()
 }
 
 impl Failure {
@@ -93,6 +99,18 @@ impl Handle {
         let catalog = self.catalog()?;
         catalog.announced(change)?;
         if catalog.change(edit) { catalog.tell(change) } else { Ok(()) }
+    }
+}
+
+impl Handle {
+    /// Logs an entry to the session, if there is but one connection; not masked, since it is
+    /// somebody else's.
+    pub(crate) fn log_to_only(&self, level: Level, logger: &str, data: &Json) {
+        if let Ok(catalog) = self.catalog() {
+            if let [connection] = &*catalog.connections() {
+                connection.log(level, Some(logger), data);
+            }
+        }
     }
 }
 

@@ -55,7 +55,14 @@ impl ClientEra for ModernClient {
             w.key("requestState").raw(state);
         }
         w.key("_meta").begin_object();
-        w.raw_members(&to.card.meta).raw_members(&order.meta);
+        #[cfg(feature = "hub")]
+        match to.able {
+            Some(able) => w.raw_members(&client_meta(&to.card.identity, able)),
+            None => w.raw_members(&to.card.meta),
+        };
+        #[cfg(not(feature = "hub"))]
+        w.raw_members(&to.card.meta);
+        w.raw_members(&order.meta);
         if let Some(level) = to.log {
             w.key("io.modelcontextprotocol/logLevel").string(level.as_str());
         }

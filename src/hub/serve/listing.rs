@@ -143,7 +143,7 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
         |r, name, key, tool: &Tool, _| {
             let (export, key, there) = (Arc::clone(export), key.to_owned(), tool.name.clone());
             let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| {
-                export.call_tool(ctx, (&key, &there), arguments)
+                Err(export.call_tool(ctx, (&key, &there), arguments))
             };
             let tool = Tool { name: name.to_owned(), source: None, ..tool.clone() };
             // Arguments and results are the server's own to check.
@@ -172,14 +172,15 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
         |r, name, key, prompt: &Prompt, completes| {
             let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
             let fill = move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| {
-                to.prompt(ctx, (&server, &there), arguments)
+                Err(to.prompt(ctx, (&server, &there), arguments))
             };
             let offered = Prompt { name: name.to_owned(), source: None, ..prompt.clone() };
             r.add_prompt(offered, Arc::new(fill))?;
             for argument in prompt.arguments.iter().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
-                let complete =
-                    move |asked: &CompletionRequest<'_>| to.complete(&server, About::Prompt(&there), asked);
+                let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
+                    Err(to.complete(ctx, &server, About::Prompt(&there), asked))
+                };
                 r.add_completion(CompletionKind::Prompt, name, &argument.name, Arc::new(complete))?;
             }
             Ok(())
@@ -222,8 +223,9 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
             r.add_template(Template { source: None, ..template.clone() }, reader(export, key))?;
             for variable in template.uri_template().variables().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), uri.to_owned());
-                let complete =
-                    move |asked: &CompletionRequest<'_>| to.complete(&server, About::Template(&there), asked);
+                let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
+                    Err(to.complete(ctx, &server, About::Template(&there), asked))
+                };
                 r.add_completion(CompletionKind::Template, uri, variable, Arc::new(complete))?;
             }
             Ok(())
@@ -234,7 +236,7 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
 
 fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
     let (export, key) = (Arc::clone(export), key.to_owned());
-    Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| export.read(ctx, &key, uri))
+    Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| Err(export.read(ctx, &key, uri)))
 }
 
 /// Compares what is listed with what is shown.
