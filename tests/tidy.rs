@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool", "schema", "lint"],
     ),
     ("client", &["error", "limits", "json", "rpc", "model", "era", "transport", "pool"]),
-    ("hub", &["error", "limits", "json", "model", "client", "server", "transport"]),
+    ("hub", &["error", "limits", "json", "rpc", "model", "pool", "client", "server", "transport"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "client", "hub", "transport"]),
 ];
 

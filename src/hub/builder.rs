@@ -1,5 +1,6 @@
 //! Setting a hub up: who the host is, and what it answers and hears, for all servers.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::client::{Client, ClientBuilder, LogEntry, Question, Relay};
@@ -156,7 +157,7 @@ impl HubBuilder {
         };
         self.handlers.limits = limits.clone();
         let handlers = Arc::new(self.handlers);
-        Ok(Hub { shared: Arc::new(Shared { members: std::sync::Mutex::default(), handlers, limits }) })
+        Ok(Hub { shared: Arc::new(Shared { members: Mutex::default(), closed: AtomicBool::new(false), handlers, limits }) })
     }
 }
 

@@ -21,6 +21,7 @@
 mod forward;
 mod listing;
 mod passed;
+mod updates;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -32,6 +33,7 @@ use crate::server::{Handle, Server};
 use super::{Hub, lock};
 use listing::{Kinds, Listing, Shown};
 use passed::Passing;
+use updates::Updates;
 
 /// Something that a served hub does not offer although one of its servers has it.
 #[derive(Debug)]
@@ -77,15 +79,23 @@ impl Hub {
         if !self.members().is_empty() {
             return Err(Error::new(ErrorKind::Misuse, "export the hub before the first server is added"));
         }
-        server.tools_may_change().prompts_may_change().resources_may_change().logging();
+        server.tools_may_change().prompts_may_change().resources_may_change();
+        server.resource_updates().logging();
         let export = Arc::new(Export {
             hub: self.clone(),
             handle: server.handle(),
             state: Mutex::default(),
             listed: Condvar::new(),
             passing: Passing::default(),
+            updates: Updates::default(),
         });
         self.shared.handlers.add_export(&export);
+        let told = Arc::downgrade(&export);
+        export.handle.on_listeners(move || {
+            if let Some(export) = told.upgrade() {
+                export.subscribe();
+            }
+        });
         server.on_shutdown(move || {
             export.passing.close();
             export.hub.close();
@@ -106,6 +116,7 @@ pub(super) struct Export {
     state: Mutex<State>,
     listed: Condvar,
     passing: Passing,
+    updates: Updates,
 }
 
 #[derive(Default)]
@@ -153,7 +164,10 @@ impl Export {
 
     /// A server says that a list of its own has changed.
     pub(super) fn changed(self: &Arc<Self>, key: &str, change: &Change) {
-        self.list(key, Kinds::of(change));
+        match change {
+            Change::Updated(uri) => self.updated(key, uri),
+            _ => self.list(key, Kinds::of(change)),
+        }
     }
 
     /// Lists what is wanted of a server, unless another thread is at it, which then does.
@@ -194,6 +208,8 @@ impl Export {
         state.servers.sort_by_key(|s| order.iter().position(|key| *key == s.key));
         let listings: Vec<(&str, &Listing)> = state.servers.iter().map(|s| (&*s.key, &s.listing)).collect();
         state.left = listing::show(self, &listings, &mut state.shown);
+        // A resource that somebody listens to may be another server's now.
+        self.subscribe();
     }
 
     /// Waits until what the servers that run offer is on the lists, at most until `deadline`.

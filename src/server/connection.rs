@@ -349,6 +349,15 @@ impl Connection {
         Some(job)
     }
 
+    /// The resources whose updates somebody wants to be told of.
+    #[cfg(feature = "hub")]
+    pub(super) fn wanted(&self, uris: &mut std::collections::BTreeSet<String>) {
+        if let Some(session) = self.session().as_ref() {
+            uris.extend(session.subscriptions.iter().cloned());
+        }
+        uris.extend(lock(&self.listens).iter().flat_map(|listen| listen.filter.uris.iter().cloned()));
+    }
+
     /// Opens a subscription: acknowledges it first, then lets changes through.
     pub(crate) fn listen(
         &self,

@@ -45,6 +45,9 @@ pub(crate) struct Catalog {
     connections: Mutex<Vec<Weak<Connection>>>,
     compiler: Mutex<Option<Arc<dyn SchemaCompiler>>>,
     stop: AtomicBool,
+    /// Told when somebody begins or ends to listen to updates; does not wait.
+    #[cfg(feature = "hub")]
+    pub(super) listeners: OnceLock<Box<dyn Fn() + Send + Sync>>,
     alarms: Mutex<Vec<Weak<Alarm>>>,
 }
 
@@ -65,6 +68,8 @@ impl Catalog {
             #[cfg(not(feature = "schema"))]
             compiler: Mutex::default(),
             stop: AtomicBool::new(false),
+            #[cfg(feature = "hub")]
+            listeners: OnceLock::new(),
             alarms: Mutex::default(),
         }
     }
@@ -122,6 +127,14 @@ impl Catalog {
             ));
         }
         Ok(())
+    }
+
+    /// Somebody begins or ends to listen to updates of resources.
+    pub(super) fn listeners_changed(&self) {
+        #[cfg(feature = "hub")]
+        if let Some(told) = self.listeners.get() {
+            told();
+        }
     }
 
     /// Tells a change to every connection.

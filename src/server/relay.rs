@@ -3,9 +3,11 @@
 //!
 //! Knows nothing of who the other servers are; a hub that is served does.
 
-use crate::era::decode;
+use std::collections::BTreeSet;
+
+use crate::era::{self, decode};
 use crate::error::{Error, ErrorKind};
-use crate::json::{Json, Value, Writer};
+use crate::json::{Doc, Json, Value, Writer};
 use crate::model::ask::AskRequest;
 use crate::model::content::ToolOutput;
 use crate::model::{Change, Fault, Level};
@@ -61,6 +63,11 @@ impl Failure {
     /// The error of another server: its own words and number where those mean the same here.
     /// `uri` is what was to be read.
     pub(crate) fn relayed(error: &Error, uri: Option<&str>) -> Failure {
+        let data = error.data().map(Json::to_doc);
+        let missing = |code| era::says_missing(code, data.as_ref().map(Doc::root));
+        if let Some(needed) = error.code().and_then(missing) {
+            return Failure::fault(Fault::MissingCapability(needed));
+        }
         match (error.kind(), error.code(), uri) {
             (ErrorKind::Remote, Some(NO_RESOURCE), Some(uri)) => Failure::not_found(uri),
             // Without sessions the number says less, and the data which URI was meant.
@@ -111,6 +118,25 @@ impl Handle {
                 connection.log(level, Some(logger), data);
             }
         }
+    }
+}
+
+impl Handle {
+    /// Has `told` called whenever somebody begins or ends to listen to updates of resources, and does
+    /// not wait for it. Only the first who asks is told.
+    pub(crate) fn on_listeners(&self, told: impl Fn() + Send + Sync + 'static) {
+        if let Ok(catalog) = self.catalog() {
+            catalog.listeners.get_or_init(|| Box::new(told));
+        }
+    }
+
+    /// The resources whose updates somebody listens to.
+    pub(crate) fn listened(&self) -> BTreeSet<String> {
+        let mut uris = BTreeSet::new();
+        for connection in self.catalog().iter().flat_map(|catalog| catalog.connections()) {
+            connection.wanted(&mut uris);
+        }
+        uris
     }
 }
 
