@@ -236,10 +236,10 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
     };
     hub.add("one", Upstream::with(connect)).unwrap();
     hub.wait_settled(Instant::now() + SOON);
-    let bound = server.bind_http("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/mcp", bound.local_addr());
-    let stop = bound.handle();
-    let serving = std::thread::spawn(move || bound.run());
+    let stop = server.handle();
+    let bound = server.http().leave_signals().bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", bound.address());
+    let serving = std::thread::spawn(move || bound.serve());
     let connect = |name: &'static str| {
         let told = told.clone();
         client()
@@ -258,8 +258,10 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
     for _ in &calls {
         begins.recv_timeout(SOON).unwrap();
     }
-    go.send(()).unwrap();
-    go.send(()).unwrap();
+    // Once to ask, and once more when each handler runs again with what came of that.
+    for _ in 0..4 {
+        go.send(()).unwrap();
+    }
     // The first to be refused leaves the other alone, which may then be asked.
     let failed = calls.map(|call| call.wait().unwrap().is_error);
     assert!(failed.contains(&true), "{failed:?}");

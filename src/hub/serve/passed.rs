@@ -67,6 +67,8 @@ struct State {
     came: Option<Came>,
     open: Vec<Open>,
     asked: usize,
+    /// Log entries that came before `later`.
+    early: Vec<(String, LogEntry)>,
     /// Until when the client may take to come back.
     until: Option<Instant>,
 }
@@ -148,6 +150,9 @@ impl Passed {
             let mut state = lock(&self.state);
             state.caller = later.caller();
             state.until = None;
+            for (logger, entry) in std::mem::take(&mut state.early) {
+                later.log(entry.level, &logger, &entry.data);
+            }
             state.later = Some(later);
         }
         self.visit();
@@ -271,10 +276,13 @@ impl Passed {
     }
 
     fn log(&self, logger: &str, entry: &LogEntry) {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
         match (&state.later, &state.caller) {
             (Some(later), _) => later.log(entry.level, logger, &entry.data),
             (None, Some(caller)) => caller.log(entry.level, logger, &entry.data),
+            (None, None) if state.early.len() < self.limits().events => {
+                state.early.push((logger.to_owned(), entry.clone()));
+            }
             (None, None) => {}
         }
     }
