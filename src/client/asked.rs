@@ -136,7 +136,8 @@ impl Core {
         lock(&self.asked).push(id.clone());
         self.clock.stop();
         let core = Some(Arc::clone(self));
-        let mut back = relay.question(Question { core, id: id.clone(), raw: raw.to_owned(), request }).err()?;
+        let mut back =
+            relay.question(Question { core, id: id.clone(), raw: raw.to_owned(), request }).err()?;
         back.core = None;
         self.clock.go();
         self.forget(id);

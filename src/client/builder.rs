@@ -226,13 +226,7 @@ impl ClientBuilder {
 
     pub(super) fn dial(self, limits: Limits, dial: &mut dyn Dial) -> Result<Client, Error> {
         let desk = Arc::new(Desk::new(self.handlers, &limits));
-        let plan = Plan {
-            limits,
-            identity: self.identity,
-            era: self.era,
-            desk,
-            log_level: self.log_level,
-        };
+        let plan = Plan { limits, identity: self.identity, era: self.era, desk, log_level: self.log_level };
         plan.connect(dial).map(Client::of)
     }
 }

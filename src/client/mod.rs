@@ -51,13 +51,13 @@ use crate::era::client as codec;
 use crate::json::Json;
 use crate::model::Offer;
 
+#[cfg(feature = "hub")]
+pub(crate) use asked::{Question, Relay};
 pub use builder::ClientBuilder;
 pub use calls::{About, Page};
 pub use connect::Era;
 pub use core::Counts;
 pub use desk::LogEntry;
-#[cfg(feature = "hub")]
-pub(crate) use asked::{Question, Relay};
 pub use request::{Call, Canceller, InputRequired, Outcome, Request};
 pub use slot::Progress;
 #[cfg(feature = "hub")]

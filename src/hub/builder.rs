@@ -157,7 +157,14 @@ impl HubBuilder {
         };
         self.handlers.limits = limits.clone();
         let handlers = Arc::new(self.handlers);
-        Ok(Hub { shared: Arc::new(Shared { members: Mutex::default(), closed: AtomicBool::new(false), handlers, limits }) })
+        Ok(Hub {
+            shared: Arc::new(Shared {
+                members: Mutex::default(),
+                closed: AtomicBool::new(false),
+                handlers,
+                limits,
+            }),
+        })
     }
 }
 

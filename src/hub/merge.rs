@@ -120,11 +120,7 @@ pub(super) fn gather<T>(
 
 impl<T> Part<T> {
     /// Asks for the first page, if the server has such a list.
-    fn open(
-        &mut self,
-        offers: fn(&Offer) -> bool,
-        prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
-    ) {
+    fn open(&mut self, offers: fn(&Offer) -> bool, prepare: fn(&Client, Option<&str>) -> Request<Page<T>>) {
         match self.member.client(self.deadline) {
             Ok(client) => {
                 let offered = offers(&client.server().offer);

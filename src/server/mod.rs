@@ -62,13 +62,13 @@ pub use self::failure::Failure;
 pub use self::handle::Handle;
 #[cfg(feature = "http-server")]
 pub use self::http::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
-pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
-#[cfg(feature = "hub")]
-pub(crate) use self::registry::{Checks, ReadFn, Registry};
 #[cfg(feature = "hub")]
 pub(crate) use self::job::Outcome;
 #[cfg(feature = "hub")]
 pub(crate) use self::later::{Caller, Later};
+pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
+#[cfg(feature = "hub")]
+pub(crate) use self::registry::{Checks, ReadFn, Registry};
 #[cfg(feature = "hub")]
 pub(crate) use self::relay::{questions, relayed};
 pub use self::tool::{ToolArguments, ToolResult};
@@ -352,7 +352,8 @@ impl Server {
         argument: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        let complete = Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
+        let complete =
+            Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
         self.catalog.change(|r| r.add_completion(CompletionKind::Prompt, prompt, argument, complete))?;
         Ok(self)
     }
@@ -367,7 +368,8 @@ impl Server {
         variable: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        let complete = Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
+        let complete =
+            Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
         self.catalog
             .change(|r| r.add_completion(CompletionKind::Template, uri_template, variable, complete))?;
         Ok(self)

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Argument, Client, ClientBuilder, Completion, Content, Era, ErrorKind, Field, Form, FormReply, Hub,
-    Level, Limits, Prompt, PromptOutput, ReadOutput, Resource, ResourceContents, Role, Root, SampleReply,
-    Sampling, Server, Template, Tool,
-    ToolOutput, Upstream, json, memory_links,
+    Argument, Client, ClientBuilder, Completion, Content, Era, ErrorKind, Field, Form, FormReply, Hub, Level,
+    Limits, Prompt, PromptOutput, ReadOutput, Resource, ResourceContents, Role, Root, SampleReply, Sampling,
+    Server, Template, Tool, ToolOutput, Upstream, json, memory_links,
 };
 
 tinymcp::record! {
@@ -97,7 +96,8 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.probe_timeout = Duration::from_millis(500);
+    // A server that is slow to start is not an old one.
+    limits.probe_timeout = SOON;
     limits.call_timeout = SOON;
     limits
 }

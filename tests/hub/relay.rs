@@ -18,7 +18,8 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.probe_timeout = Duration::from_millis(500);
+    // A server that is slow to start is not an old one.
+    limits.probe_timeout = SOON;
     limits.call_timeout = SOON;
     limits
 }
@@ -119,7 +120,8 @@ fn members_that_no_revision_knows_are_passed_on_as_they_are() {
         let it = between(below, client(), limits(), move || {
             let mut server = of(above);
             let mut tool = Tool::new("odd").description("Odd");
-            let text = r#"{"name":"x","vendor":{ "n":1.50 },"execution":{"taskSupport":"required"},"cost":7}"#;
+            let text =
+                r#"{"name":"x","vendor":{ "n":1.50 },"execution":{"taskSupport":"required"},"cost":7}"#;
             tool.source = Some(Json::parse(text).unwrap());
             server.tool(tool, |_, _: Nothing| Ok("odd")).unwrap();
             server
@@ -171,15 +173,18 @@ fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
         let it = between(below, asking, short, asks(ends, Era::Legacy));
         let call = it.client.prepare_tool("one__asks", json!({})).start().unwrap();
         let waiting = std::thread::spawn(move || call.wait());
-        // First that it asks; then that it was not answered.
         assert!(ended.recv_timeout(SOON).unwrap().contains("waiting"));
-        let why = ended.recv_timeout(SOON);
-        assert!(why.is_err() || !why.unwrap().contains("waiting"));
+        // When it has gone the server has been told that nobody wants its answer.
+        let upstream = it.hub.client("one").unwrap();
+        let end = Instant::now() + SOON;
+        while upstream.in_flight() > 0 {
+            assert!(Instant::now() < end, "still held");
+            std::thread::yield_now();
+        }
         assert_eq!(it.client.call_tool("one__quick", json!({})).unwrap().texts(), "quick");
         drop(hold);
-        if let Ok(output) = waiting.join().unwrap() {
-            assert!(output.is_error, "{output:?}");
-        }
+        let output = waiting.join().unwrap().unwrap();
+        assert!(output.is_error, "{output:?}");
     }
 }
 

@@ -125,7 +125,8 @@ impl Shown {
     /// Whose resource this is, as it is offered.
     pub(super) fn owner(&self, uri: &str) -> Option<&str> {
         let template = || {
-            let parsed = self.templates.iter().filter_map(|(text, of)| Some((UriTemplate::parse(text).ok()?, of)));
+            let parsed =
+                self.templates.iter().filter_map(|(text, of)| Some((UriTemplate::parse(text).ok()?, of)));
             parsed.into_iter().find(|(template, _)| template.matches(uri).is_some()).map(|(_, of)| of)
         };
         self.resources.get(uri).or_else(template).map(|(key, _)| &**key)
@@ -213,9 +214,7 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
         &mut left,
         |resource| resource.source.clone(),
         |r, uri| _ = r.remove_resource(uri),
-        |r, _, key, resource: &Resource, _| {
-            r.add_resource(resource.clone(), reader(export, key))
-        },
+        |r, _, key, resource: &Resource, _| r.add_resource(resource.clone(), reader(export, key)),
     );
 
     let uri = |_: &str, t: &Template| t.uri_template().as_str().to_owned();

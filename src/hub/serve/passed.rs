@@ -319,7 +319,8 @@ impl Passing {
     /// The calls that a server works on, if they are certain to be of one client.
     fn of_one(&self, key: &str) -> Vec<Arc<Passed>> {
         let calls: Vec<_> = self.lock().calls.iter().filter(|call| call.key == key).cloned().collect();
-        let callers: Vec<Option<Caller>> = calls.iter().map(|call| lock(&call.state).caller.clone()).collect();
+        let callers: Vec<Option<Caller>> =
+            calls.iter().map(|call| lock(&call.state).caller.clone()).collect();
         let same = match callers.split_first() {
             // The first may not be known yet: then it must be the only one.
             Some((None, rest)) => rest.is_empty(),
