@@ -1,8 +1,8 @@
 //! A hub that is served: what its servers offer, offered by one server of ours, in every revision.
 //!
 //! What it does: keeps the lists of a [`Server`] equal to those of the hub's servers, through its
-//! handle, and hands its calls to `forward.rs`. What it does not: pass on log entries, or updates of
-//! single resources.
+//! handle, and hands its calls to `forward.rs`, subscriptions to `updates.rs`. What it does not: run
+//! calls as tasks, or ask a client anything while it calls nothing.
 //!
 //! # Names
 //!
@@ -53,12 +53,24 @@ impl Hub {
     /// told. Calls are passed on with their progress and cancellation; results, schemas and `_meta`
     /// as they are. Serving ends the hub.
     ///
-    /// What a stateless server asks in its answer is asked of the client that called, whichever
-    /// revision that speaks. A server that asks on its own, in a session, is answered by the hub's
-    /// handlers as ever, and not told of any others.
+    /// What a server asks is asked of the client that called, whichever revisions the two speak. A
+    /// server that asks in the middle of a call, in a session, is kept waiting for
+    /// [`crate::Limits::ask_timeout`] at most. Nobody can tell which of the calls it works on it asks
+    /// about: while those are of several clients, while there are none, and where the client cannot be
+    /// asked, the hub's own handlers answer, and without any the question is refused. Each server
+    /// with sessions is told that everything can be asked; each other one, with each call, what the
+    /// client that calls can be asked.
     ///
-    /// A call holds one of [`crate::Limits::workers`] while its server works, at most for
-    /// [`crate::Limits::call_timeout`].
+    /// Log entries go to the client whose calls the server works on, or to the only one there is, with
+    /// the server's key before the logger's name (`board/io`); whose it cannot be told nobody hears.
+    /// A server with sessions is asked for entries from `info` on. Updates of resources go to those
+    /// who subscribed. Members of descriptions that no revision knows are passed on; results are
+    /// read and written anew, so members of those that no revision knows are not.
+    ///
+    /// A call holds no thread while its server works: it has [`crate::Limits::call_timeout`], anew with
+    /// each step of progress. At most [`crate::Limits::calls`] are under way at all servers together;
+    /// the next one waits for room, as one does for a server that still connects: those hold one of
+    /// [`crate::Limits::workers`].
     ///
     /// ```no_run
     /// use std::process::Command;
