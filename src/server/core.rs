@@ -45,6 +45,9 @@ pub(crate) struct Catalog {
     connections: Mutex<Vec<Weak<Connection>>>,
     compiler: Mutex<Option<Arc<dyn SchemaCompiler>>>,
     stop: AtomicBool,
+    /// Calls that were left to somebody else: the end waits for them as for those that run.
+    #[cfg(feature = "hub")]
+    pub(super) handed: AtomicUsize,
     /// Told when somebody begins or ends to listen to updates; does not wait.
     #[cfg(feature = "hub")]
     pub(super) listeners: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -68,6 +71,8 @@ impl Catalog {
             #[cfg(not(feature = "schema"))]
             compiler: Mutex::default(),
             stop: AtomicBool::new(false),
+            #[cfg(feature = "hub")]
+            handed: AtomicUsize::new(0),
             #[cfg(feature = "hub")]
             listeners: OnceLock::new(),
             alarms: Mutex::default(),
@@ -127,6 +132,14 @@ impl Catalog {
             ));
         }
         Ok(())
+    }
+
+    /// Whether nobody else works on a call of this server.
+    pub(super) fn at_rest(&self) -> bool {
+        #[cfg(feature = "hub")]
+        return self.handed.load(Ordering::SeqCst) == 0;
+        #[cfg(not(feature = "hub"))]
+        true
     }
 
     /// Somebody begins or ends to listen to updates of resources.

@@ -12,6 +12,7 @@
 //! - A call is answered once, also when its `Later` is dropped.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::era::Signal;
@@ -22,6 +23,7 @@ use crate::rpc::RpcError;
 
 use super::connection::Connection;
 use super::context::Context;
+use super::core::Catalog;
 use super::failure::{Failure, Reason};
 use super::flight::Call;
 use super::job::{Conclusion, Job, Outcome, failed};
@@ -36,6 +38,7 @@ pub(crate) const NOTE: &str = "\0";
 /// A call that nobody works on in this server.
 pub(crate) struct Later {
     job: Option<Job>,
+    catalog: Arc<Catalog>,
 }
 
 impl Failure {
@@ -69,7 +72,9 @@ impl Later {
     /// What a handler has left behind: the call, from here on.
     pub(crate) fn of(mut job: Job) -> Later {
         job.posts = true;
-        Later { job: Some(job) }
+        let catalog = Arc::clone(&job.conn.core.catalog);
+        catalog.handed.fetch_add(1, Ordering::SeqCst);
+        Later { job: Some(job), catalog }
     }
 
     /// Who called.
@@ -167,6 +172,8 @@ impl Drop for Later {
         if let Some(job) = self.job.take() {
             job.settle(Conclusion::Fault(Fault::Internal("The call was given up")));
         }
+        // Only now: what was said is on its way.
+        self.catalog.handed.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

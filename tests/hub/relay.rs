@@ -35,6 +35,8 @@ fn of(era: Era) -> Server {
 struct Between {
     hub: Hub,
     client: Client,
+    /// That of the hub's own server.
+    own: Handle,
     /// Those of the servers, in the order they were started.
     handles: Arc<Mutex<Vec<Handle>>>,
 }
@@ -48,6 +50,7 @@ fn between(
     let hub = Hub::builder("proxy", "1.0.0").limits(own.clone()).build().unwrap();
     let mut server = Server::new("proxy", "1.0.0");
     server.limits(own);
+    let own = server.handle();
     hub.export(&mut server).unwrap();
     let handles = Arc::new(Mutex::new(Vec::new()));
     let made = Arc::clone(&handles);
@@ -63,7 +66,7 @@ fn between(
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
     let client = client.era(below).limits(limits()).over(ours).unwrap();
-    Between { hub, client, handles }
+    Between { hub, client, own, handles }
 }
 
 fn in_all_eras(check: impl Fn(Era, Era)) {
@@ -210,6 +213,32 @@ fn a_server_that_ends_ends_the_calls_that_were_passed_on_to_it() {
         let output = call.wait().unwrap();
         assert!(output.is_error, "{output:?}");
         assert_eq!(it.client.call_tool("one__waits", json!({})).unwrap_err().kind(), ErrorKind::Remote);
+    });
+}
+
+#[test]
+fn calls_that_are_under_way_when_serving_ends_have_their_grace() {
+    in_all_eras(|below, above| {
+        let (begun, begins) = mpsc::channel();
+        let (go, gone) = mpsc::channel::<()>();
+        let (begun, gone) = (Mutex::new(begun), Arc::new(Mutex::new(gone)));
+        let it = between(below, client(), limits(), move || {
+            let mut server = of(above);
+            let (begun, gone) = (begun.lock().unwrap().clone(), Arc::clone(&gone));
+            server
+                .tool(Tool::new("waits"), move |_, _: Nothing| {
+                    begun.send(())?;
+                    gone.lock().unwrap().recv_timeout(SOON)?;
+                    Ok("done")
+                })
+                .unwrap();
+            server
+        });
+        let call = it.client.prepare_tool("one__waits", json!({})).start().unwrap();
+        begins.recv_timeout(SOON).unwrap();
+        it.own.stop();
+        go.send(()).unwrap();
+        assert_eq!(call.wait().unwrap().texts(), "done");
     });
 }
 
