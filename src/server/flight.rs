@@ -45,14 +45,15 @@ impl Call {
         let mine = self.settle();
         self.cancelled.store(true, Ordering::Release);
         // Taken and released, so that a handler is either before its look at the flag or asleep.
-        let told = std::mem::take(&mut *self.sleep.lock().unwrap_or_else(PoisonError::into_inner));
+        #[cfg(feature = "hub")]
+        let hook = self.sleep.lock().unwrap_or_else(PoisonError::into_inner).take();
+        #[cfg(not(feature = "hub"))]
+        drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner));
         self.wake.notify_all();
         #[cfg(feature = "hub")]
-        if let Some(hook) = told {
+        if let Some(hook) = hook {
             hook();
         }
-        #[cfg(not(feature = "hub"))]
-        let () = told;
         mine
     }
 
