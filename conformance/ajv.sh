@@ -9,12 +9,11 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-lock=$here/ajv/package-lock.json
+note() { printf '%s\n' "ajv.sh: $*" >&2; }
 
-if ! cmp -s "$lock" "$here/ajv/node_modules/.installed-lock"; then
-    (cd "$here/ajv" && npm ci --no-audit --no-fund --loglevel=error >&2)
-    cp "$lock" "$here/ajv/node_modules/.installed-lock"
-fi
+# shellcheck source=install.sh
+. "$here/install.sh"
+npm_install ajv
 
 cargo build --quiet --release --manifest-path "$here/schema/Cargo.toml"
 target=${CARGO_TARGET_DIR:-$here/schema/target}

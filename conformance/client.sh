@@ -59,36 +59,10 @@ done
 
 note() { printf '%s\n' "client.sh: $*" >&2; }
 
-# Installs Debian packages when that is possible here.
-apt_install() {
-    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-        note "missing: $* (not root, or no apt-get: install them yourself)"
-        exit 1
-    fi
-    note "installing $*"
-    apt-get update -qq >&2
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >&2
-}
-
-command -v python3 >/dev/null || apt_install python3
-command -v node >/dev/null && command -v npm >/dev/null || apt_install nodejs npm
-if ! cmp -s "$suite/package-lock.json" "$suite/node_modules/.installed-lock"; then
-    note "installing the suite"
-    (cd "$suite" && npm ci --no-audit --no-fund --loglevel=error >&2)
-    cp "$suite/package-lock.json" "$suite/node_modules/.installed-lock"
-fi
-# The suite wants the node of its own folder.
-PATH=$suite/node_modules/.bin:$PATH
-export PATH
-
-if [ -z "$client" ]; then
-    # Cargo itself says where the program is: target folder and target may be set in many ways.
-    client=$(cargo build --manifest-path "$here/../Cargo.toml" --release --features http-client \
-        --example conformance_client --message-format=json-render-diagnostics | python3 -c '
-import json, sys
-found = [json.loads(line) for line in sys.stdin]
-print([m["executable"] for m in found if m.get("target", {}).get("name") == "conformance_client"][-1])')
-fi
+# shellcheck source=install.sh
+. "$here/install.sh"
+install_suite
+if [ -z "$client" ]; then client=$(build_example conformance_client http-client); fi
 
 out=$suite/out
 rm -rf "$out"

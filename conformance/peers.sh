@@ -43,18 +43,10 @@ done
 
 note() { printf '%s\n' "peers.sh: $*" >&2; }
 
-# shellcheck source=clients/install.sh
-. "$here/clients/install.sh"
-install_clients py ../peers
-
-if [ -z "$client" ]; then
-    # Cargo itself says where the program is: target folder and target may be set in many ways.
-    client=$(cargo build --manifest-path "$here/../Cargo.toml" --release --features http-client \
-        --example peer_client --message-format=json-render-diagnostics | python3 -c '
-import json, sys
-found = [json.loads(line) for line in sys.stdin]
-print([m["executable"] for m in found if m.get("target", {}).get("name") == "peer_client"][-1])')
-fi
+# shellcheck source=install.sh
+. "$here/install.sh"
+install_packages clients/py peers
+if [ -z "$client" ]; then client=$(build_example peer_client http-client); fi
 
 out=$peers/out
 rm -rf "$out"

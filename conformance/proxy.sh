@@ -96,10 +96,10 @@ libraries() {
 
 provide "${proxies[@]}"
 command -v openssl >/dev/null || { note "openssl is missing"; exit 1; }
-# shellcheck source=clients/install.sh
-. "$here/clients/install.sh"
-install_clients ts2
-if [ -z "$server" ]; then server=$(build_board); fi
+# shellcheck source=install.sh
+. "$here/install.sh"
+install_packages clients/ts2
+if [ -z "$server" ]; then server=$(build_example board_server http-server); fi
 
 rm -rf "$out"
 mkdir -p "$out"

@@ -24,23 +24,10 @@ esac
 
 note() { printf '%s\n' "server.sh: $*" >&2; }
 
-command -v npm >/dev/null && command -v python3 >/dev/null || { note "npm and python3 are needed"; exit 1; }
-if ! cmp -s "$suite/package-lock.json" "$suite/node_modules/.installed-lock"; then
-    note "installing the suite"
-    (cd "$suite" && npm ci --no-audit --no-fund --loglevel=error >&2)
-    cp "$suite/package-lock.json" "$suite/node_modules/.installed-lock"
-fi
-PATH=$suite/node_modules/.bin:$PATH
-export PATH
-
-if [ -z "$server" ]; then
-    # Cargo itself says where the program is: target folder and target may be set in many ways.
-    server=$(cargo build --manifest-path "$here/../Cargo.toml" --release --features http-server,pattern \
-        --example conformance_server --message-format=json-render-diagnostics | python3 -c '
-import json, sys
-found = [json.loads(line) for line in sys.stdin]
-print([m["executable"] for m in found if m.get("target", {}).get("name") == "conformance_server"][-1])')
-fi
+# shellcheck source=install.sh
+. "$here/install.sh"
+install_suite
+if [ -z "$server" ]; then server=$(build_example conformance_server http-server,pattern); fi
 
 out=$suite/out
 rm -rf "$out"

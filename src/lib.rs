@@ -51,6 +51,7 @@
 //! the failure on with `?`; when the answer is there the handler runs again from the start. So
 //! side effects come after the answers. See [`Context::elicit`].
 
+mod base64;
 #[cfg(feature = "client")]
 mod client;
 mod era;
@@ -91,6 +92,8 @@ pub use model::catalog::{Annotations, Argument, Icon, Prompt, Resource, Template
 pub use model::content::{
     Body, Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
 };
+#[cfg(feature = "client")]
+pub use model::task::{Task, TaskStatus};
 pub use model::uri_template::{TemplateError, TemplateErrorKind, UriTemplate, Variables};
 pub use model::{CacheHint, Change, ClientCapabilities, Level, Offer as ServerOffer};
 pub use server::{

@@ -4,13 +4,15 @@
 //! be set in code, and each from the environment of a deployed binary
 //! ([`Limits::from_env`]; the serving functions read it unless the program set its own limits).
 //! A value that cannot be read, or that lies outside its range, is an error when serving starts:
-//! a limit that silently fell back to its default would be no limit.
+//! a limit that silently fell back to its default would be no limit. A variable that is no limit at
+//! all is told on standard error.
 
 #[cfg(feature = "http-server")]
 mod http;
 #[cfg(feature = "schema")]
 mod schema;
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
@@ -52,8 +54,9 @@ pub struct Limits {
     /// long a sealed `requestState` stays valid. 10 min: people go for coffee.
     /// `TINYMCP_ASK_MS`.
     pub ask_timeout: Duration,
-    /// Calls that wait for the client's answers at once. 64: each keeps its message in memory.
-    /// `TINYMCP_PARKED`.
+    /// Calls of one client that wait for its answers at once. 64: each keeps its message in memory.
+    /// Those of all clients of an HTTP server are bounded too: by this, or by the number of sessions
+    /// there may be if that is more. `TINYMCP_PARKED`.
     pub parked: usize,
     /// Bytes of one sealed `requestState`. 64 KiB: it travels with every retry.
     /// `TINYMCP_STATE_BYTES`.
@@ -63,11 +66,15 @@ pub struct Limits {
     pub page: usize,
     /// Subscribed URIs of one session or listen request. 256. `TINYMCP_SUBSCRIPTIONS`.
     pub subscriptions: usize,
+    /// Bytes of those URIs. 32 KiB: 128 for each of 256, kept for as many clients as there may be.
+    /// `TINYMCP_SUBSCRIPTION_BYTES`.
+    pub subscription_bytes: usize,
     /// Listen requests open at once on one connection. 32. `TINYMCP_LISTENS`.
     pub listens: usize,
     /// Bytes of memory that the messages of calls in flight take, and once more those of calls that
     /// wait for the client. 16 MiB: four of the largest. Beyond it the next call is taken in when
-    /// others are done; until then nothing is read. `TINYMCP_IN_FLIGHT_BYTES`.
+    /// others are done; until then nothing is read. In a client: of questions of the server, and once
+    /// more of its news, that wait for handlers. `TINYMCP_IN_FLIGHT_BYTES`.
     pub in_flight_bytes: usize,
     /// Bytes of answers that wait while the peer does not read; then writers wait too. 1 MiB.
     /// `TINYMCP_BACKLOG_BYTES`.
@@ -100,6 +107,10 @@ pub struct Limits {
     /// `TINYMCP_LIST_ENTRIES`.
     #[cfg(feature = "client")]
     pub list_entries: usize,
+    /// Bytes of the pages of one list that a client collects; more is an error. 16 MiB: four of the
+    /// largest messages. `TINYMCP_LIST_BYTES`.
+    #[cfg(feature = "client")]
+    pub list_bytes: usize,
     /// Pages of one list that a client asks for; more is an error. 1000: a server that pages for
     /// ever. `TINYMCP_LIST_PAGES`.
     #[cfg(feature = "client")]
@@ -113,7 +124,8 @@ pub struct Limits {
     #[cfg(feature = "client")]
     pub events: usize,
     /// Bytes of answers that a client keeps because the server said for how long they stay fresh; 0
-    /// keeps none. 1 MiB. `TINYMCP_CACHE_BYTES`.
+    /// keeps none. Once more as much of the output schemas that its tools promise, where those are
+    /// checked. 1 MiB. `TINYMCP_CACHE_BYTES`.
     #[cfg(feature = "client")]
     pub cache_bytes: usize,
     /// How long a child process may take to exit after the end of its input, and once more after
@@ -150,6 +162,11 @@ pub struct Limits {
     /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
     #[cfg(feature = "http-client")]
     pub reconnects: u32,
+    /// Refused connections in a row, one at least, after which the broken stream of a call is not
+    /// resumed. 7: about six seconds; a server that restarts is back by then, and a call need not wait
+    /// its whole time for one that is gone. `TINYMCP_REFUSALS`.
+    #[cfg(feature = "http-client")]
+    pub refusals: u32,
     /// What schemas and checks may cost.
     #[cfg(feature = "schema")]
     pub schema: SchemaLimits,
@@ -174,6 +191,7 @@ impl Default for Limits {
             state_bytes: 64 << 10,
             page: 1000,
             subscriptions: 256,
+            subscription_bytes: 32 << 10,
             listens: 32,
             in_flight_bytes: 16 << 20,
             backlog_bytes: 1 << 20,
@@ -190,6 +208,8 @@ impl Default for Limits {
             rounds: 10,
             #[cfg(feature = "client")]
             list_entries: 10_000,
+            #[cfg(feature = "client")]
+            list_bytes: 16 << 20,
             #[cfg(feature = "client")]
             list_pages: 1000,
             #[cfg(feature = "client")]
@@ -214,6 +234,8 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(10),
             #[cfg(feature = "http-client")]
             reconnects: 100,
+            #[cfg(feature = "http-client")]
+            refusals: 7,
             #[cfg(feature = "schema")]
             schema: SchemaLimits::default(),
             #[cfg(feature = "http-server")]
@@ -230,6 +252,11 @@ struct Setting {
     set: fn(&mut Limits, u64),
 }
 
+/// A row of the tables.
+const fn setting(variable: &'static str, range: RangeInclusive<u64>, set: fn(&mut Limits, u64)) -> Setting {
+    Setting { variable, least: *range.start(), most: *range.end(), set }
+}
+
 /// Times stay below 24 days so that their milliseconds fit in 31 bits.
 const MOST_MS: u64 = 1 << 31;
 /// Byte counts stay below 1 GiB so that offsets fit in 32 bits with room to spare.
@@ -237,154 +264,64 @@ const MOST_BYTES: u64 = 1 << 30;
 
 /// Numbers are range-checked before `set` runs, so the casts below lose nothing.
 const SETTINGS: &[Setting] = &[
-    Setting {
-        variable: "TINYMCP_FRAME_BYTES",
-        least: 1024,
-        most: MOST_BYTES,
-        set: |l, n| l.frame_bytes = n as usize,
-    },
-    Setting { variable: "TINYMCP_JSON_DEPTH", least: 8, most: 1 << 20, set: |l, n| l.json_depth = n as u32 },
-    Setting { variable: "TINYMCP_JSON_NODES", least: 64, most: 1 << 28, set: |l, n| l.json_nodes = n as u32 },
-    Setting { variable: "TINYMCP_WORKERS", least: 1, most: 64, set: |l, n| l.workers = n as usize },
-    Setting { variable: "TINYMCP_QUEUE", least: 1, most: 65_536, set: |l, n| l.queue = n as usize },
-    Setting {
-        variable: "TINYMCP_WORKER_STACK",
-        least: 64 << 10,
-        most: MOST_BYTES,
-        set: |l, n| l.worker_stack = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_DEADLINE_MS",
-        least: 0,
-        most: MOST_MS,
-        set: |l, n| l.handler_deadline = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_GRACE_MS",
-        least: 0,
-        most: MOST_MS,
-        set: |l, n| l.grace = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_ASK_MS",
-        least: 1,
-        most: MOST_MS,
-        set: |l, n| l.ask_timeout = Duration::from_millis(n),
-    },
-    Setting { variable: "TINYMCP_PARKED", least: 1, most: 65_536, set: |l, n| l.parked = n as usize },
-    Setting {
-        variable: "TINYMCP_STATE_BYTES",
-        least: 256,
-        most: MOST_BYTES,
-        set: |l, n| l.state_bytes = n as usize,
-    },
-    Setting { variable: "TINYMCP_PAGE", least: 1, most: 65_536, set: |l, n| l.page = n as usize },
-    Setting {
-        variable: "TINYMCP_SUBSCRIPTIONS",
-        least: 1,
-        most: 65_536,
-        set: |l, n| l.subscriptions = n as usize,
-    },
-    Setting { variable: "TINYMCP_LISTENS", least: 1, most: 65_536, set: |l, n| l.listens = n as usize },
-    Setting {
-        variable: "TINYMCP_IN_FLIGHT_BYTES",
-        least: 4096,
-        most: MOST_BYTES,
-        set: |l, n| l.in_flight_bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_BACKLOG_BYTES",
-        least: 4096,
-        most: MOST_BYTES,
-        set: |l, n| l.backlog_bytes = n as usize,
-    },
-    Setting { variable: "TINYMCP_ADDRESS_SPACE", least: 0, most: u64::MAX, set: |l, n| l.address_space = n },
+    setting("TINYMCP_FRAME_BYTES", 1024..=MOST_BYTES, |l, n| l.frame_bytes = n as usize),
+    setting("TINYMCP_JSON_DEPTH", 8..=(1 << 20), |l, n| l.json_depth = n as u32),
+    setting("TINYMCP_JSON_NODES", 64..=(1 << 28), |l, n| l.json_nodes = n as u32),
+    setting("TINYMCP_WORKERS", 1..=64, |l, n| l.workers = n as usize),
+    setting("TINYMCP_QUEUE", 1..=65_536, |l, n| l.queue = n as usize),
+    setting("TINYMCP_WORKER_STACK", (64 << 10)..=MOST_BYTES, |l, n| l.worker_stack = n as usize),
+    setting("TINYMCP_DEADLINE_MS", 0..=MOST_MS, |l, n| l.handler_deadline = Duration::from_millis(n)),
+    setting("TINYMCP_GRACE_MS", 0..=MOST_MS, |l, n| l.grace = Duration::from_millis(n)),
+    setting("TINYMCP_ASK_MS", 1..=MOST_MS, |l, n| l.ask_timeout = Duration::from_millis(n)),
+    setting("TINYMCP_PARKED", 1..=65_536, |l, n| l.parked = n as usize),
+    setting("TINYMCP_STATE_BYTES", 256..=MOST_BYTES, |l, n| l.state_bytes = n as usize),
+    setting("TINYMCP_PAGE", 1..=65_536, |l, n| l.page = n as usize),
+    setting("TINYMCP_SUBSCRIPTIONS", 1..=65_536, |l, n| l.subscriptions = n as usize),
+    setting("TINYMCP_SUBSCRIPTION_BYTES", 256..=MOST_BYTES, |l, n| l.subscription_bytes = n as usize),
+    setting("TINYMCP_LISTENS", 1..=65_536, |l, n| l.listens = n as usize),
+    setting("TINYMCP_IN_FLIGHT_BYTES", 4096..=MOST_BYTES, |l, n| l.in_flight_bytes = n as usize),
+    setting("TINYMCP_BACKLOG_BYTES", 4096..=MOST_BYTES, |l, n| l.backlog_bytes = n as usize),
+    setting("TINYMCP_ADDRESS_SPACE", 0..=u64::MAX, |l, n| l.address_space = n),
     #[cfg(feature = "client")]
-    Setting {
-        variable: "TINYMCP_CALL_MS",
-        least: 1,
-        most: MOST_MS,
-        set: |l, n| l.call_timeout = Duration::from_millis(n),
-    },
+    setting("TINYMCP_CALL_MS", 1..=MOST_MS, |l, n| l.call_timeout = Duration::from_millis(n)),
     #[cfg(feature = "client")]
-    Setting {
-        variable: "TINYMCP_CALL_LONGEST_MS",
-        least: 1,
-        most: MOST_MS,
-        set: |l, n| l.call_longest = Duration::from_millis(n),
-    },
+    setting("TINYMCP_CALL_LONGEST_MS", 1..=MOST_MS, |l, n| l.call_longest = Duration::from_millis(n)),
     #[cfg(feature = "client")]
-    Setting {
-        variable: "TINYMCP_PROBE_MS",
-        least: 1,
-        most: MOST_MS,
-        set: |l, n| l.probe_timeout = Duration::from_millis(n),
-    },
+    setting("TINYMCP_PROBE_MS", 1..=MOST_MS, |l, n| l.probe_timeout = Duration::from_millis(n)),
     #[cfg(feature = "client")]
-    Setting { variable: "TINYMCP_CALLS", least: 1, most: 65_536, set: |l, n| l.calls = n as usize },
+    setting("TINYMCP_CALLS", 1..=65_536, |l, n| l.calls = n as usize),
     #[cfg(feature = "client")]
-    Setting { variable: "TINYMCP_ROUNDS", least: 1, most: 1000, set: |l, n| l.rounds = n as u32 },
+    setting("TINYMCP_ROUNDS", 1..=1000, |l, n| l.rounds = n as u32),
     #[cfg(feature = "client")]
-    Setting {
-        variable: "TINYMCP_LIST_ENTRIES",
-        least: 1,
-        most: MOST_BYTES,
-        set: |l, n| l.list_entries = n as usize,
-    },
+    setting("TINYMCP_LIST_ENTRIES", 1..=MOST_BYTES, |l, n| l.list_entries = n as usize),
     #[cfg(feature = "client")]
-    Setting { variable: "TINYMCP_LIST_PAGES", least: 1, most: 65_536, set: |l, n| l.list_pages = n as usize },
+    setting("TINYMCP_LIST_BYTES", 1024..=MOST_BYTES, |l, n| l.list_bytes = n as usize),
     #[cfg(feature = "client")]
-    Setting { variable: "TINYMCP_HANDLERS", least: 1, most: 64, set: |l, n| l.handlers = n as usize },
+    setting("TINYMCP_LIST_PAGES", 1..=65_536, |l, n| l.list_pages = n as usize),
     #[cfg(feature = "client")]
-    Setting { variable: "TINYMCP_EVENTS", least: 1, most: 65_536, set: |l, n| l.events = n as usize },
+    setting("TINYMCP_HANDLERS", 1..=64, |l, n| l.handlers = n as usize),
     #[cfg(feature = "client")]
-    Setting {
-        variable: "TINYMCP_CACHE_BYTES",
-        least: 0,
-        most: MOST_BYTES,
-        set: |l, n| l.cache_bytes = n as usize,
-    },
+    setting("TINYMCP_EVENTS", 1..=65_536, |l, n| l.events = n as usize),
     #[cfg(feature = "client")]
-    Setting {
-        variable: "TINYMCP_CHILD_EXIT_MS",
-        least: 0,
-        most: MOST_MS,
-        set: |l, n| l.child_exit = Duration::from_millis(n),
-    },
+    setting("TINYMCP_CACHE_BYTES", 0..=MOST_BYTES, |l, n| l.cache_bytes = n as usize),
     #[cfg(feature = "client")]
-    Setting {
-        variable: "TINYMCP_STDERR_BYTES",
-        least: 0,
-        most: MOST_BYTES,
-        set: |l, n| l.stderr_bytes = n as usize,
-    },
+    setting("TINYMCP_CHILD_EXIT_MS", 0..=MOST_MS, |l, n| l.child_exit = Duration::from_millis(n)),
+    #[cfg(feature = "client")]
+    setting("TINYMCP_STDERR_BYTES", 0..=MOST_BYTES, |l, n| l.stderr_bytes = n as usize),
     #[cfg(feature = "hub")]
-    Setting { variable: "TINYMCP_SERVERS", least: 1, most: 65_536, set: |l, n| l.servers = n as usize },
+    setting("TINYMCP_SERVERS", 1..=65_536, |l, n| l.servers = n as usize),
     #[cfg(feature = "hub")]
-    Setting {
-        variable: "TINYMCP_LIST_MS",
-        least: 1,
-        most: MOST_MS,
-        set: |l, n| l.list_timeout = Duration::from_millis(n),
-    },
+    setting("TINYMCP_LIST_MS", 1..=MOST_MS, |l, n| l.list_timeout = Duration::from_millis(n)),
     #[cfg(feature = "hub")]
-    Setting { variable: "TINYMCP_RESTARTS", least: 0, most: 1000, set: |l, n| l.restarts = n as u32 },
+    setting("TINYMCP_RESTARTS", 0..=1000, |l, n| l.restarts = n as u32),
     #[cfg(feature = "http-client")]
-    Setting {
-        variable: "TINYMCP_HTTP_THREADS",
-        least: 1,
-        most: 1024,
-        set: |l, n| l.http_threads = n as usize,
-    },
+    setting("TINYMCP_HTTP_THREADS", 1..=1024, |l, n| l.http_threads = n as usize),
     #[cfg(feature = "http-client")]
-    Setting {
-        variable: "TINYMCP_CONNECT_MS",
-        least: 1,
-        most: MOST_MS,
-        set: |l, n| l.connect_timeout = Duration::from_millis(n),
-    },
+    setting("TINYMCP_CONNECT_MS", 1..=MOST_MS, |l, n| l.connect_timeout = Duration::from_millis(n)),
     #[cfg(feature = "http-client")]
-    Setting { variable: "TINYMCP_RECONNECTS", least: 0, most: 1 << 30, set: |l, n| l.reconnects = n as u32 },
+    setting("TINYMCP_RECONNECTS", 0..=(1 << 30), |l, n| l.reconnects = n as u32),
+    #[cfg(feature = "http-client")]
+    setting("TINYMCP_REFUSALS", 1..=(1 << 30), |l, n| l.refusals = n as u32),
 ];
 
 #[cfg(feature = "http-server")]
@@ -403,6 +340,16 @@ impl Limits {
     /// [`ErrorKind::Invalid`] names the variable that is not a number or out of range.
     pub fn from_env() -> Result<Limits, Error> {
         Limits::from_lookup(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    }
+
+    /// The variables of the environment that are called like limits and are none of this build's.
+    pub(crate) fn unknown_variables() -> Vec<String> {
+        let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("TINYMCP_") && !Limits::is_variable(name)).collect()
+    }
+
+    fn is_variable(name: &str) -> bool {
+        SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS).any(|s| s.variable == name)
     }
 
     /// The defaults, changed by what `lookup` finds.

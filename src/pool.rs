@@ -134,6 +134,7 @@ pub(crate) struct Pool<J: Send + 'static> {
     door: Arc<Door<J>>,
 }
 
+#[cfg(test)]
 impl<J: Send + 'static> Clone for Pool<J> {
     fn clone(&self) -> Self {
         Pool { door: Arc::clone(&self.door) }

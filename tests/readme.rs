@@ -119,7 +119,7 @@ fn every_limit_stands_in_the_readme_with_its_default() {
         known_rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
     assert_eq!(stated, defaults());
     let sources = [include_str!("../src/limits.rs"), include_str!("../src/limits/http.rs")];
-    let known: usize = sources.iter().map(|text| text.matches("variable: \"TINYMCP_").count()).sum();
+    let known: usize = sources.iter().map(|text| text.matches("setting(\"TINYMCP_").count()).sum();
     assert_eq!(known, rows().len(), "src/limits.rs knows another number of variables");
     if cfg!(all(feature = "http-server", feature = "http-client", feature = "hub")) {
         assert_eq!(defaults().len(), rows().len());

@@ -1,19 +1,20 @@
-// The same tools and values in Ajv 2020 with ajv-formats: mean nanoseconds per value, best of some
-// rounds, after as many runs as V8 wants to compile what is hot.
+// The same tools and values in Ajv 2020 with ajv-formats, for `schema-bench time`, which starts
+// this and asks for one round after the other: a line `WHAT PASSES` in, a line `NANOSECONDS VALUES`
+// out. WHAT is valid, invalid, error (with a message) or compile.
 //
-//     conformance/ajv.sh 0 && node benches/schema/ajv.mjs     the first command installs Ajv
-//
-// Ajv makes JavaScript of each schema and V8 machine code of that; `compile` is the former, warm.
+// `conformance/ajv.sh 0` installs Ajv. It makes JavaScript of each schema, and V8 machine code of
+// that once it is hot; `compile` is the former, warm.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
 
-const here = new URL('.', import.meta.url);
-const require = createRequire(new URL('../../conformance/ajv/package.json', here));
+const require = createRequire(new URL('../../conformance/ajv/package.json', import.meta.url));
 const Ajv2020 = require('ajv/dist/2020.js').default;
 const addFormats = require('ajv-formats').default;
 
-const tools = JSON.parse(readFileSync(new URL('tools.json', here), 'utf8'));
+const tools = JSON.parse(readFileSync(new URL('tools.json', import.meta.url), 'utf8'));
+const ajv = addFormats(new Ajv2020({ strict: false, ownProperties: true }));
 const compile = (schema) => addFormats(new Ajv2020({ strict: false, ownProperties: true })).compile(schema);
 const compiled = tools.map((tool) => ({ ...tool, check: compile(tool.schema) }));
 for (const tool of compiled) {
@@ -21,25 +22,35 @@ for (const tool of compiled) {
   for (const value of tool.invalid) if (tool.check(value)) throw new Error(`${tool.name}: accepted`);
 }
 
-function time(name, rounds, passes, pass) {
-  let best = Infinity;
-  for (let round = 0; round < rounds; round++) {
-    const start = process.hrtime.bigint();
-    let n = 0;
-    for (let i = 0; i < passes; i++) n += pass();
-    best = Math.min(best, Number(process.hrtime.bigint() - start) / n);
+// What V8 must not leave out.
+let seen = 0;
+
+const rounds = {
+  valid: () => each('valid', (check, value) => check(value)),
+  invalid: () => each('invalid', (check, value) => check(value)),
+  error: () => each('invalid', (check, value) => check(value) || ajv.errorsText(check.errors).length),
+  compile() {
+    for (const { schema } of tools) seen += compile(schema).length;
+    return tools.length;
+  },
+};
+
+function each(kind, ask) {
+  let n = 0;
+  for (const { check, [kind]: values } of compiled) {
+    for (const value of values) {
+      seen += Number(ask(check, value));
+      n++;
+    }
   }
-  console.log(`${name.padEnd(8)} ajv         ${best.toFixed(0).padStart(9)} ns`);
+  return n;
 }
 
-for (const kind of ['valid', 'invalid']) {
-  time(kind, 30, 200, () => {
-    let n = 0;
-    for (const { check, [kind]: values } of compiled) for (const value of values) { check(value); n++; }
-    return n;
-  });
+for await (const line of createInterface({ input: process.stdin })) {
+  const [what, passes] = line.split(' ');
+  const start = process.hrtime.bigint();
+  let n = 0;
+  for (let i = 0; i < Number(passes); i++) n += rounds[what]();
+  console.log(`${process.hrtime.bigint() - start} ${n}`);
 }
-time('compile', 5, 1, () => {
-  for (const { schema } of tools) compile(schema);
-  return tools.length;
-});
+if (Number.isNaN(seen)) throw new Error('a round without a result');

@@ -40,7 +40,7 @@ export class Inbox {
   }
 
   /** The next thing, or a rejection after `timeout` milliseconds. */
-  async next(what, timeout = 3000) {
+  async next(what, timeout = 8000) {
     const deadline = Date.now() + timeout;
     while (this.#held.length === 0) {
       const woken = new Promise((resolve) => this.#wake.push(resolve));

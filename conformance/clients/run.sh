@@ -45,10 +45,10 @@ done
 
 note() { printf '%s\n' "$transport.sh: $*" >&2; }
 
-# shellcheck source=install.sh
-. "$here/install.sh"
-install_clients "${clients[@]}"
-if [ -z "$server" ]; then server=$(build_board); fi
+# shellcheck source=../install.sh
+. "$here/../install.sh"
+install_packages "${clients[@]/#/clients/}"
+if [ -z "$server" ]; then server=$(build_example board_server http-server); fi
 
 out=$here/out/$transport
 rm -rf "$out"

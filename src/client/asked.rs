@@ -51,6 +51,8 @@ impl Core {
             Ok(asked) => asked,
             Err(why) => return self.say(raw, Err(&why)),
         };
+        let bytes = request.params.map_or(0, |params| params.raw().len());
+        let Some(held) = self.desk.hold(bytes) else { return self.say(raw, Err(&busy())) };
         let (Some(id), raw) = (Id::read(request.id), raw.to_owned()) else { return };
         #[cfg(feature = "hub")]
         let asked = match self.relayed(&id, &raw, asked) {
@@ -71,11 +73,12 @@ impl Core {
                 core.answered(&name, &text, answer);
             }
             core.clock.go();
+            drop(held);
         }));
         if !queued {
             self.clock.go();
             self.forget(&id);
-            self.say(&raw, Err(&RpcError::new(code::INTERNAL, "The client is busy")));
+            self.say(&raw, Err(&busy()));
         }
     }
 
@@ -166,6 +169,10 @@ impl Drop for Question {
     fn drop(&mut self) {
         self.settle(Err(&RpcError::new(code::INTERNAL, "The question was not answered")));
     }
+}
+
+fn busy() -> RpcError {
+    RpcError::new(code::INTERNAL, "The client is busy")
 }
 
 /// What a server is told in a session when its question is not answered (client/sampling, error

@@ -40,6 +40,8 @@ pub struct ClientBuilder {
     identity: Identity,
     handlers: Handlers,
     era: Option<Era>,
+    #[cfg(feature = "schema")]
+    checks: bool,
     limits: Option<Limits>,
     log_level: Option<Level>,
     #[cfg(unix)]
@@ -52,6 +54,8 @@ impl ClientBuilder {
             identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
             handlers: Handlers::default(),
             era: None,
+            #[cfg(feature = "schema")]
+            checks: true,
             limits: None,
             log_level: None,
             #[cfg(unix)]
@@ -72,6 +76,16 @@ impl ClientBuilder {
         self
     }
 
+    /// Takes structured results as they come. Otherwise, where the list of tools was read, a result that
+    /// is not what its tool's `outputSchema` promises is an error, [`crate::ErrorKind::PeerMisbehaved`]; a
+    /// schema that cannot be used is no reason to refuse anything. A hub that is served passes results
+    /// on unchecked: whoever called it checks them.
+    #[cfg(feature = "schema")]
+    pub fn unchecked_results(mut self) -> ClientBuilder {
+        self.checks = false;
+        self
+    }
+
     /// Says to servers that everything can be asked: whoever makes the calls passes on the questions
     /// that come in answers; those that a server asks on its own are offered to `relay`, and to the
     /// handlers if it gives them back. It also hears log entries, from `info` on if no handler wants
@@ -80,6 +94,11 @@ impl ClientBuilder {
     pub(crate) fn relays(mut self, relay: Arc<dyn super::Relay>) -> ClientBuilder {
         self.log_level = Some(self.log_level.unwrap_or(Level::Info).min(Level::Info));
         self.handlers.relay = Some(relay);
+        // Whoever called checks what is passed on.
+        #[cfg(feature = "schema")]
+        {
+            self.checks = false;
+        }
         self
     }
 
@@ -226,7 +245,15 @@ impl ClientBuilder {
 
     pub(super) fn dial(self, limits: Limits, dial: &mut dyn Dial) -> Result<Client, Error> {
         let desk = Arc::new(Desk::new(self.handlers, &limits));
-        let plan = Plan { limits, identity: self.identity, era: self.era, desk, log_level: self.log_level };
+        let plan = Plan {
+            limits,
+            identity: self.identity,
+            era: self.era,
+            #[cfg(feature = "schema")]
+            checks: self.checks,
+            desk,
+            log_level: self.log_level,
+        };
         plan.connect(dial).map(Client::of)
     }
 }

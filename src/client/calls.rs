@@ -8,10 +8,11 @@ use crate::era::client::Notice;
 use crate::era::decode;
 use crate::era::order::{Completing, Order, Subject, Want, next_cursor};
 use crate::error::{Error, ErrorKind};
-use crate::json::{Json, Kind, ToJson, Value};
+use crate::json::{Json, Kind, ToJson, Value, Writer};
 use crate::model::ask::Root;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+use crate::model::task::Task;
 use crate::model::{Filter, Level};
 use crate::rpc::code::INVALID_PARAMS;
 
@@ -29,6 +30,8 @@ pub struct Page<T> {
     pub entries: Vec<T>,
     /// Where the next page begins; an empty text is a beginning too.
     pub next: Option<String>,
+    /// How long its text was.
+    pub(crate) bytes: usize,
 }
 
 /// What an argument belongs to that is to be completed.
@@ -181,6 +184,19 @@ impl Client {
         Request::new(self.core(), &Want::Other(method, &params), |result| Some(result.to_json()))
     }
 
+    /// How far a task is that a server made of a call ([`Request::as_task`]). Ask again after
+    /// [`Task::poll_interval`] until [`crate::TaskStatus::is_over`]. What it came to: in a session the
+    /// answer to `tasks/result`, to be had by [`Client::request`]; otherwise in [`Task::source`].
+    ///
+    /// # Errors
+    /// As [`Request::wait`]; a server that knows no such task answers with an error.
+    pub fn task(&self, id: &str) -> Result<Task, Error> {
+        let mut w = Writer::new();
+        w.begin_object().key("taskId").string(id);
+        w.end_object();
+        Request::new(self.core(), &Want::Other("tasks/get", &w.into_json()), decode::task).wait()
+    }
+
     /// Asks the server for a sign of life. The modern era has no word for that: there the server is
     /// asked what it is.
     ///
@@ -288,6 +304,7 @@ fn collect<T>(
     let limits = &core.limits;
     let limit = |what| Err(Error::new(ErrorKind::Limit, format!("the list has more {what} than allowed")));
     let started = Instant::now();
+    let mut bytes = 0;
     let mut all: Vec<T> = Vec::new();
     let mut cursor: Option<String> = None;
     let mut restarted = false;
@@ -300,7 +317,7 @@ fn collect<T>(
         let page = match request.wait() {
             // The list has changed since: what is known of it is worth nothing (caching, pages).
             Err(error) if error.code() == Some(INVALID_PARAMS) && cursor.is_some() && !restarted => {
-                (restarted, cursor) = (true, None);
+                (restarted, cursor, bytes) = (true, None, 0);
                 all.clear();
                 core.cache.forget_list(list);
                 continue;
@@ -309,6 +326,10 @@ fn collect<T>(
         };
         if all.len() + page.entries.len() > limits.list_entries {
             return limit("entries");
+        }
+        bytes += page.bytes;
+        if bytes > limits.list_bytes {
+            return limit("bytes");
         }
         all.extend(page.entries);
         match page.next {
@@ -344,7 +365,8 @@ impl Core {
 
 fn page<T>(result: Value<'_>, name: &str, read: fn(Value<'_>) -> Option<T>) -> Option<Page<T>> {
     let entries = result.get(name).filter(|l| l.kind() == Kind::Array)?;
-    Some(Page { entries: entries.items().filter_map(read).collect(), next: next_cursor(result) })
+    let entries = entries.items().filter_map(read).collect();
+    Some(Page { entries, next: next_cursor(result), bytes: result.raw().len() })
 }
 
 fn page_of_tools(result: Value<'_>) -> Option<Page<Tool>> {

@@ -2,8 +2,9 @@
 //!
 //! The first question is the modern one; only an answer that the modern era defined proves it, and
 //! everything else means a session: an error of any other code, a refusal of HTTP's 4xx kind, or,
-//! on streams, silence (MCP 2026-07-28 basic/versioning, basic/transports). A server that ends on the
-//! first question is started again and greeted in the older way.
+//! on streams, silence (MCP 2026-07-28 basic/versioning, basic/transports). A server that ends after it
+//! has read something of the first question is started again and greeted in the older way; one that
+//! ends unasked has its own reasons and is not started twice.
 //!
 //! # Invariants
 //! - A session is opened once per verdict; its opening is never cancelled (basic/lifecycle).
@@ -45,6 +46,9 @@ pub(super) struct Plan {
     /// Nothing: to be found out.
     pub era: Option<Era>,
     pub desk: Arc<Desk>,
+    /// Structured results are checked against what their tools promise.
+    #[cfg(feature = "schema")]
+    pub checks: bool,
     pub log_level: Option<Level>,
 }
 
@@ -55,11 +59,12 @@ impl Plan {
         match self.greet(&core) {
             Ok(()) => Ok(core),
             // A server that cannot bear the modern question may end on it (requirement NEG-11).
-            Err(unmet) if unmet.ended && self.era.is_none() && dial.again() => {
+            Err(unmet) if unmet.ended && self.era.is_none() && dial.again() && core.carrier.heard() => {
                 core.close_carrier();
                 let core = self.open(dial)?;
-                self.session(&core, NEWEST_SESSION, None).map_err(|e| closed(&core, e))?;
-                self.agreed(&core).map(|()| core)
+                let greeted = self.session(&core, NEWEST_SESSION, None).and_then(|()| self.agreed(&core));
+                greeted.map_err(|e| closed(&core, twice(e)))?;
+                Ok(core)
             }
             Err(unmet) => Err(closed(&core, unmet.error)),
         }
@@ -70,8 +75,16 @@ impl Plan {
         #[cfg(feature = "hub")]
         let handled = if self.desk.relay().is_some() { ClientCapabilities::ALL } else { handled };
         let card = codec::ClientCard::new(self.identity.clone(), handled);
-        let core = Core::new(dial.dial()?, self.limits.clone(), card, Arc::clone(&self.desk));
-        core.carrier.start(Arc::new(Ear(Arc::clone(&core))))?;
+        let core = Core::new(
+            dial.dial()?,
+            self.limits.clone(),
+            card,
+            Arc::clone(&self.desk),
+            #[cfg(feature = "schema")]
+            self.checks,
+        );
+        // Without a thread that reads, a program that was started must not be left behind.
+        core.carrier.start(Arc::new(Ear(Arc::clone(&core)))).map_err(|e| closed(&core, e))?;
         Ok(core)
     }
 
@@ -85,7 +98,9 @@ impl Plan {
 
     fn probe(&self, core: &Arc<Core>) -> Result<(), Unmet> {
         let order = order(&Want::Describe)?;
-        let timeout = match core.traits.silence_is_legacy {
+        // Where the era was chosen there is nothing to try next: a slow start is waited for.
+        let silence_is_legacy = core.traits.silence_is_legacy && self.era.is_none();
+        let timeout = match silence_is_legacy {
             true => self.limits.probe_timeout,
             false => self.limits.call_timeout,
         };
@@ -96,7 +111,7 @@ impl Plan {
         };
         let reply = match probe.wait(core) {
             Ok(reply) => reply,
-            Err(Failure::Timeout) if core.traits.silence_is_legacy => {
+            Err(Failure::Timeout) if silence_is_legacy => {
                 return Ok(self.legacy(core, NEWEST_SESSION, Some(&probe))?);
             }
             Err(failure) if says_legacy(&failure) => return Ok(self.legacy(core, NEWEST_SESSION, None)?),
@@ -218,6 +233,16 @@ fn order(want: &Want<'_>) -> Result<Order, Error> {
     Order::new(want).map_err(|e| Error::new(ErrorKind::Invalid, e))
 }
 
+/// The second start failed: says that there was a first.
+fn twice(error: Error) -> Error {
+    let why = "the server ended on the first question, was started again, and then";
+    let told = Error::new(error.kind(), format!("{why}: {error}"));
+    match error.code() {
+        Some(code) => told.with_code(code, error.data().cloned()),
+        None => told,
+    }
+}
+
 fn closed(core: &Core, error: Error) -> Error {
     core.close_carrier();
     error
@@ -275,6 +300,8 @@ impl Core {
         }
         state.1 = true;
         drop(state);
+        #[cfg(feature = "schema")]
+        self.outputs.forget();
         let renewed = self.open_session(NEWEST_SESSION).and_then(|()| self.restore());
         let mut state = lock(&self.renewal.state);
         state.1 = false;

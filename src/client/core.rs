@@ -82,6 +82,8 @@ pub(super) struct Core {
     pub(super) renewal: Renewal,
     #[cfg(feature = "http-client")]
     pub(super) mirrors: super::mirror::Mirrors,
+    #[cfg(feature = "schema")]
+    pub(super) outputs: super::output::Outputs,
 }
 
 struct Flight {
@@ -96,6 +98,7 @@ impl Core {
         limits: Limits,
         card: ClientCard,
         desk: Arc<Desk>,
+        #[cfg(feature = "schema")] checks: bool,
     ) -> Arc<Core> {
         Arc::new(Core {
             traits: carrier.traits(),
@@ -119,6 +122,8 @@ impl Core {
             renewal: Renewal::default(),
             #[cfg(feature = "http-client")]
             mirrors: super::mirror::Mirrors::default(),
+            #[cfg(feature = "schema")]
+            outputs: super::output::Outputs::new(checks),
             limits,
         })
     }
@@ -430,6 +435,10 @@ impl Core {
                 }
                 self.listening.heard();
                 self.cache.forget(&change);
+                #[cfg(feature = "schema")]
+                if change == crate::model::Change::Tools {
+                    self.outputs.forget();
+                }
                 self.desk.tell_change(change);
             }
             Told::Acknowledged { listen, filter } => {
@@ -458,6 +467,12 @@ impl Sink for Ear {
     }
 
     fn fail(&self, id: u64, failure: Failure) {
+        #[cfg(feature = "http-client")]
+        if matches!(failure, Failure::SessionLost) {
+            let lost = lock(&self.0.flight).pending.find(id).cloned();
+            self.0.over(id, Err(failure));
+            return lost.into_iter().for_each(|slot| self.0.resend(slot));
+        }
         self.0.over(id, Err(failure));
     }
 

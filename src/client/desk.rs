@@ -7,12 +7,14 @@
 //!
 //! # Invariants
 //! - What was not registered is refused: nothing is answered by default.
-//! - News are told in order, by one thread at a time; beyond [`Limits::events`] they are dropped
-//!   and counted, and a change that is already waiting to be told is not added.
+//! - News are told in order, by one thread at a time; beyond [`Limits::events`], or
+//!   [`Limits::in_flight_bytes`] of them, they are dropped and counted, and a change that is already
+//!   waiting to be told is not added.
+//! - Questions that wait or are being answered hold as many bytes again at most.
 //! - A handler that panics has refused.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -78,6 +80,18 @@ pub(super) enum Unanswered {
     Unfit(String),
 }
 
+impl News {
+    /// Bytes of the server's that this keeps.
+    fn size(&self) -> usize {
+        match self {
+            News::Log(entry) => entry.data.as_str().len() + entry.logger.as_ref().map_or(0, String::len),
+            News::Change(Change::Updated(uri)) => uri.len(),
+            News::Noise(noise) => noise.len(),
+            News::Change(_) | News::End(_) | News::Chore(_) => 0,
+        }
+    }
+}
+
 enum News {
     Log(LogEntry),
     Change(Change),
@@ -90,6 +104,8 @@ enum News {
 #[derive(Default)]
 struct Letterbox {
     news: VecDeque<News>,
+    /// The sum of their sizes.
+    bytes: usize,
     /// A job that empties it is queued or running.
     attended: bool,
 }
@@ -102,8 +118,23 @@ pub(super) struct Desk {
     pool: Pool<Job>,
     letterbox: Mutex<Letterbox>,
     most: usize,
+    most_bytes: usize,
+    /// Bytes of questions that wait or are being answered.
+    held: AtomicUsize,
     /// News that nobody was told.
     pub(super) dropped: AtomicU64,
+}
+
+/// Bytes of a question that waits or is being answered.
+pub(super) struct Held {
+    desk: Arc<Desk>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.desk.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// A thread of the pool that found nothing to do for so long ends.
@@ -132,6 +163,8 @@ impl Desk {
             pool: Pool::new(size, |job: Job| job()),
             letterbox: Mutex::default(),
             most: limits.events,
+            most_bytes: limits.in_flight_bytes,
+            held: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
         }
     }
@@ -176,7 +209,20 @@ impl Desk {
     /// Takes no more jobs; those that run come to their end by themselves.
     pub(super) fn close(&self) {
         self.pool.close();
-        lock(&self.letterbox).news.clear();
+        let mut letterbox = lock(&self.letterbox);
+        let dropped = std::mem::take(&mut letterbox.news);
+        letterbox.bytes = 0;
+        drop(letterbox);
+        // What a chore owns may want locks of its own.
+        drop(dropped);
+    }
+
+    /// Room for a question of so many bytes, until the guard is dropped.
+    pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
+        let held = Held { desk: Arc::clone(self), bytes };
+        let before = self.held.fetch_add(bytes, Ordering::Relaxed);
+        // The first may be of any size: a message has a limit of its own.
+        (before == 0 || before + bytes <= self.most_bytes).then_some(held)
     }
 
     /// Whether this may be asked at all (requirements ROOT-03, ELI-07, SAMP-04).
@@ -269,10 +315,14 @@ impl Desk {
                 return;
             }
         }
-        if letterbox.news.len() >= self.most && !matches!(news, News::End(_)) {
+        let size = news.size();
+        let full = letterbox.news.len() >= self.most
+            || (size > 0 && letterbox.bytes > 0 && letterbox.bytes + size > self.most_bytes);
+        if full && !matches!(news, News::End(_)) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
+        letterbox.bytes += size;
         letterbox.news.push_back(news);
         if letterbox.attended {
             return;
@@ -293,6 +343,7 @@ impl Desk {
                 letterbox.attended = false;
                 return;
             };
+            letterbox.bytes -= news.size();
             drop(letterbox);
             // OK to drop: a handler that panics has heard the news, and the next is told as well.
             let _ = guard(|| match news {

@@ -19,12 +19,15 @@ use crate::era::client::{self as codec, Outcome};
 use crate::era::order::Order;
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
+use crate::model::task::Task;
 use crate::model::{CacheHint, Level};
 use crate::rpc::RpcError;
 use crate::transport::carrier::Failure;
 
 use super::core::{Core, lock, remote};
 use super::desk::Unanswered;
+#[cfg(feature = "http-client")]
+use super::resend::Resend;
 use super::send::{Sending, send};
 use super::slot::{Patience, Progress, Reply, Slot, Waited};
 
@@ -54,7 +57,7 @@ pub(super) struct Options {
 /// One call.
 pub(super) struct Exchange {
     pub(super) core: Arc<Core>,
-    order: Order,
+    order: Arc<Order>,
     options: Options,
     flag: Arc<Flag>,
     stage: Stage,
@@ -100,6 +103,15 @@ struct Shared {
 }
 
 impl Flag {
+    /// The request of this id is about to be sent; `false` when the call was cancelled.
+    pub(super) fn sends(&self, id: u64) -> bool {
+        let mut state = lock(&self.state);
+        if !state.cancelled {
+            state.id = Some(id);
+        }
+        !state.cancelled
+    }
+
     pub(super) fn cancel(&self, core: &Core) {
         let mut state = lock(&self.state);
         state.cancelled = true;
@@ -119,6 +131,8 @@ pub(super) enum Step {
     /// The server asks back: the questions, an object by key, and the state to come back with, as
     /// JSON text.
     Asked(Option<Json>, Option<String>),
+    /// The server goes on by itself.
+    Task(Task),
 }
 
 impl Exchange {
@@ -131,7 +145,7 @@ impl Exchange {
             mark: core.cache.mark(),
             epoch: core.renewal.epoch(),
             core,
-            order,
+            order: Arc::new(order),
             options,
             flag: Arc::default(),
             stage: Stage::Ready,
@@ -163,17 +177,21 @@ impl Exchange {
         self.epoch = core.renewal.epoch();
         self.mark = core.cache.mark();
         let id = core.register(Arc::clone(&slot)).map_err(|f| self.core.explained(&f))?;
-        {
-            let mut shared = lock(&self.flag.state);
-            if shared.cancelled {
-                core.take(id);
-                return Err(Failure::Cancelled.to_error());
-            }
-            shared.id = Some(id);
+        if !self.flag.sends(id) {
+            core.take(id);
+            return Err(Failure::Cancelled.to_error());
+        }
+        let progress = wants || self.options.patience.extend;
+        let log = self.options.log.or_else(|| *lock(&core.log_level));
+        let drives = here && core.traits.drives_here;
+        #[cfg(feature = "http-client")]
+        if !drives && core.traits.headers && core.era().sessions() && !self.repeated {
+            let (order, flag) = (Arc::clone(&self.order), self.flag());
+            slot.again(Resend { order, flag, epoch: self.epoch, progress, log });
         }
         let sending = Sending {
-            progress: wants || self.options.patience.extend,
-            log: self.options.log.or_else(|| *lock(&core.log_level)),
+            progress,
+            log,
             answers: self.answers.as_deref(),
             state: self.state.as_deref(),
             #[cfg(feature = "hub")]
@@ -187,7 +205,6 @@ impl Exchange {
             }
             !slot.over()
         };
-        let drives = here && core.traits.drives_here;
         let sent = send(&core, &sending, if drives { Some(&mut turn) } else { None });
         if let Err(failure) = sent {
             // A request that may have left is called back; one that is over already is let be.
@@ -248,13 +265,19 @@ impl Exchange {
                     return None;
                 }
                 Waited::Expired => {
-                    // Whoever took the entry first brings the outcome: then it is there at once.
-                    self.core.give_up(id, Failure::Timeout);
+                    // Whoever took the entry first brings the outcome, unless this was about to be sent
+                    // again, under another id.
+                    let last = lock(&self.flag.state).id.unwrap_or(id);
+                    self.core.give_up(last, Failure::Timeout);
+                    if slot.was_reopened() {
+                        slot.fill(Err(Failure::Timeout));
+                    }
                     self.stage = Stage::Sent(id, slot);
                     continue;
                 }
             };
             lock(&self.flag.state).id = None;
+            self.repeated |= slot.was_resent();
             match self.judged(outcome) {
                 Ok(Some(step)) => return Some(Ok(step)),
                 // To be sent again.
@@ -295,14 +318,20 @@ impl Exchange {
             }
             return Err(remote(error));
         }
-        match self.core.era().outcome(reply.value()).map_err(misbehaved)? {
+        match self.core.era().outcome(reply.value(), &self.order).map_err(misbehaved)? {
             Outcome::Complete(hint) => {
                 #[cfg(feature = "http-client")]
                 if self.core.mirrors_arguments() && self.order.method == "tools/list" {
                     self.core.learn_tools(reply.value());
                 }
+                #[cfg(feature = "schema")]
+                self.check(&reply).map_err(misbehaved)?;
                 self.keep(&reply, hint);
                 Ok(Some(Step::Complete(reply)))
+            }
+            Outcome::Task(task) => {
+                self.core.recycle(reply.doc);
+                Ok(Some(Step::Task(task)))
             }
             Outcome::InputRequired { .. } if !self.order.may_ask => {
                 Err(misbehaved("the server asks back where it must not"))
@@ -314,6 +343,16 @@ impl Exchange {
                 Ok(Some(Step::Asked(questions, state)))
             }
         }
+    }
+
+    /// Whether a tool's result is what the tool promised.
+    #[cfg(feature = "schema")]
+    fn check(&self, reply: &Reply) -> Result<(), String> {
+        let core = &self.core;
+        if self.order.method == "tools/list" {
+            core.outputs.learn(reply.value(), &core.limits);
+        }
+        core.outputs.check(&self.order, reply.value(), &core.limits)
     }
 
     fn keep(&self, reply: &Reply, hint: CacheHint) {
@@ -345,6 +384,11 @@ impl Exchange {
                         self.stage = Stage::Over;
                         return Some(Err(error));
                     }
+                }
+                Ok(Step::Task(task)) => {
+                    let what =
+                        format!("the server made the task {:?} of the call: wait_outcome tells", task.id);
+                    return Some(Err(Error::new(ErrorKind::Misuse, what)));
                 }
                 Err(error) => return Some(Err(error)),
             }

@@ -7,13 +7,15 @@
 //! headers come from the most recent schema, and a tool that was never listed is called without.
 //!
 //! # Invariants
-//! - Only tools with such arguments are kept, and no more of them than a list may have entries.
+//! - Only tools with such arguments are kept, no more of them than a list may have entries, from no
+//!   more text than a list may have.
 
 use std::sync::{Arc, Mutex};
 
 use crate::era::modern::header::{self, BadAnnotation, Mirror};
 use crate::era::order::Order;
 use crate::json::{Doc, Value};
+use crate::limits::Limits;
 
 use super::core::{Core, lock};
 
@@ -21,22 +23,27 @@ use super::core::{Core, lock};
 #[derive(Default)]
 pub(super) struct Mirrors(Mutex<Vec<Known>>);
 
-/// A tool's name and its arguments that travel in headers.
-type Known = (Box<str>, Arc<[Mirror]>);
+struct Known {
+    tool: Box<str>,
+    /// Its arguments that travel in headers.
+    found: Arc<[Mirror]>,
+    /// How long the text was that says so.
+    bytes: usize,
+}
 
 impl Mirrors {
-    /// Learns from an answer to a list request; `most` tools are kept at most.
-    pub(super) fn learn(&self, result: Value<'_>, most: usize) {
+    /// Learns from an answer to a list request.
+    pub(super) fn learn(&self, result: Value<'_>, limits: &Limits) {
         for tool in result.get("tools").into_iter().flat_map(Value::items) {
             let Some(name) = tool.get("name").and_then(Value::as_str) else { continue };
             let found = found(tool).ok().filter(|found| !found.is_empty());
             let mut known = lock(&self.0);
-            let at = known.iter().position(|(known, _)| **known == *name);
-            if let Some(at) = at {
-                known.swap_remove(at);
-            }
-            if let Some(found) = found.filter(|_| known.len() < most) {
-                known.push((name.into(), found.into()));
+            known.retain(|known| *known.tool != *name);
+            let Some(found) = found else { continue };
+            let bytes = tool.raw().len();
+            let kept: usize = known.iter().map(|known| known.bytes).sum();
+            if known.len() < limits.list_entries && kept + bytes <= limits.list_bytes {
+                known.push(Known { tool: name.into(), found: found.into(), bytes });
             }
         }
     }
@@ -46,7 +53,7 @@ impl Mirrors {
         let name = order.subject.as_deref().filter(|_| order.is_tool_call());
         let Some(name) = name else { return };
         let known = lock(&self.0);
-        let found = known.iter().find(|(known, _)| **known == *name).map(|(_, found)| Arc::clone(found));
+        let found = known.iter().find(|known| *known.tool == *name).map(|known| Arc::clone(&known.found));
         drop(known);
         // Most tools have none, and then nothing need be read.
         let Some(found) = found else { return };
@@ -65,7 +72,7 @@ impl Core {
                 self.desk.tell_noise(format!("the tool {name} is left out: {bad}"));
             }
         }
-        self.mirrors.learn(result, self.limits.list_entries);
+        self.mirrors.learn(result, &self.limits);
     }
 }
 

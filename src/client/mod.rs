@@ -40,7 +40,11 @@ mod exchange;
 mod listen;
 #[cfg(feature = "http-client")]
 mod mirror;
+#[cfg(feature = "schema")]
+mod output;
 mod request;
+#[cfg(feature = "http-client")]
+mod resend;
 mod send;
 mod slot;
 

@@ -4,12 +4,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::era::decode::makes_tasks;
 use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Value, Writer};
 #[cfg(feature = "hub")]
 use crate::model::ClientCapabilities;
 use crate::model::Level;
+use crate::model::content::ToolOutput;
+use crate::model::task::Task;
 
 use super::core::Core;
 use super::exchange::{Exchange, Flag, Options, Step, read};
@@ -143,6 +146,21 @@ impl<T> Request<T> {
     }
 }
 
+impl Request<ToolOutput> {
+    /// Lets the server make a task of the call: then [`Call::wait_outcome`] gives [`Outcome::Task`], and
+    /// [`Client::task`](super::Client::task) tells later how far it is. A server that makes no tasks
+    /// answers as ever. In a session the server makes one of every tool that does not forbid it
+    /// (`execution.taskSupport` in [`crate::Tool::source`]); without sessions it decides alone.
+    /// [`Request::wait`] fails as [`ErrorKind::Misuse`] when a task comes of the call.
+    pub fn as_task(mut self) -> Request<ToolOutput> {
+        if let Ok(order) = &mut self.order {
+            let core = &self.core;
+            order.task = !core.era().sessions() || makes_tasks(&core.greeting().capabilities);
+        }
+        self
+    }
+}
+
 /// The longest time that anything is waited for: what fits a clock.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -209,6 +227,7 @@ impl<T> Call<T> {
                 questions: questions.unwrap_or_else(empty),
                 state,
             })),
+            Step::Task(task) => Ok(Outcome::Task(task)),
         }
     }
 
@@ -246,6 +265,8 @@ pub enum Outcome<T> {
     Complete(T),
     /// It needs something first.
     InputRequired(InputRequired),
+    /// It goes on by itself, and tells more when it is asked: only after [`Request::as_task`].
+    Task(Task),
 }
 
 /// What a server needs before it can answer. Belongs to the request it came for and to no other.

@@ -4,9 +4,11 @@
 //! waits, says until when that thread may wait. What it does not: send anything, or know who asked.
 //!
 //! # Invariants
-//! - An outcome is put in once; whatever comes second is turned away.
+//! - An outcome is put in once; whatever comes second is turned away. Only a lost session may be taken
+//!   back, before anybody saw it.
 //! - Progress is told on the thread that waits and therefore never after the wait ended.
-//! - At most [`KEPT`] steps of progress wait; then the oldest goes, for a newer one says more.
+//! - At most [`KEPT`] steps of progress wait, with [`KEPT_BYTES`] of messages; then the oldest goes, for a
+//!   newer one says more.
 
 use std::collections::VecDeque;
 #[cfg(feature = "hub")]
@@ -17,8 +19,13 @@ use std::time::{Duration, Instant};
 use crate::json::{Doc, NodeId, Value};
 use crate::transport::carrier::Failure;
 
+#[cfg(feature = "http-client")]
+use super::resend::Resend;
+
 /// Steps of progress that wait for the thread that waits for the answer.
 const KEPT: usize = 32;
+/// Bytes of their messages, beyond the newest one's.
+const KEPT_BYTES: usize = 64 << 10;
 /// How often a waiting thread looks again while the clock stands still.
 const STANDSTILL: Duration = Duration::from_millis(50);
 
@@ -86,6 +93,11 @@ struct State {
     done: Option<f64>,
     /// When the last step came.
     moved: Option<Instant>,
+    #[cfg(feature = "http-client")]
+    again: Option<Box<Resend>>,
+    /// An outcome was taken back.
+    reopened: bool,
+    resent: bool,
 }
 
 impl Slot {
@@ -135,6 +147,46 @@ impl Slot {
         true
     }
 
+    /// Lets this be sent again when its session is lost before anybody waits for it.
+    #[cfg(feature = "http-client")]
+    pub(super) fn again(&self, resend: Resend) {
+        self.lock().again = Some(Box::new(resend));
+    }
+
+    /// What it takes to send this again, once.
+    #[cfg(feature = "http-client")]
+    pub(super) fn resend(&self) -> Option<Box<Resend>> {
+        self.lock().again.take()
+    }
+
+    /// Takes the outcome back, if it is a lost session that nobody has been told of: whoever calls
+    /// this sees to another.
+    #[cfg(feature = "http-client")]
+    pub(super) fn reopen(&self) -> bool {
+        let mut state = self.lock();
+        let lost = matches!(state.outcome, Some(Err(Failure::SessionLost)));
+        if lost {
+            (state.outcome, state.over, state.reopened) = (None, false, true);
+        }
+        lost
+    }
+
+    /// This is being sent for the second time.
+    #[cfg(feature = "http-client")]
+    pub(super) fn resent(&self) {
+        self.lock().resent = true;
+    }
+
+    /// Whether an outcome was taken back: then nobody may have this in the table.
+    pub(super) fn was_reopened(&self) -> bool {
+        self.lock().reopened
+    }
+
+    /// Whether it was sent a second time.
+    pub(super) fn was_resent(&self) -> bool {
+        self.lock().resent
+    }
+
     /// Keeps a step for the thread that waits; steps that go back are none (basic/patterns/progress).
     pub(super) fn step(&self, progress: Progress) -> bool {
         let mut state = self.lock();
@@ -144,8 +196,11 @@ impl Slot {
         state.done = Some(progress.done);
         state.moved = Some(Instant::now());
         if self.wants_progress {
-            if state.progress.len() >= KEPT {
-                state.progress.pop_front();
+            let size = |step: &Progress| step.message.as_ref().map_or(0, String::len);
+            let mut bytes = size(&progress) + state.progress.iter().map(size).sum::<usize>();
+            while state.progress.len() >= KEPT || bytes > KEPT_BYTES {
+                let Some(oldest) = state.progress.pop_front() else { break };
+                bytes -= size(&oldest);
             }
             state.progress.push_back(progress);
         }

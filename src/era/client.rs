@@ -13,6 +13,7 @@
 use std::borrow::Cow;
 
 use crate::json::{Json, Kind, Value, Writer};
+use crate::model::task::Task;
 use crate::model::{CacheHint, Change, ClientCapabilities, Filter, Identity, Level, Offer, Revision};
 use crate::rpc::{Notification, RpcError};
 
@@ -35,11 +36,11 @@ pub(crate) trait ClientEra: Sync {
     /// Reads a notification.
     fn told<'d>(&self, notification: &Notification<'d>) -> Told<'d>;
 
-    /// What kind of result this is.
+    /// What kind of result this is of that order.
     ///
     /// # Errors
     /// It is none; says why.
-    fn outcome<'d>(&self, result: Value<'d>) -> Result<Outcome<'d>, Cow<'static, str>>;
+    fn outcome<'d>(&self, result: Value<'d>, order: &Order) -> Result<Outcome<'d>, Cow<'static, str>>;
 
     /// Header names and values of an order, for transports that have headers.
     fn headers(&self, revision: Revision, order: Option<&Order>) -> Vec<(String, String)>;
@@ -70,12 +71,16 @@ pub(crate) struct ClientCard {
     pub(super) capabilities: ClientCapabilities,
     /// The modern `_meta` members that every request carries.
     pub(super) meta: String,
+    /// The same of requests whose answer may be a task.
+    pub(super) meta_of_tasks: String,
 }
 
 impl ClientCard {
     /// Renders what every request says.
     pub(crate) fn new(identity: Identity, capabilities: ClientCapabilities) -> ClientCard {
-        ClientCard { meta: modern::client_meta(&identity, capabilities), identity, capabilities }
+        let meta = |extensions: &[&str]| modern::client_meta(&identity, capabilities, extensions);
+        let (meta, meta_of_tasks) = (meta(&[]), meta(&[modern::TASKS]));
+        ClientCard { meta, meta_of_tasks, identity, capabilities }
     }
 }
 
@@ -108,12 +113,14 @@ pub(crate) enum Told<'d> {
 }
 
 /// What a result says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Outcome<'d> {
     /// The answer, and how long it stays fresh.
     Complete(CacheHint),
     /// The server asks back: questions by key, and the state to come back with.
     InputRequired { questions: Option<Value<'d>>, state: Option<Value<'d>> },
+    /// The server goes on by itself.
+    Task(Task),
 }
 
 /// What a server says of itself.

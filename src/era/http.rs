@@ -38,6 +38,9 @@ pub(crate) trait HttpEra: Sync {
         arguments: Option<Value<'_>>,
     ) -> Result<(), Fault>;
 
+    /// Whether requests of this method are answered with an event stream and nothing else.
+    fn streams(&self, method: &str) -> bool;
+
     /// The status that this frame travels with, if it is the first thing that does.
     fn status(&self, frame: &[u8]) -> u16;
 
@@ -80,18 +83,18 @@ impl Eras {
     /// (requirement NEG-05: `_meta` first, then the version field, then the method).
     pub(crate) fn of_post(&self, fields: &dyn Fields, params: &Params<'_>, method: Option<&str>) -> Posted {
         let Some(sessions) = self.legacy.and_then(|era| era.http().sessions()) else { return Posted::Alone };
-        if self.modern.is_some() && (params.names_version() || self.names_modern(fields)) {
-            return Posted::Alone;
+        let opens = method.is_some_and(|method| method == sessions.opens);
+        // A version that nobody knows says nothing: what belongs to a session is told there that the
+        // field is wrong, and what opens one need not have it (requirement H11-37).
+        let unknown_is_modern = !opens && fields.field(sessions.id).is_none();
+        let modern = fields.field(VERSION).is_some_and(|version| {
+            version == revision::name(V2026_07_28).as_bytes() || unknown_is_modern && !is_legacy(version)
+        });
+        match opens {
+            _ if self.modern.is_some() && (params.names_version() || modern) => Posted::Alone,
+            true => Posted::Opening,
+            false => Posted::InSession,
         }
-        match method {
-            Some(method) if method == sessions.opens => Posted::Opening,
-            _ => Posted::InSession,
-        }
-    }
-
-    /// Whether the version field names what no session speaks.
-    fn names_modern(&self, fields: &dyn Fields) -> bool {
-        fields.field(VERSION).is_some_and(|version| !is_legacy(version))
     }
 }
 

@@ -40,6 +40,7 @@ use crate::model::{
 use crate::rpc::{Request, RpcError, code};
 
 pub(crate) use read::Params;
+pub(crate) use write::question;
 
 /// The server side of one era.
 pub(crate) trait ServerEra: Sync {

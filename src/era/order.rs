@@ -72,6 +72,8 @@ pub(crate) struct Order {
     pub shelf: Option<Shelf>,
     /// Whether the server may ask back before it answers (basic/patterns/mrtr).
     pub may_ask: bool,
+    /// Whether it may, or in a session shall, answer with a task.
+    pub task: bool,
 }
 
 /// What a kept answer is about: what makes it stale.
@@ -172,7 +174,9 @@ impl Order {
             }
         };
         let may_ask = matches!(&*method, "tools/call" | "resources/read" | "prompts/get");
-        Ok(Order { method, params: members(w), meta, subject, shelf, may_ask })
+        // Who asks about tasks can handle them, and has to say so (2026-07-28, extension of tasks).
+        let task = method.starts_with("tasks/");
+        Ok(Order { method, params: members(w), meta, subject, shelf, may_ask, task })
     }
 
     /// Whether asking twice does no more than asking once, whatever the server: the protocol's own
@@ -235,7 +239,7 @@ fn other(w: &mut Writer, params: &Json, meta: &mut String, subject: &mut Option<
 fn open(w: &mut Writer, revision: Revision, card: &super::client::ClientCard) {
     w.key("protocolVersion").string(revision::name(revision));
     w.key("capabilities");
-    super::write::client_capabilities(w, features(revision), card.capabilities);
+    super::write::client_capabilities(w, features(revision), card.capabilities, &[]);
     w.key("clientInfo");
     super::write::implementation(w, features(revision), &card.identity);
 }

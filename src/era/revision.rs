@@ -24,6 +24,11 @@ pub(crate) fn parse(date: &str) -> Option<Revision> {
     u8::try_from(slot).ok().map(Revision)
 }
 
+/// The dates of those with a handshake, the newest first.
+pub(crate) fn legacy() -> impl Iterator<Item = &'static str> {
+    NAMES[..V2026_07_28.slot()].iter().rev().copied()
+}
+
 /// What a revision's messages may contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Features {

@@ -4,7 +4,8 @@
 //! do not. Then the table of the last text serves for the next one: it is enough to compare the two
 //! and to look at the values that differ. That costs a fifth of parsing.
 //!
-//! What it does: turn the table of one text into that of another. What it does not: report errors;
+//! What it does: turn the table of one text into that of another, and say whether a reader of the
+//! first one may have decided anything by a value that differs. What it does not: report errors;
 //! whatever is not plainly alike is left to the parser, strings with escapes that differ too.
 //!
 //! Invariant: the table is the one the parser would make. For behind every difference both texts go
@@ -14,29 +15,64 @@
 
 use super::parse::{NUMBER, Node, STRING};
 use super::scan::{self, byte};
+use super::value::NodeId;
 
 /// More values that differ are left to the parser: each may move everything behind it.
 const MOST: u32 = 8;
 
+/// Values of a document by which its reader decided nothing but that they are a string or a number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Free {
+    /// Single values.
+    pub values: [Option<NodeId>; 2],
+    /// An array or object, with all that is in it.
+    pub inside: Option<NodeId>,
+}
+
+impl Free {
+    fn holds(&self, at: usize, nodes: &[Node]) -> bool {
+        self.values.iter().flatten().any(|id| id.index() as usize == at)
+            || self.inside.is_some_and(|id| {
+                let top = id.index() as usize;
+                at > top && nodes.get(top).is_some_and(|node| at < node.behind(id.index()) as usize)
+            })
+    }
+}
+
+/// How a text compares with the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alike {
+    /// The table could not be kept.
+    No,
+    /// Some value that is not free differs.
+    Shape,
+    /// All values that differ are free.
+    Sense,
+}
+
 /// Makes `nodes`, the table of `old`, that of `new`. Where that cannot be done it tells so, and the
 /// table is good for nothing.
-pub(super) fn adapt(nodes: &mut [Node], old: &[u8], new: &[u8]) -> bool {
+pub(super) fn adapt(nodes: &mut [Node], old: &[u8], new: &[u8], free: &Free) -> Alike {
     if nodes.is_empty() {
-        return false;
+        return Alike::No;
     }
+    let mut alike = Alike::Sense;
     // Positions up to which all is settled, and the number of the last node that starts before.
     let (mut o, mut n, mut at) = (0, 0, 0);
     for _ in 0..=MOST {
         let same = common(old.get(o..).unwrap_or_default(), new.get(n..).unwrap_or_default());
         (o, n) = (o + same, n + same);
         if o == old.len() && n == new.len() {
-            return true;
+            return alike;
         }
         // All nodes from here on are where they are in the new text, if it goes on like the old one.
         at += nodes.get(at..).unwrap_or_default().partition_point(|node| node.start as usize <= n);
-        let Some(before) = at.checked_sub(1) else { return false };
-        let Some(end) = nodes.get_mut(before).and_then(|node| value(node, n, new)) else { return false };
-        let Some(node) = nodes.get(before) else { return false };
+        let Some(before) = at.checked_sub(1) else { return Alike::No };
+        let Some(end) = nodes.get_mut(before).and_then(|node| value(node, n, new)) else { return Alike::No };
+        if !free.holds(before, nodes) {
+            alike = Alike::Shape;
+        }
+        let Some(node) = nodes.get(before) else { return Alike::No };
         let (was, is) = (end, node.end);
         if was != is {
             let moved = is.wrapping_sub(was);
@@ -51,7 +87,7 @@ pub(super) fn adapt(nodes: &mut [Node], old: &[u8], new: &[u8]) -> bool {
         }
         (o, n) = (o + was as usize - n, is as usize);
     }
-    false
+    Alike::No
 }
 
 /// Reads the value of the same kind that the new text has in the place of `node`, within which the
@@ -98,7 +134,9 @@ fn common(a: &[u8], b: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::super::{Doc, ParseLimits};
+    use super::{Alike, Free};
 
     const LIMITS: ParseLimits = ParseLimits { bytes: 400, depth: 6, nodes: 60, unique_names: true };
 
@@ -107,8 +145,9 @@ mod tests {
     fn next(old: &[u8], new: &[u8]) -> bool {
         let (mut doc, mut fresh) = (Doc::default(), Doc::default());
         let _ = doc.parse_again(old, &LIMITS);
-        let served = super::adapt(&mut doc.nodes.clone(), doc.text.as_bytes(), new);
-        let result = doc.parse_next(new, &LIMITS);
+        let free = Free::default();
+        let served = super::adapt(&mut doc.nodes.clone(), doc.text.as_bytes(), new, &free) != Alike::No;
+        let result = doc.parse_next(new, &LIMITS, &free).map(drop);
         let shown = || format!("{} then {}", String::from_utf8_lossy(old), String::from_utf8_lossy(new));
         assert_eq!(result, fresh.parse_again(new, &LIMITS), "{}", shown());
         assert_eq!(doc.text, fresh.text);
@@ -158,6 +197,26 @@ mod tests {
         }
         // Bytes that are no text are found before.
         next(b"[\"\xc3\xa9\"]", b"[\"\xc3\"]");
+    }
+
+    #[test]
+    fn only_free_values_keep_the_sense() {
+        let old = r#"{"id":1,"p":{"n":"echo","a":{"t":["x",2]},"z":3}}"#;
+        for (new, expected) in [
+            (r#"{"id":1,"p":{"n":"echo","a":{"t":["x",2]},"z":3}}"#, Alike::Sense),
+            (r#"{"id":77,"p":{"n":"echo","a":{"t":["longer",-4]},"z":3}}"#, Alike::Sense),
+            (r#"{"id":77,"p":{"n":"ecko","a":{"t":["x",2]},"z":3}}"#, Alike::Shape),
+            (r#"{"id":1,"p":{"n":"echo","a":{"t":["x",2]},"z":4}}"#, Alike::Shape),
+            (r#"{"id":1,"p":{"n":"echo","a":{"t":["x",2]},"y":3}}"#, Alike::No),
+            (r#"{"id":"1","p":{"n":"echo","a":{"t":["x",2]},"z":3}}"#, Alike::No),
+        ] {
+            let mut doc = Doc::default();
+            doc.parse_again(old.as_bytes(), &LIMITS).unwrap();
+            let at = |pointer| doc.root().pointer(pointer).map(|value| value.id());
+            let free = Free { values: [at("/id"), None], inside: at("/p/a") };
+            assert_eq!(doc.parse_next(new.as_bytes(), &LIMITS, &free), Ok(expected), "{new}");
+            assert_eq!(doc.text(), new);
+        }
     }
 
     /// Whatever a text becomes, the table that served is the one a parser makes.

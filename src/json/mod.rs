@@ -54,13 +54,14 @@ mod write;
 
 pub use error::{ErrorKind, ParseError};
 #[cfg(feature = "schema")]
-pub(crate) use spot::{Spot, head};
+pub(crate) use spot::Spot;
 pub use text::{Json, ToJson};
 #[cfg(feature = "miniserde")]
 pub use typed::{TypedError, from_value, to_writer};
 pub use value::{Items, Kind, MemberValues, Members, NodeId, Value};
 pub use write::Writer;
 
+pub(crate) use alike::{Alike, Free};
 use names::Name;
 use parse::Node;
 
@@ -114,6 +115,8 @@ pub struct Doc {
     names: Vec<Name>,
     /// What the text was held to. With unique names a search may stop at the first hit.
     limits: ParseLimits,
+    /// See [`Doc::set_mark`].
+    mark: u64,
 }
 
 impl Doc {
@@ -138,21 +141,31 @@ impl Doc {
         self.build(limits)
     }
 
-    /// The same, and quicker where the text is like the one the document holds: see `alike.rs`.
+    /// The same, and quicker where the text is like the one the document holds: see `alike.rs`. Also
+    /// says whether all values that differ are `free`; nodes keep their places then.
     ///
     /// # Errors
     /// As with [`Doc::parse_again`].
-    pub(crate) fn parse_next(&mut self, text: &[u8], limits: &ParseLimits) -> Result<(), ParseError> {
+    pub(crate) fn parse_next(
+        &mut self,
+        text: &[u8],
+        limits: &ParseLimits,
+        free: &Free,
+    ) -> Result<Alike, ParseError> {
         if self.limits == *limits && parse::check_size(text, limits).is_ok() {
             if let Ok(new) = parse::utf8(text) {
-                if alike::adapt(&mut self.nodes, self.text.as_bytes(), text) {
+                let alike = alike::adapt(&mut self.nodes, self.text.as_bytes(), text, free);
+                if alike != Alike::No {
+                    if alike == Alike::Shape {
+                        self.mark = 0;
+                    }
                     self.text.clear();
                     self.text.push_str(new);
-                    return Ok(());
+                    return Ok(alike);
                 }
             }
         }
-        self.parse_again(text, limits)
+        self.parse_again(text, limits).map(|()| Alike::No)
     }
 
     /// Like [`Doc::parse_again`], but takes the bytes by swapping buffers with the caller, so that
@@ -194,6 +207,18 @@ impl Doc {
         self.text.clear();
         self.nodes.clear();
         self.decoded.clear();
+        self.mark = 0;
+    }
+
+    /// Notes what a reader made of it: any number but 0. It goes with the values that are not free
+    /// to differ in [`Doc::parse_next`].
+    pub(crate) fn set_mark(&mut self, mark: u64) {
+        self.mark = mark;
+    }
+
+    /// What [`Doc::set_mark`] noted, or 0.
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
     }
 
     /// The value the document holds.

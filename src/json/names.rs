@@ -58,7 +58,7 @@ fn sorted(text: &str, decoded: &str, nodes: &[Node], names: &mut [Name]) -> Opti
         Some(node) => node.string(text, decoded),
         None => "",
     };
-    names.sort_unstable_by_key(|n| (n.key, n.node));
+    super::order::sort(names, |a, b| (a.key, a.node).cmp(&(b.key, b.node)));
     let mut first: Option<u32> = None;
     for run in names.chunk_by_mut(|a, b| a.key == b.key) {
         if run.len() > 1 {

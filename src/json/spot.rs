@@ -8,17 +8,6 @@
 use super::parse::{NUMBER, Node, STRING};
 use super::{Doc, Value};
 
-/// The bytes of a word that so many bytes fill.
-const MASKS: [u64; 8] =
-    [0, 0xFF, 0xFFFF, 0xFF_FFFF, 0xFFFF_FFFF, 0xFF_FFFF_FFFF, 0xFFFF_FFFF_FFFF, 0xFF_FFFF_FFFF_FFFF];
-
-/// The first eight bytes of a text as one word that ends in zeros when there are fewer.
-pub(crate) fn head(text: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
-    u64::from_le_bytes(word)
-}
-
 /// A value and its node.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot<'d> {
@@ -58,21 +47,30 @@ impl<'d> Spot<'d> {
         if self.node.is_container() { self.node.count() as usize } else { 0 }
     }
 
-    /// The first eight bytes of the string, as one word that ends in zeros when there are fewer,
-    /// and how many bytes there are; nothing for anything else.
+    /// The eight bytes behind the opening quote of a string as it is written, whatever they are
+    /// part of; nothing near the end of the text.
     #[inline(always)]
-    pub(crate) fn head(self) -> (u64, usize) {
+    pub(crate) fn ahead(self) -> Option<u64> {
         let start = self.node.start as usize + 1;
-        // What follows the string in the text makes a long read possible.
-        match self.doc.text.as_bytes().get(start..start + 8) {
-            Some(word) if self.node.tag() == STRING => {
-                let len = (self.node.end as usize).wrapping_sub(start + 1);
-                let mask = MASKS.get(len).copied().unwrap_or(u64::MAX);
-                let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-                (word & mask, len)
-            }
-            _ => copied_head(self.value()),
+        let word = self.doc.text.as_bytes().get(start..start + 8)?;
+        word.first_chunk().map(|word| u64::from_le_bytes(*word))
+    }
+
+    /// The first byte of the string, 0 when it has none, and how many there are; nothing for
+    /// anything else.
+    #[inline(always)]
+    pub(crate) fn brief(self) -> (u8, usize) {
+        match self.doc.text.as_bytes().get(self.node.start as usize + 1) {
+            Some(first) if self.node.tag() == STRING && self.width() > 2 => (*first, self.width() - 2),
+            _ => decoded_brief(self.value()),
         }
+    }
+
+    /// The last eight bytes of a string as it is written, before its closing quote.
+    #[inline(always)]
+    pub(crate) fn tail(self) -> Option<&'d [u8; 8]> {
+        let end = (self.node.end as usize).wrapping_sub(1);
+        self.doc.text.as_bytes().get(end.wrapping_sub(8)..end)?.first_chunk()
     }
 
     /// The bytes of the string with its escapes resolved; `None` for anything else.
@@ -109,9 +107,9 @@ fn decoded(value: Value<'_>) -> Option<&[u8]> {
 }
 
 #[inline(never)]
-fn copied_head(value: Value<'_>) -> (u64, usize) {
-    let text = value.as_str().unwrap_or_default();
-    (head(text.as_bytes()), text.len())
+fn decoded_brief(value: Value<'_>) -> (u8, usize) {
+    let text = value.as_str().unwrap_or_default().as_bytes();
+    (text.first().copied().unwrap_or(0), text.len())
 }
 
 /// The children of a spot, from [`Spot::inside`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{MOST_BYTES, MOST_MS, Setting};
+use super::{MOST_BYTES, MOST_MS, Setting, setting};
 
 #[cfg(doc)]
 use super::Limits;
@@ -114,102 +114,22 @@ impl Default for HttpLimits {
 
 /// Those of the HTTP server.
 pub(super) const SETTINGS: &[Setting] = &[
-    Setting {
-        variable: "TINYMCP_CONNECTIONS",
-        least: 1,
-        most: 65_536,
-        set: |l, n| l.http.connections = n as usize,
-    },
-    Setting { variable: "TINYMCP_STREAMS", least: 1, most: 65_536, set: |l, n| l.http.streams = n as usize },
-    Setting {
-        variable: "TINYMCP_HEAD_BYTES",
-        least: 1024,
-        most: 1 << 20,
-        set: |l, n| l.http.head_bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_HEAD_FIELDS",
-        least: 8,
-        most: 128,
-        set: |l, n| l.http.head_fields = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_HEAD_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.head_timeout = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_IDLE_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.idle_timeout = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_BODY_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.body_timeout = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_BODY_RATE",
-        least: 1,
-        most: MOST_BYTES,
-        set: |l, n| l.http.body_rate = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_ARRIVING_BYTES",
-        least: 4096,
-        most: MOST_BYTES,
-        set: |l, n| l.http.arriving_bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_UNSENT_BYTES",
-        least: 4096,
-        most: MOST_BYTES,
-        set: |l, n| l.http.unsent_bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_STALL_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.stall_timeout = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_COMMENT_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.comment_interval = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_LINGER_MS",
-        least: 1,
-        most: MOST_MS,
-        set: |l, n| l.http.linger = Duration::from_millis(n),
-    },
-    Setting {
-        variable: "TINYMCP_SESSIONS",
-        least: 1,
-        most: 65_536,
-        set: |l, n| l.http.sessions = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_SESSION_MS",
-        least: 100,
-        most: MOST_MS,
-        set: |l, n| l.http.session_timeout = Duration::from_millis(n),
-    },
-    Setting { variable: "TINYMCP_REPLAY", least: 0, most: 65_536, set: |l, n| l.http.replay = n as usize },
-    Setting {
-        variable: "TINYMCP_REPLAY_BYTES",
-        least: 0,
-        most: MOST_BYTES,
-        set: |l, n| l.http.replay_bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_RETRY_MS",
-        least: 0,
-        most: MOST_MS,
-        set: |l, n| l.http.retry = Duration::from_millis(n),
-    },
+    setting("TINYMCP_CONNECTIONS", 1..=65_536, |l, n| l.http.connections = n as usize),
+    setting("TINYMCP_STREAMS", 1..=65_536, |l, n| l.http.streams = n as usize),
+    setting("TINYMCP_HEAD_BYTES", 1024..=(1 << 20), |l, n| l.http.head_bytes = n as usize),
+    setting("TINYMCP_HEAD_FIELDS", 8..=128, |l, n| l.http.head_fields = n as usize),
+    setting("TINYMCP_HEAD_MS", 100..=MOST_MS, |l, n| l.http.head_timeout = Duration::from_millis(n)),
+    setting("TINYMCP_IDLE_MS", 100..=MOST_MS, |l, n| l.http.idle_timeout = Duration::from_millis(n)),
+    setting("TINYMCP_BODY_MS", 100..=MOST_MS, |l, n| l.http.body_timeout = Duration::from_millis(n)),
+    setting("TINYMCP_BODY_RATE", 1..=MOST_BYTES, |l, n| l.http.body_rate = n as usize),
+    setting("TINYMCP_ARRIVING_BYTES", 4096..=MOST_BYTES, |l, n| l.http.arriving_bytes = n as usize),
+    setting("TINYMCP_UNSENT_BYTES", 4096..=MOST_BYTES, |l, n| l.http.unsent_bytes = n as usize),
+    setting("TINYMCP_STALL_MS", 100..=MOST_MS, |l, n| l.http.stall_timeout = Duration::from_millis(n)),
+    setting("TINYMCP_COMMENT_MS", 100..=MOST_MS, |l, n| l.http.comment_interval = Duration::from_millis(n)),
+    setting("TINYMCP_LINGER_MS", 1..=MOST_MS, |l, n| l.http.linger = Duration::from_millis(n)),
+    setting("TINYMCP_SESSIONS", 1..=65_536, |l, n| l.http.sessions = n as usize),
+    setting("TINYMCP_SESSION_MS", 100..=MOST_MS, |l, n| l.http.session_timeout = Duration::from_millis(n)),
+    setting("TINYMCP_REPLAY", 0..=65_536, |l, n| l.http.replay = n as usize),
+    setting("TINYMCP_REPLAY_BYTES", 0..=MOST_BYTES, |l, n| l.http.replay_bytes = n as usize),
+    setting("TINYMCP_RETRY_MS", 0..=MOST_MS, |l, n| l.http.retry = Duration::from_millis(n)),
 ];

@@ -7,7 +7,7 @@
 //! Invariant: whatever schema and value come, the memory and time of a check follow from these
 //! numbers and from the sizes of schema and value.
 
-use super::Setting;
+use super::{MOST_BYTES, Setting, setting};
 
 /// Caps on schemas and on validations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,29 +64,9 @@ impl Default for SchemaLimits {
 
 /// The settings of this group.
 pub(super) const SETTINGS: &[Setting] = &[
-    Setting {
-        variable: "TINYMCP_SCHEMA_BYTES",
-        least: 1024,
-        most: super::MOST_BYTES,
-        set: |l, n| l.schema.bytes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_SCHEMA_NODES",
-        least: 64,
-        most: 1 << 24,
-        set: |l, n| l.schema.nodes = n as usize,
-    },
-    Setting {
-        variable: "TINYMCP_SCHEMA_DEPTH",
-        least: 8,
-        most: 1 << 16,
-        set: |l, n| l.schema.depth = n as u32,
-    },
-    Setting { variable: "TINYMCP_SCHEMA_STEPS", least: 1000, most: 1 << 40, set: |l, n| l.schema.steps = n },
-    Setting {
-        variable: "TINYMCP_SCHEMA_VERDICTS",
-        least: 0,
-        most: 1 << 24,
-        set: |l, n| l.schema.verdicts = n as usize,
-    },
+    setting("TINYMCP_SCHEMA_BYTES", 1024..=MOST_BYTES, |l, n| l.schema.bytes = n as usize),
+    setting("TINYMCP_SCHEMA_NODES", 64..=(1 << 24), |l, n| l.schema.nodes = n as usize),
+    setting("TINYMCP_SCHEMA_DEPTH", 8..=(1 << 16), |l, n| l.schema.depth = n as u32),
+    setting("TINYMCP_SCHEMA_STEPS", 1000..=(1 << 40), |l, n| l.schema.steps = n),
+    setting("TINYMCP_SCHEMA_VERDICTS", 0..=(1 << 24), |l, n| l.schema.verdicts = n as usize),
 ];

@@ -27,10 +27,10 @@ pub struct Profile {
     pub id: &'static str,
     /// Which host that is.
     pub summary: &'static str,
-    /// Keywords that make the host refuse the tool, and often the whole request.
-    pub(super) refused: &'static [&'static str],
+    /// Keywords that make the host refuse the tool, and often the whole request; spaces between them.
+    pub(super) refused: &'static str,
     /// Keywords the host deletes before the model sees them.
-    pub(super) ignored: &'static [&'static str],
+    pub(super) ignored: &'static str,
     /// `oneOf`, `anyOf`, `allOf` and the like at the root make it refuse.
     pub(super) plain_root: bool,
     /// An object without `properties` makes it refuse.
@@ -92,8 +92,8 @@ impl Names {
 const EASY: Profile = Profile {
     id: "",
     summary: "",
-    refused: &[],
-    ignored: &[],
+    refused: "",
+    ignored: "",
     plain_root: false,
     needs_properties: false,
     needs_items: false,
@@ -127,29 +127,9 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         id: "openai-strict",
         summary: "OpenAI API, functions with strict",
-        refused: &[
-            "allOf",
-            "oneOf",
-            "not",
-            "if",
-            "then",
-            "else",
-            "dependentRequired",
-            "dependentSchemas",
-            "dependencies",
-            "patternProperties",
-            "propertyNames",
-            "unevaluatedProperties",
-            "unevaluatedItems",
-            "contains",
-            "minContains",
-            "maxContains",
-            "minProperties",
-            "maxProperties",
-            "prefixItems",
-            "uniqueItems",
-            "default",
-        ],
+        refused: "allOf oneOf not if then else dependentRequired dependentSchemas dependencies \
+            patternProperties propertyNames unevaluatedProperties unevaluatedItems contains \
+            minContains maxContains minProperties maxProperties prefixItems uniqueItems default",
         plain_root: true,
         needs_properties: true,
         needs_items: true,
@@ -173,17 +153,8 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         id: "claude-strict",
         summary: "Anthropic API, tools with strict",
-        refused: &[
-            "minimum",
-            "maximum",
-            "exclusiveMinimum",
-            "exclusiveMaximum",
-            "multipleOf",
-            "minLength",
-            "maxLength",
-            "maxItems",
-            "patternProperties",
-        ],
+        refused: "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength \
+            maxItems patternProperties",
         plain_root: true,
         closed: true,
         references: References::Finite,
@@ -196,42 +167,11 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         id: "gemini",
         summary: "Gemini API, function declarations",
-        refused: &[
-            "allOf",
-            "oneOf",
-            "not",
-            "if",
-            "then",
-            "else",
-            "dependentRequired",
-            "dependentSchemas",
-            "dependencies",
-            "patternProperties",
-            "propertyNames",
-            "additionalProperties",
-            "unevaluatedProperties",
-            "unevaluatedItems",
-            "contains",
-            "minContains",
-            "maxContains",
-            "prefixItems",
-            "additionalItems",
-            "const",
-            "exclusiveMinimum",
-            "exclusiveMaximum",
-            "multipleOf",
-            "uniqueItems",
-            "default",
-            "title",
-            "$schema",
-            "$id",
-            "$anchor",
-            "$comment",
-            "examples",
-            "deprecated",
-            "readOnly",
-            "writeOnly",
-        ],
+        refused: "allOf oneOf not if then else dependentRequired dependentSchemas dependencies \
+            patternProperties propertyNames additionalProperties unevaluatedProperties \
+            unevaluatedItems contains minContains maxContains prefixItems additionalItems const \
+            exclusiveMinimum exclusiveMaximum multipleOf uniqueItems default title $schema $id \
+            $anchor $comment examples deprecated readOnly writeOnly",
         needs_items: true,
         needs_type: true,
         single_type: true,
@@ -244,30 +184,10 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         id: "vscode",
         summary: "Visual Studio Code with Copilot",
-        ignored: &[
-            "minLength",
-            "maxLength",
-            "pattern",
-            "default",
-            "format",
-            "minimum",
-            "maximum",
-            "exclusiveMinimum",
-            "exclusiveMaximum",
-            "multipleOf",
-            "patternProperties",
-            "unevaluatedProperties",
-            "unevaluatedItems",
-            "propertyNames",
-            "minProperties",
-            "maxProperties",
-            "contains",
-            "minContains",
-            "maxContains",
-            "minItems",
-            "maxItems",
-            "uniqueItems",
-        ],
+        ignored: "minLength maxLength pattern default format minimum maximum exclusiveMinimum \
+            exclusiveMaximum multipleOf patternProperties unevaluatedProperties unevaluatedItems \
+            propertyNames minProperties maxProperties contains minContains maxContains minItems \
+            maxItems uniqueItems",
         plain_root: true,
         needs_items: true,
         description: 1024,
@@ -277,51 +197,12 @@ pub const PROFILES: &[Profile] = &[
     Profile {
         id: "minimal",
         summary: "what every host above takes",
-        refused: &[
-            "allOf",
-            "oneOf",
-            "not",
-            "if",
-            "then",
-            "else",
-            "dependentRequired",
-            "dependentSchemas",
-            "dependencies",
-            "patternProperties",
-            "propertyNames",
-            "unevaluatedProperties",
-            "unevaluatedItems",
-            "contains",
-            "minContains",
-            "maxContains",
-            "prefixItems",
-            "additionalItems",
-            "const",
-            "exclusiveMinimum",
-            "exclusiveMaximum",
-            "multipleOf",
-            "uniqueItems",
-            "default",
-            "title",
-            "$schema",
-            "$id",
-            "$anchor",
-            "$comment",
-            "examples",
-            "deprecated",
-            "readOnly",
-            "writeOnly",
-            "minimum",
-            "maximum",
-            "minLength",
-            "maxLength",
-            "minItems",
-            "maxItems",
-            "minProperties",
-            "maxProperties",
-            "pattern",
-            "format",
-        ],
+        refused: "allOf oneOf not if then else dependentRequired dependentSchemas dependencies \
+            patternProperties propertyNames unevaluatedProperties unevaluatedItems contains \
+            minContains maxContains prefixItems additionalItems const exclusiveMinimum \
+            exclusiveMaximum multipleOf uniqueItems default title $schema $id $anchor $comment \
+            examples deprecated readOnly writeOnly minimum maximum minLength maxLength minItems \
+            maxItems minProperties maxProperties pattern format",
         plain_root: true,
         needs_properties: true,
         needs_items: true,
@@ -348,10 +229,10 @@ impl Profile {
     }
 
     pub(super) fn refuses(&self, keyword: &str) -> bool {
-        self.refused.contains(&keyword)
+        self.refused.split_ascii_whitespace().any(|refused| refused == keyword)
     }
 
     pub(super) fn ignores(&self, keyword: &str) -> bool {
-        self.ignored.contains(&keyword)
+        self.ignored.split_ascii_whitespace().any(|ignored| ignored == keyword)
     }
 }

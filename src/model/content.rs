@@ -277,11 +277,15 @@ impl From<Json> for ReadOutput {
 }
 
 impl ReadOutput {
-    /// Fills in what the handler left open.
+    /// Fills in what the handler left open: the URI that was asked for, and the type that was declared
+    /// for what is there.
     pub(crate) fn complete(mut self, uri: &str, mime_type: Option<&str>) -> ReadOutput {
         for contents in &mut self.contents {
             if contents.uri.is_empty() {
                 contents.uri = uri.to_owned();
+            }
+            // What is elsewhere may be of another type.
+            if contents.uri == uri {
                 contents.mime_type = contents.mime_type.take().or_else(|| mime_type.map(str::to_owned));
             }
         }

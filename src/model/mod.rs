@@ -12,6 +12,8 @@
 pub(crate) mod ask;
 pub(crate) mod catalog;
 pub(crate) mod content;
+#[cfg(feature = "client")]
+pub(crate) mod task;
 pub(crate) mod uri_template;
 
 use std::borrow::Cow;
@@ -92,7 +94,7 @@ impl Level {
 }
 
 /// What one request's sender is known to be able to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// The revision this request is answered in.
     pub revision: Revision,
@@ -107,7 +109,7 @@ pub(crate) struct Peer {
 pub(crate) struct Session {
     /// Negotiated revision, declared capabilities, log floor.
     pub peer: Peer,
-    /// The client's own description, an object with `name` and `version`.
+    /// The `name` and `version` that the client gives itself, as an object.
     pub client: Json,
     /// Resource URIs it subscribed to.
     pub subscriptions: Vec<String>,
@@ -116,7 +118,7 @@ pub(crate) struct Session {
 }
 
 /// One request, decoded. Ids point into the document the query came with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     /// What is asked.
     pub operation: Operation,

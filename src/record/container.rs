@@ -12,7 +12,7 @@ use crate::json::{Json, Kind, Value, Writer};
 
 use super::FromJson;
 use super::rule::{Rule, Size};
-use super::scalar::{InSize, wrong_size};
+use super::scalar::{sized, wrong_size};
 use super::violation::{Violation, unexpected};
 
 /// A field that may be left out. `null` is read as absent too, but the schema does not offer it:
@@ -111,7 +111,7 @@ fn container(value: Value<'_>, kind: Kind, size: Size) -> Result<(), Box<Violati
     let array = kind == Kind::Array;
     let (what, unit) = if array { ("an array", "item") } else { ("an object", "member") };
     if value.kind() != kind {
-        let expected = format!("{what}{}", InSize(size, unit));
+        let expected = sized(what, size, unit);
         return Err(unexpected("type", &expected, value));
     }
     let (min, max) = if array { ("minItems", "maxItems") } else { ("minProperties", "maxProperties") };

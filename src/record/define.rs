@@ -125,9 +125,10 @@ macro_rules! record {
         impl $crate::record::Record for $name {
             const DOC: &'static str = $crate::__record_doc!($([$($attribute)*])*);
             const FIELDS: &'static [$crate::record::generated::Field] = {
-                $crate::record::generated::distinct(&[
-                    $($crate::__record_name!($field $($wire)?)),*
-                ]);
+                $crate::record::generated::distinct(&[$((
+                    $crate::__record_name!($field $($wire)?),
+                    ::core::concat!("the name of `", ::core::stringify!($field), "` is there twice"),
+                )),*]);
                 &[$(
                     $crate::record::generated::Field::new::<$type>(
                         $crate::__record_name!($field $($wire)?),
@@ -139,6 +140,10 @@ macro_rules! record {
                             $($($bounds)*)?
                         ),
                         $crate::__record_preset!(@write $type $(, $default)?),
+                        ::core::concat!(
+                            "`", ::core::stringify!($field),
+                            "` has a default, so it is never `None`: give it the type without `Option`",
+                        ),
                     )
                 ),*]
             };
@@ -177,7 +182,7 @@ macro_rules! record {
             fn write_json(&self, w: &mut $crate::json::Writer) {
                 w.begin_object();
                 $(
-                    $crate::record::generated::write_member(
+                    $crate::record::generated::write_member::<$type>(
                         w,
                         $crate::__record_name!($field $($wire)?),
                         &self.$field,
@@ -264,9 +269,11 @@ macro_rules! choice {
                 _: &$crate::record::Rule,
             ) -> ::core::result::Result<Self, $crate::record::generated::Failure> {
                 const WORDS: &[&str] = {
-                    const WORDS: &[&str] = &[$($crate::__record_name!($variant $($word)?)),+];
-                    $crate::record::generated::distinct(WORDS);
-                    WORDS
+                    $crate::record::generated::distinct(&[$((
+                        $crate::__record_name!($variant $($word)?),
+                        ::core::concat!("the word of `", ::core::stringify!($variant), "` is there twice"),
+                    )),+]);
+                    &[$($crate::__record_name!($variant $($word)?)),+]
                 };
                 let text = value.as_str();
                 $(
@@ -321,7 +328,8 @@ macro_rules! __record_rule {
         $crate::__record_rule!(
             $type,
             $rule.length($crate::record::generated::length::<$type>(
-                $crate::record::generated::Ends::<usize, _>::new($range).pair()
+                $crate::record::generated::Ends::<usize, _>::new($range).pair(),
+                ::core::concat!("no number is in the range `", ::core::stringify!($range), "`"),
             )),
             $($($more)*)?
         )
@@ -330,7 +338,8 @@ macro_rules! __record_rule {
         $crate::__record_rule!(
             $type,
             $rule.items($crate::record::generated::items::<$type>(
-                $crate::record::generated::Ends::<usize, _>::new($range).pair()
+                $crate::record::generated::Ends::<usize, _>::new($range).pair(),
+                ::core::concat!("no number is in the range `", ::core::stringify!($range), "`"),
             )),
             $($($more)*)?
         )
@@ -346,7 +355,11 @@ macro_rules! __record_rule {
                 if let (::core::option::Option::Some(min), ::core::option::Option::Some(max)) =
                     (min, max)
                 {
-                    ::core::assert!(min <= max, "no number is in this range");
+                    ::core::assert!(
+                        min <= max,
+                        "{}",
+                        ::core::concat!("no number is in the range `", ::core::stringify!($range), "`"),
+                    );
                 }
                 $rule.range(
                     $crate::__record_rule!(@bits $type, min),
@@ -360,7 +373,7 @@ macro_rules! __record_rule {
     (@bits $type:ty, $end:ident) => {
         match $end {
             ::core::option::Option::Some(end) => ::core::option::Option::Some(
-                if <$type as $crate::record::generated::Ranged>::FLOAT {
+                if $crate::record::generated::is_float::<$type>() {
                     (end as f64).to_bits()
                 } else {
                     end as u64

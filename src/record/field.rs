@@ -28,16 +28,14 @@ pub struct Field {
 }
 
 impl Field {
-    /// The row of a field of type `T`.
+    /// The row of a field of type `T`; what to say if it has a default that it cannot have.
     pub const fn new<T: FromJson>(
         name: &'static str,
         rule: Rule,
         preset: Option<fn(&mut Writer, &Rule)>,
+        needless: &str,
     ) -> Field {
-        assert!(
-            !(T::OPTIONAL && preset.is_some()),
-            "a field with a default is never `None`: give it the type without `Option`"
-        );
+        assert!(!(T::OPTIONAL && preset.is_some()), "{}", needless);
         Field { name, required: !T::OPTIONAL && preset.is_none(), rule, schema: T::schema, preset }
     }
 }
@@ -203,6 +201,10 @@ pub(super) fn flaw(write: fn(&mut Writer, &Rule)) -> Option<String> {
 /// What a default may be written as: a value of the type itself, a literal for a `String`, an
 /// array for a `Vec`.
 #[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no default for `{T}`",
+    note = "a default is a value of the field's type; a `String` also takes a literal, a `Vec` an array"
+)]
 pub trait Preset<T> {
     fn preset(self) -> T;
 }
@@ -256,14 +258,14 @@ pub const fn plain(identifier: &'static str) -> &'static str {
     identifier
 }
 
-/// Stops the compilation when a name is there twice.
+/// Stops the compilation when a name is there twice; beside each stands what to say then.
 #[doc(hidden)]
-pub const fn distinct(names: &[&str]) {
+pub const fn distinct(names: &[(&str, &str)]) {
     let mut rest = names;
-    while let [first, others @ ..] = rest {
+    while let [(first, _), others @ ..] = rest {
         let mut others_left = others;
-        while let [other, more @ ..] = others_left {
-            assert!(!same(first.as_bytes(), other.as_bytes()), "a name is there twice");
+        while let [(other, twice), more @ ..] = others_left {
+            assert!(!same(first.as_bytes(), other.as_bytes()), "{}", *twice);
             others_left = more;
         }
         rest = others;

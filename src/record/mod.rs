@@ -66,7 +66,8 @@ use crate::json::{Json, ToJson, Value, Writer};
 pub use rule::Rule;
 pub use violation::Violation;
 #[cfg(feature = "schema")]
-pub(crate) use violation::{Counted, Got, Short, nearest};
+#[cfg(feature = "schema")]
+pub(crate) use violation::{nearest, push_count, push_got, push_number, push_short, push_start};
 
 /// What the macros' output is made of; not for use by hand.
 #[doc(hidden)]
@@ -75,7 +76,7 @@ pub mod generated {
         Field, Members, choice_schema, distinct, largest, object_schema, plain, preset, write_member,
         write_preset,
     };
-    pub use super::rule::{Counted, Ends, Measured, Ranged, items, length};
+    pub use super::rule::{Counted, Ends, Measured, Ranged, is_float, items, length};
     pub use super::violation::not_a_word;
 
     /// What reading gives when the value does not fit.

@@ -100,8 +100,8 @@ impl Size {
     /// No bounds.
     pub(super) const ANY: Size = Size { min: 0, max: usize::MAX };
 
-    /// The range between two ends that may be open.
-    pub const fn between(ends: (Option<usize>, Option<usize>)) -> Size {
+    /// The range between two ends that may be open; what to say if nothing is in it.
+    pub const fn between(ends: (Option<usize>, Option<usize>), nothing: &str) -> Size {
         let size = Size {
             min: match ends.0 {
                 Some(min) => min,
@@ -112,7 +112,7 @@ impl Size {
                 None => usize::MAX,
             },
         };
-        assert!(size.min <= size.max, "no length is in this range");
+        assert!(size.min <= size.max, "{}", nothing);
         size
     }
 
@@ -199,16 +199,23 @@ pub trait Measured {}
 )]
 pub trait Counted {}
 
+/// Whether the numbers of a field are floating-point ones. A function, so that the compiler points at
+/// the type when there are none.
+#[doc(hidden)]
+pub const fn is_float<T: Ranged>() -> bool {
+    T::FLOAT
+}
+
 /// The bounds of a string.
 #[doc(hidden)]
-pub const fn length<T: Measured>(ends: (Option<usize>, Option<usize>)) -> Size {
-    Size::between(ends)
+pub const fn length<T: Measured>(ends: (Option<usize>, Option<usize>), nothing: &str) -> Size {
+    Size::between(ends, nothing)
 }
 
 /// The bounds of an array or map.
 #[doc(hidden)]
-pub const fn items<T: Counted>(ends: (Option<usize>, Option<usize>)) -> Size {
-    Size::between(ends)
+pub const fn items<T: Counted>(ends: (Option<usize>, Option<usize>), nothing: &str) -> Size {
+    Size::between(ends, nothing)
 }
 
 macro_rules! ranged {

@@ -12,7 +12,7 @@ use crate::json::{Kind, Value, Writer};
 
 use super::FromJson;
 use super::rule::{Rule, Size};
-use super::violation::{Counted, Violation, unexpected};
+use super::violation::{Violation, push_count, push_number, unexpected};
 
 impl FromJson for bool {
     fn schema(w: &mut Writer, rule: &Rule) {
@@ -38,7 +38,7 @@ impl FromJson for String {
 /// A string whose number of characters, which are Unicode code points, is in `length`.
 fn text(value: Value<'_>, length: Size) -> Result<&str, Box<Violation>> {
     let Some(text) = value.as_str() else {
-        let expected = format!("a string{}", InSize(length, "character"));
+        let expected = sized("a string", length, "character");
         return Err(unexpected("type", &expected, value));
     };
     // No string has more characters than bytes.
@@ -61,23 +61,28 @@ pub(super) fn wrong_size(
     count: usize,
     unit: &'static str,
 ) -> Box<Violation> {
-    Violation::new(keyword, format!("expected {what}{}, got one of {count}", InSize(size, unit)))
+    let mut message = String::from("expected ");
+    message.push_str(&sized(what, size, unit));
+    message.push_str(", got one of ");
+    push_number(&mut message, count);
+    Violation::new(keyword, message)
 }
 
-/// " of 1 to 80 characters", or nothing where there are no bounds.
-pub(super) struct InSize(pub(super) Size, pub(super) &'static str);
-
-impl fmt::Display for InSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InSize(Size { min, max }, unit) = *self;
-        match (min, max) {
-            (0, usize::MAX) => Ok(()),
-            (min, usize::MAX) => write!(f, " of at least {}", Counted(min, unit)),
-            (min, max) if min == max => write!(f, " of {}", Counted(max, unit)),
-            (0, max) => write!(f, " of at most {}", Counted(max, unit)),
-            (min, max) => write!(f, " of {min} to {}", Counted(max, unit)),
-        }
+/// "a string of 1 to 80 characters"; what it is alone where there are no bounds.
+pub(super) fn sized(what: &str, Size { min, max }: Size, unit: &str) -> String {
+    let mut out = String::from(what);
+    match (min, max) {
+        (0, usize::MAX) => return out,
+        (_, usize::MAX) => out.push_str(" of at least "),
+        (0, _) if min != max => out.push_str(" of at most "),
+        _ => out.push_str(" of "),
     }
+    if min > 0 && min < max && max < usize::MAX {
+        push_number(&mut out, min);
+        out.push_str(" to ");
+    }
+    push_count(&mut out, if max == usize::MAX { min } else { max }, unit);
+    out
 }
 
 /// The range of an integer type.

@@ -84,13 +84,19 @@ impl std::error::Error for Violation {}
 /// "expected …, got …".
 #[cold]
 pub(super) fn unexpected(keyword: &'static str, expected: &str, value: Value<'_>) -> Box<Violation> {
-    Violation::new(keyword, format!("expected {expected}, got {}", Got(value)))
+    let mut message = String::from("expected ");
+    message.push_str(expected);
+    message.push_str(", got ");
+    push_got(&mut message, value);
+    Violation::new(keyword, message)
 }
 
 /// A member nobody defined, with the defined name it comes nearest to.
 #[cold]
 pub(super) fn unknown_member(name: &str, fields: &'static [Field]) -> Box<Violation> {
-    let mut message = format!("unknown member `{}`", Short(name));
+    let mut message = String::from("unknown member `");
+    push_short(&mut message, name);
+    message.push('`');
     match nearest(name, fields.iter().map(|field| field.name)) {
         Some(near) => push(&mut message, format_args!(", did you mean `{near}`? ")),
         None => message.push_str(". "),
@@ -186,41 +192,63 @@ impl fmt::Display for Members {
 /// How many characters of the peer's own text a message quotes at most.
 const MOST_QUOTED: usize = 40;
 
-/// A text of the peer's, the start of it when it is long.
-pub(crate) struct Short<'a>(pub(crate) &'a str);
+/// Appends a text of the peer's, the start of it when it is long.
+pub(crate) fn push_short(out: &mut String, text: &str) {
+    push_start(out, text, MOST_QUOTED);
+}
 
-impl fmt::Display for Short<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(MOST_QUOTED) {
-            None => f.write_str(self.0),
-            Some((end, _)) => write!(f, "{}…", self.0.get(..end).unwrap_or_default()),
+/// Appends so many characters of a text, and a mark where there are more.
+pub(crate) fn push_start(out: &mut String, text: &str, most: usize) {
+    // A text of so few bytes has no more characters.
+    let cut = if text.len() > most { text.char_indices().nth(most) } else { None };
+    match cut {
+        None => out.push_str(text),
+        Some((end, _)) => {
+            out.push_str(text.get(..end).unwrap_or_default());
+            out.push('…');
         }
     }
 }
 
-/// What came: scalars quoted, containers counted.
-pub(crate) struct Got<'d>(pub(crate) Value<'d>);
-
-impl fmt::Display for Got<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.0;
-        match value.kind() {
-            Kind::Null | Kind::Bool | Kind::Number => write!(f, "{}", Short(value.raw())),
-            // The raw text has its control characters escaped.
-            Kind::String => write!(f, "the string {}", Short(value.raw())),
-            Kind::Array => write!(f, "an array of {}", Counted(value.len(), "item")),
-            Kind::Object => write!(f, "an object of {}", Counted(value.len(), "member")),
+/// Appends what came: scalars quoted, containers counted.
+pub(crate) fn push_got(out: &mut String, value: Value<'_>) {
+    match value.kind() {
+        Kind::Null | Kind::Bool | Kind::Number => push_short(out, value.raw()),
+        // The raw text has its control characters escaped.
+        Kind::String => {
+            out.push_str("the string ");
+            push_short(out, value.raw());
+        }
+        Kind::Array => {
+            out.push_str("an array of ");
+            push_count(out, value.len(), "item");
+        }
+        Kind::Object => {
+            out.push_str("an object of ");
+            push_count(out, value.len(), "member");
         }
     }
 }
 
-/// "1 item", "2 items".
-pub(crate) struct Counted(pub(crate) usize, pub(crate) &'static str);
+/// Appends "1 item", "2 items".
+pub(crate) fn push_count(out: &mut String, n: usize, unit: &str) {
+    push_number(out, n);
+    out.push(' ');
+    out.push_str(unit);
+    if n != 1 {
+        out.push('s');
+    }
+}
 
-impl fmt::Display for Counted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.0 == 1 { "" } else { "s" };
-        write!(f, "{} {}{plural}", self.0, self.1)
+/// Appends a number's decimal digits.
+pub(crate) fn push_number(out: &mut String, n: usize) {
+    let mut power = 1;
+    while n / power >= 10 {
+        power *= 10;
+    }
+    while power > 0 {
+        out.push(char::from(b'0' + (n / power % 10) as u8));
+        power /= 10;
     }
 }
 
@@ -319,6 +347,30 @@ mod tests {
             ("kitten", "sitting", 3),
         ] {
             assert_eq!(distance(a.as_bytes(), b.as_bytes()), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_counts_are_written_out() {
+        for (n, expected) in
+            [(0, "0 items"), (1, "1 item"), (9, "9 items"), (10, "10 items"), (907, "907 items")]
+        {
+            let mut out = String::new();
+            push_count(&mut out, n, "item");
+            assert_eq!(out, expected);
+        }
+        let mut out = String::new();
+        push_number(&mut out, usize::MAX);
+        assert_eq!(out, usize::MAX.to_string());
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        for (text, expected) in [("", ""), ("abc", "abc"), ("abcd", "abc…"), ("äöü", "äöü"), ("äöüß", "äöü…")]
+        {
+            let mut out = String::new();
+            push_start(&mut out, text, 3);
+            assert_eq!(out, expected);
         }
     }
 

@@ -180,7 +180,7 @@ pub(crate) fn is_id(value: Value<'_>) -> bool {
 /// A request id that outlives its document. Equal ids have equal JSON type and value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Id {
-    /// An integer; `i128` holds every `i64` and `u64`.
+    /// An `i64` or a `u64`.
     Number(i128),
     /// A string, decoded.
     String(Box<str>),
@@ -201,7 +201,11 @@ impl Id {
     /// The id as JSON text.
     pub(crate) fn to_raw(&self) -> String {
         match self {
-            Id::Number(n) => n.to_string(),
+            // Printing 128 bits would take two kilobytes of code.
+            Id::Number(n) => match u64::try_from(*n) {
+                Ok(n) => n.to_string(),
+                Err(_) => (*n as i64).to_string(),
+            },
             Id::String(s) => {
                 let mut w = Writer::new();
                 w.string(s);

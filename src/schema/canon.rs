@@ -122,13 +122,16 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
 /// The same for a few values of which equal ones have the same text: no containers, and no numbers
 /// that can be written in several ways. `None` when there are others.
 fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
-    for (i, a) in array.spot().inside().enumerate() {
-        let text = plain(a)?;
-        for (j, b) in array.spot().inside().take(i).enumerate() {
-            // Both are strings, or neither is.
-            if a.string().is_some() == b.string().is_some() && same(plain(b)?, text) {
-                return Some(Some((j, i)));
-            }
+    // The texts so far, and whether they are those of strings.
+    let mut known = [(&[][..], false); FEW];
+    for (i, spot) in array.spot().inside().enumerate() {
+        let (text, quoted) = (plain(spot)?, spot.string().is_some());
+        let twin = known.iter().take(i).position(|known| known.1 == quoted && same(known.0, text));
+        if let Some(j) = twin {
+            return Some(Some((j, i)));
+        }
+        if let Some(slot) = known.get_mut(i) {
+            *slot = (text, quoted);
         }
     }
     Some(None)

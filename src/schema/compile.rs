@@ -12,7 +12,7 @@ mod link;
 use std::sync::Arc;
 
 use crate::json::order;
-use crate::json::{Doc, Kind, NodeId, Value, head};
+use crate::json::{Doc, Kind, NodeId, Value};
 
 use super::index::{Index, key};
 use super::keyword::{KEYWORDS, Keyword, Rules};
@@ -43,7 +43,7 @@ fn located(fault: Fault, docs: &[Arc<Doc>]) -> SchemaError {
     let Some(doc) = docs.get(fault.at.document as usize) else {
         return SchemaError::new("", fault.message);
     };
-    let pointer = pointer_to(doc.root(), doc.at(fault.at.node).offset());
+    let pointer = pointer_to(doc.root(), fault.at.node);
     if fault.at.document == 0 {
         return SchemaError::new(pointer, fault.message);
     }
@@ -87,8 +87,8 @@ impl Tables {
         Span { start, len: text.len() as u32 }
     }
 
-    fn property(&mut self, name: &str, child: Child, required: u32) -> Property {
-        Property { head: head(name.as_bytes()), name: self.keep(name), child, required }
+    fn property(&mut self, name: &str, child: Child, required: u8) -> Property {
+        Property::new(name, self.keep(name), child, required)
     }
 }
 
@@ -318,7 +318,7 @@ impl Compiler<'_> {
         let resource = survey.places.get(place).unwrap_or(0);
         let root = survey.resources.get(resource as usize).map_or(place, |r| r.root);
         let pointer = match docs.get(place.document as usize) {
-            Some(doc) => pointer_to(doc.at(root.node), doc.at(place.node).offset()),
+            Some(doc) => pointer_to(doc.at(root.node), place.node),
             None => String::new(),
         };
         format!("{}#{pointer}", survey.base(resource))
@@ -344,7 +344,11 @@ impl Compiler<'_> {
             self.pattern(source, schema.at(value))?;
             patterns.push(self.child(schema, value)?);
         }
-        let marks = |property: &Property| program::mark((property.head, property.name.len as usize));
+        let pool = self.t.pool.as_bytes();
+        let marks = |property: &Property| {
+            let name = property.name.bytes(pool);
+            program::mark((name.first().copied().unwrap_or(0), name.len()))
+        };
         let known = properties.iter().fold(0, |all, (_, p)| all | marks(p));
         let needed = properties.iter().filter(|(_, p)| p.required != program::OPTIONAL);
         let needed = needed.fold(0, |all, (_, p)| all | marks(p));

@@ -6,16 +6,13 @@
 //! Invariants: everything here is cold; a message stays short whatever schema and value hold;
 //! alternatives are looked into one level deep, so no message takes long to find.
 
-use std::fmt::{self, Write as _};
-
 use crate::json::Value;
-use crate::record::{Counted, Got, Short, nearest};
+use crate::record::{nearest, push_count, push_got, push_number, push_short, push_start};
 
 use super::format::Format;
 use super::index::Index;
 use super::program::{
-    BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Op, Program, Property, Span,
-    is_of, types,
+    BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Program, Span, is_of, types,
 };
 use super::walk::Run;
 
@@ -98,122 +95,165 @@ impl Why<'_, '_> {
 /// The sentence about a failure.
 pub(super) fn message<'d>(run: &Run<'_, 'd>, value: Value<'d>, why: &Why<'_, 'd>) -> String {
     let mut out = String::with_capacity(128);
-    // OK to drop: writing to a String cannot fail.
-    let _ = write_message(&mut out, run, value, why);
+    write_message(&mut out, run, value, why);
     out
 }
 
-fn write_message<'d>(
-    out: &mut String,
-    run: &Run<'_, 'd>,
-    value: Value<'d>,
-    why: &Why<'_, 'd>,
-) -> fmt::Result {
+/// Appends the pieces of a sentence; formatting them would cost more than the check did.
+fn say(out: &mut String, pieces: &[&str]) {
+    pieces.iter().for_each(|piece| out.push_str(piece));
+}
+
+fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why: &Why<'_, 'd>) {
     let p = run.program;
-    let got = Got(value);
     match why {
-        Why::Type(0) => write!(out, "no value is allowed here, got {got}"),
-        Why::Type(mask) => write!(out, "expected {}, got {got}", Types(*mask)),
+        Why::Type(0) => out.push_str("no value is allowed here"),
+        Why::Type(mask) => {
+            out.push_str("expected ");
+            push_types(out, *mask);
+        }
         Why::Length { min, max } => {
-            let text = value.as_str().unwrap_or_default();
-            let count = text.chars().count();
-            let limits = Limits(*min, *max, count < *min as usize, "character");
-            write!(out, "expected {limits}, got {}: {got}", Counted(count, "character"))
+            let count = value.as_str().unwrap_or_default().chars().count();
+            push_limits(out, (*min, *max), count, "character");
+            out.push_str(", got ");
+            push_count(out, count, "character");
+            out.push_str(": ");
+            return push_got(out, value);
         }
-        Why::Items { min, max } => {
-            let limits = Limits(*min, *max, value.len() < *min as usize, "item");
-            write!(out, "expected {limits}, got {}", value.len())
-        }
-        Why::Members { min, max } => {
-            let limits = Limits(*min, *max, value.len() < *min as usize, "member");
-            write!(out, "expected {limits}, got {}", value.len())
+        Why::Items { min, max } | Why::Members { min, max } => {
+            let unit = if matches!(why, Why::Items { .. }) { "item" } else { "member" };
+            push_limits(out, (*min, *max), value.len(), unit);
+            out.push_str(", got ");
+            return push_number(out, value.len());
         }
         Why::Bound(bounds, _) => {
             out.push_str("expected a number");
-            let phrases = ["of at least", "greater than", "of at most", "less than"];
+            let phrases = [" of at least ", " greater than ", " of at most ", " less than "];
             let mut and = "";
             for (phrase, span) in phrases.iter().zip(&bounds.texts).filter(|(_, span)| span.len > 0) {
-                write!(out, "{and} {phrase} {}", Short(p.text(*span)))?;
+                say(out, &[and, phrase]);
+                push_short(out, p.text(*span));
                 and = " and";
             }
-            write!(out, ", got {got}")
         }
         Why::Multiple(divisor) => {
-            write!(out, "expected a multiple of {}, got {got}", Short(p.text(*divisor)))
+            out.push_str("expected a multiple of ");
+            push_short(out, p.text(*divisor));
         }
         Why::Pattern(index) => {
             let source = p.pattern_texts.get(*index as usize).map_or("", |span| p.text(*span));
-            write!(out, "expected a string that matches `{}`, got {got}", Clipped(source))
+            out.push_str("expected a string that matches `");
+            push_start(out, source, MOST_CLIPPED);
+            out.push('`');
         }
-        Why::Format(format) => {
-            write!(out, "expected {}, got {got}", format.expectation())
+        Why::Format(format) => say(out, &["expected ", format.expectation()]),
+        Why::Words(run) => return words(out, p, *run, value),
+        Why::Word(text) => {
+            out.push_str("expected ");
+            push_start(out, p.text(*text), MOST_CLIPPED);
         }
-        Why::Words(run) => words(out, p, *run, value),
-        Why::Word(text) => write!(out, "expected {}, got {got}", Clipped(p.text(*text))),
-        Why::Enum(list) if list.keyword == "const" => {
-            write!(out, "expected {}, got {got}", Clipped(p.text(list.text)))
+        Why::Enum(list) => {
+            out.push_str(if list.keyword == "const" { "expected " } else { "expected one of " });
+            push_start(out, p.text(list.text), MOST_CLIPPED);
         }
-        Why::Enum(list) => write!(out, "expected one of {}, got {got}", Clipped(p.text(list.text))),
-        Why::Twins(i, j) => write!(out, "expected items that differ, but those at {i} and {j} are equal"),
-        Why::Missing(object) => missing(out, p, object, value),
-        Why::Unknown(object, name) => unknown(out, p, object, name),
+        Why::Twins(i, j) => {
+            out.push_str("expected items that differ, but those at ");
+            push_pair(out, *i, *j);
+            return out.push_str(" are equal");
+        }
+        Why::Missing(object) => return missing(out, p, object, value),
+        Why::Unknown(object, name) => return unknown(out, p, object, name),
         Why::TooFew(contains, count) => {
-            let wanted = Counted(contains.min as usize, "item");
-            write!(out, "expected at least {wanted} of the kind `contains` describes, got {count}")
+            out.push_str("expected at least ");
+            push_count(out, contains.min as usize, "item");
+            out.push_str(" of the kind `contains` describes, got ");
+            return push_number(out, *count as usize);
         }
         Why::TooMany(contains) => {
-            let wanted = Counted(contains.max as usize, "item");
-            write!(out, "expected at most {wanted} of the kind `contains` describes, got more")
+            out.push_str("expected at most ");
+            push_count(out, contains.max as usize, "item");
+            return out.push_str(" of the kind `contains` describes, got more");
         }
         Why::Name(child, name) => {
-            write!(out, "the member name `{}` is not allowed", Short(name.as_str().unwrap_or_default()))?;
-            match run.reason(*child, *name) {
-                Some(inner) => write!(out, ": {}", inner.message),
-                None => Ok(()),
+            out.push_str("the member name `");
+            push_short(out, name.as_str().unwrap_or_default());
+            out.push_str("` is not allowed");
+            if let Some(inner) = run.reason(*child, *name) {
+                say(out, &[": ", &inner.message]);
             }
+            return;
         }
         Why::Dependent(dependent, wanted) => {
-            let (wanted, name) = (Short(p.text(*wanted)), Short(p.text(dependent.name)));
-            write!(out, "missing `{wanted}`, which must be there when `{name}` is")
+            out.push_str("missing `");
+            push_short(out, p.text(*wanted));
+            out.push_str("`, which must be there when `");
+            push_short(out, p.text(dependent.name));
+            return out.push_str("` is");
         }
-        Why::AnyOf(children) | Why::OneOf(children) => alternatives(out, run, value, *children),
+        Why::AnyOf(children) | Why::OneOf(children) => return alternatives(out, run, value, *children),
         Why::Several(i, j) => {
-            write!(
-                out,
-                "expected a value that fits exactly one alternative, but it fits those at {i} and {j}"
-            )
+            out.push_str("expected a value that fits exactly one alternative, but it fits those at ");
+            return push_pair(out, *i, *j);
         }
-        Why::Not => write!(out, "expected a value that does not fit the schema under `not`, got {got}"),
-        Why::Unevaluated(name) => write!(out, "unknown member `{}`", Short(name)),
-        Why::UnevaluatedItem(i) => write!(out, "the item at {i} is one too many"),
+        Why::Not => out.push_str("expected a value that does not fit the schema under `not`"),
+        Why::Unevaluated(name) => {
+            out.push_str("unknown member `");
+            push_short(out, name);
+            return out.push('`');
+        }
+        Why::UnevaluatedItem(i) => {
+            out.push_str("the item at ");
+            push_number(out, *i);
+            return out.push_str(" is one too many");
+        }
     }
+    out.push_str(", got ");
+    push_got(out, value);
+}
+
+/// "1 and 3".
+fn push_pair(out: &mut String, i: usize, j: usize) {
+    push_number(out, i);
+    out.push_str(" and ");
+    push_number(out, j);
 }
 
 /// A list of names or words in the middle of a sentence.
-fn list<'t>(out: &mut String, names: impl ExactSizeIterator<Item = &'t str>, quote: char) -> fmt::Result {
-    let count = names.len();
-    for (i, name) in names.take(MOST_LISTED).enumerate() {
-        let comma = if i == 0 { "" } else { ", " };
-        write!(out, "{comma}{quote}{}{quote}", Short(name))?;
+fn list<'t>(out: &mut String, names: impl Iterator<Item = &'t str>, quote: char) {
+    let mut count = 0usize;
+    for name in names {
+        count += 1;
+        if count > MOST_LISTED {
+            continue;
+        }
+        if count > 1 {
+            out.push_str(", ");
+        }
+        out.push(quote);
+        push_short(out, name);
+        out.push(quote);
     }
-    match count.checked_sub(MOST_LISTED) {
-        Some(more) if more > 0 => write!(out, " and {more} more"),
-        _ => Ok(()),
+    if let Some(more) = count.checked_sub(MOST_LISTED).filter(|more| *more > 0) {
+        out.push_str(" and ");
+        push_number(out, more);
+        out.push_str(" more");
     }
 }
 
-fn words(out: &mut String, p: &Program, run: Span, value: Value<'_>) -> fmt::Result {
+fn words(out: &mut String, p: &Program, run: Span, value: Value<'_>) {
     let words = run.of(&p.words).iter().map(|span| p.text(*span));
     out.push_str(if run.len == 1 { "expected " } else { "expected one of " });
-    list(out, words.clone(), '"')?;
-    write!(out, ", got {}", Got(value))?;
-    match value.as_str().and_then(|text| nearest(text, words)) {
-        Some(near) => write!(out, ", did you mean \"{}\"?", Short(near)),
-        None => Ok(()),
+    list(out, words.clone(), '"');
+    out.push_str(", got ");
+    push_got(out, value);
+    if let Some(near) = value.as_str().and_then(|text| nearest(text, words)) {
+        out.push_str(", did you mean \"");
+        push_short(out, near);
+        out.push_str("\"?");
     }
 }
 
-fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) -> fmt::Result {
+fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) {
     let required = object.properties.of(&p.properties).iter();
     let required = required.filter(|property| property.required != super::program::OPTIONAL);
     // Few names are looked for one by one, many in a table.
@@ -225,48 +265,55 @@ fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) -> 
     let is_there =
         |name: &&str| if many { there.get(name.as_bytes()).is_some() } else { value.get(name).is_some() };
     let absent = required.map(|property| p.text(property.name)).filter(|name| !is_there(name));
-    let absent: Vec<_> = absent.take(MOST_LISTED + 1).collect();
     out.push_str("missing ");
-    list(out, absent.into_iter(), '`')
+    // One more than is listed, which says that there are more.
+    list(out, absent.take(MOST_LISTED + 1), '`');
 }
 
-fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) -> fmt::Result {
-    let declared = object.properties.of(&p.properties).iter();
-    let declared: Vec<&Property> = declared.filter(|property| property.is_declared()).collect();
-    let names = declared.iter().map(|property| p.text(property.name));
-    write!(out, "unknown member `{}`", Short(name))?;
+fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) {
+    let declared = object.properties.of(&p.properties).iter().filter(|property| property.is_declared());
+    let mut names = declared.map(|property| p.text(property.name)).peekable();
+    out.push_str("unknown member `");
+    push_short(out, name);
     match nearest(name, names.clone()) {
-        Some(near) => write!(out, ", did you mean `{}`? ", Short(near))?,
-        None => out.push_str(". "),
+        Some(near) => {
+            out.push_str("`, did you mean `");
+            push_short(out, near);
+            out.push_str("`? ");
+        }
+        None => out.push_str("`. "),
     }
-    if declared.is_empty() && object.patterned.len == 0 {
-        out.push_str("No members are allowed");
-        return Ok(());
+    if names.peek().is_none() && object.patterned.len == 0 {
+        return out.push_str("No members are allowed");
     }
     out.push_str("Allowed are ");
-    list(out, names, '`')?;
+    list(out, names, '`');
     if object.patterned.len > 0 {
         out.push_str(" and names that match a pattern");
     }
-    Ok(())
 }
 
 /// Why a value fits none of several alternatives: the types they ask for, or what is wrong with
 /// the alternative the value comes nearest to.
-fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, children: Span) -> fmt::Result {
+fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, children: Span) {
     let p = run.program;
     let children = children.of(&p.children);
     let mask = children.iter().fold(0, |mask, child| mask | types_of(p, *child));
     let spot = value.spot();
     if !is_of(spot, mask) {
-        return match mask {
-            0 => write!(out, "no alternative allows any value, got {}", Got(value)),
-            _ => write!(out, "expected {}, got {}", Types(mask), Got(value)),
-        };
+        if mask == 0 {
+            out.push_str("no alternative allows any value");
+        } else {
+            out.push_str("expected ");
+            push_types(out, mask);
+        }
+        out.push_str(", got ");
+        return push_got(out, value);
     }
-    write!(out, "fits none of {}", Counted(children.len(), "alternative"))?;
+    out.push_str("fits none of ");
+    push_count(out, children.len(), "alternative");
     if run.is_nested() {
-        return Ok(());
+        return;
     }
     let here = run.path(value).len();
     let possible = children.iter().enumerate().filter(|(_, child)| is_of(spot, types_of(p, **child)));
@@ -284,87 +331,74 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
             nearest = Some((far, i, reason));
         }
     }
-    let Some((_, i, reason)) = nearest else { return Ok(()) };
+    let Some((_, i, reason)) = nearest else { return };
     let path = reason.path.get(here..).unwrap_or_default();
     let colon = if path.is_empty() { "" } else { ": " };
-    write!(out, "; nearest is the one at {i}: {path}{colon}{}", reason.message)
+    out.push_str("; nearest is the one at ");
+    push_number(out, i);
+    say(out, &[": ", path, colon, &reason.message]);
 }
 
 /// The types a subschema allows as far as it says so itself or by references.
 fn types_of(p: &Program, child: Child) -> u8 {
     let mut child = child;
-    for _ in 0..MOST_LISTED {
+    loop {
         if let Some(mask) = child.as_types() {
             return mask;
         }
-        let Some(node) = p.nodes.get(child.index() as usize) else { break };
-        match p.ops.get(node.ops as usize) {
-            Some(Op::Ref(target, _)) if node.flags & FORWARDS != 0 => child = *target,
-            _ => return node.types,
+        let Some(node) = p.nodes.get(child.index() as usize) else { return types::ALL };
+        if node.flags & FORWARDS == 0 {
+            return node.types;
         }
-    }
-    types::ALL
-}
-
-/// "a string or null".
-struct Types(u8);
-
-impl fmt::Display for Types {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = [
-            (types::OBJECT, "an object"),
-            (types::ARRAY, "an array"),
-            (types::STRING, "a string"),
-            (types::NUMBER, "a number"),
-            (types::INTEGER, "an integer"),
-            (types::BOOL, "true or false"),
-            (types::NULL, "null"),
-        ];
-        let mut left = self.0;
-        let mut first = true;
-        for (bits, name) in names {
-            if left & bits == bits {
-                left &= !bits;
-                let or = match (first, left) {
-                    (true, _) => "",
-                    (false, 0) => " or ",
-                    (false, _) => ", ",
-                };
-                write!(f, "{or}{name}")?;
-                first = false;
-            }
-        }
-        Ok(())
+        // It points to a node that does not forward.
+        child = Child::node(node.ops);
     }
 }
 
-/// "3 to 5 items", or the one bound that was broken.
-struct Limits(u32, u32, bool, &'static str);
-
-impl fmt::Display for Limits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limits(min, max, too_few, unit) = *self;
-        if min == max && min > 0 {
-            return write!(f, "exactly {}", Counted(min as usize, unit));
+/// Appends "a string or null".
+fn push_types(out: &mut String, mask: u8) {
+    let names = [
+        (types::OBJECT, "an object"),
+        (types::ARRAY, "an array"),
+        (types::STRING, "a string"),
+        (types::NUMBER, "a number"),
+        (types::INTEGER, "an integer"),
+        (types::BOOL, "true or false"),
+        (types::NULL, "null"),
+    ];
+    let mut left = mask;
+    for (bits, name) in names {
+        if left & bits == bits {
+            let first = left == mask;
+            left &= !bits;
+            let or = match (first, left) {
+                (true, _) => "",
+                (false, 0) => " or ",
+                (false, _) => ", ",
+            };
+            say(out, &[or, name]);
         }
-        if min > 0 && max < u32::MAX && min <= max {
-            return write!(f, "{min} to {}", Counted(max as usize, unit));
-        }
-        let (phrase, n) = if too_few { ("at least", min) } else { ("at most", max) };
-        write!(f, "{phrase} {}", Counted(n as usize, unit))
     }
 }
 
-/// A text of the schema's, which may be longer than what is quoted of a value.
-struct Clipped<'a>(&'a str);
+/// Appends "expected 3 to 5 items", or the one bound that was broken.
+fn push_limits(out: &mut String, (min, max): (u32, u32), count: usize, unit: &str) {
+    let (low, high) = (min as usize, max as usize);
+    out.push_str("expected ");
+    if min == max && min > 0 {
+        out.push_str("exactly ");
+        return push_count(out, low, unit);
+    }
+    if min > 0 && max < u32::MAX && min <= max {
+        push_number(out, low);
+        out.push_str(" to ");
+        return push_count(out, high, unit);
+    }
+    let (phrase, n) = if count < low { ("at least ", low) } else { ("at most ", high) };
+    out.push_str(phrase);
+    push_count(out, n, unit);
+}
 
+/// How many characters a message quotes of a text of the schema's, which may be longer than what
+/// it quotes of a value.
 const MOST_CLIPPED: usize = 200;
-
-impl fmt::Display for Clipped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(MOST_CLIPPED) {
-            None => f.write_str(self.0),
-            Some((end, _)) => write!(f, "{}…", self.0.get(..end).unwrap_or_default()),
-        }
-    }
-}

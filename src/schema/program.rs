@@ -120,7 +120,7 @@ impl Span {
 
     /// Whether it is this string.
     #[inline(never)]
-    fn is(self, program: &Program, text: Value<'_>) -> bool {
+    pub(super) fn is(self, program: &Program, text: Value<'_>) -> bool {
         let bytes = self.bytes(program.pool.as_bytes());
         text.spot().string().is_some_and(|text| canon::same(bytes, text))
     }
@@ -152,7 +152,7 @@ pub(super) struct Node {
 pub(super) const SHARED: u8 = 1;
 /// Has `unevaluatedItems` or `unevaluatedProperties`.
 pub(super) const TRACKS: u8 = 2;
-/// Is a reference and nothing else.
+/// Is a reference and nothing else, to a shared node; [`Node::ops`] is that node's index.
 pub(super) const FORWARDS: u8 = 4;
 /// Holds no subschemas: its operations look at the value alone.
 pub(super) const LEAF: u8 = 8;
@@ -244,16 +244,16 @@ pub(super) struct Object {
     pub(super) additional: Child,
     /// Whether `additionalProperties` is there at all, which matters to `unevaluatedProperties`.
     pub(super) has_additional: bool,
-    /// The marks of all names, and of the required ones; see [`mark`].
+    /// The marks of all names, and of the required ones; see [`mark()`].
     pub(super) known: u64,
     pub(super) needed: u64,
 }
 
-/// One of 64 bits for a name, given its head and length. Names that differ may share one, so a
-/// mark that is not there tells that a name is not, and one that is there tells nothing.
+/// One of 64 bits for a name, given its first byte and its length. Names that differ may share one,
+/// so a mark that is not there tells that a name is not, and one that is there tells nothing.
 #[inline(always)]
-pub(super) fn mark((head, _): (u64, usize)) -> u64 {
-    1 << (head.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
+pub(super) fn mark((first, len): (u8, usize)) -> u64 {
+    1 << ((usize::from(first) + len.wrapping_mul(9)) & 63)
 }
 
 /// Longer tables are sorted and searched by halves.
@@ -262,23 +262,29 @@ pub(super) const SCANNED: usize = 12;
 /// A name of an object's table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Property {
-    /// The name's first eight bytes.
-    pub(super) head: u64,
+    /// The first eight bytes of what a text holds behind the opening quote of this name: the name
+    /// and its closing quote. [`NOWHERE`] for a name that is not written as it reads.
+    head: u64,
     pub(super) name: Span,
     /// [`Child::UNDECLARED`] for a name that is required but not declared.
     pub(super) child: Child,
     /// Its place among the required names, or [`BEYOND`] or [`OPTIONAL`].
-    pub(super) required: u32,
+    pub(super) required: u8,
+    /// How many bits of the head are behind name and quote.
+    unused: u8,
 }
 
+/// What no text holds: it is not UTF-8.
+const NOWHERE: u64 = u64::MAX;
+
 /// The place of names that are not required.
-pub(super) const OPTIONAL: u32 = 63;
+pub(super) const OPTIONAL: u8 = 63;
 /// The place of required names that have no bit of their own.
-pub(super) const BEYOND: u32 = 62;
+pub(super) const BEYOND: u8 = 62;
 
 /// The place of the required name of this number.
-pub(super) fn place(number: usize) -> u32 {
-    number.min(BEYOND as usize) as u32
+pub(super) fn place(number: usize) -> u8 {
+    number.min(BEYOND.into()) as u8
 }
 
 impl Object {
@@ -291,17 +297,35 @@ impl Object {
     /// The bits of the required names; all of them when there are no more than [`BEYOND`].
     #[inline]
     pub(super) fn wanted(&self) -> u64 {
-        (1 << self.required.min(BEYOND)) - 1
+        (1 << self.required.min(BEYOND.into())) - 1
     }
 }
 
 impl Property {
-    /// Whether this is its name, given its head and length.
+    /// The entry of `text`, which stands at `name` in the pool.
+    pub(super) fn new(text: &str, name: Span, child: Child, required: u8) -> Property {
+        let mut word = [0; 8];
+        let quoted = text.bytes().chain([b'"']);
+        word.iter_mut().zip(quoted).for_each(|(to, from)| *to = from);
+        let written = !text.contains(['"', '\\']);
+        let head = if written { u64::from_le_bytes(word) } else { NOWHERE };
+        let unused = word.len().saturating_sub(text.len() + 1) * 8;
+        Property { head, name, child, required, unused: unused as u8 }
+    }
+
+    /// Whether this is the name that the text goes on with, given its next eight bytes.
     #[inline(always)]
-    pub(super) fn is_named(&self, program: &Program, name: Spot<'_>, head: u64, len: usize) -> bool {
-        self.head == head
-            && self.name.len as usize == len
-            && (len <= 8 || self.name.is(program, name.value()))
+    pub(super) fn is_ahead(&self, program: &Program, name: Spot<'_>, ahead: u64) -> bool {
+        (ahead ^ self.head) << (self.unused & 63) == 0
+            && match self.name.len as usize {
+                0..8 => true,
+                len @ 8..=16 if name.width() == len + 2 => {
+                    // The rest of the name; its bytes between overlap with the first.
+                    let end = self.name.start as usize + len;
+                    program.pool.as_bytes().get(end - 8..end).and_then(<[u8]>::first_chunk) == name.tail()
+                }
+                _ => self.name.is(program, name.value()),
+            }
     }
 
     /// Its bit among those of the required names.
@@ -374,6 +398,15 @@ pub(super) struct Reference {
     pub(super) target: Span,
 }
 
+/// A node that was a reference and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forward {
+    /// The node.
+    pub(super) node: u32,
+    /// The reference, an index into the operations.
+    pub(super) op: u32,
+}
+
 /// A schema, compiled.
 #[derive(Default)]
 pub(super) struct Program {
@@ -392,6 +425,8 @@ pub(super) struct Program {
     pub(super) enums: Box<[Enum]>,
     pub(super) words: Box<[Span]>,
     pub(super) references: Box<[Reference]>,
+    /// In the order of the nodes.
+    pub(super) forwards: Box<[Forward]>,
     pub(super) patterns: Box<[Pattern]>,
     pub(super) pattern_texts: Box<[Span]>,
     pub(super) pool: Box<str>,

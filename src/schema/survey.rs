@@ -8,6 +8,7 @@
 
 use crate::json::order;
 use crate::json::{Kind, NodeId, Value};
+use crate::record::push_number;
 
 use super::index::{Index, key};
 use super::keyword::{Keyword, Rules, Shape};
@@ -362,34 +363,31 @@ fn is_anchor(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// The JSON Pointer, from `root`, of the value that is, or lies around, the one at this offset.
-pub(super) fn pointer_to(root: Value<'_>, target: usize) -> String {
-    let mut pointer = String::with_capacity(if root.offset() == target { 0 } else { 48 });
+/// The JSON Pointer, from `root`, of the value that is, or lies around, this one.
+pub(super) fn pointer_to(root: Value<'_>, target: NodeId) -> String {
+    let mut pointer = String::with_capacity(if root.id() == target { 0 } else { 48 });
     let mut at = root;
-    while at.offset() != target {
-        // The last child that starts no later is the only one that can hold the target.
+    while at.id() != target {
+        // The last child that comes no later is the only one that can hold the target.
         let child = match at.kind() {
             Kind::Array => {
-                let items = at.items().enumerate().take_while(|(_, v)| v.offset() <= target);
+                let items = at.items().enumerate().take_while(|(_, value)| value.id() <= target);
                 items.last().map(|(i, value)| (Token::Index(i), value))
             }
             _ => {
-                let members = at.member_values().take_while(|(name, _)| name.offset() <= target);
+                let members = at.member_values().take_while(|(_, value)| value.id() <= target);
                 members.last().map(|(name, value)| (Token::Name(name), value))
             }
         };
-        match child {
-            Some((token, value))
-                if target >= value.offset() && target < value.offset() + value.raw().len() =>
-            {
-                match token {
-                    Token::Index(i) => push_token(&mut pointer, &i.to_string()),
-                    Token::Name(name) => push_token(&mut pointer, name.as_str().unwrap_or_default()),
-                }
-                at = value;
+        let Some((token, value)) = child else { break };
+        match token {
+            Token::Index(i) => {
+                pointer.push('/');
+                push_number(&mut pointer, i);
             }
-            _ => break,
+            Token::Name(name) => push_token(&mut pointer, name.as_str().unwrap_or_default()),
         }
+        at = value;
     }
     pointer
 }

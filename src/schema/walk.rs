@@ -178,10 +178,12 @@ impl<'p, 'd> Run<'p, 'd> {
 
     fn start(&mut self) -> bool {
         let root = self.root;
-        let fits = match self.program.root {
-            Some(child) => self.child(child, root, None),
-            None => false,
-        };
+        // OK because a compiled program has a root; one without fits nothing.
+        let Some(child) = self.program.root else { return false };
+        let fits = self.child(child, root, None);
+        if !fits && self.trails {
+            self.add_steps(child, &[]);
+        }
         fits && !self.over
     }
 
@@ -224,14 +226,14 @@ impl<'p, 'd> Run<'p, 'd> {
             trail.push(Token::Keyword(keyword));
         }
         let message = explain::message(self, value, &why);
-        let path = survey::pointer_to(self.root, value.offset());
+        let path = survey::pointer_to(self.root, value.id());
         self.found.push(Found { violation: Violation { path, keyword, message }, trail, level });
     }
 
-    /// Adds a step to the trails of what has failed further in.
+    /// Adds a step to the trails of what has failed in this subschema.
     #[cold]
     #[inline(never)]
-    fn outwards(&mut self, keyword: &'static str, inner: Inner<'_>) {
+    fn outwards(&mut self, child: Child, keyword: &'static str, inner: Inner<'_>) {
         if !self.trails || self.quiet {
             return;
         }
@@ -240,14 +242,36 @@ impl<'p, 'd> Run<'p, 'd> {
             Inner::Name(name) => Some(Token::Name(name.to_owned())),
             Inner::Index(index) => Some(Token::Index(index)),
         };
-        self.add_steps(&[inner, Some(Token::Keyword(keyword))]);
+        self.add_steps(child, &[inner, Some(Token::Keyword(keyword))]);
     }
 
-    fn add_steps(&mut self, steps: &[Option<Token>]) {
+    /// Adds the references that the subschema passes on, and so many steps.
+    #[cold]
+    #[inline(never)]
+    fn add_steps(&mut self, child: Child, steps: &[Option<Token>]) {
+        let mut passed = Vec::new();
+        let mut child = child;
+        while let Some((next, reference)) = self.forward(child) {
+            passed.push(Token::Reference(reference));
+            child = next;
+        }
         let depth = self.depth;
         for found in self.found.iter_mut().rev().take_while(|f| f.level > depth) {
             found.level = depth;
-            found.trail.extend(steps.iter().flatten().cloned());
+            found.trail.extend(passed.iter().rev().chain(steps.iter().flatten()).cloned());
+        }
+    }
+
+    /// Where a subschema leads that is a reference and nothing else, and the reference.
+    fn forward(&self, child: Child) -> Option<(Child, u32)> {
+        if child.as_types().is_some() {
+            return None;
+        }
+        let forwards = &self.program.forwards;
+        let at = forwards.binary_search_by_key(&child.index(), |forward| forward.node).ok()?;
+        match self.program.ops.get(forwards.get(at)?.op as usize) {
+            Some(Op::Ref(next, reference)) => Some((*next, *reference)),
+            _ => None,
         }
     }
 
@@ -302,26 +326,12 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// A node that forwards, is shared or tracks what was evaluated.
     #[inline(never)]
-    fn flagged(&mut self, start: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
-        let mut index = start;
-        let mut hops = 0;
-        let node = loop {
-            let Some(node) = self.program.nodes.get(index as usize) else { return false };
-            if node.flags & FORWARDS == 0 {
-                break node;
-            }
-            let Some(Op::Ref(child, _)) = self.program.ops.get(node.ops as usize) else { return false };
-            self.charge(1);
-            hops += 1;
-            if let Some(mask) = child.as_types() {
-                let fits = is_of(value.spot(), mask) || self.wrong_type(value, mask);
-                return fits || self.forwarded(start, hops);
-            }
-            index = child.index();
-        };
-        let fits = if node.flags == LEAF {
-            self.leaf(node, value)
-        } else if node.flags & SHARED != 0 && self.steps < self.keep_below {
+    fn flagged(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+        let nodes = &self.program.nodes;
+        let Some(node) = nodes.get(index as usize) else { return false };
+        let index = if node.flags & FORWARDS != 0 { node.ops } else { index };
+        let Some(node) = nodes.get(index as usize) else { return false };
+        if node.flags & SHARED != 0 && self.steps < self.keep_below {
             self.kept(index, node, value, seen)
         } else if node.flags & MEMBERS != 0 {
             self.object(node.ops, value, seen)
@@ -329,31 +339,7 @@ impl<'p, 'd> Run<'p, 'd> {
             self.apply_apart(node, value, seen)
         } else {
             self.apply(node, value, seen)
-        };
-        fits || self.forwarded(start, hops)
-    }
-
-    /// Adds the references passed on the way to a node that failed; `false`.
-    #[cold]
-    fn forwarded(&mut self, start: u32, hops: u32) -> bool {
-        if !self.trails || self.quiet {
-            return false;
         }
-        let mut passed = Vec::new();
-        let mut index = start;
-        for _ in 0..hops {
-            let node = self.program.nodes.get(index as usize);
-            let op = node.and_then(|n| self.program.ops.get(n.ops as usize));
-            if let Some(Op::Ref(child, reference)) = op {
-                passed.push(*reference);
-                index = child.index();
-            }
-        }
-        let depth = self.depth;
-        for found in self.found.iter_mut().rev().take_while(|f| f.level > depth) {
-            found.trail.extend(passed.iter().rev().map(|r| Token::Reference(*r)));
-        }
-        false
     }
 
     /// Runs a node with a list of its own for evaluated members.
@@ -492,6 +478,6 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// The path of a value within the one being checked.
     pub(super) fn path(&self, value: Value<'d>) -> String {
-        survey::pointer_to(self.root, value.offset())
+        survey::pointer_to(self.root, value.id())
     }
 }

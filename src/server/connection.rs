@@ -22,7 +22,7 @@ use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
 use crate::transport::Outlet;
 
-use super::core::Core;
+use super::core::{Core, Seat};
 use super::flight::{Call, Flight, Refusal, Running};
 use super::job::Job;
 use super::post::Post;
@@ -63,6 +63,7 @@ struct ParkedCall {
     job: Job,
     /// Requests of ours and the keys of their questions; answered ones are gone.
     open: Vec<(u64, String)>,
+    _seat: Seat,
 }
 
 struct Listen {
@@ -109,6 +110,11 @@ impl Connection {
         self.baton.get_or_init(|| Arc::clone(baton));
     }
 
+    /// Whether the thread that reads may run handlers of the pool.
+    pub(crate) fn may_run_here(&self) -> bool {
+        self.baton.get().is_some()
+    }
+
     /// Waits for handlers that run on threads which used to read; false if the deadline came first.
     pub(crate) fn wait_for_readers(&self, deadline: Instant) -> bool {
         self.baton.get().is_none_or(|baton| baton.wait(deadline))
@@ -118,9 +124,10 @@ impl Connection {
     ///
     /// In one order with the request to stop, for all threads: who reads sets this before it looks
     /// whether to stop, who stops looks at this afterwards. So either the frame is not taken, or its
-    /// answer is waited for.
+    /// answer is waited for. The end of reading has only to come after what was done.
     pub(crate) fn set_reading(&self, reading: bool) {
-        self.reading.store(reading, Ordering::SeqCst);
+        let order = if reading { Ordering::SeqCst } else { Ordering::Release };
+        self.reading.store(reading, order);
     }
 
     pub(crate) fn is_reading(&self) -> bool {
@@ -242,7 +249,7 @@ impl Connection {
         }
     }
 
-    /// Cancels the calls and ends the subscriptions whose peers are gone.
+    /// Cancels the calls that can no longer be answered.
     #[cfg(feature = "http-server")]
     pub(crate) fn drop_closed(&self) {
         let gone = self.calls.take_closed();
@@ -252,13 +259,35 @@ impl Connection {
         if !gone.is_empty() {
             self.drop_settled();
         }
-        lock(&self.listens).retain(|listen| !listen.outlet.closed());
+    }
+
+    /// Cancels the one call, or ends the one subscription, that was answered to this HTTP exchange,
+    /// whose peer is gone.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn drop_exchange(&self, exchange: u64) {
+        if let Some(running) = self.calls.take_exchange(exchange) {
+            running.call.cancel();
+            self.drop_settled();
+            return;
+        }
+        let mut listens = lock(&self.listens);
+        if let Some(at) = listens.iter().position(|listen| listen.outlet.ends_with(exchange)) {
+            listens.swap_remove(at);
+        }
     }
 
     /// Whether calls are in flight.
     #[cfg(feature = "http-server")]
     pub(crate) fn busy(&self) -> bool {
         self.calls.len() > 0
+    }
+
+    /// Whether calls are in flight and all of them wait for the client.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn only_asks(&self) -> bool {
+        // One lock after the other: a call that comes in between is seen to run.
+        let parked = lock(&self.parked).calls.len();
+        parked > 0 && parked >= self.calls.len()
     }
 
     /// Forgets queued and parked work of settled calls, and withdraws their questions.
@@ -292,13 +321,14 @@ impl Connection {
         {
             let mut parked = lock(&self.parked);
             let weight = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>() + weight;
-            if parked.calls.len() >= self.core.limits.parked
-                || (weight > self.core.limits.in_flight_bytes && !parked.calls.is_empty())
-            {
+            let full = parked.calls.len() >= self.core.limits.parked
+                || (weight > self.core.limits.in_flight_bytes && !parked.calls.is_empty());
+            let seat = if full { None } else { Seat::take(&self.core) };
+            let Some(seat) = seat else {
                 drop(parked);
-                let fault = Fault::Internal("Too many calls wait for the client's answers");
+                let fault = Fault::Internal("Too many calls wait for the answers of clients");
                 return self.finish(&job, Reply::Fault(&fault));
-            }
+            };
             let mut open = Vec::with_capacity(asks.len());
             for ask in asks {
                 parked.last_id += 1;
@@ -306,7 +336,7 @@ impl Connection {
                 w.newline();
                 open.push((parked.last_id, ask.key.clone()));
             }
-            parked.calls.push(ParkedCall { job, open });
+            parked.calls.push(ParkedCall { job, open, _seat: seat });
             // Under the lock: whoever takes the questions back does so after they were asked.
             self.post.send(&outlet, w.into_bytes());
         }
@@ -378,6 +408,9 @@ impl Connection {
         w.newline();
         // Under the lock: nothing of a subscription may precede its acknowledgment.
         self.post.send(outlet, w.into_bytes());
+        if outlet.closed() {
+            return Ok(());
+        }
         self.listening.store(true, Ordering::Relaxed);
         listens.push(Listen { id, raw: raw.to_owned(), filter, era, revision, outlet: Arc::clone(outlet) });
         Ok(())

@@ -21,7 +21,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::era::{ServerEra, Signal};
+use crate::era::{self, Questions, ServerEra, Signal};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormAnswer, Root, SampleAnswer, Sampling};
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
@@ -245,7 +245,10 @@ impl Context<'_> {
         if !self.query.peer.capabilities.cover(needed) {
             return Err(Failure::fault(Fault::MissingCapability(needed)));
         }
-        self.asks.push(Ask { key: key.to_owned(), request });
+        if let Questions::InResult = self.era.questions() {
+            self.conn.core.need_sealer().map_err(Failure::fault)?;
+        }
+        self.asks.push(Ask { key: key.to_owned(), request, write: era::question });
         Err(Failure::asked())
     }
 

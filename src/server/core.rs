@@ -17,7 +17,7 @@ use super::alarm::Alarm;
 use super::connection::Connection;
 use super::job::Job;
 use super::registry::{Registry, SchemaCompiler};
-use super::seal::{self, Answers};
+use super::seal::{self, Answers, Sealer};
 
 /// Spare documents kept for reuse: as many as are read in one go, see `dispatch.rs`.
 const SPARE_DOCS: usize = 64;
@@ -204,8 +204,33 @@ pub(crate) struct Core {
     pub read_cache: CacheHint,
     pub pool: Pool<Job>,
     pub alarm: Arc<Alarm>,
-    pub seal_key: OnceLock<[u8; 32]>,
+    /// Seals what a call needs for its next round; not there before the first question unless the key was given.
+    pub sealer: OnceLock<Sealer>,
     pub spare: Mutex<Spare>,
+    /// Calls of all connections that wait for their clients' answers.
+    pub parked: AtomicUsize,
+}
+
+/// A place among the calls that wait for their clients' answers.
+pub(crate) struct Seat(Arc<Core>);
+
+impl Seat {
+    /// Nothing if all are taken. Each connection has a bound of its own; this one is for many.
+    pub(crate) fn take(core: &Arc<Core>) -> Option<Seat> {
+        #[cfg(feature = "http-server")]
+        let most = core.limits.parked.max(core.limits.http.sessions);
+        #[cfg(not(feature = "http-server"))]
+        let most = core.limits.parked;
+        let one_more = |n| (n < most).then_some(n + 1);
+        core.parked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        Some(Seat(Arc::clone(core)))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.parked.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 thread_local! {
@@ -254,13 +279,17 @@ impl Core {
         (time > Duration::ZERO).then(|| start.unwrap_or_else(Instant::now) + time)
     }
 
-    fn key(&self) -> Result<&[u8; 32], Fault> {
-        if let Some(key) = self.seal_key.get() {
-            return Ok(key);
+    /// Makes the sealer unless there is one.
+    ///
+    /// # Errors
+    /// The system gave no key.
+    pub(crate) fn need_sealer(&self) -> Result<(), Fault> {
+        if self.sealer.get().is_none() {
+            let mut key = [0; 32];
+            getrandom::fill(&mut key).map_err(|_| Fault::Internal("The system gave no random numbers"))?;
+            self.sealer.get_or_init(|| Sealer::new(key));
         }
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|_| Fault::Internal("The system gave no random numbers"))?;
-        Ok(self.seal_key.get_or_init(|| key))
+        Ok(())
     }
 
     /// The state a client comes back with: the answers so far, bound to this request and
@@ -273,8 +302,9 @@ impl Core {
         answers: &Answers,
     ) -> Result<String, Fault> {
         let expires = now().saturating_add(self.limits.ask_timeout.as_secs().max(1));
-        let state =
-            seal::seal(self.key()?, principal.unwrap_or_default(), &digest(query, doc), expires, answers);
+        // A question was asked, so there is one.
+        let sealer = self.sealer.get().ok_or(Fault::Internal("Nothing was asked"))?;
+        let state = sealer.seal(principal.unwrap_or_default(), request(query, doc), expires, answers);
         if state.len() > self.limits.state_bytes {
             return Err(Fault::Internal(
                 "The answers to this call's questions are too large to be carried along",
@@ -301,8 +331,9 @@ impl Core {
             None => Answers::new(),
             Some(state) => {
                 let principal = principal.unwrap_or_default();
-                seal::open(self.key()?, principal, &digest(query, doc), now(), state)
-                    .ok_or(Fault::ForeignState)?
+                // Who never sealed gave no state out.
+                let sealer = self.sealer.get().ok_or(Fault::ForeignState)?;
+                sealer.open(principal, request(query, doc), now(), state).ok_or(Fault::ForeignState)?
             }
         };
         for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
@@ -319,14 +350,15 @@ impl Core {
     }
 }
 
-fn digest(query: &Query, doc: &Doc) -> [u8; 32] {
-    let what = match query.operation {
+/// What a state is bound to: a method and its parameters.
+fn request<'d>(query: &Query, doc: &'d Doc) -> seal::Request<'d> {
+    let method = match query.operation {
         Operation::CallTool { .. } => "tool",
         Operation::ReadResource { .. } => "resource",
         Operation::GetPrompt { .. } => "prompt",
         _ => "",
     };
-    seal::digest(what, query.params.map(|node| doc.at(node)))
+    (method, query.params.map(|node| doc.at(node)))
 }
 
 /// Seconds of Unix time; a clock before 1970 counts as 1970.

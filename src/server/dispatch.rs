@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::era::{self, Params, Reply, ServerEra, To};
-use crate::json::{Doc, Kind, Value, Writer};
+use crate::json::{Alike, Doc, Kind, Value, Writer};
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
 use crate::rpc::{Id, Message, Notification, Request, Response};
 use crate::transport::Outlet;
 
 use super::InlineSend;
+use super::again::Again;
 use super::batch::Batch;
 use super::connection::Connection;
 use super::context::answer_of;
@@ -49,6 +50,8 @@ pub(crate) struct Reader<I: ?Sized> {
     pub(super) here: Option<Quick>,
     /// A document for the next frame, which likely is like the last one.
     pub(super) doc: Option<Box<Doc>>,
+    /// What the last call asked for, see `again.rs`.
+    pub(super) again: Option<Again>,
     pub(super) out: Writer,
     pub(super) jobs: Vec<Job>,
     /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
@@ -56,7 +59,7 @@ pub(crate) struct Reader<I: ?Sized> {
     /// A call was refused for want of memory.
     pub(super) crowded: bool,
     /// The connection's outlet, except while a message is being handled.
-    outlet: Option<Arc<dyn Outlet>>,
+    pub(super) outlet: Option<Arc<dyn Outlet>>,
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
     pub(super) peer: Option<Peer>,
     pub(super) first_waiting: Option<Instant>,
@@ -112,6 +115,7 @@ impl<I: InlineTools + 'static> Reader<I> {
             runs_here,
             here: None,
             doc: None,
+            again: None,
             out: Writer::new(),
             jobs: Vec::new(),
             waits: true,
@@ -148,7 +152,10 @@ impl Reader<dyn InlineTools> {
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
         self.refresh();
         let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let parsed = doc.parse_next(bytes, &self.core.limits.parse());
+        let again = self.again.as_ref().filter(|again| again.knows(&doc));
+        let known = again.is_some();
+        let free = again.map(Again::free).unwrap_or_default();
+        let parsed = doc.parse_next(bytes, &self.core.limits.parse(), &free);
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
         if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {
@@ -156,7 +163,8 @@ impl Reader<dyn InlineTools> {
         }
         self.last_size = bytes.len();
         self.doc = match parsed {
-            Ok(()) => self.document(doc),
+            Ok(Alike::Sense) if known => self.once_more(doc),
+            Ok(_) => self.document(doc),
             Err(error) => {
                 self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
                 Some(doc)
@@ -174,6 +182,7 @@ impl Reader<dyn InlineTools> {
         let version = self.core.catalog.version();
         if version != self.version {
             self.version = version;
+            self.again = None;
             self.registry = self.core.catalog.registry();
             self.offer = self.registry.offer(self.core.catalog.promised());
         }
@@ -186,6 +195,7 @@ impl Reader<dyn InlineTools> {
             self.conn = Arc::clone(conn);
         }
         self.peer = peer;
+        self.again = None;
     }
 
     /// Whether there is no point in reading on.
@@ -204,20 +214,19 @@ impl Reader<dyn InlineTools> {
         if self.jobs.is_empty() || !self.waits {
             return;
         }
-        let pool = self.core.pool.clone();
         if self.jobs.len() > 1 {
             self.send();
-            if pool.submit_all(&mut self.jobs, |job| !job.call.is_settled()).is_err() {
+            if self.core.pool.submit_all(&mut self.jobs, |job| !job.call.is_settled()).is_err() {
                 for job in std::mem::take(&mut self.jobs) {
                     self.refuse(&job);
                 }
             }
         } else if let Some(job) = self.jobs.pop() {
-            let refused = match pool.try_submit(job) {
+            let refused = match self.core.pool.try_submit(job) {
                 Err(Refused { job, why: pool::Refusal::Full }) => {
                     self.send();
                     let call = Arc::clone(&job.call);
-                    let result = pool.submit(job);
+                    let result = self.core.pool.submit(job);
                     if call.is_settled() {
                         // Meanwhile; in the queue it would take the room of others.
                         self.conn.drop_settled();
@@ -259,7 +268,7 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Handles a parsed document; gives it back unless a job keeps it.
-    fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
+    pub(super) fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
         if doc.root().kind() == Kind::Array {
             let outlet = Arc::clone(&self.conn.outlet);
             self.array(doc.root(), &outlet);
@@ -273,7 +282,7 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    pub(super) fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
+    pub(super) fn message(&mut self, mut doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -293,7 +302,10 @@ impl Reader<dyn InlineTools> {
         };
         match step {
             Step::Done => Some(doc),
-            Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
+            Step::Run { era, query, work, answers } => {
+                self.remember(&mut doc, era, &query, &work, outlet);
+                self.start(doc, outlet, era, query, work, answers)
+            }
         }
     }
 

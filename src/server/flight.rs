@@ -256,6 +256,17 @@ impl Flight {
         Some(running)
     }
 
+    /// Takes out the call that is answered to this HTTP exchange: a look at as many addresses as
+    /// there are calls, no more than the workers and their queue take.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn take_exchange(&self, exchange: u64) -> Option<Running> {
+        let mut table = self.table();
+        let at = table.calls.iter().position(|running| running.outlet.ends_with(exchange))?;
+        let running = table.take(at);
+        self.tell_of_room(&table);
+        Some(running)
+    }
+
     /// Takes out the calls whose peer is gone.
     #[cfg(feature = "http-server")]
     pub(crate) fn take_closed(&self) -> Vec<Running> {

@@ -77,7 +77,9 @@ impl Job {
         if self.call.is_settled() {
             return self.conn.core.recycle(self.doc);
         }
-        let conclusion = self.conclude_since(Instant::now());
+        // Where no handler of the pool runs on the thread that reads, nobody asks how quick it was.
+        let timed = self.conn.may_run_here().then(Instant::now);
+        let conclusion = self.conclude_since(timed);
         self.settle(conclusion);
     }
 
@@ -85,7 +87,7 @@ impl Job {
     pub(crate) fn conclude_here(&mut self) -> Conclusion {
         self.pace().inspect(|pace| pace.suspend());
         // Reading the clock takes as long as a lock, so it is not read again.
-        let conclusion = self.conclude_since(self.accepted.unwrap_or_else(Instant::now));
+        let conclusion = self.conclude_since(Some(self.accepted.unwrap_or_else(Instant::now)));
         self.pace().inspect(|pace| pace.resume());
         conclusion
     }
@@ -112,11 +114,11 @@ impl Job {
         }
     }
 
-    fn conclude_since(&mut self, started: Instant) -> Conclusion {
+    fn conclude_since(&mut self, started: Option<Instant>) -> Conclusion {
         self.call.start();
         let mut answers = std::mem::take(&mut self.answers);
         let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
-        if let Some(pace) = self.pace() {
+        if let (Some(pace), Some(started)) = (self.pace(), started) {
             pace.note(started.elapsed());
         }
         self.answers = answers;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::era::Signal;
+use crate::era::{self, Signal};
 use crate::json::{Doc, Json, Writer};
 use crate::model::ask::{Ask, AskRequest};
 use crate::model::{ClientCapabilities, Fault, Level};
@@ -152,7 +152,11 @@ impl Later {
                 return job.settle(conclusion);
             }
         }
-        let ask = |(key, request): &(String, AskRequest)| Ask { key: key.clone(), request: request.clone() };
+        let ask = |(key, request): &(String, AskRequest)| Ask {
+            key: key.clone(),
+            request: request.clone(),
+            write: era::question,
+        };
         job.settle(Conclusion::Asked(questions.iter().map(ask).collect()));
     }
 
@@ -160,8 +164,8 @@ impl Later {
     pub(crate) fn again(mut self, note: &Json) {
         let Some(mut job) = self.job.take() else { return };
         job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
-        let pool = job.conn.core.pool.clone();
-        if let Err(refused) = pool.try_submit(job) {
+        let core = Arc::clone(&job.conn.core);
+        if let Err(refused) = core.pool.try_submit(job) {
             refused.job.settle(Conclusion::Fault(Fault::Internal("The server takes no more calls")));
         }
     }

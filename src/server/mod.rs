@@ -10,6 +10,7 @@
 //! running calls finish within [`Limits::grace`] and are answered; what still runs then is flagged
 //! as cancelled and answered with an error; subscriptions end; the output is closed.
 
+mod again;
 mod alarm;
 mod batch;
 mod connection;
@@ -25,6 +26,7 @@ mod job;
 #[cfg(feature = "hub")]
 mod later;
 mod mask;
+mod notice;
 mod operation;
 mod page;
 mod post;
@@ -56,6 +58,7 @@ use self::core::Catalog;
 use self::handle::{add_tool, insert_prompt, insert_resource, insert_template, insert_tool};
 use self::job::InlineFn;
 pub(crate) use self::registry::ToolHandler;
+use self::seal::Sealer;
 
 pub use self::context::Context;
 pub use self::failure::Failure;
@@ -86,7 +89,7 @@ pub struct Server {
     eras: Eras,
     list_cache: CacheHint,
     read_cache: CacheHint,
-    seal_key: Option<[u8; 32]>,
+    sealer: Option<Sealer>,
     inline: Vec<Box<InlineSend>>,
     on_shutdown: Vec<Box<dyn FnOnce() + Send>>,
 }
@@ -122,7 +125,7 @@ impl Server {
             eras,
             list_cache: CacheHint::default(),
             read_cache: CacheHint::default(),
-            seal_key: None,
+            sealer: None,
             inline: Vec::new(),
             on_shutdown: Vec::new(),
         }
@@ -159,7 +162,8 @@ impl Server {
     }
 
     /// Caps and timeouts; without this they come from [`Limits::from_env`], with it the environment
-    /// is not asked. Those on schemas hold for tools registered afterwards.
+    /// is not asked. A variable that is called like a limit and is none is told on standard error
+    /// when serving starts. Those on schemas hold for tools registered afterwards.
     pub fn limits(&mut self, limits: Limits) -> &mut Server {
         #[cfg(feature = "schema")]
         if !self.own_compiler {
@@ -217,7 +221,7 @@ impl Server {
     /// The key that seals `requestState`. Without it each process makes its own; several
     /// instances behind one address need a common one.
     pub fn seal_key(&mut self, key: [u8; 32]) -> &mut Server {
-        self.seal_key = Some(key);
+        self.sealer = Some(Sealer::new(key));
         self
     }
 
@@ -433,7 +437,10 @@ impl Server {
     }
 }
 
-/// A server whose inline tools need not be [`Send`]: it serves on the thread that made it.
+/// A server whose inline tools need not be [`Send`]: it serves on the thread that made it, and one
+/// connection. Over HTTP many clients share the tools, and the thread that holds their connections is
+/// the library's own, so handlers there are `Send`: what cannot be moved lives on a thread of its own
+/// behind a channel, or is made in the first call by a `thread_local!`.
 pub struct LocalServer {
     server: Server,
     /// Inline handlers after those of `server`.
@@ -470,9 +477,10 @@ impl LocalServer {
         serve::local_stdio(self)
     }
 
-    /// As [`Server::serve`], on the calling thread. Since a blocked read cannot be interrupted,
-    /// [`Handle::stop`] ends what the client sees at once, but this returns only when the next
-    /// message or the end of input comes.
+    /// As [`Server::serve`], on the calling thread. [`Handle::stop`] ends what the client sees at
+    /// once, and this where the link is in memory. Over byte streams it returns only when the next
+    /// message or the end of input comes: what blocks there is a `read` of the program's, which
+    /// nothing else can interrupt. A program that holds the other half of a socket shuts it down.
     ///
     /// # Errors
     /// As with [`Server::serve_stdio`].

@@ -12,6 +12,7 @@ use crate::model::{Fault, Filter, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
+use super::again::tool_work;
 use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
@@ -65,10 +66,9 @@ impl Reader<dyn InlineTools> {
                 let Some(entry) = self.registry.tools.find(text(name)) else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
                 };
-                return Ok(Some((
-                    Work::Tool(Arc::clone(entry)),
-                    self.core.answers(outlet.principal(), query, doc)?,
-                )));
+                let answers = self.core.answers(outlet.principal(), query, doc)?;
+                let work = tool_work(entry, &mut self.last_inline);
+                return Ok(Some((work, answers)));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources)?;
@@ -128,6 +128,7 @@ impl Reader<dyn InlineTools> {
             Operation::Open => {
                 let session = era.open(params, query);
                 self.peer = session.as_ref().map(|s| s.peer);
+                self.again = None;
                 *self.conn.session() = session;
                 Reply::Greeting { offer, cache: self.core.list_cache }
             }
@@ -138,6 +139,7 @@ impl Reader<dyn InlineTools> {
                 if let Some(peer) = &mut self.peer {
                     peer.log_level = Some(level);
                 }
+                self.again = None;
                 if let Some(session) = self.conn.session().as_mut() {
                     session.peer.log_level = Some(level);
                 }
@@ -174,6 +176,8 @@ impl Reader<dyn InlineTools> {
                     resources: wanted.resources && offer.resources_changed,
                     uris: if offer.subscribe { wanted.uris } else { Vec::new() },
                 };
+                let bytes = honoured.uris.iter().map(String::len).sum::<usize>() + request.id.raw().len();
+                self.subscribable(bytes)?;
                 let id = Id::read(request.id).ok_or(Fault::InvalidRequest("id is missing".into()))?;
                 if self.conn.is_open(&id) {
                     return Err(duplicate());
@@ -201,7 +205,9 @@ impl Reader<dyn InlineTools> {
     }
 
     #[cfg(not(feature = "lint"))]
-    fn form(&self, _: &Doc, _: &Query) -> Form {}
+    fn form(&self, _: &Doc, _: &Query) -> Form {
+        PLAIN
+    }
 
     /// Answers with a page of a list.
     #[allow(clippy::too_many_arguments)] // OK because they are what a page depends on.
@@ -242,8 +248,19 @@ impl Reader<dyn InlineTools> {
                     format!("At most {most} resources can be subscribed to").into(),
                 ));
             }
+            self.subscribable(session.subscriptions.iter().map(String::len).sum::<usize>() + uri.len())?;
             session.subscriptions.push(uri.to_owned());
         }
         Ok(())
+    }
+
+    /// Whether so much may be kept of what one client subscribes to.
+    fn subscribable(&self, bytes: usize) -> Result<(), Fault> {
+        match self.core.limits.subscription_bytes {
+            most if bytes > most => Err(Fault::InvalidParams(
+                format!("The URIs that are subscribed to have more than {most} bytes").into(),
+            )),
+            _ => Ok(()),
+        }
     }
 }

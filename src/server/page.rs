@@ -4,9 +4,7 @@
 //! entries come and go: nothing is given twice, nothing that stays is left out.
 //! Source: MCP server/utilities/pagination.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-
+use crate::base64::{self, Form};
 use crate::era::List;
 use crate::model::Fault;
 
@@ -24,7 +22,7 @@ pub(crate) fn cursor(list: List, sequence: u64) -> String {
     let mut bytes = [0; 9];
     bytes[0] = letter(list);
     bytes[1..].copy_from_slice(&sequence.to_be_bytes());
-    URL_SAFE_NO_PAD.encode(bytes)
+    base64::encode(Form::Url, &bytes)
 }
 
 /// The place a cursor names; no cursor is the start.
@@ -33,12 +31,10 @@ pub(crate) fn cursor(list: List, sequence: u64) -> String {
 /// A text that is no cursor of this list.
 pub(crate) fn place(list: List, cursor: Option<&str>) -> Result<u64, Fault> {
     let Some(cursor) = cursor else { return Ok(0) };
-    let mut bytes = [0; 9];
-    match URL_SAFE_NO_PAD.decode_slice(cursor, &mut bytes) {
-        Ok(9) if bytes[0] == letter(list) => {
-            let [_, number @ ..] = bytes;
-            Ok(u64::from_be_bytes(number))
-        }
+    // No longer text can be a cursor, so none is decoded.
+    let bytes = base64::decode(Form::Url, cursor.get(..13).unwrap_or(cursor)).unwrap_or_default();
+    match <[u8; 9]>::try_from(bytes) {
+        Ok([sort, number @ ..]) if sort == letter(list) => Ok(u64::from_be_bytes(number)),
         _ => Err(Fault::InvalidParams("cursor is none that this server gave out".into())),
     }
 }

@@ -11,14 +11,15 @@
 pub(super) type Form = Option<&'static crate::lint::Profile>;
 /// The only form there is.
 #[cfg(not(feature = "lint"))]
-pub(super) type Form = ();
+#[derive(Clone, Copy)]
+pub(crate) struct Form;
 
 /// As registered.
 #[cfg(feature = "lint")]
 pub(super) const PLAIN: Form = None;
 /// As registered.
 #[cfg(not(feature = "lint"))]
-pub(super) const PLAIN: Form = ();
+pub(super) const PLAIN: Form = Form;
 
 #[cfg(feature = "lint")]
 pub(super) use simplify::{Profiles, cells, simplified};

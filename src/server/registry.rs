@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
-use crate::model::uri_template::Variables;
+use crate::model::uri_template::{UriTemplate, Variables};
 use crate::model::{CompletionKind, Fault, Offer, Revision};
 
 use super::context::Context;
@@ -134,7 +134,15 @@ pub(crate) struct ResourceEntry {
 
 pub(crate) struct TemplateEntry {
     pub template: Template,
+    /// [`UriTemplate::matches`], by way of the entry: a program without templates links no matcher.
+    matches: fn(&UriTemplate, &str) -> Option<Variables>,
     pub read: Arc<ReadFn>,
+}
+
+impl TemplateEntry {
+    fn matches(&self, uri: &str) -> Option<Variables> {
+        (self.matches)(&self.template.uri, uri)
+    }
 }
 
 pub(crate) struct PromptEntry {
@@ -351,7 +359,7 @@ impl Registry {
     }
 
     pub(crate) fn add_template(&mut self, template: Template, read: Arc<ReadFn>) -> Result<(), Error> {
-        self.templates.add(TemplateEntry { template, read })
+        self.templates.add(TemplateEntry { template, matches: UriTemplate::matches, read })
     }
 
     pub(crate) fn remove_template(&mut self, uri_template: &str) -> bool {
@@ -437,7 +445,7 @@ impl Registry {
     fn template_for(&self, subject: &str) -> Option<&Arc<Listed<TemplateEntry>>> {
         self.templates
             .find(subject)
-            .or_else(|| self.templates.iter().find(|t| t.entry.template.uri.matches(subject).is_some()))
+            .or_else(|| self.templates.iter().find(|t| t.entry.matches(subject).is_some()))
     }
 
     /// What is there to read at a URI: a resource, or the first template that matches.
@@ -446,7 +454,7 @@ impl Registry {
             return Some((Arc::clone(&found.entry.read), Variables::default()));
         }
         self.templates.iter().find_map(|t| {
-            let variables = t.entry.template.uri.matches(uri)?;
+            let variables = t.entry.matches(uri)?;
             Some((Arc::clone(&t.entry.read), variables))
         })
     }

@@ -6,10 +6,9 @@
 //! Whatever does not verify is refused in one way, so that nothing is learnt from a refusal.
 //! Source: MCP 2026-07-28 basic/patterns/mrtr, `requestState` security.
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac_sha256::{HMAC, Hash};
 
+use crate::base64::{self, Form};
 use crate::era;
 use crate::json::order;
 use crate::json::{Doc, Kind, Value, Writer};
@@ -22,18 +21,53 @@ const TAG: usize = 32;
 /// The answers that came with earlier rounds, by key.
 pub(crate) type Answers = Vec<(String, Answer)>;
 
-/// Seals `answers` for the request with this digest until `expires` (seconds of Unix time).
-pub(crate) fn seal(
-    key: &[u8; 32],
-    principal: &str,
-    digest: &[u8; 32],
-    expires: u64,
-    answers: &Answers,
-) -> String {
+/// A method and its parameters.
+pub(crate) type Request<'d> = (&'static str, Option<Value<'d>>);
+
+/// A key, and what is done with it.
+///
+/// Everything below is called through its fields: a program that neither asks nor gives a key links no cryptography.
+pub(crate) struct Sealer {
+    key: [u8; 32],
+    digest: fn(&str, Option<Value<'_>>) -> [u8; 32],
+    seal: fn(&[u8; 32], &str, &[u8; 32], u64, &Answers) -> String,
+    open: fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>,
+}
+
+impl Sealer {
+    pub(crate) fn new(key: [u8; 32]) -> Sealer {
+        Sealer { key, digest, seal, open }
+    }
+
+    /// Seals `answers` for the request until `expires` (seconds of Unix time).
+    pub(crate) fn seal(
+        &self,
+        principal: &str,
+        request: Request<'_>,
+        expires: u64,
+        answers: &Answers,
+    ) -> String {
+        (self.seal)(&self.key, principal, &(self.digest)(request.0, request.1), expires, answers)
+    }
+
+    /// The answers in a sealed state; `None` for one that is not ours, was changed, has expired, or
+    /// belongs to another request or principal.
+    pub(crate) fn open(
+        &self,
+        principal: &str,
+        request: Request<'_>,
+        now: u64,
+        state: &str,
+    ) -> Option<Answers> {
+        (self.open)(&self.key, principal, &(self.digest)(request.0, request.1), now, state)
+    }
+}
+
+fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, answers: &Answers) -> String {
     let mut w = Writer::new();
     w.begin_object();
     w.key("e").u64(expires);
-    w.key("d").string(&URL_SAFE_NO_PAD.encode(digest));
+    w.key("d").string(&base64::encode(Form::Url, digest));
     w.key("a").begin_object();
     for (name, answer) in answers {
         // A refusal is not kept: modern answers are results, a client that refuses does not retry.
@@ -45,19 +79,11 @@ pub(crate) fn seal(
     let mut bytes = w.into_bytes();
     let tag = code(key, principal, &bytes);
     bytes.extend_from_slice(&tag);
-    URL_SAFE_NO_PAD.encode(bytes)
+    base64::encode(Form::Url, &bytes)
 }
 
-/// The answers in a sealed state; `None` for one that is not ours, was changed, has expired, or
-/// belongs to another request or principal.
-pub(crate) fn open(
-    key: &[u8; 32],
-    principal: &str,
-    digest: &[u8; 32],
-    now: u64,
-    state: &str,
-) -> Option<Answers> {
-    let bytes = URL_SAFE_NO_PAD.decode(state).ok()?;
+fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &str) -> Option<Answers> {
+    let bytes = base64::decode(Form::Url, state)?;
     let (text, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG)?)?;
     let expected = code(key, principal, text);
     // Every byte is looked at, so that the time taken says nothing about where they differ.
@@ -67,7 +93,7 @@ pub(crate) fn open(
     }
     let doc = Doc::parse(text).ok()?;
     let root = doc.root();
-    let same_request = root.get("d")?.as_str()? == URL_SAFE_NO_PAD.encode(digest);
+    let same_request = root.get("d")?.as_str()? == base64::encode(Form::Url, digest);
     if !same_request || root.get("e")?.as_u64()? < now {
         return None;
     }
@@ -82,7 +108,7 @@ pub(crate) fn open(
 /// A digest of what a request asks for: its method and its parameters as JSON values, without those
 /// that change from round to round. A client that sends the same members in another order asks
 /// for the same.
-pub(crate) fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
+fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
     let top = step(&[0; 32], b'.', "");
     // An explicit stack, and each name hashed once, whatever the client nests.
     let mut open: Vec<([u8; 32], Value<'_>)> = Vec::new();

@@ -1,6 +1,6 @@
 //! Serving loops: who reads, who watches, and in which order things end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::core::Core;
 use super::dispatch::Reader;
 use super::job::{InlineFn, Job};
 use super::reading::{self, Baton, Reading};
-use super::{LocalServer, Server};
+use super::{LocalServer, Server, notice};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
@@ -45,14 +45,13 @@ pub(super) struct Parts {
 pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
     let limits = match server.limits {
         Some(limits) => limits.clamped(),
-        None => Limits::from_env()?,
+        None => {
+            let limits = Limits::from_env()?;
+            notice::say_once_what_is_unknown();
+            limits
+        }
     };
     lower_address_space(limits.address_space);
-    let seal_key = OnceLock::new();
-    if let Some(key) = server.seal_key {
-        // OK because: a fresh cell is empty, so setting it cannot fail.
-        let _ = seal_key.set(key);
-    }
     let size = PoolSize {
         workers: limits.workers,
         queue: if spare { limits.queue + limits.parked + 1 } else { limits.queue },
@@ -71,8 +70,9 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         read_cache: server.read_cache,
         pool: Pool::new(size, Job::run),
         alarm,
-        seal_key,
+        sealer: server.sealer.map_or_else(OnceLock::new, OnceLock::from),
         spare: Mutex::default(),
+        parked: AtomicUsize::new(0),
     });
     Ok(Parts { core, inline: server.inline, hooks: server.on_shutdown })
 }
@@ -127,28 +127,10 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
     told.then_some(Ended::Told)
 }
 
-/// Serves a connection on this thread, for handlers that cannot leave it; another one watches, and
-/// says the last words when the program asks to stop while this one is stuck in a read.
+/// Serves a connection on this thread, for handlers that cannot leave it.
 pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
     let parts = take_apart(local.server, false)?;
-    let served = Arc::new(AtomicBool::new(false));
-    let conn = connect(&parts.core, &link);
-    let hooks = Arc::new(Mutex::new(parts.hooks));
-    let watcher = {
-        let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
-        spawn("mcp-watch", WATCH_STACK, move || {
-            if conn.core.alarm.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
-                end(&conn, &served, take_hooks(&hooks));
-            }
-        })?
-    };
-    let result = read(&conn, link, all_inline(parts.inline, local.inline));
-    served.store(true, Ordering::Release);
-    parts.core.alarm.ring();
-    // The watcher looks at its flag whenever it is rung, so this does not wait for long.
-    let _ = watcher.join();
-    end(&conn, &served, take_hooks(&hooks));
-    result
+    here(parts, link, local.inline, || {})
 }
 
 /// Serves standard input and output on the calling thread, for handlers that cannot leave it.
@@ -156,20 +138,26 @@ pub(super) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     let parts = take_apart(local.server, false)?;
     let link = own_stdio(&parts.core.limits)?;
     let _signals = parts.core.alarm.catch_signals()?;
-    let conn = connect(&parts.core, &link);
+    // Told to end, this thread may be stuck in a read that nothing can interrupt.
+    here(parts, link, local.inline, || std::process::exit(0))
+}
+
+/// Reads on this thread; another one watches, and says the last words and does `then` when the
+/// program asks to stop while this one is stuck in a read.
+fn here(parts: Parts, link: Link, inline: Vec<Box<InlineFn>>, then: fn()) -> Result<(), Error> {
     let served = Arc::new(AtomicBool::new(false));
+    let conn = connect(&parts.core, &link);
     let hooks = Arc::new(Mutex::new(parts.hooks));
     let watcher = {
         let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
         spawn("mcp-watch", WATCH_STACK, move || {
             if conn.core.alarm.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
                 end(&conn, &served, take_hooks(&hooks));
-                // The thread that serves is stuck in a read that nothing can interrupt.
-                std::process::exit(0);
+                then();
             }
         })?
     };
-    let result = read(&conn, link, all_inline(parts.inline, local.inline));
+    let result = read(&conn, link, all_inline(parts.inline, inline));
     served.store(true, Ordering::Release);
     parts.core.alarm.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.

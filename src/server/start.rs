@@ -88,9 +88,12 @@ impl Reader<dyn InlineTools> {
             let now = Instant::now();
             let waiting = self.first_waiting.filter(|_| !self.out.is_empty());
             let late = waiting.is_some_and(|since| now > since + BATCH_TIME);
-            if let (true, Some(Work::Tool(entry))) = (late, &self.last_inline) {
-                // Most likely it was this one that took so long.
-                entry.entry.pace.suspend();
+            if late {
+                // Most likely it was the one that ran last that took so long: another, or this very one.
+                match &self.last_inline {
+                    Some(Work::Tool(entry)) => entry.entry.pace.suspend(),
+                    _ => pace.suspend(),
+                }
             }
             if late || !pace.is_quick() {
                 self.send();

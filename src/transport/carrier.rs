@@ -66,6 +66,12 @@ pub(crate) trait Carrier: Send + Sync {
         None
     }
 
+    /// Whether the peer read anything of what it was sent, once the connection is over; yes where
+    /// nobody can tell.
+    fn heard(&self) -> bool {
+        true
+    }
+
     /// Lets what was sent leave, ends the connection and everything that belongs to it (threads,
     /// processes, sockets) by about `deadline`, then calls [`Sink::end`] if that was not done.
     fn close(&self, deadline: Instant);

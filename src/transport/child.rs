@@ -48,7 +48,7 @@ pub enum Stderr {
 }
 
 /// How long the reading thread waits for the exit of a child that closed its output, to tell why.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The longest pause between two looks at a child that is to exit.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long a killed child may take to be gone: only the kernel can make it longer.
@@ -235,6 +235,10 @@ impl Life for ChildLife {
 
     fn aside(&self) -> Option<String> {
         self.process.said()
+    }
+
+    fn heard(&self) -> bool {
+        self.feed.heard()
     }
 
     fn end(&self) -> bool {

@@ -109,6 +109,8 @@ struct Shared {
     note_timeout: Duration,
     /// Attempts to resume a stream that come to nothing.
     reconnects: u32,
+    /// Of these, attempts in a row that nobody took.
+    refusals: u32,
     session: Mutex<Option<Arc<str>>>,
     /// Where messages are posted to, when a server of the oldest revision said so.
     post_to: OnceLock<Uri>,
@@ -247,6 +249,7 @@ impl HttpCarrier {
             frame_bytes: limits.frame_bytes,
             note_timeout: limits.call_timeout,
             reconnects: limits.reconnects,
+            refusals: limits.refusals,
             session: Mutex::default(),
             post_to: OnceLock::new(),
             listener: Listener::new(),

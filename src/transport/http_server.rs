@@ -59,7 +59,11 @@ pub(crate) trait Service: Send {
     fn head(&mut self, head: &Head<'_>) -> Admission;
 
     /// A request is complete. `exchange` may be answered here, or kept and answered from any thread.
-    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow;
+    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange);
+
+    /// What the engine says when it refuses with this status, on its own account, and closes: what
+    /// came was no request, or too much. The status of the answer is ignored.
+    fn unread(&mut self, status: u16) -> Refusal;
 
     /// The peer of this exchange closed its side, or was cut off, before the exchange was over. Its
     /// answer may still be tried: a peer that only stopped sending reads it.
@@ -82,31 +86,11 @@ pub(crate) enum Admission {
     Refuse(Refusal),
 }
 
-/// A whole answer, given before the body was read.
+/// A whole answer, given before the body was read; or at all.
 pub(crate) struct Refusal {
     pub status: u16,
     pub fields: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-}
-
-/// What the engine does after a request was handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
-    /// Goes on.
-    Go,
-    /// Comes back from [`Engine::turn`] first, so that its thread can do something else meanwhile.
-    Pause,
-}
-
-/// Why [`Engine::turn`] came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Everything that was ready is done.
-    Again,
-    /// The service asked for a [`Flow::Pause`]; more may be ready.
-    Paused,
-    /// The engine has stopped.
-    Over,
 }
 
 #[cfg(test)]

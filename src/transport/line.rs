@@ -10,7 +10,7 @@
 //! # Invariants
 //! - `buf[start..end]` is what was read and not yet given out; `searched` never lies before
 //!   `start`, so no byte is searched twice.
-//! - The outlet's lock is never held across a write.
+//! - The outlet's lock is never held across a write: who writes has taken the stream out.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
@@ -24,6 +24,8 @@ use super::{Inlet, Input, Outlet};
 
 /// What is read at once: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
+/// What is read at once from a peer that never said that much: most calls are a few hundred bytes.
+const FIRST: usize = 8 << 10;
 /// What some programs write before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Bytes of a line that do not count against its limit: the mark and a carriage return.
@@ -95,22 +97,20 @@ impl<R: Read> LineReader<R> {
             }
             self.small = true;
         }
-        if self.buf.len() - self.end < CHUNK / 2 {
+        let least = CHUNK.min(self.buf.len()) / 2;
+        if self.buf.is_empty() {
+            self.buf = vec![0; FIRST];
+        } else if self.buf.len() - self.end < least {
             if self.start > 0 {
                 self.buf.copy_within(self.start..self.end, 0);
                 self.end -= self.start;
                 self.searched -= self.start;
                 self.start = 0;
             }
-            if self.buf.len() - self.end < CHUNK / 2 {
-                let grown = (self.buf.len() * 2).max(CHUNK).min(self.limit + CHUNK);
-                let grown = grown.max(self.end + CHUNK / 2);
-                if self.buf.is_empty() {
-                    // Fresh memory that is never read into costs nothing: an idle peer says little.
-                    self.buf = vec![0; grown];
-                } else {
-                    self.buf.resize(grown, 0);
-                }
+            if self.buf.len() - self.end < least {
+                // By a quarter: what is not needed of it was written all the same, and so takes memory.
+                let grown = (self.buf.len() / 4 * 5).max(CHUNK).min(self.limit + CHUNK);
+                self.buf.resize(grown.max(self.end + CHUNK / 2), 0);
             }
         }
         loop {
@@ -118,6 +118,10 @@ impl<R: Read> LineReader<R> {
             match self.read.read(room) {
                 Ok(n) => {
                     self.end += n;
+                    if self.end == self.buf.len() && self.end < CHUNK {
+                        // There may be more: the next read takes all that a pipe holds.
+                        self.buf.resize(CHUNK, 0);
+                    }
                     return Ok(n);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -218,31 +222,40 @@ pub(crate) struct LineOutlet {
     /// `State::closed` for those who only look: the reading thread does before every frame.
     gone: AtomicBool,
     drained: Condvar,
-    /// Taken by the one thread that writes; the state is free for the others meanwhile.
-    stream: Mutex<Box<dyn Write + Send>>,
     limit: usize,
 }
 
-#[derive(Default)]
 struct State {
+    /// Absent while one thread has taken it to write, and once the outlet is closed.
+    stream: Option<Box<dyn Write + Send>>,
     /// Frames that wait for the thread that writes.
     pending: Vec<u8>,
     /// The other of the two buffers that take turns.
     spare: Vec<u8>,
     /// Senders that wait for room; waking nobody would still cost a system call.
     waiting: usize,
-    writing: bool,
     closed: bool,
+}
+
+impl State {
+    fn writing(&self) -> bool {
+        self.stream.is_none() && !self.closed
+    }
 }
 
 impl LineOutlet {
     /// Lets at most about `limit` bytes wait before senders wait too.
     pub(crate) fn new(stream: impl Write + Send + 'static, limit: usize) -> LineOutlet {
         LineOutlet {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                stream: Some(Box::new(stream)),
+                pending: Vec::new(),
+                spare: Vec::new(),
+                waiting: 0,
+                closed: false,
+            }),
             gone: AtomicBool::new(false),
             drained: Condvar::new(),
-            stream: Mutex::new(Box::new(stream)),
             limit,
         }
     }
@@ -257,14 +270,6 @@ impl LineOutlet {
             self.drained.notify_all();
         }
     }
-
-    fn write(&self, bytes: &[u8]) -> bool {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let fuse = Fuse(self);
-        let alive = stream.write_all(bytes).and_then(|()| stream.flush()).is_ok();
-        std::mem::forget(fuse);
-        alive
-    }
 }
 
 /// Dropped only by a panic of the stream: nobody may wait for a thread that will not write on.
@@ -272,10 +277,8 @@ struct Fuse<'o>(&'o LineOutlet);
 
 impl Drop for Fuse<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        (state.closed, state.writing) = (true, false);
+        self.0.state().closed = true;
         self.0.gone.store(true, Ordering::Release);
-        drop(state);
         self.0.drained.notify_all();
     }
 }
@@ -283,31 +286,27 @@ impl Drop for Fuse<'_> {
 impl Outlet for LineOutlet {
     fn send(&self, frames: &[u8]) {
         let mut state = self.state();
-        while !state.closed
-            && state.writing
-            && state.pending.len() + frames.len() > self.limit.max(frames.len())
-        {
+        while state.writing() && state.pending.len() + frames.len() > self.limit.max(frames.len()) {
             state.waiting += 1;
             state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
-        if state.closed {
+        let Some(mut stream) = state.stream.take() else {
+            if !state.closed {
+                state.pending.extend_from_slice(frames);
+            }
             return;
-        }
-        if state.writing {
-            state.pending.extend_from_slice(frames);
-            return;
-        }
-        state.writing = true;
+        };
         drop(state);
-        let mut alive = self.write(frames);
+        let fuse = Fuse(self);
+        let mut alive = write(&mut *stream, frames);
         let mut state = self.state();
         while alive && !state.closed && !state.pending.is_empty() {
             let next = std::mem::take(&mut state.spare);
             let batch = std::mem::replace(&mut state.pending, next);
             self.wake(&state);
             drop(state);
-            alive = self.write(&batch);
+            alive = write(&mut *stream, &batch);
             state = self.state();
             // Kept for the next turn unless it is the rare large one.
             if batch.capacity() <= 4 * CHUNK {
@@ -315,9 +314,13 @@ impl Outlet for LineOutlet {
                 state.spare.clear();
             }
         }
-        state.writing = false;
-        state.closed |= !alive;
-        self.gone.store(state.closed, Ordering::Release);
+        std::mem::forget(fuse);
+        if alive && !state.closed {
+            state.stream = Some(stream);
+        } else {
+            state.closed = true;
+            self.gone.store(true, Ordering::Release);
+        }
         self.wake(&state);
     }
 
@@ -327,12 +330,12 @@ impl Outlet for LineOutlet {
 
     fn congested(&self) -> bool {
         let state = self.state();
-        state.writing && state.pending.len() > self.limit / 2
+        state.writing() && state.pending.len() > self.limit / 2
     }
 
     fn close(&self, deadline: Instant) {
         let mut state = self.state();
-        while state.writing && !state.closed {
+        while state.writing() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -343,12 +346,15 @@ impl Outlet for LineOutlet {
         }
         state.closed = true;
         self.gone.store(true, Ordering::Release);
-        let idle = !state.writing;
+        // The peer reads the end of the stream although threads may still know this outlet.
+        let stream = state.stream.take();
         drop(state);
+        drop(stream);
         self.drained.notify_all();
-        if idle {
-            // The peer reads the end of the stream although threads may still know this outlet.
-            *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(std::io::sink());
-        }
     }
+}
+
+/// Whether all of it could be written.
+fn write(stream: &mut dyn Write, bytes: &[u8]) -> bool {
+    stream.write_all(bytes).and_then(|()| stream.flush()).is_ok()
 }

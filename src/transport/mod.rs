@@ -101,6 +101,12 @@ pub(crate) trait Outlet: Send + Sync {
     /// nothing where peers cannot come back.
     fn pause(&self, _time: Duration) {}
 
+    /// Whether this is the way back of that HTTP exchange, whose peer nothing else is for.
+    #[cfg(feature = "http-server")]
+    fn ends_with(&self, _exchange: u64) -> bool {
+        false
+    }
+
     /// Whether the peer is gone.
     fn closed(&self) -> bool;
 

@@ -17,6 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
 
 use super::carrier::Failure;
 use super::stream::Feed;
@@ -38,6 +39,21 @@ struct State {
     pending: Vec<u8>,
     writing: bool,
     adopted: bool,
+    /// Bytes that were to be written, by whoever has begun to.
+    offered: usize,
+    /// The pipe broke, and before that something was read from it.
+    heard: bool,
+}
+
+impl State {
+    /// The pipe is of no use any more; of what was offered, so much never got into it.
+    fn let_go(&mut self, pipe: &File, unwritten: usize) {
+        // What nobody read is still in the pipe. A system that does not tell has it all read.
+        let unread = usize::try_from(ioctl_fionread(pipe).unwrap_or(0)).unwrap_or(usize::MAX);
+        self.heard = self.offered.saturating_sub(unwritten) > unread;
+        self.pipe = None;
+        self.pending = Vec::new();
+    }
 }
 
 impl PipeFeed {
@@ -49,6 +65,8 @@ impl PipeFeed {
                 pending: Vec::new(),
                 writing: false,
                 adopted: false,
+                offered: 0,
+                heard: false,
             }),
             moved: Condvar::new(),
             bell: Mutex::new(Some(bell.into())),
@@ -76,7 +94,8 @@ impl PipeFeed {
         state.pending.drain(..written);
         state.adopted = !state.pending.is_empty() && !broken;
         if broken {
-            state.pipe = None;
+            let unwritten = state.pending.len();
+            state.let_go(&pipe, unwritten);
         }
         drop(state);
         self.moved.notify_all();
@@ -85,10 +104,19 @@ impl PipeFeed {
     /// Nobody reads the other end any more: what waits comes back.
     pub(super) fn broken(&self) {
         let mut state = self.lock();
-        state.pipe = None;
-        state.pending = Vec::new();
+        let unwritten = state.pending.len();
+        match state.pipe.take() {
+            // Who writes knows better how much got into it.
+            Some(pipe) if !state.writing => state.let_go(&pipe, unwritten),
+            _ => state.pending = Vec::new(),
+        }
         drop(state);
         self.moved.notify_all();
+    }
+
+    /// Whether anything that was sent was read, once the pipe is broken.
+    pub(super) fn heard(&self) -> bool {
+        self.lock().heard
     }
 
     /// Lets the reading thread come to its end.
@@ -159,6 +187,7 @@ impl Feed for PipeFeed {
             }
             if state.pending.is_empty() || state.pending.len() + frame.len() <= self.limit {
                 state.pending.extend_from_slice(frame);
+                state.offered = state.offered.saturating_add(frame.len());
                 return Ok(());
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -168,6 +197,7 @@ impl Feed for PipeFeed {
             state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         };
         state.writing = true;
+        state.offered = state.offered.saturating_add(frame.len());
         drop(state);
         let mut rest = frame;
         let mut pushed = self.write(&pipe, &mut rest, deadline);
@@ -186,9 +216,9 @@ impl Feed for PipeFeed {
         }
         state.pending.splice(..0, rest.iter().copied());
         state.writing = false;
-        if pushed == Pushed::Broken {
-            state.pipe = None;
-            state.pending = Vec::new();
+        if pushed == Pushed::Broken || state.pipe.is_none() {
+            let unwritten = state.pending.len();
+            state.let_go(&pipe, unwritten);
         }
         let closed = state.pipe.is_none();
         state.adopted = !closed && !state.pending.is_empty();

@@ -25,21 +25,26 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
     let null = std::fs::File::open("/dev/null")?;
     dup2_stdin(&null).map_err(std::io::Error::from)?;
     dup2_stdout(rustix::stdio::stderr()).map_err(std::io::Error::from)?;
-    Ok(Link::lines(Patient(input.into()), Patient(output.into()), limits))
+    Ok(Link::lines(Patient(input), Patient(output), limits))
 }
 
 /// A descriptor that blocks, whatever its flags say.
 ///
 /// Flags belong to the open file and not to the descriptor: who started this process, or started it
 /// with the same terminal or socket, may have made it non-blocking, now or at any time later.
+///
+/// It asks the system itself and not the C library, whose `read` and `write` say before and after each
+/// call whether the thread may be cancelled: four locked instructions for each answer.
 #[cfg(unix)]
-struct Patient(std::fs::File);
+struct Patient(std::os::fd::OwnedFd);
 
 #[cfg(unix)]
 impl Patient {
-    fn wait(&self, error: std::io::Error, ready: rustix::event::PollFlags) -> std::io::Result<()> {
-        if error.kind() != std::io::ErrorKind::WouldBlock {
-            return Err(error);
+    #[cold]
+    fn wait(&self, error: rustix::io::Errno, ready: rustix::event::PollFlags) -> std::io::Result<()> {
+        // The second name is another number on some systems.
+        if error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::WOULDBLOCK {
+            return Err(error.into());
         }
         let mut descriptors = [rustix::event::PollFd::new(&self.0, ready)];
         match rustix::event::poll(&mut descriptors, None) {
@@ -53,9 +58,9 @@ impl Patient {
 impl std::io::Read for Patient {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         loop {
-            match self.0.read(buf) {
+            match rustix::io::read(&self.0, &mut *buf) {
+                Ok(read) => return Ok(read),
                 Err(error) => self.wait(error, rustix::event::PollFlags::IN)?,
-                read => return read,
             }
         }
     }
@@ -65,9 +70,9 @@ impl std::io::Read for Patient {
 impl std::io::Write for Patient {
     fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
         loop {
-            match self.0.write(buf) {
+            match rustix::io::write(&self.0, buf) {
+                Ok(written) => return Ok(written),
                 Err(error) => self.wait(error, rustix::event::PollFlags::OUT)?,
-                written => return written,
             }
         }
     }

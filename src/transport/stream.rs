@@ -20,7 +20,7 @@ use super::{Inlet, Input, Link, Outlet};
 const READER_STACK: usize = 128 << 10;
 
 /// How long a failed sender waits to be told why by the thread that reads.
-const REASON: Duration = Duration::from_millis(400);
+const REASON: Duration = Duration::from_millis(1500);
 
 /// Takes frames from any thread, each with its own patience.
 pub(crate) trait Feed: Send + Sync {
@@ -39,6 +39,12 @@ pub(super) trait Life: Send + Sync {
 
     /// What was said beside the protocol.
     fn aside(&self) -> Option<String>;
+
+    /// Whether the peer read anything of what it was sent, once it is over; yes where nobody can
+    /// tell.
+    fn heard(&self) -> bool {
+        true
+    }
 
     /// Ends it; whether the reading thread is sure to come to its end.
     fn end(&self) -> bool;
@@ -146,6 +152,10 @@ impl Carrier for StreamCarrier {
 
     fn aside(&self) -> Option<String> {
         self.life.aside()
+    }
+
+    fn heard(&self) -> bool {
+        self.life.heard()
     }
 
     fn close(&self, deadline: Instant) {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::server::news;
 use super::victim::{Size, Victim, Witness};
-use super::wire::{PATIENCE, call, call_with, connect, drain, exchange, head, initialize, session, touched};
+use super::wire::{
+    PATIENCE, call, call_with, connect, drain, exchange, head, initialize, listen, session, touched,
+};
 
 /// What an attack is given.
 struct Scene {
@@ -50,6 +52,8 @@ const ATTACKS: &[Attack] = &[
     Attack { name: "calls whose events nobody reads", run: unread_events },
     Attack { name: "answers nobody reads", run: unread_answers },
     Attack { name: "abandoned sessions", run: abandoned_sessions },
+    Attack { name: "sessions with long names", run: long_names },
+    Attack { name: "subscriptions to long URIs", run: long_uris },
     Attack { name: "foreign hosts and origins", run: foreign },
 ];
 
@@ -374,9 +378,38 @@ fn unread_answers(scene: &Scene) -> Ended {
     unread(scene, scene.number(100, 25), &request.repeat(500))
 }
 
+/// What a client says of itself is kept with its session; it can say a lot.
+fn long_names(scene: &Scene) -> Ended {
+    let mut answers = BTreeMap::new();
+    let long = "x".repeat(1 << 20);
+    let request = initialize(scene.address, &long);
+    let mut stream = connect(scene.address);
+    for _ in 0..scene.number(200, 40) {
+        let status = exchange(&mut stream, &request).map_or(0, |(status, _)| status);
+        *answers.entry(status).or_insert(0) += 1;
+    }
+    format!("{answers:?}")
+}
+
+/// What is listened for is kept with its stream.
+fn long_uris(scene: &Scene) -> Ended {
+    let uri = "x".repeat(1 << 20);
+    let mut open = Vec::new();
+    let mut told = BTreeMap::new();
+    for _ in 0..scene.number(200, 40) {
+        let mut stream = connect(scene.address);
+        stream.write_all(listen(scene.address, &format!("news:{uri}")).as_bytes()).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        *told.entry(String::from_utf8_lossy(&head[9..]).into_owned()).or_insert(0) += 1;
+        open.push(stream);
+    }
+    format!("{told:?}")
+}
+
 fn abandoned_sessions(scene: &Scene) -> Ended {
     let count = scene.number(10_000, 2_000);
-    let request = initialize(scene.address);
+    let request = initialize(scene.address, "stranger");
     let mut answers = BTreeMap::new();
     let mut stream = connect(scene.address);
     for n in 0..count {

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than anything here takes.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything here takes, on a machine that does much else as well.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"witness","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
 
@@ -34,10 +34,24 @@ pub fn call_with(address: SocketAddr, id: u64, tool: &str, arguments: &str, meta
     head(address, &fields) + &body
 }
 
-/// The start of a session.
-pub fn initialize(address: SocketAddr) -> String {
-    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"stranger","version":"1"}}}"#;
+/// The start of a session by a client of this name.
+pub fn initialize(address: SocketAddr, name: &str) -> String {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{{}},"clientInfo":{{"name":"{name}","version":"1"}}}}}}"#
+    );
     head(address, &format!("Content-Length: {}\r\n\r\n{body}", body.len()))
+}
+
+/// A request to be told of a resource, without a session.
+pub fn listen(address: SocketAddr, uri: &str) -> String {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{"resourceSubscriptions":["{uri}"]}},{META}}}}}}}"#
+    );
+    let fields = format!(
+        "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    head(address, &fields) + &body
 }
 
 pub fn connect(address: SocketAddr) -> TcpStream {
@@ -50,7 +64,7 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 
 /// Starts a session and subscribes to a resource; the session's id.
 pub fn session(stream: &mut TcpStream, address: SocketAddr, uri: &str) -> Option<String> {
-    let (whole, _) = exchange_whole(stream, &initialize(address))?;
+    let (whole, _) = exchange_whole(stream, &initialize(address, "stranger"))?;
     let named = |line: &str| line.to_ascii_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned);
     let id = whole.lines().find_map(named)?;
     let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();

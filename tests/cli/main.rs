@@ -153,6 +153,25 @@ fn matrix_and_simplify_speak_of_hosts() {
 }
 
 #[test]
+fn what_a_catalog_says_steers_no_terminal_and_passes_for_no_line_of_ours() {
+    let catalog = r#"{"tools":[{"name":"a\u001b[31m\nwarning SCH-999 \u202eb","inputSchema":
+        {"type":"object","properties":{"x\u001b[2J\n":{"type":"nothing"}}}}]}"#;
+    let told = |text: &str| text.contains(['\u{1b}', '\u{202e}']) || text.contains("\nwarning SCH-999");
+    for arguments in
+        [&["schema-lint", "-"][..], &["schema-lint", "-", "--matrix"], &["schema-lint", "-", "--fix"]]
+    {
+        let (_, out, err) = run(arguments, catalog);
+        assert!(!told(&out) && !told(&err), "{arguments:?}: {out:?} {err:?}");
+        assert!(arguments.contains(&"--fix") || out.contains("a\u{fffd}[31m\u{fffd}warning"), "{out:?}");
+    }
+    let schema = folder("steers").join("schema.json");
+    std::fs::write(&schema, r#"{"additionalProperties":false}"#).unwrap();
+    let (code, out, _) = run(&["validate", schema.to_str().unwrap()], r#"{"a\u001b[31m\nvalid":1}"#);
+    assert_eq!((code, out.lines().count()), (1, 1), "{out:?}");
+    assert!(!out.contains('\u{1b}'), "{out:?}");
+}
+
+#[test]
 fn validate_exits_with_the_verdict() {
     let folder = folder("validate");
     let schema = folder.join("schema.json");

@@ -3,18 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinymcp::{Client, Era, ErrorKind, Limits, Link, json as ours};
+use tinymcp::{Era, ErrorKind, Limits, Link, json as ours};
 
-use super::played::{Played, SOON, connected, plain};
-
-fn ok() -> Value {
-    json!({"resultType": "complete", "content": [{"type": "text", "text": "ok"}]})
-}
-
-fn call(client: &Client) -> std::thread::JoinHandle<Result<String, tinymcp::Error>> {
-    let client = client.clone();
-    std::thread::spawn(move || client.call_tool("t", ours!({})).map(|output| output.texts()))
-}
+use super::played::{Played, SOON, call, connected, holding, ok, plain};
 
 #[test]
 fn garbage_is_counted_and_never_answered() {
@@ -55,7 +46,7 @@ fn garbage_is_counted_and_never_answered() {
         ] {
             played.say(json!({"jsonrpc": "2.0", "method": method, "params": params}));
         }
-        let calling = call(&client);
+        let calling = call(&client, "t");
         let heard = played.hear();
         assert_eq!(heard["method"], "tools/call", "nothing was answered: {heard}");
         played.answer(&heard["id"], ok());
@@ -72,7 +63,7 @@ fn requests_of_a_server_without_a_session_are_not_answered() {
     for method in ["ping", "elicitation/create", "roots/list"] {
         played.say(json!({"jsonrpc": "2.0", "id": 1, "method": method}));
     }
-    let calling = call(&client);
+    let calling = call(&client, "t");
     let heard = played.hear();
     assert_eq!(heard["method"], "tools/call");
     played.answer(&heard["id"], ok());
@@ -92,7 +83,7 @@ fn a_malformed_answer_ends_the_call_it_answers() {
         json!({"result": {"content": 7}}),
         json!({"result": {"resultType": "new", "content": []}}),
     ] {
-        let calling = call(&client);
+        let calling = call(&client, "t");
         let mut message = answer;
         message["jsonrpc"] = json!("2.0");
         message["id"] = played.asked("tools/call");
@@ -119,7 +110,7 @@ fn answers_in_any_order_and_twice_reach_the_right_calls() {
         assert_eq!(call.wait().unwrap().texts(), n.to_string());
     }
     // Everything was read: the second answers stand before this one.
-    let calling = call(&client);
+    let calling = call(&client, "t");
     let id = played.asked("tools/call");
     played.answer(&id, ok());
     calling.join().unwrap().unwrap();
@@ -175,16 +166,12 @@ fn more_calls_than_allowed_are_refused_as_busy() {
 
 #[test]
 fn more_questions_than_allowed_are_refused_and_pings_are_answered_all_the_same() {
-    let (enter, entered) = std::sync::mpsc::channel();
-    let (leave, left) = std::sync::mpsc::channel::<()>();
-    let left = std::sync::Mutex::new(left);
+    let (hold, held) = holding();
     let mut limits = Limits::default();
     limits.handlers = 1;
     limits.events = 2;
     let builder = plain().limits(limits).on_form(move |_| {
-        enter.send(()).unwrap();
-        // The channel's end lets everybody go.
-        let _ = left.lock().unwrap().recv();
+        hold(());
         Ok(tinymcp::FormReply::decline())
     });
     let (_client, played) = connected(builder, Era::Legacy);
@@ -193,7 +180,7 @@ fn more_questions_than_allowed_are_refused_and_pings_are_answered_all_the_same()
             "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}}));
     };
     ask(1);
-    entered.recv_timeout(SOON).unwrap();
+    held.begun();
     (2..=5).for_each(ask);
     played.say(json!({"jsonrpc": "2.0", "id": 6, "method": "ping"}));
     for id in [4, 5] {
@@ -201,7 +188,7 @@ fn more_questions_than_allowed_are_refused_and_pings_are_answered_all_the_same()
         assert_eq!((&heard["id"], &heard["error"]["code"]), (&json!(id), &json!(-32603)));
     }
     assert_eq!(played.hear()["id"], 6);
-    drop(leave);
+    let _begun = held.let_all_go();
     for id in [1, 2, 3] {
         assert_eq!(played.hear()["id"], id);
     }
@@ -209,29 +196,26 @@ fn more_questions_than_allowed_are_refused_and_pings_are_answered_all_the_same()
 
 #[test]
 fn a_flood_of_news_is_dropped_where_nobody_keeps_up() {
-    let (enter, entered) = std::sync::mpsc::channel();
-    let (leave, left) = std::sync::mpsc::channel::<()>();
-    let left = std::sync::Mutex::new(left);
+    let (hold, held) = holding();
     let mut limits = Limits::default();
     limits.events = 10;
-    let builder = plain().limits(limits).on_log(tinymcp::Level::Debug, move |entry| {
-        enter.send(entry.data.as_str().to_owned()).unwrap();
-        let _ = left.lock().unwrap().recv();
-    });
+    let builder = plain()
+        .limits(limits)
+        .on_log(tinymcp::Level::Debug, move |entry| hold(entry.data.as_str().to_owned()));
     let (client, played) = connected(builder, Era::Modern);
     let log = |n: u64| {
         played.say(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": n}}));
     };
     log(0);
-    entered.recv_timeout(SOON).unwrap();
+    held.begun();
     (1..=100).for_each(log);
-    let calling = call(&client);
+    let calling = call(&client, "t");
     let id = played.asked("tools/call");
     played.answer(&id, ok());
     assert_eq!(calling.join().unwrap().unwrap(), "ok", "answers pass the flood");
     assert_eq!(client.counts().dropped, 90);
-    drop(leave);
-    let told: Vec<String> = (0..10).map(|_| entered.recv_timeout(SOON).unwrap()).collect();
+    let begun = held.let_all_go();
+    let told: Vec<String> = (0..10).map(|_| begun.recv_timeout(SOON).unwrap()).collect();
     assert_eq!(told, (1..=10).map(|n| n.to_string()).collect::<Vec<_>>());
 }
 
@@ -294,7 +278,7 @@ fn a_stream_that_nobody_reads_holds_nobody_past_the_deadline() {
 #[test]
 fn nobody_waits_for_a_played_server_that_is_gone() {
     let (client, played) = connected(plain(), Era::Legacy);
-    let calls: Vec<_> = (0..5).map(|_| call(&client)).collect();
+    let calls: Vec<_> = (0..5).map(|_| call(&client, "t")).collect();
     for _ in 0..5 {
         played.asked("tools/call");
     }

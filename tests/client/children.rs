@@ -73,15 +73,30 @@ fn a_program_that_is_not_there_is_an_error_at_once() {
     assert_eq!(error.kind(), ErrorKind::Io);
 }
 
-#[test]
-fn a_server_that_exits_is_started_again_and_then_reported_with_its_last_words() {
-    let error = plain()
-        .stderr(Stderr::Captured)
-        .spawn(shell("echo 'cannot find the board' >&2; exit 3"))
-        .unwrap_err();
+/// Starts a server that ends with `end`; gives the error, and how often it was started.
+fn starts(name: &str, end: &str) -> (String, usize) {
+    let log = std::env::temp_dir().join(format!("tinymcp-starts-{}-{name}", std::process::id()));
+    let script = format!("echo started >>'{}'; {end}", log.display());
+    let error = plain().stderr(Stderr::Captured).spawn(shell(&script)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
-    let text = error.to_string();
+    let started = std::fs::read_to_string(&log).unwrap().lines().count();
+    std::fs::remove_file(&log).unwrap();
+    (error.to_string(), started)
+}
+
+#[test]
+fn a_server_that_ends_unasked_is_reported_with_its_last_words_and_not_started_twice() {
+    let (text, started) = starts("unasked", "echo 'cannot find the board' >&2; exit 3");
     assert!(text.contains("status 3") && text.contains("cannot find the board"), "{text}");
+    assert_eq!(started, 1, "{text}");
+}
+
+#[test]
+fn a_server_that_ends_on_every_question_is_started_twice_and_the_error_says_so() {
+    let (text, started) = starts("asked", "read -r question; echo 'no such board' >&2; exit 4");
+    assert!(text.contains("started again") && text.contains("status 4"), "{text}");
+    assert!(text.contains("no such board"), "{text}");
+    assert_eq!(started, 2, "{text}");
 }
 
 #[test]

@@ -4,16 +4,31 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinymcp::{Client, Era, Error, ErrorKind};
+use tinymcp::{Client, Era, Error, ErrorKind, Limits};
 
 use super::played::{Played, SOON, plain, quick};
 
-/// Connects to a server that behaves so.
+/// Connects to a server that behaves so, and is waited for as long as it takes.
 fn meet(era: Option<Era>, server: impl FnOnce(&Played) + Send + 'static) -> Result<Client, Error> {
+    let mut limits = quick();
+    limits.probe_timeout = SOON;
+    meet_with(limits, era, server)
+}
+
+/// Connects to a server that does not answer the first question.
+fn meet_silent(server: impl FnOnce(&Played) + Send + 'static) -> Result<Client, Error> {
+    meet_with(quick(), None, server)
+}
+
+fn meet_with(
+    limits: Limits,
+    era: Option<Era>,
+    server: impl FnOnce(&Played) + Send + 'static,
+) -> Result<Client, Error> {
     let (link, played) = Played::new();
     // The link ends with the last word of the server.
     let serving = std::thread::spawn(move || server(&played));
-    let mut builder = plain().limits(quick());
+    let mut builder = plain().limits(limits);
     if let Some(era) = era {
         builder = builder.era(era);
     }
@@ -136,7 +151,7 @@ fn an_error_that_names_no_request_is_about_the_first_question() {
 
 #[test]
 fn silence_means_a_session_and_a_late_answer_is_dropped() {
-    let client = meet(None, |server| {
+    let client = meet_silent(|server| {
         let probe = probed(server);
         let id = opened(server, "2025-11-25");
         session(server, &id, "2025-03-26");
@@ -151,7 +166,7 @@ fn silence_means_a_session_and_a_late_answer_is_dropped() {
 
 #[test]
 fn a_slow_modern_server_is_found_out_although_it_was_taken_for_an_old_one() {
-    let client = meet(None, |server| {
+    let client = meet_silent(|server| {
         let probe = probed(server);
         let id = opened(server, "2025-11-25");
         server.answer(&probe, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
@@ -212,6 +227,17 @@ fn a_client_of_one_era_says_so_instead_of_falling_back() {
     .unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::PeerIncompatible, Some(-32602)));
     assert!(error.to_string().contains("2026-07-28"), "{error}");
+}
+
+#[test]
+fn a_chosen_era_is_waited_for_longer_than_one_that_is_guessed() {
+    let client = meet_with(quick(), Some(Era::Modern), |server| {
+        let id = probed(server);
+        // Much longer than silence lasts that means something.
+        assert_eq!(server.end.receive(quick().probe_timeout * 5), None);
+        server.answer(&id, json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
+    });
+    assert_eq!(client.unwrap().era(), Era::Modern);
 }
 
 #[test]

@@ -3,14 +3,18 @@
 //!
 //! | module | what it shows |
 //! |---|---|
+//! | `output` | structured results that are not what their tools promise |
 //! | `own` | everything a server of this library offers, in both eras |
 //! | `detect` | every row of the detection matrix |
 //! | `wire` | frames word by word, against a server played by hand |
+//! | `questions` | what such a server asks back |
 //! | `broken` | servers that break the rules |
 //! | `children` | processes: their start, their noise, their end |
 //! | `board` | the example `board_server`, in both eras |
+//! | `large` | that what servers send is bounded in bytes |
 //! | `left` | that nothing is left of a connection |
 //! | `race` | many threads, cancellation and deadlines on one connection |
+//! | `task` | calls that a server makes tasks of |
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,8 +23,14 @@ mod board;
 mod broken;
 mod children;
 mod detect;
+mod large;
 mod left;
+#[cfg(feature = "schema")]
+mod output;
 mod own;
 mod played;
+mod questions;
 mod race;
+
+mod task;
 mod wire;

@@ -1,9 +1,11 @@
 //! A server played by hand: the other end of a link, read and written line by line.
 
+use std::sync::{Mutex, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tinymcp::{Client, ClientBuilder, Era, Limits, Link, MemoryEnd, memory};
+use tinymcp::{Client, ClientBuilder, Era, Error, Limits, Link, MemoryEnd, json as ours, memory};
 
 /// Long enough for a busy machine; a test that waits so long has failed.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -81,13 +83,75 @@ pub(crate) fn connected(builder: ClientBuilder, era: Era) -> (Client, Played) {
     (client, greeting.join().unwrap())
 }
 
-/// Limits with short times, for tests that wait for them.
+/// Limits under which silence is soon taken for an answer.
 pub(crate) fn quick() -> Limits {
     let mut limits = Limits::default();
     limits.probe_timeout = Duration::from_millis(30);
     limits
 }
 
+/// Plays a scene that has to be set within a time which the scene itself waits to be over. A machine
+/// that is too slow for it makes the scene give nothing; then it is played again with ten times the time.
+pub(crate) fn in_time(shortest: Duration, scene: impl Fn(Duration) -> Option<()>) {
+    let set = [1, 10, 100].into_iter().any(|times| scene(shortest * times).is_some());
+    assert!(set, "the scene was not set in time, however much there was");
+}
+
 pub(crate) fn plain() -> ClientBuilder {
     Client::builder("tester", "0").limits(Limits::default())
+}
+
+/// A tool's answer, in both eras.
+pub(crate) fn ok() -> Value {
+    json!({"resultType": "complete", "content": [{"type": "text", "text": "ok"}]})
+}
+
+/// The metadata of a modern request with these capabilities.
+pub(crate) fn meta(capabilities: Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "tester", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    })
+}
+
+/// A call on a thread of its own.
+pub(crate) fn call(client: &Client, tool: &'static str) -> JoinHandle<Result<String, Error>> {
+    let client = client.clone();
+    std::thread::spawn(move || client.call_tool(tool, ours!({"a": 1})).map(|output| output.texts()))
+}
+
+/// What a handler does that says when it begins, and waits until the test lets it go on.
+pub(crate) fn holding<T: Send + 'static>() -> (impl Fn(T) + Send + Sync + 'static, Held<T>) {
+    let ((enter, entered), (leave, left)) = (mpsc::channel(), mpsc::channel::<()>());
+    let left = Mutex::new(left);
+    let hold = move |what| {
+        enter.send(what).unwrap();
+        // The end of the channel lets everybody go.
+        let _ = left.lock().unwrap().recv();
+    };
+    (hold, Held { entered, leave })
+}
+
+/// The test's side of [`holding`]; dropped, it holds nobody any more.
+pub(crate) struct Held<T> {
+    entered: mpsc::Receiver<T>,
+    leave: mpsc::Sender<()>,
+}
+
+impl<T> Held<T> {
+    /// Waits until a handler begins.
+    pub(crate) fn begun(&self) -> T {
+        self.entered.recv_timeout(SOON).expect("the handler begins")
+    }
+
+    /// Lets one handler go on.
+    pub(crate) fn go_on(&self) {
+        self.leave.send(()).unwrap();
+    }
+
+    /// Lets all go on, now and later; what began and begins.
+    pub(crate) fn let_all_go(self) -> mpsc::Receiver<T> {
+        self.entered
+    }
 }

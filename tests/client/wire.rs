@@ -4,35 +4,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tinymcp::{
-    About, Action, Change, Era, ErrorKind, FormReply, Level, Outcome, Root, SampleReply, json as ours,
-};
+use tinymcp::{About, Change, Era, ErrorKind, Level, json as ours};
 
-use super::played::{Played, SOON, connected, plain};
-
-const TEXT: &str = r#"{"resultType":"complete","content":[{"type":"text","text":"ok"}]}"#;
-
-fn ok() -> Value {
-    serde_json::from_str(TEXT).unwrap()
-}
-
-/// The metadata of a modern request with these capabilities.
-fn meta(capabilities: Value) -> Value {
-    json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "tester", "version": "0"},
-        "io.modelcontextprotocol/clientCapabilities": capabilities,
-    })
-}
-
-/// A call on a thread of its own.
-fn call(
-    client: &tinymcp::Client,
-    tool: &'static str,
-) -> std::thread::JoinHandle<Result<String, tinymcp::Error>> {
-    let client = client.clone();
-    std::thread::spawn(move || client.call_tool(tool, ours!({"a": 1})).map(|output| output.texts()))
-}
+use super::played::{Played, SOON, call, connected, in_time, meta, ok, plain};
 
 #[test]
 fn requests_of_both_eras_word_by_word() {
@@ -96,237 +70,6 @@ fn a_callers_metadata_and_the_eras_are_both_sent() {
     assert_eq!(message["params"], json!({"uri": "u", "_meta": expected}));
     played.answer(&message["id"], json!({"resultType": "complete", "x": 1}));
     assert_eq!(asking.join().unwrap().unwrap().as_str(), r#"{"resultType":"complete","x":1}"#);
-}
-
-#[test]
-fn what_a_client_can_answer_is_declared() {
-    let builder = || {
-        plain()
-            .on_form(|_| Ok(FormReply::cancel()))
-            .on_url(|_| Ok(Action::Decline))
-            .on_sample_with_tools(|_| Ok(SampleReply::new("m").text("t")))
-            .roots([Root { uri: "file:///x".into(), name: None }])
-    };
-    let (client, played) = connected(builder(), Era::Modern);
-    let calling = call(&client, "t");
-    let message = played.hear();
-    let all = json!({"roots": {}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}});
-    assert_eq!(message["params"]["_meta"], meta(all));
-    played.answer(&message["id"], ok());
-    calling.join().unwrap().unwrap();
-    let (link, played) = Played::new();
-    let connecting = std::thread::spawn(move || builder().era(Era::Legacy).over(link));
-    let message = played.hear();
-    assert_eq!(
-        message["params"]["capabilities"],
-        json!({"roots": {"listChanged": true}, "sampling": {"tools": {}}, "elicitation": {"form": {}, "url": {}}})
-    );
-    drop(played);
-    assert!(connecting.join().unwrap().is_err());
-}
-
-#[test]
-fn a_session_asks_and_is_answered() {
-    let builder = plain()
-        .on_form(|form| {
-            assert_eq!((form.message.as_str(), form.fields.len()), ("Who?", 2));
-            Ok(FormReply::accept(ours!({"name": "Ada"})))
-        })
-        .roots([Root { uri: "file:///x".into(), name: Some("x".into()) }])
-        .on_sample(|sampling| match sampling.max_tokens {
-            9 => Ok(SampleReply::new("m1").text("Teal").stop_reason("endTurn")),
-            _ => Err("not today".into()),
-        });
-    let (_client, played) = connected(builder, Era::Legacy);
-    let form = json!({"message": "Who?", "requestedSchema": {"type": "object", "required": ["name"],
-        "properties": {"name": {"type": "string"}, "n": {"type": "integer", "default": 7}}}});
-    let model = |tokens| json!({"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": tokens});
-    for (method, params, answer) in [
-        (
-            "elicitation/create",
-            form.clone(),
-            json!({"result": {"action": "accept", "content": {"name": "Ada", "n": 7}}}),
-        ),
-        ("roots/list", Value::Null, json!({"result": {"roots": [{"uri": "file:///x", "name": "x"}]}})),
-        (
-            "sampling/createMessage",
-            model(9),
-            json!({"result": {"role": "assistant", "content": {"type": "text", "text": "Teal"}, "model": "m1", "stopReason": "endTurn"}}),
-        ),
-        ("sampling/createMessage", model(8), json!({"error": {"code": -1, "message": "not today"}})),
-        (
-            "elicitation/create",
-            json!({"mode": "url", "message": "m", "url": "https://x"}),
-            json!({"error": {"code": -32602, "message": "The client did not declare what this needs"}}),
-        ),
-        (
-            "elicitation/create",
-            json!({"message": "m"}),
-            json!({"error": {"code": -32602, "message": "requestedSchema is no form"}}),
-        ),
-        ("no/such", json!({}), json!({"error": {"code": -32601, "message": "Method not found"}})),
-        ("ping", Value::Null, json!({"result": {}})),
-    ] {
-        let mut message = json!({"jsonrpc": "2.0", "id": "s-1", "method": method, "params": params});
-        if params.is_null() {
-            message.as_object_mut().unwrap().remove("params");
-        }
-        played.say(message);
-        let mut expected = answer;
-        expected["jsonrpc"] = json!("2.0");
-        expected["id"] = json!("s-1");
-        assert_eq!(played.hear(), expected, "{method}");
-    }
-}
-
-#[test]
-fn nothing_is_answered_by_default() {
-    let (_client, played) = connected(plain(), Era::Legacy);
-    for method in ["roots/list", "sampling/createMessage", "elicitation/create"] {
-        played.say(json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": {"message": "m", "maxTokens": 1, "messages": [],
-            "requestedSchema": {"type": "object", "properties": {}}}}));
-        let answer = played.hear();
-        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(5), &json!(-32601)), "{method}");
-    }
-}
-
-#[test]
-fn a_question_that_is_called_off_gets_no_answer() {
-    let (enter, entered) = mpsc::channel();
-    let (leave, left) = mpsc::channel::<()>();
-    let left = std::sync::Mutex::new(left);
-    let builder = plain().on_form(move |_| {
-        enter.send(()).unwrap();
-        left.lock().unwrap().recv().unwrap();
-        Ok(FormReply::decline())
-    });
-    let (_client, played) = connected(builder, Era::Legacy);
-    let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
-    played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form}));
-    entered.recv_timeout(SOON).unwrap();
-    played.say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}));
-    // Read in order: when this is answered, the cancellation was seen.
-    played.say(json!({"jsonrpc": "2.0", "id": 2, "method": "ping"}));
-    assert_eq!(played.hear()["id"], 2);
-    leave.send(()).unwrap();
-    played.say(json!({"jsonrpc": "2.0", "id": 3, "method": "elicitation/create", "params": form}));
-    entered.recv_timeout(SOON).unwrap();
-    leave.send(()).unwrap();
-    assert_eq!(played.hear(), json!({"jsonrpc": "2.0", "id": 3, "result": {"action": "decline"}}));
-}
-
-#[test]
-fn time_that_a_person_thinks_is_not_the_servers() {
-    let (enter, entered) = mpsc::channel();
-    let (leave, left) = mpsc::channel::<()>();
-    let left = std::sync::Mutex::new(left);
-    let builder = plain().on_form(move |_| {
-        enter.send(()).unwrap();
-        left.lock().unwrap().recv().unwrap();
-        Ok(FormReply::decline())
-    });
-    let (client, played) = connected(builder, Era::Legacy);
-    let timeout = Duration::from_millis(300);
-    let call = client.prepare_tool("t", ours!({})).timeout(timeout).start().unwrap();
-    let id = played.asked("tools/call");
-    played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create",
-        "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}}));
-    entered.recv_timeout(SOON).unwrap();
-    let mut call = call;
-    // Twice the time of the call, and it is still under way.
-    assert!(call.wait_until(Instant::now() + timeout * 2).is_none());
-    leave.send(()).unwrap();
-    played.hear();
-    played.answer(&id, ok());
-    assert_eq!(call.wait().unwrap().texts(), "ok");
-}
-
-#[test]
-fn input_required_is_answered_and_the_call_repeated() {
-    let builder = plain()
-        .on_form(|_| Ok(FormReply::accept(ours!({"zone": "a"}))))
-        .roots([Root { uri: "file:///x".into(), name: None }]);
-    let (client, played) = connected(builder, Era::Modern);
-    let calling = call(&client, "t");
-    let first = played.hear();
-    played.answer(
-        &first["id"],
-        json!({"resultType": "input_required", "requestState": "b\"3\u{e9}", "inputRequests": {
-            "zone": {"method": "elicitation/create", "params": {"mode": "form", "message": "?",
-                "requestedSchema": {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}}},
-            "r": {"method": "roots/list"}}}),
-    );
-    let second = played.hear();
-    assert_ne!(second["id"], first["id"]);
-    assert_eq!(second["params"]["requestState"], "b\"3\u{e9}");
-    assert_eq!(second["params"]["name"], "t");
-    assert_eq!(
-        second["params"]["inputResponses"],
-        json!({"zone": {"action": "accept", "content": {"zone": "a"}}, "r": {"roots": [{"uri": "file:///x"}]}})
-    );
-    // A round without a state: none is sent. A round without questions: no answers are.
-    played.answer(
-        &second["id"],
-        json!({"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}}),
-    );
-    let third = played.hear();
-    assert_eq!(third["params"].get("requestState"), None);
-    played.answer(&third["id"], json!({"resultType": "input_required", "requestState": "s"}));
-    let fourth = played.hear();
-    assert_eq!(
-        (fourth["params"].get("inputResponses"), &fourth["params"]["requestState"]),
-        (None, &json!("s"))
-    );
-    played.answer(&fourth["id"], ok());
-    assert_eq!(calling.join().unwrap().unwrap(), "ok");
-}
-
-#[test]
-fn a_server_that_asks_back_for_ever_or_what_it_must_not_is_an_error() {
-    let builder = || plain().roots([Root { uri: "file:///x".into(), name: None }]);
-    let roots = json!({"resultType": "input_required", "inputRequests": {"r": {"method": "roots/list"}}});
-    let (client, played) = connected(builder(), Era::Modern);
-    let calling = call(&client, "t");
-    for _ in 0..=10 {
-        let id = played.asked("tools/call");
-        played.answer(&id, roots.clone());
-    }
-    assert_eq!(calling.join().unwrap().unwrap_err().kind(), ErrorKind::PeerMisbehaved);
-    for result in [
-        json!({"resultType": "input_required", "inputRequests": {"r": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}}}),
-        json!({"resultType": "input_required", "inputRequests": {"r": {"method": "tools/list"}}}),
-        json!({"resultType": "input_required"}),
-        json!({"resultType": "input_required", "inputRequests": []}),
-        json!({"resultType": "task", "taskId": "t"}),
-        json!({"resultType": 1}),
-        json!({"resultType": "complete"}),
-    ] {
-        let calling = call(&client, "t");
-        let id = played.asked("tools/call");
-        played.answer(&id, result.clone());
-        assert_eq!(calling.join().unwrap().unwrap_err().kind(), ErrorKind::PeerMisbehaved, "{result}");
-    }
-    let listing = std::thread::spawn(move || client.tools().map(|t| t.len()));
-    let id = played.asked("tools/list");
-    played.answer(&id, roots);
-    assert_eq!(listing.join().unwrap().unwrap_err().kind(), ErrorKind::PeerMisbehaved);
-}
-
-#[test]
-fn questions_can_be_answered_by_hand() {
-    let (client, played) = connected(plain(), Era::Modern);
-    let call = client.prepare_tool("t", ours!({})).start().unwrap();
-    let id = played.asked("tools/call");
-    played.answer(&id, json!({"resultType": "input_required", "requestState": "s", "inputRequests": {"k": {"method": "roots/list"}}}));
-    let Outcome::InputRequired(asked) = call.wait_outcome().unwrap() else { panic!("not an answer yet") };
-    assert_eq!(asked.questions.as_str(), r#"{"k":{"method":"roots/list"}}"#);
-    let request = client.prepare_tool("t", ours!({})).resume(&ours!({"k": {"roots": []}}), &asked).unwrap();
-    let call = request.start().unwrap();
-    let message = played.hear();
-    assert_eq!(message["params"]["inputResponses"], json!({"k": {"roots": []}}));
-    assert_eq!(message["params"]["requestState"], "s");
-    played.answer(&message["id"], ok());
-    assert!(matches!(call.wait_outcome().unwrap(), Outcome::Complete(_)));
 }
 
 #[test]
@@ -399,9 +142,13 @@ fn a_cancelled_call_ends_at_once_and_the_server_is_told() {
 }
 
 #[test]
-fn a_deadline_can_be_extended_by_progress_up_to_an_end() {
+fn a_deadline_can_be_extended_by_progress() {
+    in_time(Duration::from_millis(100), progress_goes_on);
+}
+
+/// Progress has to come before the time is over, again and again.
+fn progress_goes_on(timeout: Duration) -> Option<()> {
     let (client, played) = connected(plain(), Era::Legacy);
-    let timeout = Duration::from_millis(200);
     let request =
         client.prepare_tool("t", ours!({})).timeout(timeout).extended_by_progress(Duration::from_secs(3600));
     let mut call = request.start().unwrap();
@@ -411,17 +158,21 @@ fn a_deadline_can_be_extended_by_progress_up_to_an_end() {
     while started.elapsed() < timeout * 2 {
         n += 1;
         played.say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": id, "progress": n}}));
-        assert!(call.wait_until(Instant::now() + timeout / 10).is_none(), "still under way");
+        if let Some(over) = call.wait_until(Instant::now() + timeout / 10) {
+            assert_eq!(over.unwrap_err().kind(), ErrorKind::Timeout);
+            return None;
+        }
     }
     played.answer(&id, ok());
-    call.wait().unwrap();
-    let request =
-        client.prepare_tool("t", ours!({})).timeout(timeout).extended_by_progress(Duration::from_millis(20));
-    assert_eq!(
-        request.wait().unwrap_err().kind(),
-        ErrorKind::Timeout,
-        "the end comes whatever progress says"
-    );
+    call.wait().ok().map(drop)
+}
+
+#[test]
+fn a_deadline_has_an_end_whatever_progress_says() {
+    let (client, _played) = connected(plain(), Era::Legacy);
+    let end = Duration::from_millis(20);
+    let request = client.prepare_tool("t", ours!({})).timeout(SOON).extended_by_progress(end);
+    assert_eq!(request.wait().unwrap_err().kind(), ErrorKind::Timeout);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tinymcp::{Field, Form, Limits, Server};
 
 use super::call::gated;
 use super::process::{any, ask, never, plain};
-use super::wire::{Peer, SOON, Wire, call, cancel, greeting, limits, request, text_of};
+use super::wire::{Peer, SOON, Wire, call, cancel, greeting, in_time, limits, request, text_of};
 use crate::tests;
 
 tests! {
@@ -250,6 +250,10 @@ fn answers_race_with_cancellations() {
 }
 
 fn a_resumed_call_has_its_deadline() {
+    in_time(Duration::from_millis(50), resumed_and_late);
+}
+
+fn resumed_and_late(deadline: Duration) -> Option<()> {
     let mut server = plain();
     server
         .tool(any("ask_then_never"), |ctx, arguments: Json| {
@@ -260,16 +264,22 @@ fn a_resumed_call_has_its_deadline() {
     let wire = Wire::open(
         server,
         limits(|l| {
-            l.handler_deadline = Duration::from_millis(100);
+            l.handler_deadline = deadline;
             l.grace = Duration::from_millis(50);
         }),
     );
     for id in 0..3 {
         wire.send(call(id, "ask_then_never", "{}"));
-        wire.send(accept(&question(&wire)));
+        let question = wire.receive();
+        if question.get("method").is_none() {
+            assert!(text_of(&question).contains("deadline"), "late before it asked: {question}");
+            return None;
+        }
+        wire.send(accept(&question["id"]));
         assert!(text_of(&wire.receive()).contains("deadline"));
     }
     assert!(wire.end().is_empty());
+    Some(())
 }
 
 fn many_rounds_of_many_calls() {

@@ -154,6 +154,12 @@ pub(crate) fn serve_with(server: Server, options: impl FnOnce(HttpServer) -> Htt
 }
 
 impl Served {
+    /// A server that somebody else started.
+    pub(crate) fn elsewhere(address: String) -> Served {
+        let handle = Server::new("nobody", "1").handle();
+        Served { address, handle, done: Mutex::new(mpsc::channel().1) }
+    }
+
     /// Waits for the end of serving.
     pub(crate) fn ended(&self) {
         self.done.lock().unwrap().recv_timeout(PATIENCE).expect("serving did not end").unwrap();
@@ -274,7 +280,7 @@ impl Event {
 }
 
 impl Answer {
-    fn read(stream: TcpStream) -> Answer {
+    pub(crate) fn read(stream: TcpStream) -> Answer {
         let mut stream = BufReader::new(stream);
         let mut line = String::new();
         stream.read_line(&mut line).unwrap();
@@ -304,6 +310,13 @@ impl Answer {
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).unwrap();
         String::from_utf8(body).unwrap()
+    }
+
+    /// Whatever comes behind the head until the connection ends.
+    pub(crate) fn raw_rest(mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).unwrap();
+        rest
     }
 
     pub(crate) fn json(self) -> Value {

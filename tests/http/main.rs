@@ -4,9 +4,12 @@
 //! here has a server of its own on a free port of the loopback interface.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod activated;
 mod client;
+mod cors;
 mod end;
 mod modern;
+mod refusal;
 mod replay;
 mod security;
 mod session;

@@ -190,6 +190,24 @@ fn a_client_that_hangs_up_cancels_its_call() {
     assert_eq!(served.call("echo", json!({"text": "on"})).status, 200);
 }
 
+/// A client that sends no more is taken for gone, but for what is answered at once.
+#[test]
+fn what_is_answered_at_once_reaches_who_has_stopped_sending() {
+    let served = serve(server(stage()));
+    let message = request(1, "tools/call", json!({"name": "inline", "arguments": {"text": "a"}})).to_string();
+    let mut stream = std::net::TcpStream::connect(&served.address).unwrap();
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: inline\r\n";
+    use std::io::{Read, Write};
+    let text = format!("{head}Content-Length: {}\r\n\r\n{message}", message.len());
+    stream.write_all(text.repeat(3).as_bytes()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    assert_eq!(all.matches("HTTP/1.1 200 OK").count(), 3, "{all}");
+}
+
 // shows: H26-27
 #[test]
 fn clients_with_one_id_each_get_their_own_answer() {

@@ -100,6 +100,14 @@ fn a_session_belongs_to_who_opened_it() {
     // Another token of the same owner will do; another owner finds nothing.
     assert_eq!(as_whom("Bearer a2").status, 200);
     assert_eq!(as_whom("Bearer b1").status, 404);
+    // Nor what was said in it.
+    let listen = |token, last| {
+        let accept = ("Accept", "text/event-stream");
+        let fields =
+            [("Authorization", token), ("Mcp-Session-Id", id.as_str()), accept, ("Last-Event-ID", last)];
+        served.send("GET", "/mcp", &fields, "").status
+    };
+    assert_eq!((listen("Bearer b1", "0-0"), listen("Bearer a1", "0-0")), (404, 200));
     let bob = [("Authorization", "Bearer b1"), ("Mcp-Session-Id", id.as_str())];
     assert_eq!(served.send("DELETE", "/mcp", &bob, "").status, 404);
     assert_eq!(as_whom("Bearer a1").status, 200);

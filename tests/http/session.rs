@@ -132,11 +132,73 @@ fn an_idle_session_ends() {
     let mut server = server(stage());
     server.limits(limits);
     let served = serve_with(server, |http| http);
-    let id = served.open("2025-11-25", json!({}));
-    // The general stream of a session that ends, ends; so this waits as long as it takes.
-    let gone = (0..400).any(|_| {
-        std::thread::park_timeout(std::time::Duration::from_millis(150));
-        served.ask(&id, 1, "ping", json!({})).status == 404
+    // One request, so that the session cannot end between this and the next.
+    let answer = served.post(&[], &initialize("2025-11-25", json!({})));
+    let id = answer.field("mcp-session-id").unwrap();
+    // Each look makes the session young again: longer and longer between them.
+    let gone = (0..8).any(|n| {
+        std::thread::park_timeout(std::time::Duration::from_millis(100 << n));
+        served.ask(id, 1, "ping", json!({})).status == 404
     });
     assert!(gone, "the session did not end");
+}
+
+/// Asks its user something in each of these sessions, and gives the streams that wait for the answers.
+fn asking(served: &crate::client::Served, ids: &[String]) -> Vec<crate::client::Answer> {
+    let ask = |id: &String| {
+        let mut call = served.ask(id, 1, "tools/call", json!({"name": "ask"}));
+        assert_eq!(call.message()["method"], "elicitation/create");
+        call
+    };
+    ids.iter().map(ask).collect()
+}
+
+#[test]
+fn who_leaves_a_question_behind_makes_room_for_others() {
+    let mut limits = tinymcp::Limits::default();
+    limits.http.sessions = 2;
+    let mut server = server(stage());
+    server.limits(limits);
+    let served = serve_with(server, |http| http);
+    let asked = json!({"elicitation": {}});
+    let ids: Vec<String> = (0..2).map(|_| served.open("2025-11-25", asked.clone())).collect();
+    let mut calls = asking(&served, &ids);
+    // Both wait for their users, so nobody goes.
+    let opening = initialize("2025-11-25", json!({}));
+    assert_eq!(served.post(&[], &opening).status, 503);
+    // The first one leaves, which the server learns when it does.
+    calls.remove(0).hang_up();
+    let began = std::time::Instant::now();
+    let third = loop {
+        let answer = served.post(&[], &opening);
+        if answer.status == 200 {
+            break answer.field("mcp-session-id").unwrap().to_owned();
+        }
+        assert!(answer.status == 503 && began.elapsed() < crate::client::PATIENCE, "{}", answer.status);
+    };
+    let status = |id: &str| served.ask(id, 2, "ping", json!({})).status;
+    assert_eq!((status(&ids[0]), status(&ids[1]), status(&third)), (404, 200, 200));
+}
+
+#[test]
+fn questions_of_all_sessions_are_bounded_together() {
+    let mut limits = tinymcp::Limits::default();
+    (limits.http.sessions, limits.parked) = (3, 3);
+    let mut server = server(stage());
+    server.limits(limits);
+    let served = serve_with(server, |http| http);
+    let asked = json!({"elicitation": {}});
+    let ids: Vec<String> = (0..3).map(|_| served.open("2025-11-25", asked.clone())).collect();
+    let mut calls = asking(&served, &[ids[0].clone(), ids[1].clone()]);
+    let second = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "ask"}});
+    let mut third = served.post(&[("Mcp-Session-Id", &ids[1])], &second);
+    let question = third.message();
+    assert_eq!(question["method"], "elicitation/create");
+    let refused = served.ask(&ids[2], 1, "tools/call", json!({"name": "ask"})).json();
+    assert_eq!(refused["error"]["code"], -32603, "{refused}");
+    // One answer, and there is room again.
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}});
+    assert_eq!(served.post(&[("Mcp-Session-Id", &ids[1])], &answer).status, 202);
+    assert_eq!(third.message()["result"]["content"][0]["text"], "Decline");
+    calls.extend(asking(&served, &ids[2..]));
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod detection;
+mod early;
 mod leftovers;
 mod modern;
 #[cfg(feature = "http-server")]

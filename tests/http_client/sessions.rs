@@ -34,6 +34,11 @@ impl Sessions {
         self.alive.lock().unwrap().clear();
     }
 
+    /// Whether a message belongs to a session that lives.
+    fn knows(&self, seen: &Seen) -> bool {
+        self.alive.lock().unwrap().contains(seen.header("mcp-session-id").unwrap_or_default())
+    }
+
     fn serve(&self, seen: &Seen, to: &mut TcpStream) -> Next {
         let session = seen.header("mcp-session-id").unwrap_or_default();
         if member_or_empty(seen, "/method") == "initialize" {
@@ -92,6 +97,58 @@ fn a_storm_of_lost_sessions_ends_in_a_typed_error() {
         assert_eq!(client.call_tool("t", json!({})).unwrap_err().kind(), ErrorKind::SessionLost);
     }
     client.close();
+    let opens = stage.rest().iter().filter(|s| member_or_empty(s, "/method") == "initialize").count();
+    assert!(opens <= 4, "{opens}");
+}
+
+#[test]
+fn a_started_call_whose_session_is_lost_runs_before_anybody_waits_for_it() {
+    let sessions = Sessions::new();
+    let serving = Arc::clone(&sessions);
+    let (tell, told) = mpsc::channel::<()>();
+    let stage = Stage::new(move |seen, to| {
+        let next = serving.serve(seen, to);
+        if member_or_empty(seen, "/method") == "tools/call" && serving.knows(seen) {
+            tell.send(()).unwrap();
+        }
+        next
+    });
+    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    for round in 1..=3 {
+        sessions.forget();
+        let calls: Vec<_> = (0..4).map(|_| client.prepare_tool("t", json!({})).start().unwrap()).collect();
+        for _ in 0..4 {
+            told.recv_timeout(LONG).expect("it ran although nobody waits");
+        }
+        assert_eq!(sessions.opened.load(Ordering::Relaxed), round + 1);
+        for call in calls {
+            assert_eq!(call.wait().unwrap().texts(), "done");
+        }
+        assert!(told.try_recv().is_err(), "each ran once");
+    }
+    assert_eq!(client.in_flight(), 0);
+    client.close();
+}
+
+#[test]
+fn a_started_call_in_a_storm_of_lost_sessions_ends_in_a_typed_error() {
+    let stage = Stage::new(|seen, to| {
+        if member_or_empty(seen, "/method") == "initialize" {
+            let body = initialized(&member(&seen.body, "/id"));
+            return answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: s\r\n"), &body);
+        }
+        answer(to, "404 Not Found", "", "")
+    });
+    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    for waits in [true, false] {
+        let call = client.prepare_tool("t", json!({})).start().unwrap();
+        match waits {
+            true => assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::SessionLost),
+            false => call.cancel(),
+        }
+    }
+    client.close();
+    assert_eq!(client.in_flight(), 0);
     let opens = stage.rest().iter().filter(|s| member_or_empty(s, "/method") == "initialize").count();
     assert!(opens <= 4, "{opens}");
 }

@@ -60,9 +60,9 @@ fn silent() -> Upstream {
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.list_timeout = Duration::from_secs(1);
+    limits.list_timeout = SOON;
     limits.probe_timeout = Duration::from_millis(300);
-    limits.call_timeout = Duration::from_secs(10);
+    limits.call_timeout = 2 * SOON;
     limits
 }
 
@@ -112,11 +112,18 @@ fn calls_go_to_the_server_that_is_named() {
 
 #[test]
 fn a_silent_and_a_dead_server_are_data_and_stall_nobody() {
-    let hub = hub();
+    let mut limits = limits();
+    limits.list_timeout = Duration::from_millis(300);
+    let hub = Hub::builder("test", "1.0.0").limits(limits).build().unwrap();
     hub.add("good", inside(|| named("good"))).unwrap();
     hub.add("silent", silent()).unwrap();
     hub.add("dead", Upstream::command(|| std::process::Command::new("/nonexistent/server"))).unwrap();
-    let tools = hub.tools();
+    // On a busy machine the good one may be late, too; not for ever.
+    let end = Instant::now() + SOON;
+    let mut tools = hub.tools();
+    while tools.missing.len() > 2 && Instant::now() < end {
+        tools = hub.tools();
+    }
     assert_eq!(tools.entries.len(), 3);
     let missing: Vec<_> = tools.missing.iter().map(|m| (&*m.server, m.error.kind())).collect();
     assert_eq!(missing, [("silent", ErrorKind::Timeout), ("dead", ErrorKind::Io)]);

@@ -10,23 +10,19 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
-use tinymcp::{Error, Handle};
 
-use crate::fixture::{self, Order, Stage};
-use crate::wire::{Came, PATIENCE, Wire};
+use crate::fixture::Order;
+use crate::wire::{Beside, Came, PATIENCE, Wire};
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 struct Http {
     address: String,
     accept: &'static str,
-    stage: Arc<Stage>,
-    server: String,
-    handle: Handle,
-    served: mpsc::Receiver<Result<(), Error>>,
+    server: Beside,
     messages: mpsc::Receiver<String>,
     /// Gone once nothing more will be sent: then the messages end with the last reader.
     told: Option<mpsc::Sender<String>>,
@@ -44,21 +40,17 @@ pub(crate) fn connect_events(order: &Order) -> Result<Box<dyn Wire>, String> {
 }
 
 fn serving(order: &Order, accept: &'static str) -> Result<Box<dyn Wire>, String> {
-    let stage = Arc::new(Stage::default());
-    let server = fixture::build(order, &stage)?;
-    let handle = server.handle();
-    let bound = server.http().leave_signals().bind("127.0.0.1:0").map_err(|error| error.to_string())?;
-    let address = bound.address().to_owned();
-    let (done, served) = mpsc::channel();
-    thread::spawn(move || done.send(bound.serve()));
+    let mut address = String::new();
+    let server = Beside::start(order, |server| {
+        let bound = server.http().leave_signals().bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        bound.address().clone_into(&mut address);
+        Ok(move || bound.serve())
+    })?;
     let (told, messages) = mpsc::channel();
     Ok(Box::new(Http {
         address,
         accept,
-        stage,
-        server: order.server.clone(),
-        handle,
-        served,
+        server,
         messages,
         told: Some(told),
         session: Arc::default(),
@@ -251,14 +243,11 @@ impl Wire for Http {
 
     fn finish(&mut self) {
         self.told = None;
-        self.handle.stop();
+        self.server.stop();
     }
 
     fn act(&mut self, command: &str) -> Result<(), String> {
-        let (stage, handle, server) = (Arc::clone(&self.stage), self.handle.clone(), self.server.clone());
-        let command = command.to_owned();
-        let actor = thread::spawn(move || fixture::act(&stage, &handle, &server, &command));
-        actor.join().map_err(|_| "the fixture panicked".to_owned())?
+        self.server.act(command)
     }
 
     fn ordered(&self) -> bool {
@@ -266,10 +255,6 @@ impl Wire for Http {
     }
 
     fn end(self: Box<Self>) -> Result<(), String> {
-        match self.served.recv_timeout(PATIENCE + Duration::from_secs(1)) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(format!("serving failed: {error}")),
-            Err(_) => Err("serving did not end".to_owned()),
-        }
+        self.server.end()
     }
 }

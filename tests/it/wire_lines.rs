@@ -4,39 +4,29 @@
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Error, Handle, Link};
+use tinymcp::Link;
 
-use crate::fixture::{self, Order, Stage};
-use crate::wire::{Came, PATIENCE, Wire};
+use crate::fixture::{self, Order};
+use crate::wire::{Beside, Came, Wire};
 
 struct Lines {
     input: UnixStream,
     output: BufReader<UnixStream>,
-    stage: Arc<Stage>,
-    server: String,
-    handle: Handle,
-    served: mpsc::Receiver<Result<(), Error>>,
+    server: Beside,
 }
 
 pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
-    let stage = Arc::new(Stage::default());
     let limits = fixture::limits(&order.limits)?;
-    let server = fixture::build(order, &stage)?;
-    let handle = server.handle();
     let open = || -> std::io::Result<_> {
         let (ours, theirs) = UnixStream::pair()?;
         let link = Link::lines(theirs.try_clone()?, theirs, &limits);
         Ok((ours.try_clone()?, BufReader::new(ours), link))
     };
     let (input, output, link) = open().map_err(|error| error.to_string())?;
-    let (done, served) = mpsc::channel();
-    // Not joined but waited for with a limit, so that a server that hangs is a failure.
-    thread::spawn(move || done.send(server.serve(link)));
-    Ok(Box::new(Lines { input, output, stage, server: order.server.clone(), handle, served }))
+    let server = Beside::start(order, |server| Ok(move || server.serve(link)))?;
+    Ok(Box::new(Lines { input, output, server }))
 }
 
 impl Wire for Lines {
@@ -70,17 +60,10 @@ impl Wire for Lines {
     }
 
     fn act(&mut self, command: &str) -> Result<(), String> {
-        let (stage, handle, server) = (Arc::clone(&self.stage), self.handle.clone(), self.server.clone());
-        let command = command.to_owned();
-        let actor = thread::spawn(move || fixture::act(&stage, &handle, &server, &command));
-        actor.join().map_err(|_| "the fixture panicked".to_owned())?
+        self.server.act(command)
     }
 
     fn end(self: Box<Self>) -> Result<(), String> {
-        match self.served.recv_timeout(PATIENCE) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(format!("serving failed: {error}")),
-            Err(_) => Err("serving did not end".to_owned()),
-        }
+        self.server.end()
     }
 }

@@ -1,20 +1,15 @@
 //! Transcripts over the in-memory link: server and player in one process.
 
-use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Instant;
 
-use tinymcp::{Error, Handle, Link, MemoryEnd, Server, memory};
+use tinymcp::{Error, Link, MemoryEnd, Server, memory};
 
-use crate::fixture::{self, Order, Stage};
-use crate::wire::{Came, PATIENCE, Wire};
+use crate::fixture::Order;
+use crate::wire::{Beside, Came, Wire};
 
 struct Memory {
     end: MemoryEnd,
-    stage: Arc<Stage>,
-    server: String,
-    handle: Handle,
-    served: mpsc::Receiver<Result<(), Error>>,
+    server: Beside,
 }
 
 pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
@@ -27,14 +22,9 @@ pub(crate) fn connect_local(order: &Order) -> Result<Box<dyn Wire>, String> {
 }
 
 fn serving(order: &Order, serve: fn(Server, Link) -> Result<(), Error>) -> Result<Box<dyn Wire>, String> {
-    let stage = Arc::new(Stage::default());
-    let server = fixture::build(order, &stage)?;
-    let handle = server.handle();
     let (link, end) = memory();
-    let (done, served) = mpsc::channel();
-    // Not joined but waited for with a limit, so that a server that hangs is a failure.
-    thread::spawn(move || done.send(serve(server, link)));
-    Ok(Box::new(Memory { end, stage, server: order.server.clone(), handle, served }))
+    let server = Beside::start(order, |server| Ok(move || serve(server, link)))?;
+    Ok(Box::new(Memory { end, server }))
 }
 
 impl Wire for Memory {
@@ -56,17 +46,10 @@ impl Wire for Memory {
     }
 
     fn act(&mut self, command: &str) -> Result<(), String> {
-        let (stage, handle, server) = (Arc::clone(&self.stage), self.handle.clone(), self.server.clone());
-        let command = command.to_owned();
-        let actor = thread::spawn(move || fixture::act(&stage, &handle, &server, &command));
-        actor.join().map_err(|_| "the fixture panicked".to_owned())?
+        self.server.act(command)
     }
 
     fn end(self: Box<Self>) -> Result<(), String> {
-        match self.served.recv_timeout(PATIENCE) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(format!("serving failed: {error}")),
-            Err(_) => Err("serving did not end".to_owned()),
-        }
+        self.server.end()
     }
 }

@@ -5,6 +5,7 @@
 
 mod blow_up;
 mod message;
+mod name;
 mod output;
 mod refuse;
 

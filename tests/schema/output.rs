@@ -33,3 +33,27 @@ fn basic_names_the_way_the_keyword_and_the_value() {
     );
     assert_eq!(schema.unwrap().output(value.root(), Output::Basic).as_str(), expected);
 }
+
+#[test]
+fn basic_names_references_that_are_nothing_else_and_lead_to_others() {
+    let schema = Schema::parse(
+        r##"{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},
+            "b":{"properties":{"n":{"$ref":"#/$defs/n"},"m":{"$ref":"#/$defs/n"},"s":{"$ref":"#/$defs/t"}}},
+            "n":{"allOf":[{"minimum":3}]},"t":{"$ref":"#/$defs/s"},"s":{"type":"string"}}}"##,
+    );
+    let value = doc(r#"{"n":1,"m":2,"s":3}"#);
+    let output = schema.unwrap().output(value.root(), Output::Basic).to_doc();
+    let errors = output.root().get("errors").unwrap();
+    let places: Vec<_> = errors
+        .items()
+        .map(|e| {
+            ["keywordLocation", "absoluteKeywordLocation"].map(|name| e.get(name).unwrap().as_str().unwrap())
+        })
+        .collect();
+    let expected = [
+        ["/$ref/$ref/properties/n/$ref/allOf/0/minimum", "#/$defs/n/allOf/0/minimum"],
+        ["/$ref/$ref/properties/m/$ref/allOf/0/minimum", "#/$defs/n/allOf/0/minimum"],
+        ["/$ref/$ref/properties/s/$ref/$ref/type", "#/$defs/s/type"],
+    ];
+    assert_eq!(places, expected);
+}

@@ -1,6 +1,7 @@
-//! Validation of tool arguments: ours against the crates jsonschema and boon.
+//! Validation of tool arguments: ours against the crates jsonschema and boon, and Ajv under node.
 //!
-//!     schema-bench time                          nanoseconds, all engines in turns
+//!     schema-bench time [AJV]                    nanoseconds, all engines in turns; AJV is the path
+//!                                                of ajv.mjs
 //!     schema-bench loop ENGINE WHAT ROUNDS [N]   for callgrind: WHAT is valid, invalid, error, compile;
 //!                                                N is the number of a tool
 //!     schema-bench heap                          bytes a compiled schema holds, ours
@@ -9,8 +10,11 @@
 //! with its message. The tools are in tools.json.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::RefCell;
 use std::error::Error;
 use std::hint::black_box;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -53,6 +57,57 @@ trait Engine {
     fn name(&self) -> &'static str;
     /// Does it once for every value of every tool, or of one; gives how often.
     fn pass(&self, what: What, tool: Option<usize>) -> usize;
+    /// Nanoseconds for each value in so many passes.
+    fn timed(&self, what: What, passes: usize) -> Outcome<f64> {
+        let start = Instant::now();
+        let mut n = 0;
+        for _ in 0..passes {
+            n += self.pass(what, None);
+        }
+        Ok(start.elapsed().as_secs_f64() * 1e9 / n as f64)
+    }
+}
+
+/// Ajv in a process of its own, which takes the time itself.
+struct Ajv {
+    child: Child,
+    asked: ChildStdin,
+    answers: RefCell<Lines<BufReader<ChildStdout>>>,
+}
+
+impl Ajv {
+    fn start(script: &str) -> Outcome<Ajv> {
+        let mut node = Command::new("node");
+        let mut child = node.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let asked = child.stdin.take().ok_or("no pipe to node")?;
+        let answers = child.stdout.take().ok_or("no pipe from node")?;
+        Ok(Ajv { child, asked, answers: RefCell::new(BufReader::new(answers).lines()) })
+    }
+}
+
+impl Engine for Ajv {
+    fn name(&self) -> &'static str {
+        "ajv"
+    }
+
+    fn pass(&self, _: What, _: Option<usize>) -> usize {
+        0
+    }
+
+    fn timed(&self, what: What, passes: usize) -> Outcome<f64> {
+        let what = NAMES.iter().find(|(_, known)| *known == what).map_or("", |(name, _)| name);
+        writeln!(&self.asked, "{what} {passes}")?;
+        let answer = self.answers.borrow_mut().next().ok_or("node has ended")??;
+        let (nanoseconds, n) = answer.split_once(' ').ok_or("no answer of ajv.mjs")?;
+        Ok(nanoseconds.parse::<f64>()? / n.parse::<f64>()?)
+    }
+}
+
+impl Drop for Ajv {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 struct Ours {
@@ -240,23 +295,21 @@ mod peers {
 }
 
 fn engines(tools: &Doc) -> Outcome<Vec<Box<dyn Engine>>> {
-    let mut all: Vec<Box<dyn Engine>> = vec![Box::new(Ours::new(tools)?)];
-    #[cfg(feature = "peers")]
-    {
-        all.push(Box::new(peers::Jsonschema::new(tools)));
-        all.push(Box::new(peers::Boon::new(tools)));
-    }
-    Ok(all)
+    Ok(vec![
+        Box::new(Ours::new(tools)?),
+        #[cfg(feature = "peers")]
+        Box::new(peers::Jsonschema::new(tools)),
+        #[cfg(feature = "peers")]
+        Box::new(peers::Boon::new(tools)),
+    ])
 }
 
+const NAMES: [(&str, What); 4] =
+    [("valid", What::Valid), ("invalid", What::Invalid), ("error", What::Error), ("compile", What::Compile)];
+
 fn what(name: &str) -> Outcome<What> {
-    Ok(match name {
-        "valid" => What::Valid,
-        "invalid" => What::Invalid,
-        "error" => What::Error,
-        "compile" => What::Compile,
-        _ => return Err(format!("unknown: {name}").into()),
-    })
+    let found = NAMES.iter().find(|(known, _)| *known == name);
+    Ok(found.ok_or_else(|| format!("unknown: {name}"))?.1)
 }
 
 fn main() -> Outcome<()> {
@@ -264,7 +317,8 @@ fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        ["time"] => time(&tools),
+        ["time"] => time(&tools, None),
+        ["time", ajv] => time(&tools, Some(Ajv::start(ajv)?)),
         ["heap"] => heap(&tools),
         ["loop", engine, kind, rounds, tool @ ..] => {
             let tool = tool.first().map(|n| n.parse()).transpose()?;
@@ -278,29 +332,26 @@ fn main() -> Outcome<()> {
             println!("{n}");
             Ok(())
         }
-        _ => Err("expected: time | heap | loop ENGINE WHAT ROUNDS".into()),
+        _ => Err("expected: time [AJV] | heap | loop ENGINE WHAT ROUNDS".into()),
     }
 }
 
 /// Best of many short rounds, the engines taking turns within each.
-fn time(tools: &Doc) -> Outcome<()> {
+fn time(tools: &Doc, ajv: Option<Ajv>) -> Outcome<()> {
     let cold = Instant::now();
     let first = tools.root().index(0).and_then(|t| t.get("schema")).ok_or("no tools")?;
     black_box(Options::new().formats(Formats::Assert).compile(first)?);
     println!("cold first compile, ours: {:.1} us", cold.elapsed().as_secs_f64() * 1e6);
-    let engines = engines(tools)?;
-    for name in ["valid", "invalid", "error", "compile"] {
-        let kind = what(name)?;
+    let mut engines = engines(tools)?;
+    if let Some(ajv) = ajv {
+        engines.push(Box::new(ajv));
+    }
+    for (name, kind) in NAMES {
         let mut best = vec![f64::MAX; engines.len()];
         let (rounds, passes) = if kind == What::Compile { (10, 1) } else { (30, 200) };
         for _ in 0..rounds {
             for (best, engine) in best.iter_mut().zip(&engines) {
-                let start = Instant::now();
-                let mut n = 0;
-                for _ in 0..passes {
-                    n += engine.pass(kind, None);
-                }
-                *best = best.min(start.elapsed().as_secs_f64() * 1e9 / n as f64);
+                *best = best.min(engine.timed(kind, passes)?);
             }
         }
         for (best, engine) in best.iter().zip(&engines) {

@@ -12,6 +12,7 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { checkBareBoard, checkBoard } from "../board.mjs";
 import { Inbox, Session } from "../harness.mjs";
+import { inSession } from "../session.mjs";
 import { served, tapped } from "../spawn.mjs";
 
 const [over, out, ...server] = process.argv.slice(2);
@@ -32,30 +33,15 @@ async function connect(session, capabilities) {
       protocol: transport.seen,
       capabilities: client.getServerCapabilities(),
     }),
-    ping: () => client.ping(),
     tools: async () => (await client.listTools()).tools,
     resources: async () => (await client.listResources()).resources,
     templates: async () => (await client.listResourceTemplates()).resourceTemplates,
     prompts: async () => (await client.listPrompts()).prompts,
     call: (name, args, options) => client.callTool({ name, arguments: args }, undefined, options),
-    logging: async (level) => void (await client.setLoggingLevel(level)),
     read: (uri) => client.readResource({ uri }),
     prompt: (name, args) => client.getPrompt({ name, arguments: args }),
     complete: async (ref, argument) => (await client.complete({ ref, argument })).completion.values,
-    watch: async (uris) => {
-      let watched = uris;
-      for (const uri of uris) await client.subscribeResource({ uri });
-      const drop = async (gone) => {
-        for (const uri of gone) await client.unsubscribeResource({ uri });
-      };
-      return {
-        only: async (kept) => {
-          await drop(watched.filter((uri) => !kept.includes(uri)));
-          watched = kept;
-        },
-        close: () => drop(watched),
-      };
-    },
+    ...inSession(client),
     close: async () => {
       await transport.terminateSession?.();
       await client.close();

@@ -8,6 +8,7 @@ import { Client, LOG_LEVEL_META_KEY, StreamableHTTPClientTransport } from "@mode
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { checkBareBoard, checkBoard } from "../board.mjs";
 import { Inbox, Session } from "../harness.mjs";
+import { inSession } from "../session.mjs";
 import { served, tapped } from "../spawn.mjs";
 
 const [over, out, ...server] = process.argv.slice(2);
@@ -95,22 +96,7 @@ function legacy(client) {
   return {
     // The SDK turns the wire's -32002 into its own error of code -32602; `wire.py` sees the real one.
     notFound: -32602,
-    ping: () => client.ping(),
-    logging: async (level) => void (await client.setLoggingLevel(level)),
-    watch: async (uris) => {
-      let watched = uris;
-      for (const uri of uris) await client.subscribeResource({ uri });
-      const drop = async (gone) => {
-        for (const uri of gone) await client.unsubscribeResource({ uri });
-      };
-      return {
-        only: async (kept) => {
-          await drop(watched.filter((uri) => !kept.includes(uri)));
-          watched = kept;
-        },
-        close: () => drop(watched),
-      };
-    },
+    ...inSession(client),
   };
 }
 

@@ -83,7 +83,7 @@ async function both(session, mode, peer) {
     const next = repeat(INSTANCES, async () => {
       said(await peer.call("blink", { pin: 3, times: 1, intervalMs: 20 }), "pin 3 blinked 1 times");
     });
-    await within(next, 3000, "calls after those that were given up");
+    await within(next, 8000, "calls after those that were given up");
   });
 }
 
@@ -97,7 +97,7 @@ async function modern(session) {
   await session.check("listen", async () => {
     const subscription = await peer.client.listen({ resourceSubscriptions: ["gpio://pin/20"] });
     // An instance tells of its own changes only, so the write has to come by.
-    const update = peer.updates.next("the update of pin 20", 3000);
+    const update = peer.updates.next("the update of pin 20");
     await repeat(2 * INSTANCES, (i) => peer.write(20, i % 2));
     same(await update, "gpio://pin/20", "update");
     await subscription.close();

@@ -11,7 +11,9 @@ fn main() -> Result<(), tinymcp::Error> {
     let schema = Json::parse(SCHEMA).unwrap_or(Json::NULL);
     let tool = Tool::new("echo").description("Gives the text back").input_schema(schema);
     server.tool(tool, |_, arguments: Json| -> Result<String, Failure> {
-        Ok(arguments.to_doc().root().get("text").and_then(|text| text.as_str()).unwrap_or_default().to_owned())
+        let doc = arguments.to_doc();
+        drop(arguments);
+        Ok(doc.root().get("text").and_then(|text| text.as_str()).unwrap_or_default().to_owned())
     })?;
     server.serve_stdio()
 }

@@ -24,6 +24,7 @@ mod remote;
 mod show;
 
 use args::{Asked, asked};
+use show::{one_line, plain};
 
 const HELP: &str = include_str!("help.txt");
 
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
         // Whoever closed the pipe has read enough.
         Err(fault) if fault == BROKEN_PIPE => ExitCode::SUCCESS,
         Err(fault) => {
-            eprintln!("tinymcp: {fault}");
+            eprintln!("tinymcp: {}", plain(&fault));
             ExitCode::from(2)
         }
     }
@@ -179,7 +180,7 @@ fn schema_lint(asked: &Asked) -> Result<u8, Fault> {
         for finding in &report.findings {
             if pretty && tool != Some(&finding.tool) {
                 tool = Some(&finding.tool);
-                lines.extend_from_slice(format!("{}\n", finding.tool).as_bytes());
+                lines.extend_from_slice(format!("{}\n", one_line(&finding.tool)).as_bytes());
             }
             lines.extend_from_slice(line(finding, pretty).as_bytes());
         }
@@ -197,7 +198,7 @@ fn line(finding: &Finding, pretty: bool) -> String {
     let fixable = if finding.fixable { " [fixable]" } else { "" };
     if !pretty {
         let hint = if finding.hint.is_empty() { String::new() } else { format!(" ({})", finding.hint) };
-        return format!("{finding}{hint}{fixable}\n");
+        return format!("{}{fixable}\n", one_line(&format!("{finding}{hint}")));
     }
     let colour = match finding.severity {
         _ if std::env::var_os("NO_COLOR").is_some() => ("", ""),
@@ -205,9 +206,7 @@ fn line(finding: &Finding, pretty: bool) -> String {
         Severity::Warning => ("\x1b[33m", "\x1b[0m"),
         Severity::Note => ("\x1b[2m", "\x1b[0m"),
     };
-    // What a schema's author wrote must not steer the terminal.
-    let plain = |text: &str| text.chars().map(|c| if c.is_control() { '�' } else { c }).collect::<String>();
-    let (pointer, message) = (plain(&finding.pointer), plain(&finding.message));
+    let (pointer, message) = (one_line(&finding.pointer), one_line(&finding.message));
     format!("  {}{word}{} {} {pointer}: {message}{fixable}\n", colour.0, colour.1, finding.rule)
 }
 
@@ -228,7 +227,7 @@ fn fix(asked: &Asked, path: &Path, snapshot: &Snapshot) -> Result<u8, Fault> {
     let optional = if asked.has("keep-optional") { Optional::Keep } else { Optional::Require };
     let fixed = lint::tighten(snapshot, optional);
     for finding in &fixed.left {
-        eprintln!("{finding}");
+        eprintln!("{}", one_line(&finding.to_string()));
     }
     if !asked.has("write") {
         return out(fixed.text.as_bytes()).map(|()| 0);
@@ -301,7 +300,7 @@ fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8, Fault> {
             w.end_object().end_object().newline();
             text.push_str(w.as_str());
         } else {
-            text.push_str(&format!("{name:width$}"));
+            text.push_str(&format!("{:width$}", one_line(name)));
             cells.for_each(|(_, cell)| text.push_str(&format!("  {cell:>13}")));
             text.push('\n');
         }
@@ -315,7 +314,7 @@ fn schema_simplify(asked: &Asked) -> Result<u8, Fault> {
     let (path, snapshot) = snapshot(asked)?;
     let simple = lint::simplify(&snapshot, profile).map_err(|e| format!("{}: {e}", path.display()))?;
     for loss in &simple.losses {
-        eprintln!("{loss}");
+        eprintln!("{}", one_line(&loss.to_string()));
     }
     out(simple.text.as_bytes()).map(|()| 0)
 }
@@ -376,7 +375,7 @@ fn validate(asked: &Asked) -> Result<u8, Fault> {
         w.newline();
         out(w.as_bytes())?;
     } else {
-        let lines: String = failures.iter().map(|v| format!("{v}\n")).collect();
+        let lines: String = failures.iter().map(|v| one_line(&v.to_string()) + "\n").collect();
         out(if failures.is_empty() { b"valid\n" } else { lines.as_bytes() })?;
     }
     Ok(u8::from(!failures.is_empty()))

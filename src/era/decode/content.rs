@@ -1,8 +1,6 @@
 //! Reading results: content blocks, and what tools, resources, prompts and completion give.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-
+use crate::base64::{self, Form};
 #[cfg(feature = "hub")]
 use crate::json::Json;
 use crate::json::{Kind, Value};
@@ -39,7 +37,7 @@ pub(super) fn content(value: Value<'_>) -> Content {
 }
 
 fn bytes(value: Value<'_>, name: &str) -> Option<Vec<u8>> {
-    STANDARD.decode(value.get(name)?.as_str()?).ok()
+    base64::decode(Form::Standard, value.get(name)?.as_str()?)
 }
 
 fn resource_contents(value: Value<'_>) -> Option<ResourceContents> {

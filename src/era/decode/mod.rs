@@ -11,6 +11,7 @@
 mod ask;
 mod catalog;
 mod content;
+mod task;
 
 use crate::json::{Value, Writer};
 use crate::model::{Change, Identity, Level, Offer, Revision};
@@ -25,6 +26,7 @@ pub(crate) use catalog::{prompt, resource, template, tool};
 #[cfg(feature = "hub")]
 pub(crate) use content::anonymous;
 pub(crate) use content::{completion, prompt_output, read_output, tool_output};
+pub(crate) use task::{makes_tasks, task};
 
 /// The subscriptions that an acknowledgement may name: as many as the largest filter of ours.
 const MOST_ACKNOWLEDGED: usize = 1 << 16;

@@ -9,9 +9,13 @@ use crate::rpc::{Request, code};
 use super::super::Params;
 use super::super::http::{Fields, HttpEra, Sessions, error_code, is_legacy};
 use super::super::modern::header::{Mirror, VERSION};
-use super::super::revision::V2025_11_25;
+use super::super::revision::{self, V2025_11_25};
+use super::super::write;
 use super::header::{LAST_EVENT, SESSION};
 use super::server::LegacyServer;
+
+/// Bytes of a version that are said again; those there are have ten.
+const LONGEST_VERSION: usize = 64;
 
 static SESSIONS: Sessions = Sessions {
     id: SESSION,
@@ -35,6 +39,11 @@ impl HttpEra for LegacyServer {
         Ok(())
     }
 
+    /// Those that listen do so with GET.
+    fn streams(&self, _: &str) -> bool {
+        false
+    }
+
     /// Errors are answers like others, except those which say that the message was none.
     fn status(&self, frame: &[u8]) -> u16 {
         match error_code(frame) {
@@ -49,12 +58,25 @@ impl HttpEra for LegacyServer {
 }
 
 /// Any version that has sessions will do, also one that was not negotiated: the session knows its
-/// own (2025-11-25 basic/transports, protocol version header).
+/// own. Others MUST be answered with 400 (2025-11-25 basic/transports, protocol version header), with
+/// the error that basic/lifecycle gives as its example.
 fn check(fields: &dyn Fields) -> Result<(), Fault> {
-    match fields.field(VERSION) {
-        Some(version) if !is_legacy(version) => {
-            Err(Fault::InvalidRequest(format!("{VERSION} names no version that has sessions").into()))
-        }
-        _ => Ok(()),
-    }
+    let Some(version) = fields.field(VERSION).filter(|version| !is_legacy(version)) else { return Ok(()) };
+    let requested = std::str::from_utf8(version)
+        .ok()
+        .filter(|v| v.len() <= LONGEST_VERSION && v.bytes().all(|b| b.is_ascii_graphic()));
+    Err(Fault::Custom {
+        code: code::INVALID_PARAMS,
+        message: format!("Unsupported protocol version: {VERSION} has to name the one of the session"),
+        data: Some(write::object(|w| {
+            w.key("supported").begin_array();
+            for name in revision::legacy() {
+                w.string(name);
+            }
+            w.end_array();
+            if let Some(requested) = requested {
+                w.key("requested").string(requested);
+            }
+        })),
+    })
 }

@@ -7,7 +7,7 @@
 //! - `initialize` is never answered with a modern date: an unknown or newer one gets 2025-11-25.
 //! - Members of `_meta` that only the modern era knows are inert here.
 
-use crate::json::{Kind, Value, Writer};
+use crate::json::{Json, Kind, Value, Writer};
 use crate::model::ask::Ask;
 use crate::model::{
     ClientCapabilities, Fault, Filter, Level, Note, Operation, Peer, Query, Revision, Session,
@@ -23,6 +23,21 @@ use super::super::{Params, Questions, Reply, ServerEra, Signal, To, read, wire_e
 pub(crate) static SERVER: LegacyServer = LegacyServer;
 
 pub(crate) struct LegacyServer;
+
+/// Characters of a client's name and version that a session keeps: people read them.
+const SHOWN: usize = 200;
+
+/// What a session keeps of a client's description, which may hold pictures of any size.
+fn name_of(client: Value<'_>) -> Json {
+    write::object(|w| {
+        for member in ["name", "version"] {
+            if let Some(text) = client.get(member).and_then(Value::as_str) {
+                let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(at, _)| at);
+                w.key(member).string(text.get(..end).unwrap_or_default());
+            }
+        }
+    })
+}
 
 impl ServerEra for LegacyServer {
     fn request(
@@ -84,7 +99,7 @@ impl ServerEra for LegacyServer {
     fn open(&self, params: &Params<'_>, query: &Query) -> Option<Session> {
         (query.operation == Operation::Open).then(|| Session {
             peer: query.peer,
-            client: params.client_info.map(Value::to_json).unwrap_or_default(),
+            client: params.client_info.map(name_of).unwrap_or_default(),
             subscriptions: Vec::new(),
             ready: false,
         })
@@ -129,7 +144,7 @@ impl ServerEra for LegacyServer {
     fn question(&self, w: &mut Writer, revision: Revision, id: u64, ask: &Ask) {
         w.begin_object().solid("\"jsonrpc\":\"2.0\"");
         w.key("id").u64(id);
-        write::question(w, features(revision), &ask.request, Some(id));
+        (ask.write)(w, revision, &ask.request, Some(id));
         w.end_object();
     }
 

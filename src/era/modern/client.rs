@@ -26,15 +26,22 @@ pub(crate) static CLIENT: ModernClient = ModernClient;
 
 pub(crate) struct ModernClient;
 
+/// The extension by which calls may be answered with tasks.
+pub(in crate::era) const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 /// The `_meta` members that every request carries (basic/index, request metadata).
-pub(in crate::era) fn client_meta(identity: &Identity, capabilities: ClientCapabilities) -> String {
+pub(in crate::era) fn client_meta(
+    identity: &Identity,
+    capabilities: ClientCapabilities,
+    extensions: &[&str],
+) -> String {
     let features = features(V2026_07_28);
     let meta = write::object(|w| {
         w.key("io.modelcontextprotocol/protocolVersion").string(revision::name(V2026_07_28));
         w.key("io.modelcontextprotocol/clientInfo");
         write::implementation(w, features, identity);
         w.key("io.modelcontextprotocol/clientCapabilities");
-        write::client_capabilities(w, features, capabilities);
+        write::client_capabilities(w, features, capabilities, extensions);
     });
     meta.as_str().strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or_default().to_owned()
 }
@@ -55,13 +62,14 @@ impl ClientEra for ModernClient {
             w.key("requestState").raw(state);
         }
         w.key("_meta").begin_object();
+        let card = if order.task { &to.card.meta_of_tasks } else { &to.card.meta };
         #[cfg(feature = "hub")]
         match to.able {
-            Some(able) => w.raw_members(&client_meta(&to.card.identity, able)),
-            None => w.raw_members(&to.card.meta),
+            Some(able) => w.raw_members(&client_meta(&to.card.identity, able, &[])),
+            None => w.raw_members(card),
         };
         #[cfg(not(feature = "hub"))]
-        w.raw_members(&to.card.meta);
+        w.raw_members(card);
         w.raw_members(&order.meta);
         if let Some(level) = to.log {
             w.key("io.modelcontextprotocol/logLevel").string(level.as_str());
@@ -84,7 +92,7 @@ impl ClientEra for ModernClient {
         decode::told(notification)
     }
 
-    fn outcome<'d>(&self, result: Value<'d>) -> Result<Outcome<'d>, Cow<'static, str>> {
+    fn outcome<'d>(&self, result: Value<'d>, order: &Order) -> Result<Outcome<'d>, Cow<'static, str>> {
         // Without the member a result is complete (basic/index, result types).
         let Some(kind) = result.get("resultType") else { return Ok(Outcome::Complete(hint(result))) };
         match kind.as_str() {
@@ -100,6 +108,12 @@ impl ClientEra for ModernClient {
                 }
                 Ok(Outcome::InputRequired { questions, state })
             }
+            // Only the call of a tool, and only where that was declared (extension of tasks).
+            Some("task") if order.task && order.is_tool_call() => {
+                decode::task(result).map(Outcome::Task).ok_or_else(|| "a task without name or status".into())
+            }
+            // Examples of the specification say so of a task's state, against its own text.
+            Some("task") if order.task => Ok(Outcome::Complete(CacheHint::default())),
             Some(other) => {
                 let short: String = other.chars().take(40).collect();
                 Err(format!("a result of the unknown type {short:?}").into())

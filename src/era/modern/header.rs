@@ -11,8 +11,8 @@
 
 use std::borrow::Cow;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+#[cfg(any(feature = "client", feature = "http-server"))]
+use crate::base64::{self, Form};
 
 #[cfg(any(feature = "http-server", feature = "http-client"))]
 mod mirror;
@@ -67,7 +67,7 @@ pub(crate) fn encode(value: &str) -> Cow<'_, str> {
         return Cow::Borrowed(value);
     }
     let mut out = SENTINEL.0.to_owned();
-    STANDARD.encode_string(value, &mut out);
+    out.push_str(&base64::encode(Form::Standard, bytes));
     out.push_str(SENTINEL.1);
     Cow::Owned(out)
 }
@@ -83,8 +83,8 @@ pub(crate) fn decode(header: &[u8]) -> Option<Cow<'_, str>> {
     }
     match encoded(text) {
         None => Some(Cow::Borrowed(text)),
-        Some(base64) => {
-            let bytes = STANDARD.decode(base64).ok()?;
+        Some(coded) => {
+            let bytes = base64::decode(Form::Standard, coded)?;
             String::from_utf8(bytes).ok().map(Cow::Owned)
         }
     }

@@ -52,6 +52,10 @@ impl HttpEra for ModernServer {
         }
     }
 
+    fn streams(&self, method: &str) -> bool {
+        method == "subscriptions/listen"
+    }
+
     /// Errors that a client can mend travel as 400, an unknown method as 404, everything else as
     /// the answer it is (requirements H26-20, H26-21).
     fn status(&self, frame: &[u8]) -> u16 {

@@ -11,7 +11,7 @@ mod server;
 #[cfg(feature = "client")]
 pub(crate) use client::CLIENT;
 #[cfg(feature = "client")]
-pub(super) use client::client_meta;
+pub(super) use client::{TASKS, client_meta};
 pub(crate) use server::SERVER;
 pub(super) use server::{MISSING_CAPABILITY, UNSUPPORTED_VERSION, server_info, supported, unversioned};
 #[cfg(feature = "client")]

@@ -190,7 +190,7 @@ impl ServerEra for ModernServer {
                 w.key("inputRequests").begin_object();
                 for ask in asks {
                     w.key(&ask.key).begin_object();
-                    write::question(w, features(to.revision), &ask.request, None);
+                    (ask.write)(w, to.revision, &ask.request, None);
                     w.end_object();
                 }
                 w.end_object();

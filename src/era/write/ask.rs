@@ -3,12 +3,13 @@
 #[cfg(feature = "client")]
 use crate::json::Json;
 use crate::json::Writer;
+use crate::model::Revision;
 #[cfg(feature = "client")]
 use crate::model::ask::{AskReply, SampleReply};
 use crate::model::ask::{AskRequest, Block, Field, FieldKind, Form, Naming, Sampling};
 use crate::model::content::Content;
 
-use super::super::revision::Features;
+use super::super::revision::{Features, features};
 use super::catalog::{optional, tool};
 use super::content::content;
 use super::frame::number;
@@ -16,12 +17,13 @@ use super::frame::number;
 /// `"method":…,"params":…` into an open object.
 ///
 /// `elicitation_id` names a URL elicitation where the revision wants a name (2025-11-25).
-pub(in crate::era) fn question(
+pub(crate) fn question(
     w: &mut Writer,
-    features: &Features,
+    revision: Revision,
     request: &AskRequest,
     elicitation_id: Option<u64>,
 ) {
+    let features = features(revision);
     match request {
         AskRequest::Form(form) => {
             w.key("method").string("elicitation/create");

@@ -128,12 +128,13 @@ pub(in crate::era) fn offer(w: &mut Writer, features: &Features, offer: Offer) {
     w.end_object();
 }
 
-/// A client's capabilities, as far as this revision knows them.
+/// A client's capabilities, as far as this revision knows them, and extensions without settings.
 #[cfg(feature = "client")]
 pub(in crate::era) fn client_capabilities(
     w: &mut Writer,
     features: &Features,
     declared: crate::model::ClientCapabilities,
+    extensions: &[&str],
 ) {
     w.begin_object();
     if declared.roots {
@@ -161,6 +162,13 @@ pub(in crate::era) fn client_capabilities(
             if declared.url {
                 w.key("url").begin_object().end_object();
             }
+        }
+        w.end_object();
+    }
+    if !extensions.is_empty() {
+        w.key("extensions").begin_object();
+        for name in extensions {
+            w.key(name).begin_object().end_object();
         }
         w.end_object();
     }

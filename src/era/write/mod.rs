@@ -8,7 +8,7 @@ mod frame;
 
 #[cfg(feature = "client")]
 pub(super) use ask::ask_reply;
-pub(super) use ask::question;
+pub(crate) use ask::question;
 pub(super) use catalog::{implementation, prompt, resource, template, tool};
 #[cfg(feature = "client")]
 pub(super) use frame::client_capabilities;

@@ -110,6 +110,10 @@ impl<T> Waiting for Under<T> {
         Some(match self.call.outcome_until(Instant::now(), hear)? {
             Ok(client::Outcome::Complete(answer)) => Came::Answer(Ok((self.wrap)(answer))),
             Ok(client::Outcome::InputRequired(asked)) => Came::Asked(asked),
+            // Nobody let a task be made of the call.
+            Ok(client::Outcome::Task(_)) => {
+                Came::Answer(Err(Failure::new("The server made a task of the call")))
+            }
             Err(error) => Came::Answer(Err(Failure::relayed(&error, self.uri.as_deref()))),
         })
     }
@@ -265,10 +269,11 @@ impl Passed {
         self.visit();
     }
 
-    /// What the client of this call can be asked; nothing before that is known.
+    /// Whether the client of this call can be asked this, as far as is known, and there is room.
     fn client_can(&self, request: &AskRequest) -> bool {
         let state = lock(&self.state);
-        state.later.as_ref().is_none_or(|later| later.client_can().cover(request.needs()))
+        state.open.len() < self.limits().parked
+            && state.later.as_ref().is_none_or(|later| later.client_can().cover(request.needs()))
     }
 
     fn until(&self) -> Option<Instant> {

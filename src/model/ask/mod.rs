@@ -15,10 +15,10 @@ pub use form::{Action, Field, FieldKind, Form, FormAnswer, Naming};
 pub use sample::SampleReply;
 pub use sample::{Block, SampleAnswer, Sampling, ToolChoice, ToolUse};
 
-use crate::json::{Doc, Value};
+use crate::json::{Doc, Value, Writer};
 use crate::rpc::RpcError;
 
-use super::ClientCapabilities;
+use super::{ClientCapabilities, Revision};
 
 /// One question of a running call.
 #[derive(Clone, Debug)]
@@ -27,7 +27,12 @@ pub(crate) struct Ask {
     pub key: String,
     /// What is asked.
     pub request: AskRequest,
+    /// How it is written, by way of the question: a program that never asks links nothing of it.
+    pub write: WriteAsk,
 }
+
+/// Writes what is asked into an open object; the number names it where a revision wants a name.
+pub(crate) type WriteAsk = fn(&mut Writer, Revision, &AskRequest, Option<u64>);
 
 /// What is asked.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@
 
 use super::super::SchemaLimits;
 use super::super::program::{
-    Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, types,
+    Child, ELEMENTS, FORWARDS, Forward, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, types,
 };
 use super::super::survey::Fault;
 use super::Tables;
@@ -21,6 +21,7 @@ pub(super) fn link(t: &mut Tables, root: Child, base: Span, limits: &SchemaLimit
     mark_shared(t, root);
     check_depth(t, limits)?;
     mark_containers(t);
+    let forwards = pass_on(t);
     Ok(Program {
         root: Some(root),
         base,
@@ -36,6 +37,7 @@ pub(super) fn link(t: &mut Tables, root: Child, base: Span, limits: &SchemaLimit
         enums: std::mem::take(&mut t.enums).into(),
         words: std::mem::take(&mut t.words).into(),
         references: std::mem::take(&mut t.references).into(),
+        forwards,
         patterns: std::mem::take(&mut t.patterns).into(),
         pattern_texts: std::mem::take(&mut t.pattern_texts).into(),
         pool: std::mem::take(&mut t.pool).into(),
@@ -128,6 +130,47 @@ fn mark_containers(t: &mut Tables) {
         node.flags |= flag;
         node.ops = index;
     }
+}
+
+/// Puts what a reference leads to in the place of each node that is nothing else. A shared node
+/// stays where it is, because its verdicts are kept by its number: there the node points to it.
+fn pass_on(t: &mut Tables) -> Box<[Forward]> {
+    let mut forwards = Vec::new();
+    let mut chain = Vec::new();
+    let mut done = vec![false; t.nodes.len()];
+    for (start, node) in (0..).zip(&t.nodes) {
+        if node.flags & FORWARDS != 0 {
+            forwards.push(Forward { node: start, op: node.ops });
+        }
+    }
+    for forward in &forwards {
+        let mut end = Child::node(forward.node);
+        while end.as_types().is_none() {
+            let at = end.index() as usize;
+            let Some((node, done)) = t.nodes.get(at).zip(done.get_mut(at)) else { break };
+            let Some(Op::Ref(child, _)) = t.ops.get(node.ops as usize) else { break };
+            if node.flags & FORWARDS == 0 || std::mem::replace(done, true) {
+                break;
+            }
+            chain.push(at);
+            end = *child;
+        }
+        // The last of a chain first, so that each finds its own target in its final form.
+        while let Some(at) = chain.pop() {
+            let target = t.nodes.get(end.index() as usize).copied();
+            let Some(node) = t.nodes.get_mut(at) else { break };
+            *node = match (end.as_types(), target) {
+                (Some(types), _) => Node { ops: u32::MAX, count: 0, types, flags: LEAF },
+                (None, Some(target)) if target.flags == LEAF || target.flags & FORWARDS != 0 => target,
+                (None, Some(target)) if target.flags & SHARED == 0 => {
+                    Node { flags: target.flags | node.flags & SHARED, ..target }
+                }
+                _ => Node { ops: end.index(), count: 0, types: types::ALL, flags: FORWARDS },
+            };
+            end = Child::node(at as u32);
+        }
+    }
+    forwards.into()
 }
 
 /// Whether an operation looks at the value alone.

@@ -52,8 +52,8 @@ impl<'p, 'd> Run<'p, 'd> {
             // The list goes first: what it has no more entries for stays among the items.
             for (i, child) in prefix.iter().enumerate() {
                 let Some(item) = items.next() else { break };
-                if !self.inner(*child, item) {
-                    self.outwards(array.prefix_keyword, Inner::Index(i));
+                if !self.child(*child, item.value(), None) {
+                    self.outwards(*child, array.prefix_keyword, Inner::Index(i));
                     fits = false;
                     if self.halts() {
                         return false;
@@ -64,7 +64,7 @@ impl<'p, 'd> Run<'p, 'd> {
         if let Some(rest) = array.rest {
             for item in items {
                 if !self.inner(rest, item) {
-                    self.outwards(array.rest_keyword, Inner::Nothing);
+                    self.outwards(rest, array.rest_keyword, Inner::Nothing);
                     fits = false;
                     if self.halts() {
                         return false;
@@ -116,8 +116,8 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             if child == Child::NONE {
                 fits = self.fail(value, Why::UnevaluatedItem(position));
-            } else if !self.inner(child, item) {
-                self.outwards("unevaluatedItems", Inner::Nothing);
+            } else if !self.child(child, item.value(), None) {
+                self.outwards(child, "unevaluatedItems", Inner::Nothing);
                 fits = false;
             }
             if !fits && self.halts() {

@@ -7,7 +7,7 @@
 use crate::json::Value;
 
 use super::super::explain::Why;
-use super::super::program::{Child, MEMBERS, Op, Span, is_of, mark, types};
+use super::super::program::{Child, FORWARDS, MEMBERS, Op, Span, is_of, mark, types};
 use super::seen::Seen;
 use super::{Inner, Run, Token};
 
@@ -31,7 +31,7 @@ impl<'d> Run<'_, 'd> {
     ) -> bool {
         let fits = self.child(child, value, seen);
         if !fits && self.trails && !self.quiet {
-            self.add_steps(&[Some(Token::Reference(reference))]);
+            self.add_steps(child, &[Some(Token::Reference(reference))]);
         }
         fits
     }
@@ -42,7 +42,7 @@ impl<'d> Run<'_, 'd> {
         let program = self.program;
         for (i, child) in run.of(&program.children).iter().enumerate() {
             if !self.child(*child, value, seen.as_deref_mut()) {
-                self.outwards("allOf", Inner::Index(i));
+                self.outwards(*child, "allOf", Inner::Index(i));
                 fits = false;
                 if self.halts() {
                     break;
@@ -105,7 +105,7 @@ impl<'d> Run<'_, 'd> {
         let mut marks = 0;
         let mut inside = spot.inside();
         while let Some((name, _)) = inside.next_member() {
-            marks |= mark(name.head());
+            marks |= mark(name.brief());
         }
         Some(marks)
     }
@@ -115,7 +115,12 @@ impl<'d> Run<'_, 'd> {
     #[inline]
     fn refuses(&self, child: Child, marks: Option<u64>) -> bool {
         let (Some(marks), None) = (marks, child.as_types()) else { return false };
-        let Some(node) = self.program.nodes.get(child.index() as usize) else { return false };
+        let nodes = &self.program.nodes;
+        let Some(mut node) = nodes.get(child.index() as usize) else { return false };
+        if node.flags & FORWARDS != 0 {
+            let Some(target) = nodes.get(node.ops as usize) else { return false };
+            node = target;
+        }
         let object = match self.program.ops.get(node.ops as usize) {
             _ if node.flags & MEMBERS != 0 => node.ops,
             Some(Op::Object(index)) => *index,
@@ -146,7 +151,7 @@ impl<'d> Run<'_, 'd> {
         let (child, keyword) = if holds { (*then, "then") } else { (*otherwise, "else") };
         let fits = self.child(child, value, seen);
         if !fits {
-            self.outwards(keyword, Inner::Nothing);
+            self.outwards(child, keyword, Inner::Nothing);
         }
         fits
     }

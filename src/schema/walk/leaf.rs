@@ -24,6 +24,10 @@ impl<'p, 'd> Run<'p, 'd> {
             Some(Op::Length { min, max }) if node.types & types::STRING != 0 => {
                 spot.string().is_some_and(|text| clearly_has_length(text, *min, *max))
             }
+            Some(Op::Word(word)) if node.types & types::STRING != 0 => {
+                let word = word.within().bytes(self.program.pool.as_bytes());
+                spot.string().is_some_and(|text| canon::same(word, text))
+            }
             Some(Op::Words(run)) if node.types & types::STRING != 0 => {
                 spot.string().is_some_and(|text| self.has_word(*run, text))
             }
@@ -45,7 +49,7 @@ impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
         let spot = value.spot();
         let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);
-        let fits = is_of(spot, node.types) && ops.iter().all(|op| self.holds(*op, value));
+        let fits = is_of(spot, node.types) && ops.iter().all(|op| self.quickly_holds(*op, value, spot));
         fits || !self.quiet && self.blame_leaf(node, ops, value)
     }
 
@@ -104,7 +108,12 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Whether an operation that looks at the value alone holds.
     #[inline(never)]
     pub(super) fn holds(&mut self, op: Op, value: Value<'d>) -> bool {
-        let spot = value.spot();
+        self.quickly_holds(op, value, value.spot())
+    }
+
+    /// The same where the value's spot is at hand.
+    #[inline(always)]
+    fn quickly_holds(&mut self, op: Op, value: Value<'d>, spot: Spot<'d>) -> bool {
         let within = |min: u32, max: u32| spot.len() >= min as usize && spot.len() <= max as usize;
         match op {
             Op::Length { min, max } => spot.string().is_none_or(|text| has_length(text, min, max)),
@@ -113,13 +122,21 @@ impl<'p, 'd> Run<'p, 'd> {
                 number::around(text).is_some_and(|(low, high)| self.clears(index, low, high))
                     || self.exact_bounds(index, value)
             }),
-            Op::Items { min, max } => value.kind() != Kind::Array || within(min, max),
-            Op::Members { min, max } => value.kind() != Kind::Object || within(min, max),
+            Op::Items { min, max } => !is_of(spot, types::ARRAY) || within(min, max),
+            Op::Members { min, max } => !is_of(spot, types::OBJECT) || within(min, max),
             Op::Word(text) => {
                 let word = text.within().bytes(self.program.pool.as_bytes());
                 spot.string().is_some_and(|text| canon::same(word, text))
             }
             Op::Pattern(index) => value.as_str().is_none_or(|text| self.matches(index, text)),
+            _ => self.slowly_holds(op, value),
+        }
+    }
+
+    /// Those that take a while.
+    #[inline(never)]
+    fn slowly_holds(&mut self, op: Op, value: Value<'d>) -> bool {
+        match op {
             Op::Format(format) => value.as_str().is_none_or(|text| {
                 self.charge(text.len() / 8);
                 format.accepts(text)

@@ -38,7 +38,9 @@ impl<'p, 'd> Run<'p, 'd> {
         };
         let wanted = object.wanted();
         let missing = found & wanted != wanted
-            || object.required > BEYOND && (fits || !self.halts()) && !self.has_required(object, value);
+            || object.required > BEYOND.into()
+                && (fits || !self.halts())
+                && !self.has_required(object, value);
         let fits = fits && !missing || missing && self.fail(value, Why::Missing(object));
         self.depth -= 1;
         fits
@@ -55,12 +57,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let mut fits = true;
         let mut inside = spot.inside();
         while let Some((name, member)) = inside.next_member() {
-            let (head, len) = name.head();
-            let from = match expected {
-                [property, ..] if property.is_named(program, name, head, len) => expected,
-                _ if object.known & mark((head, len)) == 0 => &[],
-                _ => self.find(object, name.value(), (head, len), expected.len()),
-            };
+            let from = self.entry(object, expected, name);
             let mut child = Child::UNDECLARED;
             if let [property, rest @ ..] = from {
                 expected = rest;
@@ -68,8 +65,11 @@ impl<'p, 'd> Run<'p, 'd> {
                 child = property.child;
             }
             let held = match child {
-                Child::UNDECLARED => self.undeclared(object, value, name.value(), member.value()),
-                child => self.inner(child, member) || self.within("properties", Some(name.value())),
+                Child::UNDECLARED => {
+                    object.additional == Child::ANY
+                        || self.undeclared(object, value, name.value(), member.value())
+                }
+                child => self.inner(child, member) || self.within(child, "properties", Some(name.value())),
             };
             if !held {
                 fits = false;
@@ -89,17 +89,19 @@ impl<'p, 'd> Run<'p, 'd> {
         value: Value<'d>,
         mut seen: Option<&mut Seen>,
     ) -> (bool, u64) {
+        let mut expected = object.properties.of(&self.program.properties);
         let mut found = 0;
         let mut fits = true;
         for (position, (name, member)) in value.member_values().enumerate() {
             let mut declared = false;
             let mut held = true;
-            if let [property, ..] = self.find(object, name, name.spot().head(), usize::MAX) {
+            if let [property, rest @ ..] = self.entry(object, expected, name.spot()) {
+                expected = rest;
                 found |= property.bit();
                 declared = property.is_declared();
                 held = !declared
                     || self.child(property.child, member, None)
-                    || self.within("properties", Some(name));
+                    || self.within(property.child, "properties", Some(name));
             }
             if object.patterned.len > 0 {
                 declared |= self.patterned(object, name.as_str().unwrap_or_default(), member, &mut held);
@@ -119,23 +121,23 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     /// What `additionalProperties` says about a member.
-    #[inline]
+    #[inline(never)]
     fn undeclared(&mut self, object: &Object, value: Value<'d>, name: Value<'d>, member: Value<'d>) -> bool {
         match object.additional {
             Child::ANY => true,
             Child::NONE => {
                 !self.quiet && self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()))
             }
-            child => self.child(child, member, None) || self.within("additionalProperties", None),
+            child => self.child(child, member, None) || self.within(child, "additionalProperties", None),
         }
     }
 
     /// Adds a keyword, and a member's name, to the trail of what failed there; `false`.
     #[cold]
     #[inline(never)]
-    fn within(&mut self, keyword: &'static str, name: Option<Value<'d>>) -> bool {
+    fn within(&mut self, child: Child, keyword: &'static str, name: Option<Value<'d>>) -> bool {
         let name = name.and_then(Value::as_str);
-        self.outwards(keyword, name.map_or(Inner::Nothing, Inner::Name));
+        self.outwards(child, keyword, name.map_or(Inner::Nothing, Inner::Name));
         false
     }
 
@@ -152,33 +154,42 @@ impl<'p, 'd> Run<'p, 'd> {
             .all(|p| there.binary_search_by(|name| canon::compare_names(name, p.name.bytes(pool))).is_ok())
     }
 
-    /// An object's table from a name on that did not come as expected, with `left` entries to
-    /// come; nothing for a name that is not there.
+    /// An object's table from a name on, given what is left of it behind the member before; nothing
+    /// for a name that is not there.
+    #[inline(always)]
+    fn entry(&self, object: &Object, expected: &'p [Property], name: Spot<'d>) -> &'p [Property] {
+        match (expected, name.ahead()) {
+            ([next, ..], Some(ahead)) if next.is_ahead(self.program, name, ahead) => expected,
+            _ if object.known & mark(name.brief()) == 0 => &[],
+            _ => self.find(object, expected, name.value()),
+        }
+    }
+
+    /// The same for a name that did not come as expected.
     #[inline(never)]
-    fn find(
-        &self,
-        object: &Object,
-        name: Value<'d>,
-        (head, len): (u64, usize),
-        left: usize,
-    ) -> &'p [Property] {
-        let properties = object.properties.of(&self.program.properties);
-        if properties.len() > SCANNED {
-            let pool = self.program.pool.as_bytes();
-            let name = name.as_str().unwrap_or_default().as_bytes();
+    fn find(&self, object: &Object, expected: &'p [Property], name: Value<'d>) -> &'p [Property] {
+        let program = self.program;
+        let spot = name.spot();
+        if object.properties.len as usize > SCANNED {
+            let properties = object.properties.of(&program.properties);
+            let pool = program.pool.as_bytes();
+            let name = spot.string().unwrap_or_default();
             let at = properties.binary_search_by(|p| canon::compare_names(p.name.bytes(pool), name));
             return properties.get(at.unwrap_or(usize::MAX)..).unwrap_or_default();
         }
         // Names that were left out are more likely than a change of order.
-        let mut at = if left == 0 { 0 } else { properties.len().saturating_sub(left) };
-        for _ in properties {
-            let Some(rest @ [property, ..]) = properties.get(at..) else { break };
-            if property.is_named(self.program, name.spot(), head, len) {
-                return rest;
+        if let Some(ahead) = spot.ahead() {
+            let mut left = expected;
+            while let [property, rest @ ..] = left {
+                if property.is_ahead(program, spot, ahead) {
+                    return left;
+                }
+                left = rest;
             }
-            at = if rest.len() > 1 { at + 1 } else { 0 };
         }
-        &[]
+        let properties = object.properties.of(&program.properties);
+        let at = properties.iter().position(|property| property.name.is(program, name));
+        properties.get(at.unwrap_or(usize::MAX)..).unwrap_or_default()
     }
 
     /// Checks a member against the schemas of all patterns that its name matches; whether there
@@ -194,7 +205,7 @@ impl<'p, 'd> Run<'p, 'd> {
             matched = true;
             if !self.child(*child, member, None) {
                 let source = program.pattern_texts.get(index as usize).map_or("", |span| program.text(*span));
-                self.outwards("patternProperties", Inner::Name(source));
+                self.outwards(*child, "patternProperties", Inner::Name(source));
                 *fits = false;
                 if self.halts() {
                     break;
@@ -249,7 +260,7 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             if let Some(child) = dependent.schema {
                 if !self.child(child, value, seen.as_deref_mut()) {
-                    self.outwards(dependent.keyword, Inner::Name(name));
+                    self.outwards(child, dependent.keyword, Inner::Name(name));
                     fits = false;
                 }
             }
@@ -277,7 +288,7 @@ impl<'p, 'd> Run<'p, 'd> {
             if child == Child::NONE {
                 fits = self.fail(value, Why::Unevaluated(name));
             } else if !self.child(child, member, None) {
-                self.outwards("unevaluatedProperties", Inner::Nothing);
+                self.outwards(child, "unevaluatedProperties", Inner::Nothing);
                 fits = false;
             }
             if !fits && self.halts() {

@@ -14,6 +14,8 @@ use hmac_sha256::Hash;
 
 use crate::json::Writer;
 
+use super::refusal::{Reason, Stop};
+
 /// Why a token is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -106,9 +108,15 @@ pub(super) struct Auth {
 /// Why a request is turned away.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Denial {
-    pub(super) status: u16,
+    pub(super) reason: Reason,
     /// `WWW-Authenticate`.
     pub(super) challenge: String,
+}
+
+impl From<Denial> for Stop {
+    fn from(denial: Denial) -> Stop {
+        Stop::from(denial.reason).with("www-authenticate", denial.challenge)
+    }
 }
 
 impl Auth {
@@ -119,15 +127,19 @@ impl Auth {
     pub(super) fn admit(&self, authorization: Option<&str>) -> Result<Option<Arc<str>>, Denial> {
         let Some(check) = &self.check else { return Ok(None) };
         let Some(token) = authorization.and_then(bearer) else {
-            return Err(self.denial(401, None, self.scopes()));
+            return Err(self.denial(Reason::NoToken, None, self.scopes()));
         };
         if token.is_empty() || !token.bytes().all(is_token_byte) {
-            return Err(self.denial(400, Some("invalid_request"), String::new()));
+            return Err(self.denial(Reason::MalformedToken, Some("invalid_request"), String::new()));
         }
         match check(token) {
             Ok(principal) => Ok(Some(principal.into())),
-            Err(TokenRefusal::Invalid) => Err(self.denial(401, Some("invalid_token"), self.scopes())),
-            Err(TokenRefusal::Scope(scope)) => Err(self.denial(403, Some("insufficient_scope"), scope)),
+            Err(TokenRefusal::Invalid) => {
+                Err(self.denial(Reason::UnknownToken, Some("invalid_token"), self.scopes()))
+            }
+            Err(TokenRefusal::Scope(scope)) => {
+                Err(self.denial(Reason::Scope, Some("insufficient_scope"), scope))
+            }
         }
     }
 
@@ -135,7 +147,7 @@ impl Auth {
         self.metadata.as_ref().map(|m| m.scopes.join(" ")).unwrap_or_default()
     }
 
-    fn denial(&self, status: u16, error: Option<&str>, scope: String) -> Denial {
+    fn denial(&self, reason: Reason, error: Option<&str>, scope: String) -> Denial {
         let mut parts = Vec::new();
         if let Some(error) = error {
             parts.push(format!("error=\"{error}\""));
@@ -150,7 +162,7 @@ impl Auth {
             true => "Bearer".to_owned(),
             false => format!("Bearer {}", parts.join(", ")),
         };
-        Denial { status, challenge }
+        Denial { reason, challenge }
     }
 }
 
@@ -209,21 +221,21 @@ mod tests {
     fn owners_are_found_and_others_challenged() {
         let at = "resource_metadata=\"https://board.example/.well-known/oauth-protected-resource/mcp\"";
         let admit = |field: Option<&str>| auth().admit(field).map(|p| p.unwrap().to_string());
-        let denied = |status, challenge: String| Err(Denial { status, challenge });
+        let denied = |reason, challenge: String| Err(Denial { reason, challenge });
         assert_eq!(admit(Some("Bearer s3cret")), Ok("alice".to_owned()));
         assert_eq!(admit(Some("bEARER  t")), Ok("bob".to_owned()));
         let without = format!("Bearer scope=\"read\", {at}");
-        assert_eq!(admit(None), denied(401, without.clone()));
-        assert_eq!(admit(Some("Basic s3cret")), denied(401, without.clone()));
-        assert_eq!(admit(Some("s3cret")), denied(401, without));
+        assert_eq!(admit(None), denied(Reason::NoToken, without.clone()));
+        assert_eq!(admit(Some("Basic s3cret")), denied(Reason::NoToken, without.clone()));
+        assert_eq!(admit(Some("s3cret")), denied(Reason::NoToken, without));
         let invalid = format!("Bearer error=\"invalid_token\", scope=\"read\", {at}");
-        assert_eq!(admit(Some("Bearer s3cre")), denied(401, invalid.clone()));
-        assert_eq!(admit(Some("Bearer s3cretx")), denied(401, invalid));
+        assert_eq!(admit(Some("Bearer s3cre")), denied(Reason::UnknownToken, invalid.clone()));
+        assert_eq!(admit(Some("Bearer s3cretx")), denied(Reason::UnknownToken, invalid));
         let malformed = format!("Bearer error=\"invalid_request\", {at}");
-        assert_eq!(admit(Some("Bearer")), denied(400, malformed.clone()));
-        assert_eq!(admit(Some("Bearer a b")), denied(400, malformed));
+        assert_eq!(admit(Some("Bearer")), denied(Reason::MalformedToken, malformed.clone()));
+        assert_eq!(admit(Some("Bearer a b")), denied(Reason::MalformedToken, malformed));
         let scope = format!("Bearer error=\"insufficient_scope\", scope=\"read write\", {at}");
-        assert_eq!(admit(Some("Bearer weak")), denied(403, scope));
+        assert_eq!(admit(Some("Bearer weak")), denied(Reason::Scope, scope));
         assert_eq!(Auth::default().admit(None), Ok(None));
     }
 

@@ -37,15 +37,21 @@ impl Gate {
         self.hosts.is_empty() && !self.any_host
     }
 
-    /// Whether a request with these fields may come in.
-    pub(super) fn admits(&self, host: Option<&str>, origin: Option<&str>) -> bool {
-        let host = self.any_host || host.is_some_and(|host| self.knows(host));
-        host && origin.is_none_or(|origin| self.trusts(origin))
+    /// Whether a request that names this host may come in.
+    pub(super) fn admits_host(&self, host: Option<&str>) -> bool {
+        self.any_host || host.is_some_and(|host| self.knows(host))
     }
 
-    fn trusts(&self, origin: &str) -> bool {
+    /// Whether a request from a page of this origin may come in, or one from no page.
+    pub(super) fn admits_origin(&self, origin: Option<&str>) -> bool {
+        origin.is_none_or(|origin| {
+            self.names(origin) || origin.split_once("://").is_some_and(|(_, host)| self.knows(host))
+        })
+    }
+
+    /// Whether the program has named this very origin, whose pages may then read the answers.
+    pub(super) fn names(&self, origin: &str) -> bool {
         self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
-            || origin.split_once("://").is_some_and(|(_, host)| self.knows(host))
     }
 
     fn knows(&self, host: &str) -> bool {
@@ -116,12 +122,13 @@ mod tests {
             ("[::1]x", None, false),
             ("", None, false),
         ] {
-            assert_eq!(gate.admits(Some(host), origin), admitted, "{host:?} {origin:?}");
+            let comes_in = gate.admits_host(Some(host)) && gate.admits_origin(origin);
+            assert_eq!(comes_in, admitted, "{host:?} {origin:?}");
         }
-        assert!(!gate.admits(None, None));
+        assert!(gate.names("https://APP.example") && !gate.names("http://localhost"));
+        assert!(!gate.admits_host(None));
         gate.allow_any_host();
-        assert!(gate.admits(None, None));
-        assert!(gate.admits(Some("evil.example"), None));
-        assert!(!gate.admits(Some("evil.example"), Some("http://evil.example")));
+        assert!(gate.admits_host(None) && gate.admits_host(Some("evil.example")));
+        assert!(!gate.admits_origin(Some("http://evil.example")));
     }
 }

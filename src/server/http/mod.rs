@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `gate.rs` | hosts and origins |
 //! | `auth.rs` | bearer tokens |
+//! | `cors.rs` | what browsers ask for pages of other origins |
+//! | `refusal.rs` | statuses and words of what is turned away |
 //! | `service.rs` | what becomes of each request |
 //! | `reply.rs` | the way back of one POST |
 //! | `stream.rs` | the event streams of a session |
@@ -14,9 +16,15 @@
 //! One thread, `mcp-http`, holds every connection, reads requests and runs inline tools; workers run
 //! the other handlers and write their answers themselves; the calling thread watches deadlines and
 //! signals. No thread waits for a client, whatever it is that the client keeps waiting.
+//!
+//! A tool of the pool goes to a worker however quick it has been: on stdio (see `reading.rs`) a handler
+//! that is slow for once holds up its own client, here it would hold up everybody's, and any client
+//! could make it so. What is quick by nature is registered as an inline tool.
 
 mod auth;
+mod cors;
 mod gate;
+mod refusal;
 mod reply;
 mod run;
 mod service;
@@ -33,6 +41,10 @@ pub use auth::{ResourceMetadata, TokenRefusal};
 pub use run::BoundServer;
 
 /// How a server is reached over HTTP; see [`Server::http`].
+///
+/// What clients should know: a session has one event stream that belongs to no call, so a client that
+/// opens a second one with GET gets what follows on that, and the first one ends. A connection whose
+/// client closed its sending side counts as one that is gone: calls without a session are cancelled.
 #[must_use = "nothing is served until `serve` is called"]
 pub struct HttpServer {
     server: Server,
@@ -79,8 +91,13 @@ impl HttpServer {
         self
     }
 
-    /// Serves requests from pages of this origin: `https://app.example`. Requests without an origin
-    /// come from no page and are served anyway.
+    /// Serves requests from pages of this origin, exactly: `https://app.example`, or
+    /// `http://localhost:6274` for an inspector in a browser. Requests without an origin come from no
+    /// page and are served anyway.
+    ///
+    /// Browsers are told that these pages may send any field, a token among them, and read the
+    /// answers (CORS, with neither cookies nor wildcards). Pages of other origins get no such
+    /// permission, also where requests of their hosts are served.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> HttpServer {
         self.options.gate.allow_origin(origin.into());
         self
@@ -127,8 +144,11 @@ impl HttpServer {
     /// Opens the address, so that it is known before serving starts: port 0 is any free one.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Io`]: the address cannot be used. [`crate::ErrorKind::Invalid`]: a
-    /// `TINYMCP_…` variable is wrong, or the path is none.
+    /// [`crate::ErrorKind::Busy`]: another process listens there.
+    /// [`crate::ErrorKind::Invalid`]: it is no address, a host name that cannot be found, or
+    /// `systemd` without sockets that were passed on; a `TINYMCP_…` variable is wrong, or the path
+    /// is none. [`crate::ErrorKind::Io`]: the system refuses for another reason, which the error
+    /// carries, be it a lack of rights or of descriptors.
     pub fn bind(self, address: &str) -> Result<BoundServer, Error> {
         run::bind(self, address)
     }
@@ -136,7 +156,7 @@ impl HttpServer {
     /// Serves until SIGTERM or SIGINT comes, or [`Handle::stop`](crate::Handle::stop) is called.
     ///
     /// # Errors
-    /// As with [`HttpServer::bind`].
+    /// As with [`HttpServer::bind`] and [`BoundServer::serve`].
     pub fn serve(self, address: &str) -> Result<(), Error> {
         self.bind(address)?.serve()
     }

@@ -137,11 +137,6 @@ impl Reply {
         self.exchange.respond(503, &[("retry-after", "1")], b"");
     }
 
-    fn answer_status(&self, status: u16) {
-        *self.mode() = Mode::Over;
-        self.exchange.respond(status, &[], b"");
-    }
-
     /// Sends frames as events, on a stream that is opened for them if need be. False: that cannot
     /// be done.
     fn events(&self, frames: &[u8], pace: Pace) -> bool {
@@ -196,10 +191,7 @@ impl Outlet for Reply {
         if answer {
             self.answer(frames);
         } else if !frames.is_empty() && !self.events(frames, Pace::Now) {
-            match self.accepts.events {
-                true => self.refuse(),
-                false => self.answer_status(406),
-            }
+            self.refuse();
         }
         true
     }
@@ -231,6 +223,11 @@ impl Outlet for Reply {
         if let Mode::Stream(stream) = mode {
             streams.pause(stream, time);
         }
+    }
+
+    /// The client of a session may come back.
+    fn ends_with(&self, exchange: u64) -> bool {
+        self.streams.is_none() && self.exchange.id() == exchange
     }
 
     fn closed(&self) -> bool {

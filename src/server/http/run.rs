@@ -13,11 +13,13 @@ use crate::error::{Error, ErrorKind};
 use crate::pool;
 use crate::server::connection::Connection;
 use crate::server::core::Core;
+use crate::server::notice;
 use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
 use crate::transport::Outlet;
 use crate::transport::http_server::{Engine, Listener, Remote};
 
 use super::HttpServer;
+use super::gate::Gate;
 use super::service::Endpoint;
 
 /// A server whose address is open; see [`HttpServer::bind`].
@@ -55,11 +57,8 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
     let mut parts = serve::take_apart(server, true)?;
     let listeners = Listener::bind(address)?;
     let address = listeners.first().map(Listener::address).unwrap_or_default();
-    if options.gate.is_local() && !listeners.iter().all(Listener::is_local) {
-        eprintln!(
-            "tinymcp: {address} can be reached from other machines, but only requests to localhost are served: \
-             name the server's host with allow_host"
-        );
+    if let Some(warning) = out_of_reach(&options.gate, &address, listeners.iter().all(Listener::is_local)) {
+        notice::say(&warning);
     }
     let core = &parts.core;
     let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(Nobody)));
@@ -71,6 +70,16 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
     let remote = engine.remote();
     engine.service().wake_with(remote);
     Ok(BoundServer { parts, shared, engine, address, leave_signals })
+}
+
+/// What to say of an address that others reach, only to be told 403.
+fn out_of_reach(gate: &Gate, address: &str, local: bool) -> Option<String> {
+    (gate.is_local() && !local).then(|| {
+        format!(
+            "{address} can be reached from other machines, but only requests to localhost are served: \
+             name the server's host with allow_host"
+        )
+    })
 }
 
 /// Says that the engine's thread is done, also when it ended in a panic.
@@ -159,5 +168,23 @@ fn end(core: &Arc<Core>, shared: &Arc<Connection>, remote: &Remote, over: &Atomi
     for hook in hooks {
         // One that panics must not keep the others from switching their pumps off.
         let _ = pool::guard(hook);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_serves_nobody_who_reaches_it_is_told() {
+        let mut gate = Gate::default();
+        assert_eq!(out_of_reach(&gate, "127.0.0.1:80", true), None);
+        let warning = out_of_reach(&gate, "0.0.0.0:80", false);
+        assert!(warning.is_some_and(|w| w.contains("0.0.0.0:80") && w.contains("allow_host")));
+        gate.allow_host("board.example".to_owned());
+        assert_eq!(out_of_reach(&gate, "0.0.0.0:80", false), None);
+        let mut gate = Gate::default();
+        gate.allow_any_host();
+        assert_eq!(out_of_reach(&gate, "0.0.0.0:80", false), None);
     }
 }

@@ -17,8 +17,8 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use crate::era::http::{Fields, Posted, Sessions};
-use crate::era::{self, Params, ServerEra};
-use crate::json::{Doc, Kind, Value, Writer};
+use crate::era::{Params, ServerEra};
+use crate::json::{Doc, Free, Kind, Value, Writer};
 use crate::model::{ClientCapabilities, Fault};
 use crate::pool::Refused;
 use crate::rpc::{Message, Request};
@@ -27,13 +27,16 @@ use crate::server::connection::Connection;
 use crate::server::core::Core;
 use crate::server::dispatch::Reader;
 use crate::server::job::Job;
+use crate::server::notice::Notices;
 use crate::server::operation::shape_fault;
 use crate::transport::Outlet;
-use crate::transport::http_server::{Admission, Exchange, Field, Flow, Head, Refusal, Remote, Service};
+use crate::transport::http_server::{Admission, Exchange, Head, Refusal, Remote, Service};
 
 use super::Options;
-use super::auth::{Denial, WELL_KNOWN};
-use super::reply::{Accepts, JSON, Load, Mode, Reply};
+use super::auth::WELL_KNOWN;
+use super::cors;
+use super::refusal::{self, Reason, Stop};
+use super::reply::{Accepts, Load, Mode, Reply};
 use super::session::{Session, Table};
 use super::stream::{Budget, Came, Place, Streams};
 
@@ -56,6 +59,7 @@ pub(super) struct Endpoint {
     /// Whose token was looked at last: its hash and its owner. The body of that request comes next.
     admitted: Option<([u8; 32], Arc<str>)>,
     remote: Option<Remote>,
+    notices: Notices<{ Reason::LINES }>,
 }
 
 /// What is to be done with a document.
@@ -91,58 +95,6 @@ fn text<'h>(head: &'h Head<'_>, name: &str) -> Option<&'h str> {
     Fields::field(head, name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
 }
 
-/// Why a request got no further: its status, and the fields that come with it.
-struct Stop {
-    status: u16,
-    fields: Vec<(&'static str, String)>,
-    body: Vec<u8>,
-}
-
-impl Stop {
-    fn new(status: u16) -> Stop {
-        Stop { status, fields: Vec::new(), body: Vec::new() }
-    }
-
-    /// With an error in the body that belongs to no request, or to one with this id.
-    fn fault(status: u16, id: Option<Value<'_>>, fault: &Fault) -> Stop {
-        Stop::fault_to(None, status, id, fault)
-    }
-
-    /// The same in the form that a session's client knows.
-    fn fault_to(conn: Option<&Connection>, status: u16, id: Option<Value<'_>>, fault: &Fault) -> Stop {
-        let mut w = Writer::new();
-        let session = conn.map(Connection::session);
-        era::fault_without_query(
-            &mut w,
-            id.map(Value::raw),
-            session.as_ref().and_then(|s| s.as_ref()),
-            fault,
-        );
-        Stop { status, fields: vec![(JSON.0, JSON.1.to_owned())], body: w.into_bytes() }
-    }
-
-    fn busy() -> Stop {
-        Stop { fields: vec![("retry-after", "1".to_owned())], ..Stop::new(503) }
-    }
-
-    fn with(mut self, name: &'static str, value: impl Into<String>) -> Stop {
-        self.fields.push((name, value.into()));
-        self
-    }
-
-    fn say(self, exchange: &Exchange) {
-        let fields: Vec<Field<'_>> =
-            self.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        exchange.respond(self.status, &fields, &self.body);
-    }
-}
-
-impl From<Denial> for Stop {
-    fn from(denial: Denial) -> Stop {
-        Stop::new(denial.status).with("www-authenticate", denial.challenge)
-    }
-}
-
 impl Endpoint {
     pub(super) fn new(
         core: &Arc<Core>,
@@ -163,6 +115,7 @@ impl Endpoint {
             load: Arc::default(),
             admitted: None,
             remote: None,
+            notices: Notices::new(),
         }
     }
 
@@ -178,36 +131,64 @@ impl Endpoint {
 
     /// Everything that can be said before the body is there.
     fn admit(&mut self, head: &Head<'_>) -> Result<(), Stop> {
-        if !self.options.gate.admits(text(head, "host"), text(head, "origin")) {
-            let fault = Fault::InvalidRequest("This host or origin is not served".into());
-            return Err(Stop::fault(403, None, &fault));
+        let gate = &self.options.gate;
+        if !gate.admits_host(text(head, "host")) {
+            return Err(Reason::Host.into());
         }
-        if let Some(document) = self.metadata(head) {
-            return Err(document);
+        let origin = text(head, "origin");
+        if !gate.admits_origin(origin) {
+            return Err(Reason::Origin.into());
         }
-        if head.path() != self.options.path {
-            return Err(Stop::new(404));
+        let document = self.metadata(head.path());
+        if document.is_none() && head.path() != self.options.path {
+            return Err(Reason::Path.into());
+        }
+        if cors::is_preflight(head) && origin.is_some_and(|origin| gate.names(origin)) {
+            return Err(cors::preflight(head));
+        }
+        if let Some(document) = document {
+            return Err(match head.method() {
+                "GET" | "HEAD" => Stop::document(200, document),
+                _ => Stop::new(405).with("allow", "GET, HEAD"),
+            });
         }
         self.principal(head, false)?;
         let accepts = Accepts::read(head.all("accept"));
         let sessions = self.legacy().map(|(_, sessions)| sessions);
         match head.method() {
             "POST" => {
-                if !is_json(head.field("content-type")) {
-                    return Err(Stop::new(415));
+                if !is_json(Fields::field(head, "content-type")) {
+                    return Err(Reason::Media.into());
                 }
                 if !accepts.json && !accepts.events {
-                    return Err(Stop::new(406));
+                    return Err(Reason::Accept.into());
                 }
             }
             "GET" | "DELETE" if sessions.is_some_and(|s| Fields::field(head, s.id).is_some()) => {
                 if head.method() == "GET" && !accepts.events {
-                    return Err(Stop::new(406));
+                    return Err(Reason::AcceptEvents.into());
                 }
             }
-            _ => return Err(Stop::new(405).with("allow", "POST")),
+            _ => return Err(Stop::method(sessions)),
         }
         Ok(())
+    }
+
+    /// What goes along with every answer to this request: what a browser wants to see before it
+    /// shows the answer to a page of an origin that is allowed.
+    fn along(&self, head: &Head<'_>) -> Vec<(&'static str, String)> {
+        match text(head, "origin").filter(|origin| self.options.gate.names(origin)) {
+            Some(origin) => cors::fields(origin, self.legacy().map(|(_, sessions)| sessions)),
+            None => Vec::new(),
+        }
+    }
+
+    /// Tells the operator of a refusal that is worth it.
+    fn report(&mut self, reason: Reason, head: &Head<'_>) {
+        let Some(kind) = reason.line() else { return };
+        let field = if reason == Reason::Host { "host" } else { "origin" };
+        let path = &self.options.path;
+        self.notices.say(kind, Instant::now(), || reason.told(text(head, field), path));
     }
 
     /// What of a request that was admitted is needed with its body.
@@ -216,14 +197,11 @@ impl Endpoint {
         Ok(Visit { head, accepts: Accepts::read(head.all("accept")), principal })
     }
 
-    /// The protected resource's metadata, which anybody may read.
-    fn metadata(&self, head: &Head<'_>) -> Option<Stop> {
+    /// The protected resource's metadata, which anybody may read, if it is at this path.
+    fn metadata(&self, path: &str) -> Option<Vec<u8>> {
         let metadata = self.options.auth.metadata.as_ref()?;
-        let rest = head.path().strip_prefix(WELL_KNOWN)?;
-        if head.method() != "GET" || !(rest.is_empty() || rest == self.options.path) {
-            return None;
-        }
-        Some(Stop { body: metadata.document(), ..Stop::new(200) }.with(JSON.0, JSON.1))
+        let rest = path.strip_prefix(WELL_KNOWN)?;
+        (rest.is_empty() || rest == self.options.path).then(|| metadata.document())
     }
 
     fn principal(&mut self, head: &Head<'_>, again: bool) -> Result<Option<Arc<str>>, Stop> {
@@ -245,9 +223,9 @@ impl Endpoint {
     fn post(&mut self, visit: &Visit<'_>, body: &[u8], exchange: Exchange) {
         self.reader.whole().refresh();
         let mut doc = self.reader.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let parsed = doc.parse_next(body, &self.core.limits.parse());
+        let parsed = doc.parse_next(body, &self.core.limits.parse(), &Free::default());
         let left = match parsed {
-            Ok(()) => self.document(visit, doc, exchange),
+            Ok(_) => self.document(visit, doc, exchange),
             Err(error) => {
                 let fault = Fault::Parse(format!("The message is not JSON: {error}"));
                 self.stray(visit, None, &fault).say(&exchange);
@@ -338,6 +316,7 @@ impl Endpoint {
             // Closing the stream is how a client cancels; nothing else is notified (2026-07-28
             // basic/patterns/cancellation).
             (Posted::Alone, Message::Notification(_)) => Err(Stop::new(202)),
+            // Not even an error answers an answer.
             (Posted::Alone, Message::Response(_)) => Err(Stop::new(400)),
             (Posted::Opening, Message::Request(_)) if !self.names_session(visit) => Ok(Plan::Opening),
             (_, Message::Request(_)) => {
@@ -353,6 +332,10 @@ impl Endpoint {
     /// Checks the fields of a request without a session against its body.
     fn check(&self, visit: &Visit<'_>, request: &Request<'_>, params: &Params<'_>) -> Result<(), Stop> {
         let Some(era) = self.core.eras.modern.map(ServerEra::http) else { return Ok(()) };
+        if !visit.accepts.events && era.streams(request.method) {
+            let fault = Fault::InvalidRequest(Reason::AcceptEvents.words().into());
+            return Err(Stop::fault(Reason::AcceptEvents.status(), Some(request.id), &fault));
+        }
         let name = params.called(request.method);
         let mirrors = name.and_then(|name| self.reader.registry.tools.find(name));
         era.check(visit.head, request, params)
@@ -373,7 +356,7 @@ impl Endpoint {
         visit: &Visit<'_>,
         id: Option<Value<'_>>,
     ) -> Result<(Arc<Connection>, Arc<Streams>), Stop> {
-        let Some((_, words)) = self.legacy() else { return Err(Stop::new(405).with("allow", "POST")) };
+        let Some((_, words)) = self.legacy() else { return Err(Stop::method(None)) };
         let Some(name) = Fields::field(visit.head, words.id) else {
             return Err(Stop::fault(400, id, &(words.missing)()));
         };
@@ -519,7 +502,7 @@ impl Endpoint {
                 let exchange = Arc::new(exchange);
                 match streams.come(&exchange, place) {
                     Came::Served => {}
-                    Came::Forgotten => Stop::new(410).say(&exchange),
+                    Came::Forgotten => Stop::from(Reason::Forgotten).say(&exchange),
                     Came::Crowded => Stop::busy().say(&exchange),
                 }
                 Ok(())
@@ -546,11 +529,21 @@ impl Service for Endpoint {
     fn head(&mut self, head: &Head<'_>) -> Admission {
         match self.admit(head) {
             Ok(()) => Admission::Read,
-            Err(Stop { status, fields, body }) => Admission::Refuse(Refusal { status, fields, body }),
+            Err(stop) => {
+                if let Some(reason) = stop.reason {
+                    self.report(reason, head);
+                }
+                Admission::Refuse(stop.with_all(self.along(head)).into())
+            }
         }
     }
 
-    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow {
+    fn unread(&mut self, status: u16) -> Refusal {
+        refusal::unread(status, self.core.limits.frame_bytes)
+    }
+
+    fn request(&mut self, head: &Head<'_>, body: &[u8], mut exchange: Exchange) {
+        exchange.say_along(self.along(head));
         match self.visit(head) {
             Err(stop) => stop.say(&exchange),
             Ok(visit) => match head.method() {
@@ -563,11 +556,10 @@ impl Service for Endpoint {
                 _ => self.delete(&visit).say(&exchange),
             },
         }
-        Flow::Go
     }
 
-    fn gone(&mut self, _exchange: u64) {
-        self.shared.drop_closed();
+    fn gone(&mut self, exchange: u64) {
+        self.shared.drop_exchange(exchange);
     }
 
     fn tick(&mut self, now: Instant) -> Option<Instant> {

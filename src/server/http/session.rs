@@ -7,7 +7,8 @@
 //! - An id is 128 random bits and says nothing about its session; it is looked for by comparing all
 //!   of them whole, so that the time taken tells nothing about any.
 //! - A session is found only by the principal that opened it (best practices, session hijacking).
-//! - A session with a call or an event stream is not idle.
+//! - A session with a call or an event stream is not idle: it ends only when others need the room and
+//!   nothing of it is left but a question that nobody hears.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +28,12 @@ pub(super) struct Session {
 impl Session {
     fn idle(&self) -> bool {
         !self.conn.busy() && !self.streams.busy()
+    }
+
+    /// Whether all that is left of it are questions whose client has gone away. It may come back with
+    /// the answers; so may others who are there now.
+    fn left_alone(&self) -> bool {
+        self.conn.only_asks() && !self.streams.heard()
     }
 
     /// Ends everything that belongs to it.
@@ -66,8 +73,8 @@ impl Table {
         found
     }
 
-    /// Makes room for one more, at the cost of the session that has been idle for longest. False:
-    /// none is idle.
+    /// Makes room for one more, at the cost of the session that has been idle for longest, or else
+    /// was left alone with a question for longest. False: all are in use.
     pub(super) fn make_room(&mut self, now: Instant) -> bool {
         if self.sessions.len() < self.most {
             return true;
@@ -76,14 +83,18 @@ impl Table {
         if self.sessions.len() < self.most {
             return true;
         }
-        let oldest = self.sessions.iter().enumerate().filter(|(_, s)| s.idle()).min_by_key(|(_, s)| s.used);
-        match oldest.map(|(at, _)| at) {
+        match self.longest_unused(Session::idle).or_else(|| self.longest_unused(Session::left_alone)) {
             Some(at) => {
                 self.take(at).end();
                 true
             }
             None => false,
         }
+    }
+
+    fn longest_unused(&self, which: fn(&Session) -> bool) -> Option<usize> {
+        let sessions = self.sessions.iter().enumerate().filter(|(_, session)| which(session));
+        sessions.min_by_key(|(_, session)| session.used).map(|(at, _)| at)
     }
 
     /// Adds a session under a new id, which it gives.
@@ -114,10 +125,11 @@ impl Table {
     pub(super) fn expire(&mut self, now: Instant) {
         let mut at = 0;
         while let Some(session) = self.sessions.get_mut(at) {
-            if !session.idle() {
+            let idle = session.idle();
+            if !idle && !session.left_alone() {
                 session.used = now;
             }
-            if now.saturating_duration_since(session.used) > self.timeout {
+            if idle && now.saturating_duration_since(session.used) > self.timeout {
                 self.take(at).end();
             } else {
                 at += 1;

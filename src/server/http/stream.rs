@@ -285,6 +285,13 @@ impl Streams {
         !state.open.is_empty() || state.general.as_ref().is_some_and(|general| !general.closed())
     }
 
+    /// Whether a client reads any of them now.
+    pub(super) fn heard(&self) -> bool {
+        let state = self.state();
+        let calls = state.open.iter().filter_map(|(_, exchange)| exchange.as_ref());
+        calls.chain(&state.general).any(|exchange| !exchange.closed())
+    }
+
     /// Ends the general stream: nothing more will be told.
     pub(super) fn end_general(&self) {
         let general = self.state().general.take();

@@ -10,6 +10,7 @@
 //! - Waiting grows with every connection that brought nothing, and only messages reset it: a
 //!   server that ends every stream at once is asked ever less often, and some day no more.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,8 @@ pub(super) enum Got {
     Stream(Body),
     /// Not now.
     Later,
+    /// Nobody listens where the server was.
+    Nobody,
     /// There is none, and asking again would not change that.
     Never,
 }
@@ -100,6 +103,7 @@ pub(super) fn ask(
             _ => Got::Never,
         },
         Err(_) if exchange.stop_reason().is_some() => Got::Never,
+        Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => Got::Nobody,
         Err(_) => Got::Later,
     }
 }
@@ -215,7 +219,7 @@ fn listen(shared: &Shared, exchange: &Arc<Exchange>, headers: &[(String, String)
                         End::Answered | End::NobodyWaits => Over::default(),
                     }
                 }
-                Got::Later => Over::default(),
+                Got::Later | Got::Nobody => Over::default(),
                 Got::Never => break,
             };
             parser.restart();

@@ -275,7 +275,7 @@ impl Route<'_> {
                 return Err(interrupted("the stream ended before the answer"));
             }
             fruitless.connection(over.events);
-            let mut clean = over.clean;
+            let (mut clean, mut refusals) = (over.clean, 0);
             body = loop {
                 if fruitless.too_many(self.shared.reconnects) {
                     return Err(interrupted("the stream ended before the answer, again and again"));
@@ -284,7 +284,21 @@ impl Route<'_> {
                 exchange.pause(fruitless.delay(parser.retry(), clean), turn).map_err(|_| closed())?;
                 match listen::ask(self.shared, exchange, self.headers, session, parser.last_id()) {
                     Got::Stream(body) => break body,
-                    Got::Later => fruitless.connection(false),
+                    Got::Later => {
+                        refusals = 0;
+                        fruitless.connection(false);
+                    }
+                    // A server that restarts is back soon; one that is gone is not worth the
+                    // call's whole time.
+                    Got::Nobody => {
+                        refusals += 1;
+                        fruitless.connection(false);
+                        if refusals >= self.shared.refusals {
+                            return Err(interrupted(
+                                "the stream ended before the answer, and nobody listens there any more",
+                            ));
+                        }
+                    }
                     Got::Never => {
                         return Err(interrupted("the stream ended before the answer and cannot be resumed"));
                     }

@@ -10,6 +10,8 @@
 //! - With the guard on, no packet goes to an address that is not public. Proxies are not used, so
 //!   nothing in the environment leads around it.
 //! - What is written leaves before anything is awaited: the head and a small body are one packet.
+//! - A server may answer before it has read everything and close: then nothing more is written, and
+//!   what it said is read (RFC 9112, section 9.5).
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -249,6 +251,8 @@ pub(super) struct Wire {
     pending: Vec<u8>,
     /// Its last answer was just read.
     fresh: bool,
+    /// Nothing more is written; why, if writing failed.
+    deaf: Option<Option<io::Error>>,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
 }
@@ -256,10 +260,21 @@ pub(super) struct Wire {
 impl Wire {
     fn new(socket: Arc<TcpStream>, config: &Config) -> Wire {
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
-        Wire { socket, buffers, pending: Vec::new(), fresh: false, read_timeout: None, write_timeout: None }
+        Wire {
+            socket,
+            buffers,
+            pending: Vec::new(),
+            fresh: false,
+            deaf: None,
+            read_timeout: None,
+            write_timeout: None,
+        }
     }
 
     fn flush(&mut self) -> Result<(), Error> {
+        if self.deaf.is_some() {
+            self.pending.clear();
+        }
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -278,13 +293,29 @@ impl Wire {
                     exchange.sent();
                     rest = rest.get(n..).unwrap_or_default();
                 }
-                Err(error) if is_wait(&error) => {}
+                // It may not read because it has answered already.
+                Err(error) if is_wait(&error) => {
+                    if answers_already(&self.socket) {
+                        self.deaf = Some(None);
+                        break;
+                    }
+                }
+                Err(error) if is_break(&error) => {
+                    self.deaf = Some(Some(error));
+                    break;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         self.pending.clear();
         self.pending.shrink_to(TOGETHER);
         Ok(())
+    }
+
+    /// Why writing failed.
+    fn broken(&mut self) -> io::Error {
+        let why = self.deaf.replace(None).flatten();
+        why.unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 
     /// Reads once without waiting.
@@ -302,6 +333,37 @@ impl Wire {
         self.socket.set_nonblocking(false)?;
         read
     }
+}
+
+/// The other side is gone, perhaps after it said why.
+fn is_break(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
+}
+
+/// Whether the head of an answer came, and not one that only precedes it (1xx). Does not wait, and
+/// takes nothing. What TLS says looks otherwise.
+fn answers_already(socket: &TcpStream) -> bool {
+    let mut start = [0; 12];
+    peek(socket, &mut start).is_ok_and(|n| n == start.len())
+        && start.starts_with(b"HTTP/1.")
+        && matches!(start[9], b'2'..=b'5')
+}
+
+/// Reads without waiting, and leaves what it reads.
+#[cfg(unix)]
+fn peek(socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+    use rustix::net::{RecvFlags, recv};
+    Ok(recv(socket, into, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
+}
+
+/// Reads without waiting, and leaves what it reads.
+#[cfg(not(unix))]
+fn peek(socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+    socket.set_nonblocking(true)?;
+    let seen = socket.peek(into);
+    socket.set_nonblocking(false)?;
+    seen
 }
 
 /// The slice is over, or a signal came: the exchange is asked again.
@@ -338,6 +400,10 @@ impl Transport for Wire {
                 (&*self.socket).read(self.buffers.input_append_buf())
             };
             match read {
+                // It said nothing before it went: why writing failed tells more.
+                Ok(0) if matches!(self.deaf, Some(Some(_))) => {
+                    return Err(self.broken().into());
+                }
                 Ok(n) => {
                     self.buffers.input_appended(n);
                     self.fresh = true;
@@ -349,12 +415,16 @@ impl Transport for Wire {
                         return Err(Error::Io(timed_out()));
                     }
                 }
+                Err(_) if matches!(self.deaf, Some(Some(_))) => return Err(self.broken().into()),
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
     fn is_open(&mut self) -> bool {
+        if self.deaf.is_some() {
+            return false;
+        }
         // Asked when it goes back to the pool, and again when it is taken out: the second time
         // counts.
         if std::mem::take(&mut self.fresh) {

@@ -72,6 +72,11 @@ pub(super) fn write_head<'f>(
     });
 }
 
+/// How the body of a whole answer of `bytes` is told. 204 and 304 MUST NOT say (RFC 9110, 8.6).
+pub(super) fn length_of(status: u16, bytes: usize) -> Length {
+    if matches!(status, 204 | 304) { Length::None } else { Length::Bytes(bytes) }
+}
+
 /// The head of a whole answer with a body of `length` bytes.
 pub(super) fn write_answer<'f>(
     status: u16,
@@ -81,7 +86,7 @@ pub(super) fn write_answer<'f>(
     persistence: Persistence,
 ) -> Vec<u8> {
     let mut head = Vec::with_capacity(HEAD);
-    write_head(&mut head, status, date, fields, Length::Bytes(length), persistence);
+    write_head(&mut head, status, date, fields, length_of(status, length), persistence);
     head
 }
 
@@ -126,6 +131,7 @@ fn reason(status: u16) -> &'static str {
         406 => "Not Acceptable",
         408 => "Request Timeout",
         409 => "Conflict",
+        410 => "Gone",
         411 => "Length Required",
         414 => "URI Too Long",
         413 => "Content Too Large",

@@ -20,7 +20,7 @@ use super::exchange::Exchange;
 use super::head::{Head, Plan, Refused};
 use super::inbox::{Bounds, Desk, Inbox, Step};
 use super::wire::{Manner, Phase, Sent, Shared, State, Wire};
-use super::{Admission, Flow, Service};
+use super::{Admission, Refusal, Service};
 
 /// What is read at once, and what a connection can have read ahead of its turn.
 const READ: usize = 16 << 10;
@@ -43,8 +43,6 @@ pub(super) struct Room<'s> {
     pub serial: &'s mut u64,
     pub now: Instant,
     pub stopping: bool,
-    /// The service wants the engine to pause.
-    pub pause: bool,
 }
 
 /// What the engine has to do with a connection.
@@ -177,9 +175,6 @@ impl Conn {
                     }
                     Err(_) => return Fate::Close,
                 }
-            }
-            if room.pause {
-                return Fate::Again;
             }
         }
         Fate::Again
@@ -339,16 +334,8 @@ impl Conn {
                     true if plan.http_10 => Persistence::KeepAndSay,
                     true => Persistence::Keep,
                 };
-                let fields = refusal.fields.iter().map(|(n, v)| (*n, v.as_str()));
                 let body = if plan.bodiless { &[] } else { &*refusal.body };
-                let head = write_answer(
-                    refusal.status,
-                    &room.shared.date(),
-                    fields,
-                    refusal.body.len(),
-                    persistence,
-                );
-                wire.send(&mut state, &[&head, body]);
+                self.send_refusal(&mut state, &refusal, persistence, body, room);
                 self.since = room.now;
                 self.deadline = room.now + limits.idle_timeout;
                 if persistence == Persistence::Close {
@@ -364,12 +351,29 @@ impl Conn {
         }
     }
 
-    /// Answers with a status and nothing else, and reads no more.
-    fn refuse(&mut self, state: &mut State, Refused(status): Refused, room: &Room<'_>) {
-        let fields: &[(&str, &str)] = if status == 503 { &[("retry-after", "1")] } else { &[] };
-        let head = write_answer(status, &room.shared.date(), fields.iter().copied(), 0, Persistence::Close);
-        self.wire.send(state, &[&head]);
+    /// Answers with a status and what the service says to that, and reads no more.
+    fn refuse(&mut self, state: &mut State, Refused(status): Refused, room: &mut Room<'_>) {
+        let mut refusal = Refusal { status, ..room.service.unread(status) };
+        if status == 503 {
+            refusal.fields.push(("retry-after", "1".to_owned()));
+        }
+        self.send_refusal(state, &refusal, Persistence::Close, &refusal.body, room);
         self.linger(state, room);
+    }
+
+    /// `body` is nothing for a peer that only wants to know about it.
+    fn send_refusal(
+        &self,
+        state: &mut State,
+        refusal: &Refusal,
+        persistence: Persistence,
+        body: &[u8],
+        room: &Room<'_>,
+    ) {
+        let fields = refusal.fields.iter().map(|(n, v)| (*n, v.as_str()));
+        let date = room.shared.date();
+        let head = write_answer(refusal.status, &date, fields, refusal.body.len(), persistence);
+        self.wire.send(state, &[&head, body]);
     }
 
     /// Closes our side, if nothing waits to be sent; the rest of what the peer sends is dropped,
@@ -436,9 +440,7 @@ impl Desk for Counter<'_, '_> {
                 keep: plan.keep && !self.room.stopping,
             };
         }
-        let exchange = Exchange { wire: Arc::clone(self.wire), id };
-        if self.room.service.request(head, body, exchange) == Flow::Pause {
-            self.room.pause = true;
-        }
+        let exchange = Exchange { wire: Arc::clone(self.wire), id, along: Vec::new() };
+        self.room.service.request(head, body, exchange);
     }
 }

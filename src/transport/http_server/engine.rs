@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token, Waker};
 
+use super::Service;
 use super::conn::{Conn, Fate, Room, Worth};
 use super::inbox::Bounds;
 use super::listen::{Listener, Socket};
 use super::wire::{Remote, Shared, Wire};
-use super::{Service, Turn};
 use crate::error::Error;
 use crate::limits::Limits;
 
@@ -51,9 +51,8 @@ pub(crate) struct Engine<S: Service> {
     service: S,
     poll: Poll,
     events: Events,
-    /// What is ready and how far that has been looked at.
+    /// What is ready, while it is being looked at; kept for its memory.
     ready: Vec<Ready>,
-    looked: usize,
     listeners: Vec<Listener>,
     /// Token of the first connection.
     first: usize,
@@ -116,7 +115,6 @@ impl<S: Service> Engine<S> {
             poll,
             events: Events::with_capacity(READY),
             ready: Vec::new(),
-            looked: 0,
             first: WAKER + 1 + listeners.len(),
             listeners,
             slots: Vec::new(),
@@ -158,49 +156,48 @@ impl<S: Service> Engine<S> {
     /// # Errors
     /// Waiting failed; every connection has been cut.
     pub(crate) fn run(&mut self) -> Result<(), Error> {
-        while self.turn()? != Turn::Over {}
+        while !self.over {
+            self.turn()?;
+        }
         Ok(())
     }
 
     /// Waits until something is ready and does it.
-    ///
-    /// # Errors
-    /// Waiting failed; every connection has been cut.
-    pub(crate) fn turn(&mut self) -> Result<Turn, Error> {
-        if self.over {
-            return Ok(Turn::Over);
-        }
-        if self.looked == self.ready.len() {
-            let timeout = self.timeout();
-            match self.poll.poll(&mut self.events, timeout) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    self.end();
-                    return Err(error.into());
-                }
-                _ => {}
+    fn turn(&mut self) -> Result<(), Error> {
+        let timeout = self.timeout();
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                self.end();
+                return Err(error.into());
             }
-            self.ready.clear();
-            self.ready.extend(self.events.iter().map(Ready::from));
-            self.looked = 0;
+            _ => {}
         }
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.clear();
+        ready.extend(self.events.iter().map(Ready::from));
+        self.work(&ready);
+        self.ready = ready;
+        Ok(())
+    }
+
+    /// Does what is ready, and whatever the time has come for.
+    fn work(&mut self, ready: &[Ready]) {
         let now = Instant::now();
-        while let Some(ready) = self.ready.get(self.looked).copied() {
-            self.looked += 1;
+        for ready in ready {
             if ready.token == WAKER {
                 self.called = true;
             } else if ready.token < self.first {
                 self.accept_at = Some(now);
-            } else if self.look((ready.token & ((1 << SLOT_BITS) - 1)) - self.first, now, |conn, room| {
-                match conn.token.0 == ready.token {
+            } else {
+                let slot = (ready.token & ((1 << SLOT_BITS) - 1)) - self.first;
+                self.look(slot, now, |conn, room| match conn.token.0 == ready.token {
                     true => conn.ready(ready.readable, ready.ended, ready.broken, room),
                     false => Fate::Keep,
-                }
-            }) {
-                return Ok(Turn::Paused);
+                });
             }
         }
-        if (self.called || !self.again.is_empty()) && self.more(now) {
-            return Ok(Turn::Paused);
+        if self.called || !self.again.is_empty() {
+            self.more(now);
         }
         self.keep_time(now);
         if self.accept_at.is_some_and(|at| at <= now) {
@@ -212,7 +209,6 @@ impl<S: Service> Engine<S> {
         if self.stop.is_some() && self.slots.len() == self.free.len() {
             self.end();
         }
-        Ok(if self.over { Turn::Over } else { Turn::Again })
     }
 
     /// How long to wait.
@@ -227,20 +223,15 @@ impl<S: Service> Engine<S> {
         Some(left)
     }
 
-    /// Looks after those that called, and those that had more to do. Tells whether to pause.
-    fn more(&mut self, now: Instant) -> bool {
+    /// Looks after those that called, and those that had more to do.
+    fn more(&mut self, now: Instant) {
         let mut again = std::mem::take(&mut self.again);
         let mut calls = std::mem::take(&mut self.calls);
         self.called = false;
         let orders = self.shared.take(&mut calls);
         // A connection is looked at whole, so it does not matter why, nor that it may be another.
-        let mut pause = false;
         for slot in again.drain(..).chain(calls.drain(..)) {
-            if pause {
-                self.again.push(slot);
-            } else {
-                pause = self.look(slot, now, Conn::go_on);
-            }
+            self.look(slot, now, Conn::go_on);
         }
         self.calls = calls;
         if self.again.is_empty() {
@@ -253,17 +244,11 @@ impl<S: Service> Engine<S> {
             self.begin_to_stop(deadline, now);
         }
         self.relieve_the_unsent(now);
-        pause
     }
 
-    /// Has one connection do something. Tells whether to pause.
-    fn look(
-        &mut self,
-        slot: usize,
-        now: Instant,
-        run: impl FnOnce(&mut Conn, &mut Room<'_>) -> Fate,
-    ) -> bool {
-        let Some(conn) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return false };
+    /// Has one connection do something.
+    fn look(&mut self, slot: usize, now: Instant, run: impl FnOnce(&mut Conn, &mut Room<'_>) -> Fate) {
+        let Some(conn) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
         let mut room = Room {
             service: &mut self.service,
             shared: &self.shared,
@@ -273,11 +258,9 @@ impl<S: Service> Engine<S> {
             serial: &mut self.serial,
             now,
             stopping: self.stop.is_some(),
-            pause: false,
         };
         let before = conn.inbox.kept();
         let fate = run(conn, &mut room);
-        let pause = room.pause;
         let after = conn.inbox.kept();
         self.kept = self.kept + after - before;
         match fate {
@@ -292,7 +275,6 @@ impl<S: Service> Engine<S> {
                 }
             }
         }
-        pause
     }
 
     /// Too much is arriving at once: those that have been at it for longest go; if nobody else is
@@ -492,7 +474,7 @@ mod tests {
     use std::io::Write;
     use std::net::TcpStream;
 
-    use super::super::{Admission, Exchange, Flow, Head};
+    use super::super::{Admission, Exchange, Head, Refusal};
     use super::*;
 
     /// Answers nothing.
@@ -507,9 +489,12 @@ mod tests {
             Admission::Read
         }
 
-        fn request(&mut self, _: &Head<'_>, _: &[u8], exchange: Exchange) -> Flow {
+        fn request(&mut self, _: &Head<'_>, _: &[u8], exchange: Exchange) {
             self.asked.push(exchange);
-            Flow::Go
+        }
+
+        fn unread(&mut self, status: u16) -> Refusal {
+            Refusal { status, fields: Vec::new(), body: Vec::new() }
         }
 
         fn gone(&mut self, _: u64) {
@@ -542,9 +527,7 @@ mod tests {
         while engine.service.asked.is_empty() {
             engine.turn().unwrap();
         }
-        engine.ready = vec![Ready { token, readable: true, ended: true, broken: false }];
-        engine.looked = 0;
-        engine.turn().unwrap();
+        engine.work(&[Ready { token, readable: true, ended: true, broken: false }]);
         assert_eq!(engine.service.gone, 0);
         drop(open);
         while engine.service.gone == 0 {

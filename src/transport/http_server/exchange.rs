@@ -13,18 +13,24 @@ use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::time::Instant;
 
-use super::answer::{Field, HEAD, Length, Persistence, chunk_size, write_head};
+use super::answer::{Field, HEAD, Length, Persistence, chunk_size, length_of, write_head};
 use super::wire::{Phase, Sent, State, Wire};
 
 /// One request's way back.
 pub(crate) struct Exchange {
     pub(super) wire: Arc<Wire>,
     pub(super) id: u64,
+    /// Fields of whatever is answered.
+    pub(super) along: Vec<(&'static str, String)>,
 }
 
 impl Exchange {
+    /// Sends these fields along with whatever will be answered.
+    pub(crate) fn say_along(&mut self, fields: Vec<(&'static str, String)>) {
+        self.along = fields;
+    }
+
     /// Tells it from every other exchange of this engine. Never zero.
-    #[cfg(test)]
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
@@ -35,9 +41,8 @@ impl Exchange {
     /// The length, the date and whether the connection stays open are said by the engine.
     pub(crate) fn respond(&self, status: u16, fields: &[Field<'_>], body: &[u8]) -> bool {
         let Some(mut state) = self.open(Phase::Asked) else { return false };
-        let bodiless = matches!(status, 204 | 304);
-        let length = if bodiless { Length::None } else { Length::Bytes(body.len()) };
-        let body = if bodiless || state.manner.bodiless { &[] } else { body };
+        let length = length_of(status, body.len());
+        let body = if length == Length::None || state.manner.bodiless { &[] } else { body };
         let head = self.head(&state, status, fields, length);
         let sent = self.wire.send(&mut state, &[&head, body]);
         if sent == Sent::Broken {
@@ -165,7 +170,9 @@ impl Exchange {
             manner if manner.http_10 => Persistence::KeepAndSay,
             _ => Persistence::Keep,
         };
-        write_head(&mut head, status, &self.wire.shared.date(), fields.iter().copied(), length, persistence);
+        let along = self.along.iter().map(|(name, value)| (*name, value.as_str()));
+        let fields = fields.iter().copied().chain(along);
+        write_head(&mut head, status, &self.wire.shared.date(), fields, length, persistence);
         head
     }
 }

@@ -21,7 +21,7 @@ use crate::Limits;
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
 type OnHead = Box<dyn FnMut(&Head<'_>) -> Admission + Send>;
-type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Exchange) -> Flow + Send>;
+type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Exchange) + Send>;
 
 /// A service of closures.
 pub(super) struct Closures {
@@ -36,8 +36,12 @@ impl Service for Closures {
         (self.on_head)(head)
     }
 
-    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) -> Flow {
+    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) {
         (self.on_request)(head, body, exchange)
+    }
+
+    fn unread(&mut self, status: u16) -> Refusal {
+        Refusal { status, fields: Vec::new(), body: Vec::new() }
     }
 
     fn gone(&mut self, exchange: u64) {
@@ -211,6 +215,5 @@ pub(super) fn echo() -> OnRequest {
     Box::new(|head, body, exchange| {
         let text = format!("{} {} {}", head.method(), head.path(), String::from_utf8_lossy(body));
         exchange.respond(200, &[("content-type", "text/plain")], text.as_bytes());
-        Flow::Go
     })
 }

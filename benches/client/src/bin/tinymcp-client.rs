@@ -1,11 +1,13 @@
-//! The load on this library's client: one thread for each call that is to be under way, as a blocking host has them.
+//! The load on this library's client: one thread starts as many calls as are to be under way and waits for each in turn,
+//! as a host with little memory does. With `TINYMCP_THREADS=1` each has a thread of its own.
 
+use std::collections::VecDeque;
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
 use client_bench::{Job, Times, cpu_ticks, report};
-use tinymcp::{Client, json};
+use tinymcp::{Client, Request, ToolOutput, json};
 
 fn main() {
     let job = Job::from_args();
@@ -13,6 +15,40 @@ fn main() {
     command.args(&job.command[1..]);
     let client = Client::spawn(command).expect("the server starts");
     let (cpu, began) = (cpu_ticks(), Instant::now());
+    let times = match std::env::var_os("TINYMCP_THREADS") {
+        Some(_) => by_threads(&client, &job, began),
+        None => vec![started(&client, &job, began)],
+    };
+    report(began, cpu, &times);
+    client.close();
+}
+
+fn echo(client: &Client, text: &str) -> Request<ToolOutput> {
+    client.prepare_tool("echo", json!({"text": text}))
+}
+
+/// All calls by this thread: the oldest is waited for, and a new one takes its place.
+fn started(client: &Client, job: &Job, began: Instant) -> Times {
+    let mut times = Times::default();
+    let mut calls = VecDeque::with_capacity(job.in_flight);
+    let mut n = 0;
+    loop {
+        while calls.len() < job.in_flight && began.elapsed() < job.time {
+            let text = Job::text(n);
+            n += 1;
+            let start = Instant::now();
+            let call = echo(client, &text).start().expect("a call under way");
+            calls.push_back((call, text, start));
+        }
+        let Some((call, text, start)) = calls.pop_front() else { return times };
+        let answer = call.wait().expect("an answer");
+        times.add(start);
+        assert_eq!(answer.texts(), text);
+    }
+}
+
+/// Each call by a thread of its own.
+fn by_threads(client: &Client, job: &Job, began: Instant) -> Vec<Times> {
     let threads: Vec<_> = (0..job.in_flight)
         .map(|_| {
             let (client, time) = (client.clone(), job.time);
@@ -21,8 +57,7 @@ fn main() {
                 while began.elapsed() < time {
                     let text = Job::text(times.count());
                     let start = Instant::now();
-                    let answer =
-                        client.call_tool("echo", json!({"text": (text.as_str())})).expect("an answer");
+                    let answer = echo(&client, &text).wait().expect("an answer");
                     times.add(start);
                     assert_eq!(answer.texts(), text);
                 }
@@ -30,7 +65,5 @@ fn main() {
             })
         })
         .collect();
-    let times: Vec<Times> = threads.into_iter().map(|t| t.join().expect("no thread fails")).collect();
-    report(began, cpu, &times);
-    client.close();
+    threads.into_iter().map(|t| t.join().expect("no thread fails")).collect()
 }

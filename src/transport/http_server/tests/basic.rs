@@ -27,7 +27,6 @@ fn pipelined_requests_are_answered_in_order_one_after_the_other() {
             } else {
                 exchange.respond(200, &[], body);
             }
-            Flow::Go
         }),
     );
     let mut peer = server.connect();
@@ -72,7 +71,6 @@ fn head_and_204_have_no_body() {
         Box::new(|head, _, exchange| {
             let status = if head.path() == "/204" { 204 } else { 200 };
             exchange.respond(status, &[], b"hello");
-            Flow::Go
         }),
     );
     let mut peer = server.connect();
@@ -128,7 +126,6 @@ fn large_bodies_pass_both_ways() {
         limits(),
         Box::new(|_, body, exchange| {
             exchange.respond(200, &[], body);
-            Flow::Go
         }),
     );
     let body: String = (0..4_000_000_u32).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
@@ -150,7 +147,7 @@ fn large_bodies_pass_both_ways() {
 
 #[test]
 fn an_exchange_that_is_dropped_is_answered_with_500() {
-    let server = serve(limits(), Box::new(|_, _, _| Flow::Go));
+    let server = serve(limits(), Box::new(|_, _, _| {}));
     let mut peer = server.connect();
     peer.post("");
     assert_eq!(peer.answer().status, 500);
@@ -169,7 +166,6 @@ fn an_exchange_is_answered_once() {
             assert!(!exchange.event(b"again") && !exchange.event_now(b"again") && !exchange.end(b"again"));
             exchange.abort();
             assert!(exchange.closed() && !exchange.congested());
-            Flow::Go
         }),
     );
     let mut peer = server.connect();
@@ -186,47 +182,9 @@ fn what_is_in_a_head_is_found() {
             let first = head.field("X-A").map(String::from_utf8_lossy);
             let text = format!("{} {first:?} {all:?}", head.path());
             exchange.respond(200, &[], text.as_bytes());
-            Flow::Go
         }),
     );
     let mut peer = server.connect();
     peer.send("GET /p?q=1?2 HTTP/1.1\r\nhost: x\r\nX-a:  1 \r\nx-A:2\r\n\r\n");
     assert_eq!(peer.answer().text(), r#"/p Some("1") ["1", "2"]"#);
-}
-
-#[test]
-fn a_paused_engine_goes_on_where_it_was() {
-    let listeners = Listener::bind("127.0.0.1:0").unwrap();
-    let address = listeners[0].address().parse().unwrap();
-    let (gone, _gone) = mpsc::channel();
-    let on_request: OnRequest = Box::new(|_, body, exchange| {
-        exchange.respond(200, &[], body);
-        Flow::Pause
-    });
-    let service =
-        Closures { on_head: Box::new(|_| Admission::Read), on_request, gone: gone.clone(), stopped: gone };
-    let mut engine = Engine::new(listeners, service, &limits()).unwrap();
-    let remote = engine.remote();
-    let driver = std::thread::spawn(move || {
-        let mut paused = 0;
-        loop {
-            match engine.turn().unwrap() {
-                Turn::Paused => paused += 1,
-                Turn::Again => {}
-                Turn::Over => return paused,
-            }
-        }
-    });
-    let mut peers: Vec<Client> = (0..8).map(|_| Client::connect(address)).collect();
-    for round in 0..20 {
-        for peer in &mut peers {
-            peer.post(&round.to_string()).post("more");
-        }
-        for peer in &mut peers {
-            assert_eq!(peer.answer().text(), round.to_string());
-            assert_eq!(peer.answer().text(), "more");
-        }
-    }
-    remote.stop(Instant::now());
-    assert_eq!(driver.join().unwrap(), 320);
 }

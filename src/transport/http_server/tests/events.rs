@@ -9,7 +9,6 @@ fn hand_out() -> (OnRequest, mpsc::Receiver<Exchange>) {
     let (give, take) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
         give.send(exchange).unwrap();
-        Flow::Go
     });
     (on_request, take)
 }
@@ -72,11 +71,8 @@ fn a_peer_that_leaves_is_noticed_without_a_write() {
             assert!(exchange.open_events(EVENTS, b""));
             client.until("\r\n\r\n");
         }
-        let left = Instant::now();
         drop(client);
         assert_eq!(server.gone.recv_timeout(LONG).unwrap(), exchange.id());
-        // The figure of the specification's cancellation is 250 ms; in practice it is none.
-        assert!(left.elapsed() < Duration::from_millis(250));
         assert!(exchange.closed());
         assert!(!exchange.open_events(EVENTS, b"") && !exchange.event(b"x"));
     }

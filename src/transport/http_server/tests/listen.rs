@@ -41,7 +41,6 @@ fn a_unix_socket_is_its_owners_and_is_removed_at_the_end() {
     let (gone, hear_gone) = mpsc::channel();
     let on_request: OnRequest = Box::new(|_, _, exchange| {
         exchange.respond(200, &[], b"hello");
-        Flow::Go
     });
     let service =
         Closures { on_head: Box::new(|_| Admission::Read), on_request, gone: gone.clone(), stopped: gone };

@@ -1,6 +1,6 @@
-# Sourced by run.sh and ../proxy.sh: installs the clients and builds the server. Needs `note` and, in $transport, a name.
+# Sourced by the scripts beside it and by clients/run.sh: installs what they drive, builds what they test. Needs `note`.
 
-installed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+conformance=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 # Installs Debian packages when that is possible here.
 apt_install() {
@@ -13,12 +13,15 @@ apt_install() {
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >&2
 }
 
+need_node() { command -v node >/dev/null && command -v npm >/dev/null || apt_install nodejs npm; }
+
 # Installs the locked packages of one folder, unless that very lock is installed already.
 npm_install() {
-    local folder=$installed/$1
+    local folder=$conformance/$1
     shift
+    need_node
     if ! cmp -s "$folder/package-lock.json" "$folder/node_modules/.installed-lock"; then
-        note "installing the packages of ${folder#"$installed"/}"
+        note "installing the packages of ${folder#"$conformance"/}"
         (cd "$folder" && npm ci --no-audit --no-fund --loglevel=error "$@" >&2)
         cp "$folder/package-lock.json" "$folder/node_modules/.installed-lock"
     fi
@@ -29,30 +32,30 @@ node_is_new() {
     node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 19) ? 0 : 1)'
 }
 
-# Installs the named clients and puts a node that is new enough first on the path.
-install_clients() {
+# Installs the packages of the named folders and puts a node that is new enough first on the path.
+install_packages() {
     command -v python3 >/dev/null || apt_install python3
-    local client
-    for client in "$@"; do
-        if [ "$client" = py ]; then
+    local folder
+    for folder in "$@"; do
+        if [ "$folder" = clients/py ]; then
             install_python
             continue
         fi
-        command -v node >/dev/null && command -v npm >/dev/null || apt_install nodejs npm
+        need_node
         if ! node_is_new; then
-            npm_install node
-            PATH=$installed/node/node_modules/.bin:$PATH
+            npm_install clients/node
+            PATH=$conformance/clients/node/node_modules/.bin:$PATH
             export PATH
         fi
-        npm_install "$client" --ignore-scripts
+        npm_install "$folder" --ignore-scripts
     done
 }
 
 install_python() {
-    local folder=$installed/py
+    local folder=$conformance/clients/py
     if ! cmp -s "$folder/requirements.txt" "$folder/.venv/installed.txt"; then
         python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
-        note "installing the packages of py"
+        note "installing the packages of clients/py"
         rm -rf "$folder/.venv"
         python3 -m venv "$folder/.venv"
         "$folder/.venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$folder/requirements.txt" >&2
@@ -60,12 +63,20 @@ install_python() {
     fi
 }
 
-# Builds examples/board_server and prints where it is. Cargo itself says where: target folder and target may be set in
-# many ways.
-build_board() {
-    cargo build --manifest-path "$installed/../../Cargo.toml" --release --example board_server --features http-server \
+# Installs the official suite; it wants the node of its own folder.
+install_suite() {
+    command -v python3 >/dev/null || apt_install python3
+    npm_install suite
+    PATH=$conformance/suite/node_modules/.bin:$PATH
+    export PATH
+}
+
+# Builds an example with the features it needs and prints where it is. Cargo itself says where: target folder and
+# target may be set in many ways.
+build_example() {
+    cargo build --manifest-path "$conformance/../Cargo.toml" --release --example "$1" --features "$2" \
         --message-format=json-render-diagnostics | python3 -c '
 import json, sys
 found = [json.loads(line) for line in sys.stdin]
-print([m["executable"] for m in found if m.get("target", {}).get("name") == "board_server"][-1])'
+print([m["executable"] for m in found if m.get("target", {}).get("name") == sys.argv[1]][-1])' "$1"
 }

@@ -1,0 +1,149 @@
+//! Structured results checked against what their tools promise: `outputSchema`.
+//!
+//! What it does: keeps the schemas of the last lists of tools, compiles one when its tool first
+//! answers, says what does not fit. What it does not: ask for a list; a tool that was never listed
+//! is believed.
+//!
+//! Source: MCP 2026-07-28 and 2025-11-25 server/tools, output schema: clients SHOULD validate
+//! structured results (requirement TOOL-19).
+//!
+//! # Invariants
+//! - The texts kept are [`Limits::cache_bytes`] at most; the checks are bounded by [`Limits::schema`].
+//! - What was learned is forgotten when the server says that its tools changed.
+
+use std::sync::{Arc, Mutex};
+
+use crate::era::order::Order;
+use crate::json::{Json, Kind, Value};
+use crate::limits::Limits;
+use crate::schema::{Formats, Options, Schema};
+
+use super::core::lock;
+
+/// What an entry takes beside its texts.
+const OVERHEAD: usize = 96;
+
+/// What the lists of tools said of their results.
+pub(super) struct Outputs {
+    /// Whether anything is checked.
+    on: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    known: Vec<Known>,
+    bytes: usize,
+}
+
+struct Known {
+    tool: Box<str>,
+    schema: Json,
+    compiled: Compiled,
+}
+
+#[derive(Clone)]
+enum Compiled {
+    NotYet,
+    Ready(Arc<Schema>),
+    /// It is no schema, or none that this library checks by.
+    Unusable,
+}
+
+impl Known {
+    fn size(&self) -> usize {
+        OVERHEAD + self.tool.len() + self.schema.as_str().len()
+    }
+}
+
+impl State {
+    fn forget(&mut self, tool: &str) {
+        if let Some(at) = self.known.iter().position(|known| *known.tool == *tool) {
+            let gone = self.known.swap_remove(at);
+            self.bytes -= gone.size();
+        }
+    }
+}
+
+impl Outputs {
+    pub(super) fn new(on: bool) -> Outputs {
+        Outputs { on, state: Mutex::default() }
+    }
+
+    /// Learns from an answer to a list request.
+    pub(super) fn learn(&self, result: Value<'_>, limits: &Limits) {
+        if !self.on {
+            return;
+        }
+        for tool in result.get("tools").into_iter().flat_map(Value::items) {
+            let Some(name) = tool.get("name").and_then(Value::as_str) else { continue };
+            let schema = tool.get("outputSchema").filter(|s| s.kind() == Kind::Object);
+            let mut state = lock(&self.state);
+            let Some(schema) = schema else {
+                state.forget(name);
+                continue;
+            };
+            if state.known.iter().any(|k| *k.tool == *name && k.schema.as_str() == schema.raw()) {
+                continue;
+            }
+            state.forget(name);
+            let known = Known { tool: name.into(), schema: schema.to_json(), compiled: Compiled::NotYet };
+            if state.bytes + known.size() <= limits.cache_bytes {
+                state.bytes += known.size();
+                state.known.push(known);
+            }
+        }
+    }
+
+    /// Forgets everything: the tools are not what they were.
+    pub(super) fn forget(&self) {
+        *lock(&self.state) = State::default();
+    }
+
+    /// Checks the result of a call.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub(super) fn check(&self, order: &Order, result: Value<'_>, limits: &Limits) -> Result<(), String> {
+        let Some(tool) = order.subject.as_deref().filter(|_| order.is_tool_call()) else { return Ok(()) };
+        let found =
+            lock(&self.state).known.iter().find(|k| *k.tool == *tool).map(|known| match &known.compiled {
+                Compiled::NotYet => Err(known.schema.clone()),
+                compiled => Ok(compiled.clone()),
+            });
+        if found.is_some() && result.get("isError").and_then(Value::as_bool) == Some(true) {
+            return Ok(());
+        }
+        let schema = match found {
+            None | Some(Ok(Compiled::Unusable | Compiled::NotYet)) => return Ok(()),
+            Some(Ok(Compiled::Ready(schema))) => schema,
+            // Compiled without the lock: that may take a while, and twice does no harm.
+            Some(Err(text)) => match self.compile(tool, &text, limits) {
+                Some(schema) => schema,
+                None => return Ok(()),
+            },
+        };
+        // With an output schema a result MUST have a structured value (server/tools).
+        let Some(value) = result.get("structuredContent") else {
+            return Err(format!("the tool {tool:?} promised a structured result and gave none"));
+        };
+        schema.check(value).map_err(|violation| {
+            let (path, message) = (&violation.path, &violation.message);
+            format!("the result of {tool:?} is not what its output schema promises, at {path:?}: {message}")
+        })
+    }
+
+    fn compile(&self, tool: &str, text: &Json, limits: &Limits) -> Option<Arc<Schema>> {
+        // The check runs on the thread of whoever waits, whose stack is not known here.
+        let fitting = limits.schema.clone().fitting(limits.worker_stack);
+        let doc = text.to_doc();
+        let schema = Options::new().formats(Formats::Annotate).limits(fitting).compile(doc.root()).ok();
+        let schema = schema.map(Arc::new);
+        let mut state = lock(&self.state);
+        let same = |k: &&mut Known| *k.tool == *tool && k.schema.as_str() == text.as_str();
+        if let Some(known) = state.known.iter_mut().find(same) {
+            known.compiled = schema.clone().map_or(Compiled::Unusable, Compiled::Ready);
+        }
+        schema
+    }
+}

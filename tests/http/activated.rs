@@ -1,0 +1,108 @@
+//! A server in a process of its own, on a socket that it was started with, and what it says to its
+//! operator.
+
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use serde_json::json;
+
+use crate::client::{PATIENCE, Served, server, stage};
+
+/// Set for the process that is to be the server.
+const ROLE: &str = "TINYMCP_ACTIVATED_ROLE";
+
+/// Is the server where [`ROLE`] is set; nothing otherwise.
+#[test]
+fn serves_where_it_is_told_to() {
+    if std::env::var_os(ROLE).is_some() {
+        server(stage()).http().tokens([("s3cret", "alice")]).serve("systemd").unwrap();
+    }
+}
+
+struct Activated {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Activated {
+    /// Starts the server as a service manager would: its socket is descriptor 3.
+    fn start(socket: OwnedFd) -> Activated {
+        let program = std::env::current_exe().unwrap();
+        let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
+        let mut child = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .arg(program)
+            .args(["activated::serves_where_it_is_told_to", "--exact", "--nocapture"])
+            .env(ROLE, "1")
+            .env("TINYMCP_WORKRES", "1")
+            .stdin(socket)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (told, lines) = mpsc::channel();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|line| told.send(line)));
+        Activated { child, lines }
+    }
+
+    /// Waits for a line with this in it.
+    fn says(&self, what: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no word of {what}"));
+            if line.contains(what) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Activated {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+// shows: SEC-01
+#[test]
+fn a_server_on_a_socket_of_the_service_manager_tells_its_operator_who_was_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let served = Served::elsewhere(listener.local_addr().unwrap().to_string());
+    let mut server = Activated::start(listener.into());
+    // Connections wait in the socket until the server is there.
+    let token = ("Authorization", "Bearer s3cret");
+    let call = json!({"name": "echo", "arguments": {"text": "a"}});
+    let answer = served.modern(&[token], "tools/call", call).json();
+    assert_eq!(answer["result"]["content"][0]["text"], "a", "{answer}");
+    server.says("TINYMCP_WORKRES");
+    let evil = "evil.example".repeat(50);
+    let mut lines = Vec::new();
+    for (what, fields) in [
+        ("allow_host", [("Host", evil.as_str())]),
+        ("allow_origin", [("Origin", "http://evil.example")]),
+        ("token", [("Authorization", "Bearer gu3ss")]),
+    ] {
+        // While one line is being written, another is left out.
+        let line = loop {
+            assert_ne!(served.send("GET", "/mcp", &fields, "").status, 200);
+            match server.lines.try_recv() {
+                Ok(line) if line.contains(what) => break line,
+                Ok(line) => lines.push(line),
+                Err(_) => assert!(server.child.try_wait().unwrap().is_none(), "the server ended"),
+            }
+        };
+        assert!(line.len() < 250 && !line.contains("gu3ss"), "{line}");
+    }
+    // Each kind is said once, however often it comes.
+    assert!(!lines.iter().any(|line| line.contains("refused")), "{lines:?}");
+    let pid = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(server.child.wait().unwrap().success());
+}

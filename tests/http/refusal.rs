@@ -1,0 +1,116 @@
+//! What is said to those who are turned away.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+use tinymcp::Limits;
+
+use crate::client::{Answer, BOTH, initialize, serve, serve_with, server, stage};
+
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+/// The words of an error that belongs to no request.
+fn words(answer: Answer, status: u16) -> String {
+    assert_eq!(answer.status, status);
+    let body = answer.json();
+    assert_eq!(body["error"]["code"], -32600, "{body}");
+    assert_eq!(body.as_object().unwrap().len(), 2, "an id came: {body}");
+    body["error"]["message"].as_str().unwrap().to_owned()
+}
+
+// shows: H11-02 H26-02 H26-21
+#[test]
+fn every_refusal_says_what_to_do() {
+    let served = serve_with(server(stage()), |http| http.tokens([("s3cret", "alice")]));
+    let token = ("Authorization", "Bearer s3cret");
+    let post = |fields: &[(&str, &str)]| served.send("POST", "/mcp", fields, "{}");
+    for (answer, status, said) in [
+        (post(&[("Host", "evil.example")]), 403, "Host"),
+        (post(&[("Origin", "http://evil.example")]), 403, "Origin"),
+        (served.send("POST", "/", &[JSON], "{}"), 404, "path"),
+        (post(&[JSON]), 401, "token"),
+        (post(&[JSON, ("Authorization", "Bearer guess")]), 401, "token"),
+        (post(&[JSON, ("Authorization", "Bearer a b")]), 400, "token"),
+        (post(&[token]), 415, "Content-Type: application/json"),
+        (post(&[token, ("Content-Type", "text/plain")]), 415, "Content-Type: application/json"),
+        // Two say nothing.
+        (post(&[token, JSON, JSON]), 415, "Content-Type: application/json"),
+        (post(&[token, JSON, ("Accept", "text/html")]), 406, "Accept: application/json, text/event-stream"),
+        (served.send("GET", "/mcp", &[token], ""), 405, "Mcp-Session-Id"),
+        (served.send("PUT", "/mcp", &[token], ""), 405, "POST"),
+    ] {
+        let words = words(answer, status);
+        assert!(words.contains(said) && !words.contains("guess"), "{status}: {words}");
+    }
+    // What has only a head has only the head of an answer.
+    let head = served.send("HEAD", "/mcp", &[token], "");
+    assert_eq!(head.status, 405);
+    assert!(head.raw_rest().is_empty());
+}
+
+// shows: H26-21
+#[test]
+fn what_cannot_be_read_is_told_so() {
+    let mut limits = Limits::default();
+    (limits.frame_bytes, limits.http.head_timeout) = (1024, std::time::Duration::from_millis(100));
+    let mut server = server(stage());
+    server.limits(limits);
+    let served = serve_with(server, |http| http);
+    let raw = |text: &str| {
+        let mut stream = std::net::TcpStream::connect(&served.address).unwrap();
+        stream.set_read_timeout(Some(crate::client::PATIENCE)).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        Answer::read(stream)
+    };
+    let post = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    for (text, status, said) in [
+        ("\x16\x03\x01\r\n".to_owned(), 400, "TLS"),
+        (post.to_owned(), 408, "in time"),
+        (format!("{post}Content-Length: 1025\r\n\r\n"), 413, "1024 bytes"),
+        (format!("{post}X: {}\r\n\r\n", "x".repeat(20_000)), 431, "head"),
+        (format!("{post}Transfer-Encoding: gzip\r\n\r\n"), 501, "coding"),
+        ("GET /mcp HTTP/2.0\r\nHost: localhost\r\n\r\n".to_owned(), 505, "HTTP/1.1"),
+    ] {
+        let words = words(raw(&text), status);
+        assert!(words.contains(said), "{status}: {words}");
+    }
+}
+
+// shows: H11-37 H26-20
+#[test]
+fn a_version_that_is_none_is_told_in_the_words_of_its_era() {
+    let served = serve(server(stage()));
+    let id = served.open("2025-11-25", json!({}));
+    let strange = ("MCP-Protocol-Version", "1999-01-01");
+    let legacy = |answer: Answer| {
+        assert_eq!(answer.status, 400);
+        let error = answer.json()["error"].take();
+        assert_eq!(error["code"], -32602);
+        let dates = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+        assert_eq!(error["data"], json!({"supported": dates, "requested": "1999-01-01"}), "{error}");
+    };
+    let list = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list"});
+    let session = ("Mcp-Session-Id", id.as_str());
+    let answer = served.post(&[session, strange], &list);
+    assert_eq!(answer.field("content-type"), Some("application/json"));
+    legacy(answer);
+    legacy(served.send("GET", "/mcp", &[session, strange, ("Accept", BOTH)], ""));
+    legacy(served.send("DELETE", "/mcp", &[session, strange], ""));
+    // The session is still there, and who opens one need not have the field right.
+    assert_eq!(served.post(&[session], &list).status, 200);
+    assert_eq!(served.post(&[strange], &initialize("2025-11-25", json!({}))).status, 200);
+    // Twice is none.
+    assert_eq!(served.post(&[session, strange, strange], &list).status, 400);
+    // What speaks of its version in the body has no session, whatever else it names.
+    let meta = json!({"_meta": {
+        "io.modelcontextprotocol/protocolVersion": "1999-01-01",
+        "io.modelcontextprotocol/clientCapabilities": {}
+    }});
+    let modern = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": meta});
+    for fields in [&[strange, ("Mcp-Method", "tools/list")][..], &[strange, session][..]] {
+        let answer = served.post(fields, &modern).json();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32022)), "{answer}");
+        let supported: Value = json!({"supported": ["2026-07-28"], "requested": "1999-01-01"});
+        assert_eq!(answer["error"]["data"], supported);
+    }
+}
