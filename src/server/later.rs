@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::era::{self, Signal};
+use crate::era::{self, Questions, Signal};
 use crate::json::{Doc, Json, Writer};
 use crate::model::ask::{Ask, AskRequest};
 use crate::model::{ClientCapabilities, Fault, Level};
@@ -144,6 +144,11 @@ impl Later {
         let Some(mut job) = self.job.take() else { return };
         // Those of earlier rounds have gone where they belong.
         job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
+        if let Questions::InResult = job.era.questions() {
+            if let Err(fault) = job.conn.core.need_sealer() {
+                return job.settle(Conclusion::Fault(fault));
+            }
+        }
         for (_, request) in questions {
             let needed = request.needs();
             if !job.query.peer.capabilities.cover(needed) {

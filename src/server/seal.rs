@@ -24,6 +24,9 @@ pub(crate) type Answers = Vec<(String, Answer)>;
 /// A method and its parameters.
 pub(crate) type Request<'d> = (&'static str, Option<Value<'d>>);
 
+/// Opens a state: by key, principal, digest of the request, the time now.
+type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>;
+
 /// A key, and what is done with it.
 ///
 /// Everything below is called through its fields: a program that neither asks nor gives a key links no cryptography.
@@ -31,7 +34,7 @@ pub(crate) struct Sealer {
     key: [u8; 32],
     digest: fn(&str, Option<Value<'_>>) -> [u8; 32],
     seal: fn(&[u8; 32], &str, &[u8; 32], u64, &Answers) -> String,
-    open: fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>,
+    open: Open,
 }
 
 impl Sealer {
