@@ -52,7 +52,7 @@ pub(crate) fn encode(form: Form, bytes: &[u8]) -> String {
         let four = [18, 12, 6, 0].map(|shift| letters[(word >> shift & 63) as usize]);
         text.extend_from_slice(&four);
     }
-    let missing = bytes.len().wrapping_neg() % 3;
+    let missing = (3 - bytes.len() % 3) % 3;
     text.truncate(text.len() - missing);
     if form == Form::Standard {
         text.extend_from_slice(&b"=="[..missing]);
