@@ -29,7 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         // Structured results are checked against schemas, where that is built in.
         &["error", "limits", "json", "rpc", "model", "era", "transport", "pool", "schema"],
     ),
-    ("hub", &["error", "limits", "json", "model", "client", "server", "transport"]),
+    ("hub", &["error", "limits", "json", "rpc", "model", "pool", "client", "server", "transport"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "client", "hub", "transport"]),
 ];
 

@@ -40,7 +40,6 @@ pub struct ClientBuilder {
     identity: Identity,
     handlers: Handlers,
     era: Option<Era>,
-    relays: bool,
     #[cfg(feature = "schema")]
     checks: bool,
     limits: Option<Limits>,
@@ -55,7 +54,6 @@ impl ClientBuilder {
             identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
             handlers: Handlers::default(),
             era: None,
-            relays: false,
             #[cfg(feature = "schema")]
             checks: true,
             limits: None,
@@ -88,11 +86,19 @@ impl ClientBuilder {
         self
     }
 
-    /// Says to servers whose questions are answers that all of them can be asked: whoever makes the
-    /// calls passes the questions on. A server that asks on its own is told of the handlers only.
+    /// Says to servers that everything can be asked: whoever makes the calls passes on the questions
+    /// that come in answers; those that a server asks on its own are offered to `relay`, and to the
+    /// handlers if it gives them back. It also hears log entries, from `info` on if no handler wants
+    /// more.
     #[cfg(feature = "hub")]
-    pub(crate) fn relays(mut self) -> ClientBuilder {
-        self.relays = true;
+    pub(crate) fn relays(mut self, relay: Arc<dyn super::Relay>) -> ClientBuilder {
+        self.log_level = Some(self.log_level.unwrap_or(Level::Info).min(Level::Info));
+        self.handlers.relay = Some(relay);
+        // Whoever called checks what is passed on.
+        #[cfg(feature = "schema")]
+        {
+            self.checks = false;
+        }
         self
     }
 
@@ -243,9 +249,8 @@ impl ClientBuilder {
             limits,
             identity: self.identity,
             era: self.era,
-            relays: self.relays,
             #[cfg(feature = "schema")]
-            checks: self.checks && !self.relays,
+            checks: self.checks,
             desk,
             log_level: self.log_level,
         };

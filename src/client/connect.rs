@@ -18,7 +18,9 @@ use crate::era::client::{self as codec, Greeting, NEWEST_SESSION, Verdict};
 use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
-use crate::model::{ClientCapabilities, Identity, Level, Revision};
+#[cfg(feature = "hub")]
+use crate::model::ClientCapabilities;
+use crate::model::{Identity, Level, Revision};
 use crate::rpc::RpcError;
 use crate::transport::carrier::{Dial, Failure};
 
@@ -43,8 +45,6 @@ pub(super) struct Plan {
     pub identity: Identity,
     /// Nothing: to be found out.
     pub era: Option<Era>,
-    /// Questions that come as answers are passed on by whoever makes the calls.
-    pub relays: bool,
     pub desk: Arc<Desk>,
     /// Structured results are checked against what their tools promise.
     #[cfg(feature = "schema")]
@@ -72,8 +72,9 @@ impl Plan {
 
     fn open(&self, dial: &mut dyn Dial) -> Result<Arc<Core>, Error> {
         let handled = self.desk.capabilities();
-        let relayed = if self.relays { ClientCapabilities::ALL } else { handled };
-        let card = codec::ClientCard::new(self.identity.clone(), handled, relayed);
+        #[cfg(feature = "hub")]
+        let handled = if self.desk.relay().is_some() { ClientCapabilities::ALL } else { handled };
+        let card = codec::ClientCard::new(self.identity.clone(), handled);
         let core = Core::new(
             dial.dial()?,
             self.limits.clone(),

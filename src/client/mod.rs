@@ -55,6 +55,8 @@ use crate::era::client as codec;
 use crate::json::Json;
 use crate::model::Offer;
 
+#[cfg(feature = "hub")]
+pub(crate) use asked::{Question, Relay};
 pub use builder::ClientBuilder;
 pub use calls::{About, Page};
 pub use connect::Era;
@@ -62,6 +64,8 @@ pub use core::Counts;
 pub use desk::LogEntry;
 pub use request::{Call, Canceller, InputRequired, Outcome, Request};
 pub use slot::Progress;
+#[cfg(feature = "hub")]
+pub(crate) use slot::Watch;
 
 /// A connection to one server.
 ///

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::client::{Client, Era, ServerInfo};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
+use crate::pool::guard;
 
 use super::builder::Handlers;
 use super::lock;
@@ -80,6 +81,8 @@ struct State {
     /// What was found out before, to connect again without asking.
     era: Option<Era>,
     subscriptions: Vec<String>,
+    /// It let the last list wait in vain.
+    slow: bool,
 }
 
 enum Phase {
@@ -104,6 +107,7 @@ impl Member {
             ran: false,
             era: None,
             subscriptions: Vec::new(),
+            slow: false,
         };
         Arc::new(Member {
             key,
@@ -162,7 +166,10 @@ impl Member {
         if let Some(era) = era {
             client = client.era(era);
         }
-        let result = self.upstream.connect(client);
+        let result = guard(|| self.upstream.connect(client)).unwrap_or_else(|_| {
+            let why = "the program's own code that connects panicked";
+            Err(Error::new(ErrorKind::Misuse, why))
+        });
         self.settle(round, result);
     }
 
@@ -194,7 +201,7 @@ impl Member {
             }
             let connected = match result {
                 Ok(client) => {
-                    (state.ran, state.era) = (true, Some(client.era()));
+                    (state.ran, state.era, state.slow) = (true, Some(client.era()), false);
                     state.set(Phase::Running(client.clone()));
                     Some((client, state.subscriptions.clone()))
                 }
@@ -327,6 +334,23 @@ impl Member {
 
     pub(super) fn is_connecting(&self) -> bool {
         matches!(lock(&self.state).phase, Phase::Connecting)
+    }
+
+    /// Until when a list that is asked for now waits for this server: a whole `time` in general. One
+    /// that connects has had its time since it began, one that let the last list wait in vain gets a
+    /// tenth, so that neither delays every list there is.
+    pub(super) fn list_deadline(&self, now: Instant, time: Duration) -> Instant {
+        let state = lock(&self.state);
+        match state.phase {
+            Phase::Connecting => (state.since + time).min(now + time),
+            _ if state.slow => now + time / 10,
+            _ => now + time,
+        }
+    }
+
+    /// Whether it gave its list in time.
+    pub(super) fn note_list(&self, in_time: bool) {
+        lock(&self.state).slow = !in_time;
     }
 
     pub(super) fn status(&self) -> Status {
