@@ -72,8 +72,8 @@ mod transport;
 
 #[cfg(feature = "client")]
 pub use client::{
-    About, Call, Canceller, Client, ClientBuilder, Counts, Era, InputRequired, LogEntry, Outcome, Page,
-    Progress, Request, ServerInfo,
+    Abort, About, Call, Canceller, Client, ClientBuilder, Counts, Era, InputRequired, LogEntry, Outcome,
+    Page, Progress, Request, ServerInfo,
 };
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "hub")]

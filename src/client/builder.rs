@@ -17,6 +17,7 @@ use crate::transport::{Link, StreamCarrier};
 use crate::transport::http_client::{Endpoint, HttpDial};
 
 use super::Client;
+use super::abort::Abort;
 use super::connect::{Era, Plan};
 use super::desk::{Desk, Handlers, LogEntry};
 
@@ -40,6 +41,7 @@ pub struct ClientBuilder {
     identity: Identity,
     handlers: Handlers,
     era: Option<Era>,
+    abort: Abort,
     #[cfg(feature = "schema")]
     checks: bool,
     limits: Option<Limits>,
@@ -54,6 +56,7 @@ impl ClientBuilder {
             identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
             handlers: Handlers::default(),
             era: None,
+            abort: Abort::new(),
             #[cfg(feature = "schema")]
             checks: true,
             limits: None,
@@ -73,6 +76,13 @@ impl ClientBuilder {
     /// round trip, or [`Limits::probe_timeout`] with an older server that says nothing to it.
     pub fn era(mut self, era: Era) -> ClientBuilder {
         self.era = Some(era);
+        self
+    }
+
+    /// Lets the connection be ended from another thread, also while it is being made. A program that is
+    /// told to end meanwhile leaves no child process behind by it.
+    pub fn abort(mut self, abort: &Abort) -> ClientBuilder {
+        self.abort = abort.clone();
         self
     }
 
@@ -249,6 +259,7 @@ impl ClientBuilder {
             limits,
             identity: self.identity,
             era: self.era,
+            abort: self.abort,
             #[cfg(feature = "schema")]
             checks: self.checks,
             desk,

@@ -24,6 +24,7 @@ use crate::model::{Identity, Level, Revision};
 use crate::rpc::RpcError;
 use crate::transport::carrier::{Dial, Failure};
 
+use super::abort::Abort;
 use super::core::{Core, Ear, lock};
 use super::desk::Desk;
 use super::exchange::misbehaved;
@@ -45,6 +46,7 @@ pub(super) struct Plan {
     pub identity: Identity,
     /// Nothing: to be found out.
     pub era: Option<Era>,
+    pub abort: Abort,
     pub desk: Arc<Desk>,
     /// Structured results are checked against what their tools promise.
     #[cfg(feature = "schema")]
@@ -71,6 +73,7 @@ impl Plan {
     }
 
     fn open(&self, dial: &mut dyn Dial) -> Result<Arc<Core>, Error> {
+        let _opening = self.abort.opening()?;
         let handled = self.desk.capabilities();
         #[cfg(feature = "hub")]
         let handled = if self.desk.relay().is_some() { ClientCapabilities::ALL } else { handled };
@@ -83,8 +86,9 @@ impl Plan {
             #[cfg(feature = "schema")]
             self.checks,
         );
-        // Without a thread that reads, a program that was started must not be left behind.
-        core.carrier.start(Arc::new(Ear(Arc::clone(&core)))).map_err(|e| closed(&core, e))?;
+        // Without a thread that reads, or called off: a program that was started must not be left behind.
+        let started = core.carrier.start(Arc::new(Ear(Arc::clone(&core))));
+        started.and_then(|()| self.abort.covers(&core)).map_err(|e| closed(&core, e))?;
         Ok(core)
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, Era, ServerInfo};
+use crate::client::{Abort, Client, Era, ServerInfo};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::guard;
@@ -83,6 +83,8 @@ struct State {
     subscriptions: Vec<String>,
     /// It let the last list wait in vain.
     slow: bool,
+    /// Calls off the connection that is being made.
+    abort: Abort,
 }
 
 enum Phase {
@@ -108,6 +110,7 @@ impl Member {
             era: None,
             subscriptions: Vec::new(),
             slow: false,
+            abort: Abort::new(),
         };
         Arc::new(Member {
             key,
@@ -149,16 +152,17 @@ impl Member {
         if !self.rest(round, pause) {
             return;
         }
-        let era = {
+        let (era, abort) = {
             let mut state = lock(&self.state);
             if state.round != round || matches!(state.phase, Phase::Removed) {
                 return;
             }
             state.set(Phase::Connecting);
-            state.era
+            state.abort = Abort::new();
+            (state.era, state.abort.clone())
         };
         let member = Arc::downgrade(self);
-        let mut client = self.handlers.client(&self.key).on_end(move |why| {
+        let mut client = self.handlers.client(&self.key).abort(&abort).on_end(move |why| {
             if let Some(member) = member.upgrade() {
                 member.lost(round, why);
             }
@@ -278,7 +282,7 @@ impl Member {
 
     /// Ends the connection and makes a new one.
     pub(super) fn restart(self: &Arc<Self>) {
-        let (ended, round) = {
+        let (ended, abort, round) = {
             let mut state = lock(&self.state);
             if matches!(state.phase, Phase::Removed) {
                 return;
@@ -286,25 +290,21 @@ impl Member {
             state.round += 1;
             state.tries = 0;
             self.changed.notify_all();
-            (state.set(Phase::Connecting), state.round)
+            (state.set(Phase::Connecting), state.abort.clone(), state.round)
         };
-        if let Phase::Running(client) = ended {
-            client.close();
-        }
+        end(ended, &abort);
         self.begin(Duration::ZERO, round);
     }
 
     /// Ends the connection for good.
     pub(super) fn close(&self) {
-        let ended = {
+        let (ended, abort) = {
             let mut state = lock(&self.state);
             state.round += 1;
             self.changed.notify_all();
-            state.set(Phase::Removed)
+            (state.set(Phase::Removed), state.abort.clone())
         };
-        if let Phase::Running(client) = ended {
-            client.close();
-        }
+        end(ended, &abort);
     }
 
     /// The connection. Waits for one that is being made, at most until `deadline`.
@@ -393,6 +393,14 @@ impl State {
         let pause = PAUSE * (1 << self.tries.min(7));
         self.tries += 1;
         Some(pause)
+    }
+}
+
+/// Ends what a round has come to. Where nothing is connected, nothing is called off.
+fn end(ended: Phase, abort: &Abort) {
+    match ended {
+        Phase::Running(client) => client.close(),
+        _ => abort.abort(),
     }
 }
 
