@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Our client against real servers: the reference servers (everything, filesystem, memory) and one of the Python SDK.
+# Our client against real servers: the reference servers (everything, filesystem, memory), one of the Python SDK and one
+# on rmcp.
 #
 #   conformance/peers.sh                        builds examples/peer_client and runs it against every server
 #   conformance/peers.sh --only RUN             one run, everything/http for example
@@ -20,7 +21,7 @@ only=
 client=
 
 usage() {
-    sed -n '2,15s/^# \{0,1\}//p' "$0"
+    sed -n '2,16s/^# \{0,1\}//p' "$0"
     exit 2
 }
 
@@ -64,6 +65,18 @@ everything=(node "$modules/server-everything/dist/index.js")
 filesystem=(node "$modules/server-filesystem/dist/index.js" .)
 memory=(node "$modules/server-memory/dist/index.js")
 python=("$here/clients/py/.venv/bin/python" "$peers/server.py")
+
+# Built as fast as it can be: what it does takes no time.
+built() {
+    cargo build --quiet --manifest-path "$peers/rmcp/Cargo.toml" --message-format=json-render-diagnostics | python3 -c '
+import json, sys
+found = [json.loads(line) for line in sys.stdin]
+print([m["executable"] for m in found if m.get("executable")][-1])'
+}
+case $only in
+    "" | rmcp/*) rmcp=("$(built)") ;;
+    *) rmcp=(false) ;;
+esac
 
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
@@ -140,6 +153,7 @@ over_stdio memory/stdio memory auto "${memory[@]}"
 for era in auto legacy modern; do
     over_stdio "python/stdio/$era" python "$era" "${python[@]}"
     over_http "python/http/$era" python "$era" "${python[@]}"
+    over_stdio "rmcp/stdio/$era" rmcp "$era" "${rmcp[@]}"
 done
 
 printf '%s passed, %s failed\n' "$passed" "$failed"

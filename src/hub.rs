@@ -31,6 +31,7 @@ mod merge;
 mod serve;
 mod upstream;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -81,6 +82,8 @@ pub struct Hub {
 
 struct Shared {
     members: Mutex<Vec<Arc<Member>>>,
+    /// Set with `members` locked.
+    closed: AtomicBool,
     handlers: Arc<Handlers>,
     limits: Limits,
 }
@@ -121,12 +124,16 @@ impl Hub {
     /// # Errors
     /// [`ErrorKind::Misuse`] when the key is taken; [`ErrorKind::Invalid`] when it is empty, longer
     /// than 32 characters, or holds others than letters, digits, `-`, `_` and `.`;
-    /// [`ErrorKind::Limit`] when there are [`Limits::servers`] already.
+    /// [`ErrorKind::Limit`] when there are [`Limits::servers`] already; [`ErrorKind::Closed`] after
+    /// [`Hub::close`].
     pub fn add(&self, key: impl Into<String>, upstream: Upstream) -> Result<(), Error> {
         let key = key.into();
         check_key(&key)?;
         let member = {
             let mut members = lock(&self.shared.members);
+            if self.shared.closed.load(Ordering::Relaxed) {
+                return Err(closed());
+            }
             if members.iter().any(|m| m.key == key) {
                 return Err(Error::new(ErrorKind::Misuse, format!("there is a server {key:?} already")));
             }
@@ -192,7 +199,9 @@ impl Hub {
     }
 
     /// The tools of all servers, by the names of [`Hub::call_tool`]: servers in the order they were
-    /// added, each list in its own order.
+    /// added, each list in its own order. Every list waits for each server at most for
+    /// [`Limits::list_timeout`]; for one that connects that counts from when it began, so it delays no
+    /// later list, and one that has just kept a list waiting in vain is given a tenth.
     pub fn tools(&self) -> Merged<Tool> {
         self.gathered(|o| o.tools, Client::prepare_tools, |key, tool| tool.name = full(key, &tool.name))
     }
@@ -297,9 +306,14 @@ impl Hub {
         self.asked(server, |client| client.unsubscribe(uri))
     }
 
-    /// Ends all connections. Does nothing the second time.
+    /// Ends all connections, for good: what is asked of the hub then fails as [`ErrorKind::Closed`].
+    /// Does nothing the second time.
     pub fn close(&self) {
-        let members = std::mem::take(&mut *lock(&self.shared.members));
+        let members = {
+            let mut members = lock(&self.shared.members);
+            self.shared.closed.store(true, Ordering::Relaxed);
+            std::mem::take(&mut *members)
+        };
         close_all(&members);
     }
 
@@ -321,8 +335,15 @@ impl Hub {
     fn member(&self, key: &str) -> Result<Arc<Member>, Error> {
         let members = lock(&self.shared.members);
         let found = members.iter().find(|m| m.key == key).map(Arc::clone);
-        found.ok_or_else(|| Error::new(ErrorKind::Invalid, format!("there is no server {key:?}")))
+        found.ok_or_else(|| match self.shared.closed.load(Ordering::Relaxed) {
+            true => closed(),
+            false => Error::new(ErrorKind::Invalid, format!("there is no server {key:?}")),
+        })
     }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the hub is closed")
 }
 
 fn full(key: &str, name: &str) -> String {

@@ -51,7 +51,6 @@
 //! the failure on with `?`; when the answer is there the handler runs again from the start. So
 //! side effects come after the answers. See [`Context::elicit`].
 
-mod base64;
 #[cfg(feature = "client")]
 mod client;
 mod era;
@@ -73,8 +72,8 @@ mod transport;
 
 #[cfg(feature = "client")]
 pub use client::{
-    About, Call, Canceller, Client, ClientBuilder, Counts, Era, InputRequired, LogEntry, Outcome, Page,
-    Progress, Request, ServerInfo,
+    Abort, About, Call, Canceller, Client, ClientBuilder, Counts, Era, InputRequired, LogEntry, Outcome,
+    Page, Progress, Request, ServerInfo,
 };
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "hub")]

@@ -139,8 +139,10 @@ pub struct Limits {
     /// Servers of one hub, 1 to 65536. 64. `TINYMCP_SERVERS`.
     #[cfg(feature = "hub")]
     pub servers: usize,
-    /// How long a hub waits for the lists of all its servers together; what is not there then is
-    /// reported as missing. 10 s: what people wait for a host to start. `TINYMCP_LIST_MS`.
+    /// How long a hub waits for the list of each of its servers, for one that connects counted from
+    /// when it began; what is not there then is reported as missing. A server that let a list wait in
+    /// vain gets a tenth until it answers. 10 s: what people wait for a host to start.
+    /// `TINYMCP_LIST_MS`.
     #[cfg(feature = "hub")]
     pub list_timeout: Duration,
     /// How often in a row a hub starts a server again that ended by itself; 0 never does. 5, after

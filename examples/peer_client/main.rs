@@ -5,7 +5,7 @@
 //! peer_client PEER auto|legacy|modern -- node server.js
 //! ```
 //!
-//! `PEER` names what is expected of the server: `everything`, `filesystem`, `memory` or `python`.
+//! `PEER` names what is expected of the server: `everything`, `filesystem`, `memory`, `python` or `rmcp`.
 //! Prints `ok CHECK` or `FAIL CHECK: why` for each check; the exit code is 0 when all are ok.
 //! Everything must end by itself: each call has a deadline, and so has each wait.
 
@@ -16,6 +16,7 @@ mod everything;
 mod files;
 mod memory;
 mod python;
+mod rmcp;
 
 use std::env;
 use std::fmt;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         "filesystem" => files::check(&mut session),
         "memory" => memory::check(&mut session),
         "python" => python::check(&mut session),
+        "rmcp" => rmcp::check(&mut session),
         other => session.check("peer", |_| Err(format!("nothing is known of {other:?}").into())),
     }
     session.check("nothing uncalled for", |s| same(&s.client.in_flight(), &0, "calls in flight"));

@@ -13,10 +13,14 @@ use std::sync::Arc;
 use crate::era::client::{self as codec, write_answer};
 use crate::json::{Json, Value, Writer};
 use crate::model::ask::AskReply;
+#[cfg(feature = "hub")]
+use crate::model::ask::AskRequest;
 use crate::rpc::{Id, Request, RpcError, code};
 use crate::transport::carrier::{Failure, Kind};
 
 use super::core::{Core, lock};
+#[cfg(feature = "hub")]
+use super::desk::LogEntry;
 use super::desk::Unanswered;
 
 impl Core {
@@ -43,16 +47,21 @@ impl Core {
         if request.method == "ping" {
             return self.say(raw, Ok(&Json::constant("{}")));
         }
-        let asked = codec::inquiry(request.method, request.params)
-            .map_err(Unanswered::NotOffered)
-            .and_then(|asked| self.desk.may_ask(&asked).map(|()| asked));
-        let asked = match asked {
+        let asked = match codec::inquiry(request.method, request.params) {
             Ok(asked) => asked,
-            Err(why) => return self.say(raw, Err(&refusal(why))),
+            Err(why) => return self.say(raw, Err(&why)),
         };
         let bytes = request.params.map_or(0, |params| params.raw().len());
         let Some(held) = self.desk.hold(bytes) else { return self.say(raw, Err(&busy())) };
         let (Some(id), raw) = (Id::read(request.id), raw.to_owned()) else { return };
+        #[cfg(feature = "hub")]
+        let asked = match self.relayed(&id, &raw, asked) {
+            Some(asked) => asked,
+            None => return,
+        };
+        if let Err(why) = self.desk.may_ask(&asked) {
+            return self.say(&raw, Err(&refusal(why)));
+        }
         lock(&self.asked).push(id.clone());
         self.clock.stop();
         let core = Arc::clone(self);
@@ -94,6 +103,71 @@ impl Core {
         let mut w = Writer::new();
         write_answer(&mut w, id, answer);
         self.tell(w.as_bytes(), Kind::Answer);
+    }
+}
+
+/// A question of a server that somebody else answers: a client of the program that is this client.
+/// Dropped without an answer it is refused.
+#[cfg(feature = "hub")]
+pub(crate) struct Question {
+    core: Option<Arc<Core>>,
+    id: Id,
+    raw: String,
+    /// What is asked.
+    pub(crate) request: AskRequest,
+}
+
+/// Passes on what a server asks and says. Called on the thread that reads, and must not wait.
+#[cfg(feature = "hub")]
+pub(crate) trait Relay: Send + Sync {
+    /// Takes a question over, or gives it back for the handlers.
+    ///
+    /// # Errors
+    /// The question, if it is nobody's.
+    #[expect(clippy::result_large_err, reason = "what is given back is what came")]
+    fn question(&self, question: Question) -> Result<(), Question>;
+
+    /// Takes note of a log entry.
+    fn log(&self, entry: &LogEntry);
+}
+
+#[cfg(feature = "hub")]
+impl Core {
+    /// Offers a question to who passes questions on; gives it back if it stays here.
+    fn relayed(self: &Arc<Self>, id: &Id, raw: &str, request: AskRequest) -> Option<AskRequest> {
+        let Some(relay) = self.desk.relay() else { return Some(request) };
+        lock(&self.asked).push(id.clone());
+        self.clock.stop();
+        let core = Some(Arc::clone(self));
+        let mut back =
+            relay.question(Question { core, id: id.clone(), raw: raw.to_owned(), request }).err()?;
+        back.core = None;
+        self.clock.go();
+        self.forget(id);
+        Some(std::mem::replace(&mut back.request, AskRequest::Roots))
+    }
+}
+
+#[cfg(feature = "hub")]
+impl Question {
+    /// Gives the answer, unless the question was called off.
+    pub(crate) fn answer(mut self, answer: Result<&Json, &RpcError>) {
+        self.settle(answer);
+    }
+
+    fn settle(&mut self, answer: Result<&Json, &RpcError>) {
+        let Some(core) = self.core.take() else { return };
+        if core.forget(&self.id) {
+            core.say(&self.raw, answer);
+        }
+        core.clock.go();
+    }
+}
+
+#[cfg(feature = "hub")]
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.settle(Err(&RpcError::new(code::INTERNAL, "The question was not answered")));
     }
 }
 

@@ -17,6 +17,7 @@ use crate::transport::{Link, StreamCarrier};
 use crate::transport::http_client::{Endpoint, HttpDial};
 
 use super::Client;
+use super::abort::Abort;
 use super::connect::{Era, Plan};
 use super::desk::{Desk, Handlers, LogEntry};
 
@@ -40,7 +41,7 @@ pub struct ClientBuilder {
     identity: Identity,
     handlers: Handlers,
     era: Option<Era>,
-    relays: bool,
+    abort: Abort,
     #[cfg(feature = "schema")]
     checks: bool,
     limits: Option<Limits>,
@@ -55,7 +56,7 @@ impl ClientBuilder {
             identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
             handlers: Handlers::default(),
             era: None,
-            relays: false,
+            abort: Abort::new(),
             #[cfg(feature = "schema")]
             checks: true,
             limits: None,
@@ -78,6 +79,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Lets the connection be ended from another thread, also while it is being made. A program that is
+    /// told to end meanwhile leaves no child process behind by it.
+    pub fn abort(mut self, abort: &Abort) -> ClientBuilder {
+        self.abort = abort.clone();
+        self
+    }
+
     /// Takes structured results as they come. Otherwise, where the list of tools was read, a result that
     /// is not what its tool's `outputSchema` promises is an error, [`crate::ErrorKind::PeerMisbehaved`]; a
     /// schema that cannot be used is no reason to refuse anything. A hub that is served passes results
@@ -88,11 +96,19 @@ impl ClientBuilder {
         self
     }
 
-    /// Says to servers whose questions are answers that all of them can be asked: whoever makes the
-    /// calls passes the questions on. A server that asks on its own is told of the handlers only.
+    /// Says to servers that everything can be asked: whoever makes the calls passes on the questions
+    /// that come in answers; those that a server asks on its own are offered to `relay`, and to the
+    /// handlers if it gives them back. It also hears log entries, from `info` on if no handler wants
+    /// more.
     #[cfg(feature = "hub")]
-    pub(crate) fn relays(mut self) -> ClientBuilder {
-        self.relays = true;
+    pub(crate) fn relays(mut self, relay: Arc<dyn super::Relay>) -> ClientBuilder {
+        self.log_level = Some(self.log_level.unwrap_or(Level::Info).min(Level::Info));
+        self.handlers.relay = Some(relay);
+        // Whoever called checks what is passed on.
+        #[cfg(feature = "schema")]
+        {
+            self.checks = false;
+        }
         self
     }
 
@@ -243,9 +259,9 @@ impl ClientBuilder {
             limits,
             identity: self.identity,
             era: self.era,
-            relays: self.relays,
+            abort: self.abort,
             #[cfg(feature = "schema")]
-            checks: self.checks && !self.relays,
+            checks: self.checks,
             desk,
             log_level: self.log_level,
         };

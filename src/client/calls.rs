@@ -148,6 +148,16 @@ impl Client {
         typed: &str,
         settled: &[(&str, &str)],
     ) -> Result<Completion, Error> {
+        self.prepare_completion(about, argument, typed, settled).wait()
+    }
+
+    pub(crate) fn prepare_completion(
+        &self,
+        about: About<'_>,
+        argument: &str,
+        typed: &str,
+        settled: &[(&str, &str)],
+    ) -> Request<Completion> {
         let completing = Completing {
             subject: match about {
                 About::Prompt(name) => Subject::Prompt(name),
@@ -157,7 +167,7 @@ impl Client {
             settled,
             revision: self.core().greeting().revision,
         };
-        Request::new(self.core(), &Want::Complete(&completing), decode::completion).wait()
+        Request::new(self.core(), &Want::Complete(&completing), decode::completion)
     }
 
     /// Any method by its name, with these parameters: an object, or nothing. The result as it came.

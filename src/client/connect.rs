@@ -18,10 +18,13 @@ use crate::era::client::{self as codec, Greeting, NEWEST_SESSION, Verdict};
 use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
-use crate::model::{ClientCapabilities, Identity, Level, Revision};
+#[cfg(feature = "hub")]
+use crate::model::ClientCapabilities;
+use crate::model::{Identity, Level, Revision};
 use crate::rpc::RpcError;
 use crate::transport::carrier::{Dial, Failure};
 
+use super::abort::Abort;
 use super::core::{Core, Ear, lock};
 use super::desk::Desk;
 use super::exchange::misbehaved;
@@ -43,8 +46,7 @@ pub(super) struct Plan {
     pub identity: Identity,
     /// Nothing: to be found out.
     pub era: Option<Era>,
-    /// Questions that come as answers are passed on by whoever makes the calls.
-    pub relays: bool,
+    pub abort: Abort,
     pub desk: Arc<Desk>,
     /// Structured results are checked against what their tools promise.
     #[cfg(feature = "schema")]
@@ -71,9 +73,11 @@ impl Plan {
     }
 
     fn open(&self, dial: &mut dyn Dial) -> Result<Arc<Core>, Error> {
+        let _opening = self.abort.opening()?;
         let handled = self.desk.capabilities();
-        let relayed = if self.relays { ClientCapabilities::ALL } else { handled };
-        let card = codec::ClientCard::new(self.identity.clone(), handled, relayed);
+        #[cfg(feature = "hub")]
+        let handled = if self.desk.relay().is_some() { ClientCapabilities::ALL } else { handled };
+        let card = codec::ClientCard::new(self.identity.clone(), handled);
         let core = Core::new(
             dial.dial()?,
             self.limits.clone(),
@@ -82,8 +86,9 @@ impl Plan {
             #[cfg(feature = "schema")]
             self.checks,
         );
-        // Without a thread that reads, a program that was started must not be left behind.
-        core.carrier.start(Arc::new(Ear(Arc::clone(&core)))).map_err(|e| closed(&core, e))?;
+        // Without a thread that reads, or called off: a program that was started must not be left behind.
+        let started = core.carrier.start(Arc::new(Ear(Arc::clone(&core))));
+        started.and_then(|()| self.abort.covers(&core)).map_err(|e| closed(&core, e))?;
         Ok(core)
     }
 

@@ -61,6 +61,9 @@ pub(super) struct Handlers {
     pub change: Option<OnChange>,
     pub noise: Option<OnNoise>,
     pub end: Option<OnEnd>,
+    /// Is told first.
+    #[cfg(feature = "hub")]
+    pub relay: Option<Arc<dyn super::asked::Relay>>,
 }
 
 /// Something to be done on the pool.
@@ -171,11 +174,21 @@ impl Desk {
         self.capabilities
     }
 
+    /// Who passes on what the server asks and says.
+    #[cfg(feature = "hub")]
+    pub(super) fn relay(&self) -> Option<&dyn super::asked::Relay> {
+        self.handlers.relay.as_deref()
+    }
+
     pub(super) fn hears_changes(&self) -> bool {
         self.handlers.change.is_some()
     }
 
     pub(super) fn hears_log(&self) -> bool {
+        #[cfg(feature = "hub")]
+        if self.handlers.relay.is_some() {
+            return true;
+        }
         self.handlers.log.is_some()
     }
 
@@ -259,6 +272,11 @@ impl Desk {
     }
 
     pub(super) fn tell_log(self: &Arc<Self>, entry: LogEntry) {
+        // At once: what belongs to a call must be said before its answer is.
+        #[cfg(feature = "hub")]
+        if let Some(relay) = &self.handlers.relay {
+            relay.log(&entry);
+        }
         if self.handlers.log.is_some() {
             self.post(News::Log(entry));
         }

@@ -46,6 +46,12 @@ pub(super) struct Options {
     pub fresh: bool,
     /// Answers to questions of an earlier call, and its state, which this one goes on with.
     pub resume: Option<(String, Option<String>)>,
+    /// Who is told instead of waiting.
+    #[cfg(feature = "hub")]
+    pub watch: Option<super::slot::Watch>,
+    /// What can be asked about this call, where that is not what all calls say.
+    #[cfg(feature = "hub")]
+    pub able: Option<crate::model::ClientCapabilities>,
 }
 
 /// One call.
@@ -164,7 +170,10 @@ impl Exchange {
         }
         let core = Arc::clone(&self.core);
         let wants = self.options.hear.is_some();
-        let slot = Arc::new(Slot::new(Some(self.options.patience), wants, &core.clock));
+        let slot = Slot::new(Some(self.options.patience), wants, &core.clock);
+        #[cfg(feature = "hub")]
+        let slot = slot.watched(self.options.watch.clone());
+        let slot = Arc::new(slot);
         self.epoch = core.renewal.epoch();
         self.mark = core.cache.mark();
         let id = core.register(Arc::clone(&slot)).map_err(|f| self.core.explained(&f))?;
@@ -185,6 +194,8 @@ impl Exchange {
             log,
             answers: self.answers.as_deref(),
             state: self.state.as_deref(),
+            #[cfg(feature = "hub")]
+            able: self.options.able,
             ..Sending::new(id, &self.order, Instant::now() + self.options.patience.timeout)
         };
         let hear = &mut self.options.hear;

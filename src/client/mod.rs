@@ -29,6 +29,7 @@
 //! and never together; inside a call's lock only the clock's is taken. No lock is held while
 //! something is written or while user code runs.
 
+mod abort;
 mod asked;
 mod builder;
 mod cache;
@@ -55,6 +56,9 @@ use crate::era::client as codec;
 use crate::json::Json;
 use crate::model::Offer;
 
+pub use abort::Abort;
+#[cfg(feature = "hub")]
+pub(crate) use asked::{Question, Relay};
 pub use builder::ClientBuilder;
 pub use calls::{About, Page};
 pub use connect::Era;
@@ -62,6 +66,8 @@ pub use core::Counts;
 pub use desk::LogEntry;
 pub use request::{Call, Canceller, InputRequired, Outcome, Request};
 pub use slot::Progress;
+#[cfg(feature = "hub")]
+pub(crate) use slot::Watch;
 
 /// A connection to one server.
 ///

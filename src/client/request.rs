@@ -8,12 +8,16 @@ use crate::era::decode::makes_tasks;
 use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Value, Writer};
+#[cfg(feature = "hub")]
+use crate::model::ClientCapabilities;
 use crate::model::Level;
 use crate::model::content::ToolOutput;
 use crate::model::task::Task;
 
 use super::core::Core;
 use super::exchange::{Exchange, Flag, Options, Step, read};
+#[cfg(feature = "hub")]
+use super::slot::Watch;
 use super::slot::{Patience, Progress};
 
 /// Reads an answer; nothing when it is not what the method answers.
@@ -36,7 +40,17 @@ impl<T> Request<T> {
             core: Arc::clone(core),
             order: Order::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why)),
             decode,
-            options: Options { patience, hear: None, log: None, fresh: false, resume: None },
+            options: Options {
+                patience,
+                hear: None,
+                log: None,
+                fresh: false,
+                resume: None,
+                #[cfg(feature = "hub")]
+                watch: None,
+                #[cfg(feature = "hub")]
+                able: None,
+            },
         }
     }
 
@@ -109,6 +123,22 @@ impl<T> Request<T> {
         let (mut exchange, decode) = self.into_exchange()?;
         exchange.begin(false)?;
         Ok(Call { exchange, decode, kind: PhantomData })
+    }
+
+    /// Says what can be asked about this call, where the era says that with each.
+    #[cfg(feature = "hub")]
+    pub(crate) fn able(mut self, able: ClientCapabilities) -> Request<T> {
+        self.options.able = Some(able);
+        self
+    }
+
+    /// As [`Request::start`], for somebody who has no thread to wait with: `watch` is called whenever
+    /// [`Call::outcome_until`] may have something new, on whichever thread brought it, perhaps before
+    /// this comes back. It must not wait.
+    #[cfg(feature = "hub")]
+    pub(crate) fn start_watched(mut self, watch: Watch) -> Result<Call<T>, Error> {
+        self.options.watch = Some(watch);
+        self.start()
     }
 
     fn into_exchange(self) -> Result<(Exchange, Decode<T>), Error> {
@@ -246,6 +276,20 @@ pub struct InputRequired {
     pub questions: Json,
     /// What to come back with, as JSON text; the server's alone to understand.
     state: Option<String>,
+}
+
+impl InputRequired {
+    /// The state, as JSON text.
+    #[cfg(feature = "hub")]
+    pub(crate) fn state(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+
+    /// The same as it was when its state was written down.
+    #[cfg(feature = "hub")]
+    pub(crate) fn again(questions: Json, state: Option<String>) -> InputRequired {
+        InputRequired { questions, state }
+    }
 }
 
 fn empty() -> Json {

@@ -27,6 +27,8 @@ pub(super) struct Sending<'a> {
     pub state: Option<&'a str>,
     pub opens: bool,
     pub stream: bool,
+    #[cfg(feature = "hub")]
+    pub able: Option<crate::model::ClientCapabilities>,
 }
 
 impl<'a> Sending<'a> {
@@ -41,6 +43,8 @@ impl<'a> Sending<'a> {
             state: None,
             opens: false,
             stream: false,
+            #[cfg(feature = "hub")]
+            able: None,
         }
     }
 }
@@ -60,6 +64,8 @@ pub(super) fn send(
         log: sending.log,
         answers: sending.answers,
         state: sending.state,
+        #[cfg(feature = "hub")]
+        able: sending.able,
     };
     era.request(&mut w, &envelope, sending.order);
     #[cfg_attr(not(feature = "http-client"), allow(unused_mut))]

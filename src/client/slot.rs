@@ -11,6 +11,8 @@
 //!   newer one says more.
 
 use std::collections::VecDeque;
+#[cfg(feature = "hub")]
+use std::sync::Arc;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -63,6 +65,10 @@ pub(super) struct Patience {
     pub extend: bool,
 }
 
+/// Told whenever there is something to look at, on the thread that brought it; it must not wait.
+#[cfg(feature = "hub")]
+pub(crate) type Watch = Arc<dyn Fn() + Send + Sync>;
+
 /// One request in flight.
 pub(super) struct Slot {
     state: Mutex<State>,
@@ -72,6 +78,8 @@ pub(super) struct Slot {
     wants_progress: bool,
     /// What the standing clock showed when this was sent.
     stood: Duration,
+    #[cfg(feature = "hub")]
+    watch: Option<Watch>,
 }
 
 #[derive(Default)]
@@ -102,6 +110,23 @@ impl Slot {
             patience,
             wants_progress,
             stood: clock.stood(),
+            #[cfg(feature = "hub")]
+            watch: None,
+        }
+    }
+
+    /// The same, for somebody who does not wait but is told.
+    #[cfg(feature = "hub")]
+    pub(super) fn watched(self, watch: Option<Watch>) -> Slot {
+        Slot { watch, ..self }
+    }
+
+    /// Wakes who waits. Called without the lock.
+    fn tell_waiting(&self) {
+        self.ready.notify_all();
+        #[cfg(feature = "hub")]
+        if let Some(watch) = &self.watch {
+            watch();
         }
     }
 
@@ -118,7 +143,7 @@ impl Slot {
         state.over = true;
         state.outcome = Some(outcome);
         drop(state);
-        self.ready.notify_all();
+        self.tell_waiting();
         true
     }
 
@@ -180,7 +205,7 @@ impl Slot {
             state.progress.push_back(progress);
         }
         drop(state);
-        self.ready.notify_all();
+        self.tell_waiting();
         true
     }
 

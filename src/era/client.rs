@@ -60,6 +60,9 @@ pub(crate) struct Envelope<'a> {
     pub answers: Option<&'a str>,
     /// The state an earlier round handed out, as JSON text, echoed byte for byte.
     pub state: Option<&'a str>,
+    /// What can be asked about this request, where that is not what the card says.
+    #[cfg(feature = "hub")]
+    pub able: Option<ClientCapabilities>,
 }
 
 /// What a client says of itself, rendered once.
@@ -73,14 +76,9 @@ pub(crate) struct ClientCard {
 }
 
 impl ClientCard {
-    /// Renders what every request says: `answered` are the questions that can come in the answer to
-    /// a request, `capabilities` those that a server may ask on its own.
-    pub(crate) fn new(
-        identity: Identity,
-        capabilities: ClientCapabilities,
-        answered: ClientCapabilities,
-    ) -> ClientCard {
-        let meta = |extensions: &[&str]| modern::client_meta(&identity, answered, extensions);
+    /// Renders what every request says.
+    pub(crate) fn new(identity: Identity, capabilities: ClientCapabilities) -> ClientCard {
+        let meta = |extensions: &[&str]| modern::client_meta(&identity, capabilities, extensions);
         let (meta, meta_of_tasks) = (meta(&[]), meta(&[modern::TASKS]));
         ClientCard { meta, meta_of_tasks, identity, capabilities }
     }

@@ -311,6 +311,13 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     }
 }
 
+/// What another server says is missing, if that is what its error says.
+#[cfg(feature = "hub")]
+pub(crate) fn says_missing(code: i32, data: Option<Value<'_>>) -> Option<ClientCapabilities> {
+    let required = data.and_then(|data| data.get("requiredCapabilities"));
+    required.filter(|_| code == modern::MISSING_CAPABILITY).map(read::capabilities)
+}
+
 /// Which capability is missing, for a person to read.
 fn undeclared(needed: ClientCapabilities) -> &'static str {
     match needed {

@@ -25,6 +25,7 @@ pub(crate) fn parse(date: &str) -> Option<Revision> {
 }
 
 /// The dates of those with a handshake, the newest first.
+#[cfg(feature = "http-server")]
 pub(crate) fn legacy() -> impl Iterator<Item = &'static str> {
     NAMES[..V2026_07_28.slot()].iter().rev().copied()
 }

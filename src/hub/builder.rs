@@ -1,8 +1,9 @@
 //! Setting a hub up: who the host is, and what it answers and hears, for all servers.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::client::{Client, ClientBuilder, LogEntry};
+use crate::client::{Client, ClientBuilder, LogEntry, Question, Relay};
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::model::ask::{Action, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest};
@@ -156,7 +157,39 @@ impl HubBuilder {
         };
         self.handlers.limits = limits.clone();
         let handlers = Arc::new(self.handlers);
-        Ok(Hub { shared: Arc::new(Shared { members: std::sync::Mutex::default(), handlers, limits }) })
+        Ok(Hub {
+            shared: Arc::new(Shared {
+                members: Mutex::default(),
+                closed: AtomicBool::new(false),
+                handlers,
+                limits,
+            }),
+        })
+    }
+}
+
+/// Passes on what one server asks and says.
+struct Passer {
+    handlers: Arc<Handlers>,
+    key: String,
+}
+
+impl Relay for Passer {
+    fn question(&self, question: Question) -> Result<(), Question> {
+        let mut question = question;
+        for export in self.handlers.exports() {
+            match export.question(&self.key, question) {
+                Ok(()) => return Ok(()),
+                Err(back) => question = back,
+            }
+        }
+        Err(question)
+    }
+
+    fn log(&self, entry: &LogEntry) {
+        for export in self.handlers.exports() {
+            export.logged(&self.key, entry);
+        }
     }
 }
 
@@ -193,7 +226,7 @@ impl Handlers {
         }
         let exported = !self.exports().is_empty();
         if exported {
-            client = client.relays();
+            client = client.relays(Arc::new(Passer { handlers: Arc::clone(self), key: key.to_string() }));
         }
         if exported || self.change.is_some() {
             let handlers = Arc::clone(self);

@@ -48,13 +48,18 @@ impl Config {
         let doc = Doc::parse(text.trim_start_matches('\u{feff}'))
             .map_err(|e| bad(format!("the configuration is not JSON: {e}")))?;
         let root = doc.root();
-        let servers = root.get("mcpServers").or_else(|| root.get("servers")).unwrap_or(root);
-        if servers.kind() != Kind::Object {
+        let named = root.get("mcpServers").or_else(|| root.get("servers"));
+        let servers = named.unwrap_or(root);
+        // An empty object there says that there are none; an empty file says nothing.
+        if servers.kind() != Kind::Object || (named.is_none() && servers.is_empty()) {
             return Err(bad("the configuration has no object `mcpServers`"));
         }
         let mut read = Vec::new();
         for (key, value) in servers.members() {
             check_key(key)?;
+            if read.iter().any(|(other, _)| other == key) {
+                return Err(bad(format!("server {key:?} stands there twice")));
+            }
             if value.get("disabled").and_then(Value::as_bool) == Some(true) {
                 continue;
             }

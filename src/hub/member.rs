@@ -11,9 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{Client, Era, ServerInfo};
+use crate::client::{Abort, Client, Era, ServerInfo};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
+use crate::pool::guard;
 
 use super::builder::Handlers;
 use super::lock;
@@ -80,6 +81,10 @@ struct State {
     /// What was found out before, to connect again without asking.
     era: Option<Era>,
     subscriptions: Vec<String>,
+    /// It let the last list wait in vain.
+    slow: bool,
+    /// Calls off the connection that is being made.
+    abort: Abort,
 }
 
 enum Phase {
@@ -104,6 +109,8 @@ impl Member {
             ran: false,
             era: None,
             subscriptions: Vec::new(),
+            slow: false,
+            abort: Abort::new(),
         };
         Arc::new(Member {
             key,
@@ -145,16 +152,17 @@ impl Member {
         if !self.rest(round, pause) {
             return;
         }
-        let era = {
+        let (era, abort) = {
             let mut state = lock(&self.state);
             if state.round != round || matches!(state.phase, Phase::Removed) {
                 return;
             }
             state.set(Phase::Connecting);
-            state.era
+            state.abort = Abort::new();
+            (state.era, state.abort.clone())
         };
         let member = Arc::downgrade(self);
-        let mut client = self.handlers.client(&self.key).on_end(move |why| {
+        let mut client = self.handlers.client(&self.key).abort(&abort).on_end(move |why| {
             if let Some(member) = member.upgrade() {
                 member.lost(round, why);
             }
@@ -162,7 +170,10 @@ impl Member {
         if let Some(era) = era {
             client = client.era(era);
         }
-        let result = self.upstream.connect(client);
+        let result = guard(|| self.upstream.connect(client)).unwrap_or_else(|_| {
+            let why = "the program's own code that connects panicked";
+            Err(Error::new(ErrorKind::Misuse, why))
+        });
         self.settle(round, result);
     }
 
@@ -194,7 +205,7 @@ impl Member {
             }
             let connected = match result {
                 Ok(client) => {
-                    (state.ran, state.era) = (true, Some(client.era()));
+                    (state.ran, state.era, state.slow) = (true, Some(client.era()), false);
                     state.set(Phase::Running(client.clone()));
                     Some((client, state.subscriptions.clone()))
                 }
@@ -271,7 +282,7 @@ impl Member {
 
     /// Ends the connection and makes a new one.
     pub(super) fn restart(self: &Arc<Self>) {
-        let (ended, round) = {
+        let (ended, abort, round) = {
             let mut state = lock(&self.state);
             if matches!(state.phase, Phase::Removed) {
                 return;
@@ -279,25 +290,21 @@ impl Member {
             state.round += 1;
             state.tries = 0;
             self.changed.notify_all();
-            (state.set(Phase::Connecting), state.round)
+            (state.set(Phase::Connecting), state.abort.clone(), state.round)
         };
-        if let Phase::Running(client) = ended {
-            client.close();
-        }
+        end(ended, &abort);
         self.begin(Duration::ZERO, round);
     }
 
     /// Ends the connection for good.
     pub(super) fn close(&self) {
-        let ended = {
+        let (ended, abort) = {
             let mut state = lock(&self.state);
             state.round += 1;
             self.changed.notify_all();
-            state.set(Phase::Removed)
+            (state.set(Phase::Removed), state.abort.clone())
         };
-        if let Phase::Running(client) = ended {
-            client.close();
-        }
+        end(ended, &abort);
     }
 
     /// The connection. Waits for one that is being made, at most until `deadline`.
@@ -327,6 +334,23 @@ impl Member {
 
     pub(super) fn is_connecting(&self) -> bool {
         matches!(lock(&self.state).phase, Phase::Connecting)
+    }
+
+    /// Until when a list that is asked for now waits for this server: a whole `time` in general. One
+    /// that connects has had its time since it began, one that let the last list wait in vain gets a
+    /// tenth, so that neither delays every list there is.
+    pub(super) fn list_deadline(&self, now: Instant, time: Duration) -> Instant {
+        let state = lock(&self.state);
+        match state.phase {
+            Phase::Connecting => (state.since + time).min(now + time),
+            _ if state.slow => now + time / 10,
+            _ => now + time,
+        }
+    }
+
+    /// Whether it gave its list in time.
+    pub(super) fn note_list(&self, in_time: bool) {
+        lock(&self.state).slow = !in_time;
     }
 
     pub(super) fn status(&self) -> Status {
@@ -369,6 +393,14 @@ impl State {
         let pause = PAUSE * (1 << self.tries.min(7));
         self.tries += 1;
         Some(pause)
+    }
+}
+
+/// Ends what a round has come to. Where nothing is connected, nothing is called off.
+fn end(ended: Phase, abort: &Abort) {
+    match ended {
+        Phase::Running(client) => client.close(),
+        _ => abort.abort(),
     }
 }
 

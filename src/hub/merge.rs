@@ -1,7 +1,9 @@
 //! Lists of all servers, asked for at once and merged in a stable order.
 //!
-//! Each server has the same time, counted from the same moment: the slowest decides how long the
-//! whole takes, and no server what another one gives. The pages of one server are asked for one
+//! Each server has a deadline of its own, [`Limits::list_timeout`] at most: the slowest decides how
+//! long the whole takes, and no server what another one gives. One that has not connected in that time
+//! is missing at once from then on, and one that let a list wait in vain is waited for a tenth of it
+//! until it answers again. The pages of one server are asked for one
 //! after another, those of different servers at the same time.
 
 use std::sync::Arc;
@@ -55,6 +57,7 @@ impl<T> std::ops::Deref for Entry<T> {
 /// How far the list of one server is.
 struct Part<T> {
     member: Arc<Member>,
+    deadline: Instant,
     client: Option<Client>,
     call: Option<Call<Page<T>>>,
     cursor: Option<String>,
@@ -71,11 +74,12 @@ pub(super) fn gather<T>(
     prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
     rename: fn(&str, &mut T),
 ) -> Merged<T> {
-    let deadline = Instant::now() + limits.list_timeout;
+    let now = Instant::now();
     let mut parts: Vec<Part<T>> = members
         .iter()
         .map(|member| Part {
             member: Arc::clone(member),
+            deadline: member.list_deadline(now, limits.list_timeout),
             client: None,
             call: None,
             cursor: None,
@@ -87,17 +91,17 @@ pub(super) fn gather<T>(
     // Those that are there first, so that nobody waits for one that is still connecting.
     for part in &mut parts {
         if !part.member.is_connecting() {
-            part.open(deadline, offers, prepare);
+            part.open(offers, prepare);
         }
     }
     for part in &mut parts {
         if part.client.is_none() && part.error.is_none() {
-            part.open(deadline, offers, prepare);
+            part.open(offers, prepare);
         }
     }
     while parts.iter().any(|part| part.call.is_some()) {
         for part in &mut parts {
-            part.advance(deadline, limits, prepare);
+            part.advance(limits, prepare);
         }
     }
     let mut merged = Merged { entries: Vec::new(), missing: Vec::new() };
@@ -116,27 +120,22 @@ pub(super) fn gather<T>(
 
 impl<T> Part<T> {
     /// Asks for the first page, if the server has such a list.
-    fn open(
-        &mut self,
-        deadline: Instant,
-        offers: fn(&Offer) -> bool,
-        prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
-    ) {
-        match self.member.client(deadline) {
+    fn open(&mut self, offers: fn(&Offer) -> bool, prepare: fn(&Client, Option<&str>) -> Request<Page<T>>) {
+        match self.member.client(self.deadline) {
             Ok(client) => {
                 let offered = offers(&client.server().offer);
                 self.client = Some(client);
                 if offered {
-                    self.ask(deadline, prepare);
+                    self.ask(prepare);
                 }
             }
             Err(error) => self.error = Some(error),
         }
     }
 
-    fn ask(&mut self, deadline: Instant, prepare: fn(&Client, Option<&str>) -> Request<Page<T>>) {
+    fn ask(&mut self, prepare: fn(&Client, Option<&str>) -> Request<Page<T>>) {
         let Some(client) = &self.client else { return };
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = self.deadline.saturating_duration_since(Instant::now());
         match prepare(client, self.cursor.as_deref()).timeout(left).start() {
             Ok(call) => self.call = Some(call),
             Err(error) => self.error = Some(error),
@@ -144,17 +143,16 @@ impl<T> Part<T> {
     }
 
     /// Waits for the page that is under way and asks for the next one.
-    fn advance(
-        &mut self,
-        deadline: Instant,
-        limits: &Limits,
-        prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
-    ) {
+    fn advance(&mut self, limits: &Limits, prepare: fn(&Client, Option<&str>) -> Request<Page<T>>) {
         let Some(call) = self.call.take() else { return };
         let page = match call.wait() {
             Ok(page) => page,
-            Err(error) => return self.error = Some(error),
+            Err(error) => {
+                self.member.note_list(error.kind() != ErrorKind::Timeout);
+                return self.error = Some(error);
+            }
         };
+        self.member.note_list(true);
         self.pages += 1;
         if self.items.len() + page.entries.len() > limits.list_entries || self.pages >= limits.list_pages {
             return self.error = Some(Error::new(ErrorKind::Limit, "the list is longer than allowed"));
@@ -167,7 +165,7 @@ impl<T> Part<T> {
             }
             next => {
                 self.cursor = next;
-                self.ask(deadline, prepare);
+                self.ask(prepare);
             }
         }
     }

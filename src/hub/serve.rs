@@ -1,8 +1,8 @@
 //! A hub that is served: what its servers offer, offered by one server of ours, in every revision.
 //!
 //! What it does: keeps the lists of a [`Server`] equal to those of the hub's servers, through its
-//! handle, and hands its calls to `forward.rs`. What it does not: pass on log entries, or updates of
-//! single resources.
+//! handle, and hands its calls to `forward.rs`, subscriptions to `updates.rs`. What it does not: run
+//! calls as tasks, or ask a client anything while it calls nothing.
 //!
 //! # Names
 //!
@@ -20,6 +20,8 @@
 
 mod forward;
 mod listing;
+mod passed;
+mod updates;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -30,6 +32,8 @@ use crate::server::{Handle, Server};
 
 use super::{Hub, lock};
 use listing::{Kinds, Listing, Shown};
+use passed::Passing;
+use updates::Updates;
 
 /// Something that a served hub does not offer although one of its servers has it.
 #[derive(Debug)]
@@ -49,12 +53,24 @@ impl Hub {
     /// told. Calls are passed on with their progress and cancellation; results, schemas and `_meta`
     /// as they are. Serving ends the hub.
     ///
-    /// What a stateless server asks in its answer is asked of the client that called, whichever
-    /// revision that speaks. A server that asks on its own, in a session, is answered by the hub's
-    /// handlers as ever, and not told of any others.
+    /// What a server asks is asked of the client that called, whichever revisions the two speak. A
+    /// server that asks in the middle of a call, in a session, is kept waiting for
+    /// [`crate::Limits::ask_timeout`] at most. Nobody can tell which of the calls it works on it asks
+    /// about: while those are of several clients, while there are none, and where the client cannot be
+    /// asked, the hub's own handlers answer, and without any the question is refused. Each server
+    /// with sessions is told that everything can be asked; each other one, with each call, what the
+    /// client that calls can be asked.
     ///
-    /// A call holds one of [`crate::Limits::workers`] while its server works, at most for
-    /// [`crate::Limits::call_timeout`].
+    /// Log entries go to the client whose calls the server works on, or to the only one there is, with
+    /// the server's key before the logger's name (`board/io`); whose it cannot be told nobody hears.
+    /// A server with sessions is asked for entries from `info` on. Updates of resources go to those
+    /// who subscribed. Members of descriptions that no revision knows are passed on; results are
+    /// read and written anew, so members of those that no revision knows are not.
+    ///
+    /// A call holds no thread while its server works: it has [`crate::Limits::call_timeout`], anew with
+    /// each step of progress. At most [`crate::Limits::calls`] are under way at all servers together;
+    /// the next one waits for room, as one does for a server that still connects: those hold one of
+    /// [`crate::Limits::workers`].
     ///
     /// ```no_run
     /// use std::process::Command;
@@ -76,14 +92,26 @@ impl Hub {
             return Err(Error::new(ErrorKind::Misuse, "export the hub before the first server is added"));
         }
         server.tools_may_change().prompts_may_change().resources_may_change();
+        server.resource_updates().logging();
         let export = Arc::new(Export {
             hub: self.clone(),
             handle: server.handle(),
             state: Mutex::default(),
             listed: Condvar::new(),
+            passing: Passing::default(),
+            updates: Updates::default(),
         });
         self.shared.handlers.add_export(&export);
-        server.on_shutdown(move || export.hub.close());
+        let told = Arc::downgrade(&export);
+        export.handle.on_listeners(move || {
+            if let Some(export) = told.upgrade() {
+                export.subscribe();
+            }
+        });
+        server.on_shutdown(move || {
+            export.passing.close();
+            export.hub.close();
+        });
         Ok(())
     }
 
@@ -99,6 +127,8 @@ pub(super) struct Export {
     handle: Handle,
     state: Mutex<State>,
     listed: Condvar,
+    passing: Passing,
+    updates: Updates,
 }
 
 #[derive(Default)]
@@ -146,7 +176,10 @@ impl Export {
 
     /// A server says that a list of its own has changed.
     pub(super) fn changed(self: &Arc<Self>, key: &str, change: &Change) {
-        self.list(key, Kinds::of(change));
+        match change {
+            Change::Updated(uri) => self.updated(key, uri),
+            _ => self.list(key, Kinds::of(change)),
+        }
     }
 
     /// Lists what is wanted of a server, unless another thread is at it, which then does.
@@ -187,6 +220,8 @@ impl Export {
         state.servers.sort_by_key(|s| order.iter().position(|key| *key == s.key));
         let listings: Vec<(&str, &Listing)> = state.servers.iter().map(|s| (&*s.key, &s.listing)).collect();
         state.left = listing::show(self, &listings, &mut state.shown);
+        // A resource that somebody listens to may be another server's now.
+        self.subscribe();
     }
 
     /// Waits until what the servers that run offer is on the lists, at most until `deadline`.

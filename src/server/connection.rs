@@ -134,6 +134,18 @@ impl Connection {
         self.reading.load(Ordering::SeqCst)
     }
 
+    /// What says things without waiting for the client.
+    #[cfg(feature = "hub")]
+    pub(super) fn post(&self) -> &Post {
+        &self.post
+    }
+
+    /// Whether many clients may be at the other end.
+    #[cfg(feature = "hub")]
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     /// The session, if one is open.
     pub(crate) fn session(&self) -> MutexGuard<'_, Option<Session>> {
         lock(&self.session)
@@ -209,6 +221,10 @@ impl Connection {
             self.core.with_writer(|w| {
                 job.era.reply(w, &job.to(), reply);
                 w.newline();
+                #[cfg(feature = "hub")]
+                if job.posts {
+                    return self.post.answer(&job.outlet, w.as_bytes().to_vec());
+                }
                 job.outlet.answer(w.as_bytes());
             });
         }
@@ -330,7 +346,7 @@ impl Connection {
     }
 
     /// Gives a call this much time from now.
-    fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
+    pub(super) fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
         let deadline = (!time.is_zero()).then(|| Instant::now() + time);
         self.calls.change(call, deadline, weight);
         self.core.alarm.arm();
@@ -361,6 +377,15 @@ impl Connection {
         drop(parked);
         self.change(&job.call, self.core.limits.handler_deadline, job.weight());
         Some(job)
+    }
+
+    /// The resources whose updates somebody wants to be told of.
+    #[cfg(feature = "hub")]
+    pub(super) fn wanted(&self, uris: &mut std::collections::BTreeSet<String>) {
+        if let Some(session) = self.session().as_ref() {
+            uris.extend(session.subscriptions.iter().cloned());
+        }
+        uris.extend(lock(&self.listens).iter().flat_map(|listen| listen.filter.uris.iter().cloned()));
     }
 
     /// Opens a subscription: acknowledges it first, then lets changes through.
@@ -408,7 +433,7 @@ impl Connection {
     }
 
     /// Whether the client does not read what it has been sent.
-    fn congested(&self) -> bool {
+    pub(super) fn congested(&self) -> bool {
         self.outlet.congested() || self.post.busy()
     }
 

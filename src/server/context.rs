@@ -215,7 +215,7 @@ impl Context<'_> {
     }
 
     /// The answer under this key, or the question on its way.
-    pub(super) fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, Failure> {
+    pub(crate) fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, Failure> {
         if self.keys.iter().any(|known| known == key) {
             // One answer must never pass for two.
             return Err(Failure::new(format!("The handler asks two questions under the key {key:?}")));

@@ -45,6 +45,12 @@ pub(crate) struct Catalog {
     connections: Mutex<Vec<Weak<Connection>>>,
     compiler: Mutex<Option<Arc<dyn SchemaCompiler>>>,
     stop: AtomicBool,
+    /// Calls that were left to somebody else: the end waits for them as for those that run.
+    #[cfg(feature = "hub")]
+    pub(super) handed: AtomicUsize,
+    /// Told when somebody begins or ends to listen to updates; does not wait.
+    #[cfg(feature = "hub")]
+    pub(super) listeners: OnceLock<Box<dyn Fn() + Send + Sync>>,
     alarms: Mutex<Vec<Weak<Alarm>>>,
 }
 
@@ -65,6 +71,10 @@ impl Catalog {
             #[cfg(not(feature = "schema"))]
             compiler: Mutex::default(),
             stop: AtomicBool::new(false),
+            #[cfg(feature = "hub")]
+            handed: AtomicUsize::new(0),
+            #[cfg(feature = "hub")]
+            listeners: OnceLock::new(),
             alarms: Mutex::default(),
         }
     }
@@ -122,6 +132,22 @@ impl Catalog {
             ));
         }
         Ok(())
+    }
+
+    /// Whether nobody else works on a call of this server.
+    pub(super) fn at_rest(&self) -> bool {
+        #[cfg(feature = "hub")]
+        return self.handed.load(Ordering::SeqCst) == 0;
+        #[cfg(not(feature = "hub"))]
+        true
+    }
+
+    /// Somebody begins or ends to listen to updates of resources.
+    pub(super) fn listeners_changed(&self) {
+        #[cfg(feature = "hub")]
+        if let Some(told) = self.listeners.get() {
+            told();
+        }
     }
 
     /// Tells a change to every connection.
@@ -311,6 +337,11 @@ impl Core {
             }
         };
         for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
+            // What a call notes for itself comes sealed or not at all.
+            #[cfg(feature = "hub")]
+            if key == super::later::NOTE {
+                continue;
+            }
             if !answers.iter().any(|(known, _)| known == key) {
                 answers.push((key.to_owned(), super::context::answer_of(Ok(value))));
             }

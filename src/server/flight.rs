@@ -19,15 +19,21 @@ use crate::model::{Operation, Revision};
 use crate::rpc::Id;
 use crate::transport::Outlet;
 
+/// What is run when a call is cancelled whose handler has left.
+#[cfg(feature = "hub")]
+type Hook = Option<Box<dyn FnOnce() + Send>>;
+#[cfg(not(feature = "hub"))]
+type Hook = ();
+
 /// A call's fate, shared between whoever may decide it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Call {
     cancelled: AtomicBool,
     settled: AtomicBool,
     /// Its handler has been called.
     started: AtomicBool,
-    /// Wakes a handler that waits for time to pass.
-    sleep: Mutex<()>,
+    /// Wakes a handler that waits for time to pass; who else is to be told.
+    sleep: Mutex<Hook>,
     wake: Condvar,
 }
 
@@ -39,9 +45,30 @@ impl Call {
         let mine = self.settle();
         self.cancelled.store(true, Ordering::Release);
         // Taken and released, so that a handler is either before its look at the flag or asleep.
+        #[cfg(feature = "hub")]
+        let hook = self.sleep.lock().unwrap_or_else(PoisonError::into_inner).take();
+        #[cfg(not(feature = "hub"))]
         drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner));
         self.wake.notify_all();
+        #[cfg(feature = "hub")]
+        if let Some(hook) = hook {
+            hook();
+        }
         mine
+    }
+
+    /// Runs `hook` when the call is cancelled, at once if it was.
+    #[cfg(feature = "hub")]
+    pub(crate) fn on_cancel(&self, hook: Box<dyn FnOnce() + Send>) {
+        {
+            let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+            // Looked at under the lock, which who cancels takes after the flag is set.
+            if !self.is_cancelled() {
+                *sleep = Some(hook);
+                return;
+            }
+        }
+        hook();
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

@@ -36,6 +36,9 @@ pub(crate) struct Job {
     pub call: Arc<Call>,
     /// When it was entered among the calls in flight.
     pub accepted: Option<Instant>,
+    /// Whoever answers it must not wait for the client.
+    #[cfg(feature = "hub")]
+    pub posts: bool,
 }
 
 /// What is to be run.
@@ -60,6 +63,9 @@ pub(crate) enum Conclusion {
     Done(Outcome),
     Fault(Fault),
     Asked(Vec<Ask>),
+    /// Somebody else answers.
+    #[cfg(feature = "hub")]
+    Later(super::later::Begin),
 }
 
 /// Runs a tool that lives on the reading thread.
@@ -138,6 +144,8 @@ impl Job {
         match conclusion {
             Conclusion::Done(outcome) => conn.finish(&self, outcome.reply(conn)),
             Conclusion::Fault(fault) => conn.finish(&self, Reply::Fault(&fault)),
+            #[cfg(feature = "hub")]
+            Conclusion::Later(begin) => return begin(super::later::Later::of(self)),
             Conclusion::Asked(asks) => match self.era.questions() {
                 Questions::Requests => return Arc::clone(conn).park(self, &asks),
                 Questions::InResult => {
@@ -248,7 +256,7 @@ fn run<'c>(ctx: &mut Context<'c>, work: &Work, inline: Option<&mut InlineFn>) ->
                 value: doc.at(value).as_str().unwrap_or_default(),
                 settled: Arguments::new(context.map(|node| doc.at(node))),
             };
-            Ok(Outcome::Completion(complete(&request)))
+            complete(ctx, &request).map(Outcome::Completion)
         }
         _ => Err(Failure::fault(Fault::Internal("The request and its handler do not belong together"))),
     }
@@ -279,13 +287,15 @@ fn check(work: &Work, outcome: Outcome) -> Conclusion {
     Conclusion::Done(outcome)
 }
 
-fn failed(exchange: &Exchange<'_>, failure: Failure, asks: Vec<Ask>) -> Conclusion {
+pub(super) fn failed(exchange: &Exchange<'_>, failure: Failure, asks: Vec<Ask>) -> Conclusion {
     let tool = matches!(exchange.query.operation, Operation::CallTool { .. });
     match failure.into_reason() {
         Reason::Asked if asks.is_empty() => {
             Conclusion::Fault(Fault::Internal("The handler waits for nothing"))
         }
         Reason::Asked => Conclusion::Asked(asks),
+        #[cfg(feature = "hub")]
+        Reason::Later(begin) => Conclusion::Later(begin),
         Reason::Text(text) if tool => Conclusion::Done(Outcome::Tool(ToolOutput::failed(text))),
         Reason::Text(text) => {
             Conclusion::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })

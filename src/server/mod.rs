@@ -23,6 +23,8 @@ mod handle;
 #[cfg(feature = "http-server")]
 mod http;
 mod job;
+#[cfg(feature = "hub")]
+mod later;
 mod mask;
 mod notice;
 mod operation;
@@ -63,11 +65,15 @@ pub use self::failure::Failure;
 pub use self::handle::Handle;
 #[cfg(feature = "http-server")]
 pub use self::http::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
+#[cfg(feature = "hub")]
+pub(crate) use self::job::Outcome;
+#[cfg(feature = "hub")]
+pub(crate) use self::later::{Caller, Later};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
 #[cfg(feature = "hub")]
 pub(crate) use self::registry::{Checks, ReadFn, Registry};
 #[cfg(feature = "hub")]
-pub(crate) use self::relay::relayed;
+pub(crate) use self::relay::{questions, relayed};
 pub use self::tool::{ToolArguments, ToolResult};
 
 /// A server: what it offers, and how it is served.
@@ -350,7 +356,8 @@ impl Server {
         argument: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        let complete = Arc::new(complete);
+        let complete =
+            Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
         self.catalog.change(|r| r.add_completion(CompletionKind::Prompt, prompt, argument, complete))?;
         Ok(self)
     }
@@ -365,7 +372,8 @@ impl Server {
         variable: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        let complete = Arc::new(complete);
+        let complete =
+            Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
         self.catalog
             .change(|r| r.add_completion(CompletionKind::Template, uri_template, variable, complete))?;
         Ok(self)

@@ -151,6 +151,7 @@ impl Reader<dyn InlineTools> {
                     return Err(Fault::ResourceNotFound(text(uri).to_owned()));
                 }
                 self.subscribe(text(uri))?;
+                self.core.catalog.listeners_changed();
                 Reply::Empty
             }
             Operation::Unsubscribe { uri } => {
@@ -158,6 +159,7 @@ impl Reader<dyn InlineTools> {
                 if let Some(session) = self.conn.session().as_mut() {
                     session.subscriptions.retain(|s| s != text(uri));
                 }
+                self.core.catalog.listeners_changed();
                 Reply::Empty
             }
             Operation::Listen { filter } => {
@@ -182,6 +184,7 @@ impl Reader<dyn InlineTools> {
                 }
                 let revision = query.peer.revision;
                 self.conn.listen(id, request.id.raw(), honoured, era, revision, outlet)?;
+                self.core.catalog.listeners_changed();
                 return Ok(None);
             }
         };

@@ -4,7 +4,8 @@
 //! entries come and go: nothing is given twice, nothing that stays is left out.
 //! Source: MCP server/utilities/pagination.
 
-use crate::base64::{self, Form};
+use base64ct::{Base64UrlUnpadded, Encoding};
+
 use crate::era::List;
 use crate::model::Fault;
 
@@ -22,7 +23,7 @@ pub(crate) fn cursor(list: List, sequence: u64) -> String {
     let mut bytes = [0; 9];
     bytes[0] = letter(list);
     bytes[1..].copy_from_slice(&sequence.to_be_bytes());
-    base64::encode(Form::Url, &bytes)
+    Base64UrlUnpadded::encode_string(&bytes)
 }
 
 /// The place a cursor names; no cursor is the start.
@@ -32,7 +33,7 @@ pub(crate) fn cursor(list: List, sequence: u64) -> String {
 pub(crate) fn place(list: List, cursor: Option<&str>) -> Result<u64, Fault> {
     let Some(cursor) = cursor else { return Ok(0) };
     // No longer text can be a cursor, so none is decoded.
-    let bytes = base64::decode(Form::Url, cursor.get(..13).unwrap_or(cursor)).unwrap_or_default();
+    let bytes = Base64UrlUnpadded::decode_vec(cursor.get(..13).unwrap_or(cursor)).unwrap_or_default();
     match <[u8; 9]>::try_from(bytes) {
         Ok([sort, number @ ..]) if sort == letter(list) => Ok(u64::from_be_bytes(number)),
         _ => Err(Fault::InvalidParams("cursor is none that this server gave out".into())),

@@ -62,7 +62,8 @@ pub(crate) type ReadFn =
 pub(crate) type PromptFn =
     dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync;
 /// Offers values for an argument.
-pub(crate) type CompleteFn = dyn Fn(&CompletionRequest<'_>) -> Completion + Send + Sync;
+pub(crate) type CompleteFn =
+    dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Completion, Failure> + Send + Sync;
 
 /// The arguments of a prompt, or those that are settled already: strings by name.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,9 @@
 //! Whatever does not verify is refused in one way, so that nothing is learnt from a refusal.
 //! Source: MCP 2026-07-28 basic/patterns/mrtr, `requestState` security.
 
+use base64ct::{Base64UrlUnpadded, Encoding};
 use hmac_sha256::{HMAC, Hash};
 
-use crate::base64::{self, Form};
 use crate::era;
 use crate::json::order;
 use crate::json::{Doc, Kind, Value, Writer};
@@ -24,6 +24,9 @@ pub(crate) type Answers = Vec<(String, Answer)>;
 /// A method and its parameters.
 pub(crate) type Request<'d> = (&'static str, Option<Value<'d>>);
 
+/// Opens a state: given are the key, the principal, the digest of the request, the time and the state.
+type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>;
+
 /// A key, and what is done with it.
 ///
 /// Everything below is called through its fields: a program that neither asks nor gives a key links no cryptography.
@@ -31,7 +34,7 @@ pub(crate) struct Sealer {
     key: [u8; 32],
     digest: fn(&str, Option<Value<'_>>) -> [u8; 32],
     seal: fn(&[u8; 32], &str, &[u8; 32], u64, &Answers) -> String,
-    open: fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>,
+    open: Open,
 }
 
 impl Sealer {
@@ -67,7 +70,7 @@ fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, answer
     let mut w = Writer::new();
     w.begin_object();
     w.key("e").u64(expires);
-    w.key("d").string(&base64::encode(Form::Url, digest));
+    w.key("d").string(&Base64UrlUnpadded::encode_string(digest));
     w.key("a").begin_object();
     for (name, answer) in answers {
         // A refusal is not kept: modern answers are results, a client that refuses does not retry.
@@ -79,11 +82,11 @@ fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, answer
     let mut bytes = w.into_bytes();
     let tag = code(key, principal, &bytes);
     bytes.extend_from_slice(&tag);
-    base64::encode(Form::Url, &bytes)
+    Base64UrlUnpadded::encode_string(&bytes)
 }
 
 fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &str) -> Option<Answers> {
-    let bytes = base64::decode(Form::Url, state)?;
+    let bytes = Base64UrlUnpadded::decode_vec(state).ok()?;
     let (text, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG)?)?;
     let expected = code(key, principal, text);
     // Every byte is looked at, so that the time taken says nothing about where they differ.
@@ -93,7 +96,7 @@ fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &st
     }
     let doc = Doc::parse(text).ok()?;
     let root = doc.root();
-    let same_request = root.get("d")?.as_str()? == base64::encode(Form::Url, digest);
+    let same_request = root.get("d")?.as_str()? == Base64UrlUnpadded::encode_string(digest);
     if !same_request || root.get("e")?.as_u64()? < now {
         return None;
     }

@@ -263,6 +263,9 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
     }
     while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {}
     while !conn.wait_for_readers(at_work.next_look()) && at_work.goes_on() {}
+    while !core.catalog.at_rest() && at_work.goes_on() {
+        core.alarm.pause();
+    }
     conn.close(last.max(Instant::now() + LAST_WRITES));
     for hook in hooks {
         // One that panics must not keep the others from switching their pumps off.

@@ -44,7 +44,7 @@ impl Reader<dyn InlineTools> {
         let reply = match &conclusion {
             Conclusion::Done(outcome) => outcome.reply(&job.conn),
             Conclusion::Fault(fault) => Reply::Fault(fault),
-            Conclusion::Asked(_) => {
+            _ => {
                 if let Some(running) = quick.running {
                     self.conn.adopt(running);
                 }
@@ -124,7 +124,7 @@ impl Reader<dyn InlineTools> {
             match &conclusion {
                 Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
                 Conclusion::Fault(fault) => era.reply(&mut self.out, &to, Reply::Fault(fault)),
-                Conclusion::Asked(_) => {
+                _ => {
                     let job = self.job(doc, outlet, era, query, work, answers);
                     return self.accept(job, |_, job| {
                         job.settle(conclusion);
@@ -168,6 +168,8 @@ impl Reader<dyn InlineTools> {
             answers,
             call: Arc::default(),
             accepted: None,
+            #[cfg(feature = "hub")]
+            posts: false,
         }
     }
 

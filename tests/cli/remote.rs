@@ -132,6 +132,37 @@ fn a_server_that_says_nothing_is_given_up() {
     assert_eq!(code, 2, "{err}");
 }
 
+/// A program that says its process id and neither answers nor minds the end of its input.
+#[cfg(unix)]
+const DEAF: [&str; 4] = ["--", "sh", "-c", "echo $$ >&2; exec sleep 600"];
+
+#[cfg(unix)]
+#[test]
+fn an_interruption_ends_the_server_too() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
+        let mut asking = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
+            .args(["call", "echo", "--timeout", "600", "--era", "modern"])
+            .args(DEAF)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut told = BufReader::new(asking.stderr.take().unwrap()).lines();
+        let server = told.next().unwrap().unwrap();
+        let kill =
+            |words: [&str; 2]| Command::new("kill").args(words).stderr(Stdio::null()).status().unwrap();
+        assert!(kill(["-0", &server]).success());
+        assert!(kill([signal, &asking.id().to_string()]).success());
+        assert_eq!(asking.wait().unwrap().signal(), Some(number));
+        assert!(!kill(["-0", &server]).success(), "the server still runs");
+        assert!(told.next().is_none(), "nothing is said of it");
+    }
+}
+
 #[test]
 fn resources_prompts_and_completion_are_asked_for() {
     let read = asked(&["read", "gpio://pin/4"], "board_server");

@@ -4,4 +4,6 @@
 
 mod many;
 mod proxy;
+mod relay;
+mod rules;
 mod together;

@@ -108,3 +108,42 @@ fn a_child_that_is_killed_is_started_again() {
     hub.close();
     let _ = std::fs::remove_file(file);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_server_that_is_still_connecting_is_ended_too() {
+    let file = std::env::temp_dir().join(format!("tinymcp-hub-connecting-{}", std::process::id()));
+    // The hub is closed, the server taken out, the hub dropped, the server started again.
+    for end in [
+        Hub::close,
+        |hub: &Hub| drop(hub.remove("deaf")),
+        |hub: &Hub| drop(hub.clone()),
+        |hub: &Hub| hub.restart("deaf").unwrap(),
+    ] {
+        let _ = std::fs::remove_file(&file);
+        let mut limits = Limits::default();
+        limits.probe_timeout = Duration::from_secs(600);
+        limits.child_exit = Duration::from_millis(100);
+        let hub = hub(limits);
+        let script = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600", file.display());
+        let deaf = move || {
+            let mut deaf = Command::new("sh");
+            deaf.args(["-c", &script]);
+            deaf
+        };
+        hub.add("deaf", Upstream::command(deaf)).unwrap();
+        let began = Instant::now();
+        let pid = loop {
+            match std::fs::read_to_string(&file) {
+                Ok(pid) => break pid.trim().to_owned(),
+                Err(_) => assert!(began.elapsed() < SOON, "it never started"),
+            }
+            std::thread::yield_now();
+        };
+        end(&hub);
+        drop(hub);
+        let alive = Command::new("kill").args(["-0", &pid]).stderr(std::process::Stdio::null()).status();
+        assert!(!alive.unwrap().success(), "it still runs");
+    }
+    let _ = std::fs::remove_file(&file);
+}

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Argument, Client, ClientBuilder, Completion, Content, Era, ErrorKind, Field, Form, FormReply, Hub,
-    Limits, Prompt, PromptOutput, ReadOutput, Resource, ResourceContents, Role, Server, Template, Tool,
-    ToolOutput, Upstream, json, memory_links,
+    Argument, Client, ClientBuilder, Completion, Content, Era, ErrorKind, Field, Form, FormReply, Hub, Level,
+    Limits, Prompt, PromptOutput, ReadOutput, Resource, ResourceContents, Role, Root, SampleReply, Sampling,
+    Server, Template, Tool, ToolOutput, Upstream, json, memory_links,
 };
 
 tinymcp::record! {
@@ -22,7 +22,7 @@ type Ends = mpsc::Sender<&'static str>;
 
 /// A server with one of everything.
 fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
-    server.tools_may_change();
+    server.tools_may_change().logging();
     let schema =
         Json::parse(r#"{ "type":"object", "x-odd":[1.50,"é"], "properties":{"n":{"type":"integer"}} }"#);
     let described = Tool::new("echo")
@@ -63,6 +63,18 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
             Ok(format!("{who} {}", sure.bool("yes") == Some(true)))
         })
         .unwrap()
+        .tool(Tool::new("knows"), |ctx, _: Nothing| {
+            let said = ctx.sample("model", Sampling::new(9).user("How many?"));
+            let roots = ctx.roots("roots");
+            Ok(format!("{} {}", said?.text(), roots?.first().map_or("none", |root| &root.uri)))
+        })
+        .unwrap()
+        .tool(Tool::new("logs"), |ctx, _: Nothing| {
+            ctx.log(Level::Warning, Some("db"), json!({"password": "hush", "n": 1}))?;
+            ctx.log(Level::Info, None, "done")?;
+            Ok("logged")
+        })
+        .unwrap()
         .resource(Resource::new("test://same", "same"), move |_, uri| Ok(ResourceContents::text(uri, name)))
         .unwrap()
         .template(Template::new("test://item/{id}", "item").unwrap(), |_, uri, variables| {
@@ -84,7 +96,8 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.probe_timeout = Duration::from_millis(500);
+    // A server that is slow to start is not an old one.
+    limits.probe_timeout = SOON;
     limits.call_timeout = SOON;
     limits
 }
@@ -100,9 +113,13 @@ struct Proxy {
 impl Proxy {
     /// A proxy of servers of these names that speak one era.
     fn of(names: &[&'static str], era: Era) -> Proxy {
+        Proxy::with(names, era, limits())
+    }
+
+    fn with(names: &[&'static str], era: Era, own: Limits) -> Proxy {
         let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
-        server.limits(limits());
+        server.limits(own);
         hub.export(&mut server).unwrap();
         let (told, ends) = mpsc::channel();
         let handles = Arc::new(Mutex::new(Vec::new()));
@@ -155,7 +172,7 @@ fn lists_are_those_of_the_servers_under_names_that_every_host_takes() {
         let mut names: Vec<&str> = tools.iter().map(|t| &*t.name).collect();
         // In the order the servers came in; each in its own.
         names.sort_by_key(|name| name.starts_with("two"));
-        let each = ["echo", "fails", "refuses", "steps", "waits", "asks"];
+        let each = ["echo", "fails", "refuses", "steps", "waits", "asks", "knows", "logs"];
         let want: Vec<String> =
             ["one", "two"].iter().flat_map(|s| each.map(|t| format!("{s}__{t}"))).collect();
         assert_eq!(names, want);
@@ -248,15 +265,87 @@ fn answering(asked: Arc<AtomicUsize>) -> ClientBuilder {
 }
 
 #[test]
-fn questions_of_stateless_servers_are_asked_of_the_client() {
-    for below in [Era::Legacy, Era::Modern] {
+fn questions_of_servers_are_asked_of_the_client() {
+    in_all_eras(|below, above| {
         let asked = Arc::new(AtomicUsize::new(0));
-        let mut proxy = Proxy::of(&["one"], Era::Modern);
+        let mut proxy = Proxy::of(&["one"], above);
         let client = proxy.connect(answering(Arc::clone(&asked)), below);
         assert_eq!(client.call_tool("one__asks", json!({})).unwrap().texts(), "Ada true");
         // Each once, however often the handlers ran.
         assert_eq!(asked.load(Ordering::SeqCst), 2);
-    }
+    });
+}
+
+#[test]
+fn the_model_and_the_roots_are_asked_for_as_well() {
+    in_all_eras(|below, above| {
+        let mut proxy = Proxy::of(&["one"], above);
+        let asking = client()
+            .on_sample(|sampling| Ok(SampleReply::new("tiny").text(format!("{} words", sampling.max_tokens))))
+            .roots([Root { uri: "file:///srv/data".into(), name: None }]);
+        let client = proxy.connect(asking, below);
+        let output = client.call_tool("one__knows", json!({})).unwrap();
+        assert_eq!(output.texts(), "9 words file:///srv/data");
+    });
+}
+
+#[test]
+fn a_refusal_reaches_the_server_or_ends_the_call() {
+    in_all_eras(|below, above| {
+        let mut proxy = Proxy::of(&["one"], above);
+        let refusing = client().on_form(|_| Err("not me".into()));
+        let client = proxy.connect(refusing, below);
+        match client.call_tool("one__asks", json!({})) {
+            Ok(output) => assert!(output.is_error && below == Era::Legacy, "{output:?}"),
+            // There a refusal has no form on the wire: the call is over for the client.
+            Err(error) => assert!(error.kind() == ErrorKind::Cancelled && below == Era::Modern, "{error}"),
+        }
+        // Nobody is stuck.
+        assert_eq!(client.call_tool("one__steps", json!({})).unwrap().texts(), "stepped");
+    });
+}
+
+#[test]
+fn calls_that_wait_for_their_servers_hold_no_worker() {
+    in_all_eras(|below, above| {
+        let mut few = limits();
+        few.workers = 1;
+        few.queue = 1;
+        let mut proxy = Proxy::with(&["one", "two"], above, few);
+        let client = proxy.connect(client(), below);
+        let slow: Vec<_> =
+            (0..3).map(|_| client.prepare_tool("one__waits", json!({})).start().unwrap()).collect();
+        for _ in &slow {
+            assert_eq!(proxy.ends.recv_timeout(SOON), Ok("begun"));
+        }
+        for name in ["one__echo", "two__echo"] {
+            assert!(!client.call_tool(name, json!({"n": 1})).unwrap().is_error);
+        }
+        drop(slow);
+        for _ in 0..3 {
+            assert_eq!(proxy.ends.recv_timeout(SOON), Ok("cancelled"));
+        }
+    });
+}
+
+#[test]
+fn log_entries_are_passed_on_under_the_name_of_their_server() {
+    in_all_eras(|below, above| {
+        let mut proxy = Proxy::of(&["one"], above);
+        let (told, logs) = mpsc::channel();
+        let told = Mutex::new(told);
+        let listening = client().on_log(Level::Info, move |entry| {
+            // The test may be over.
+            let _ = told.lock().unwrap().send(entry.clone());
+        });
+        let client = proxy.connect(listening, below);
+        assert_eq!(client.call_tool("one__logs", json!({})).unwrap().texts(), "logged");
+        let entry = logs.recv_timeout(SOON).unwrap();
+        assert_eq!((entry.level, entry.logger.as_deref()), (Level::Warning, Some("one/db")));
+        assert_eq!(entry.data.as_str(), r#"{"password":"***","n":1}"#.replace("***", "[masked]"));
+        let entry = logs.recv_timeout(SOON).unwrap();
+        assert_eq!((entry.level, entry.logger.as_deref()), (Level::Info, Some("one")));
+    });
 }
 
 #[test]
@@ -271,15 +360,6 @@ fn a_client_that_cannot_be_asked_is_told_so() {
             Err(error) => assert!(error.kind() == ErrorKind::Remote && numbered, "{error}"),
         }
     });
-}
-
-#[test]
-fn a_server_with_sessions_is_not_told_of_questions_that_nobody_answers() {
-    let mut proxy = Proxy::of(&["one"], Era::Legacy);
-    let asked = Arc::new(AtomicUsize::new(0));
-    let client = proxy.connect(answering(Arc::clone(&asked)), Era::Modern);
-    assert!(client.call_tool("one__asks", json!({})).unwrap().is_error);
-    assert_eq!(asked.load(Ordering::SeqCst), 0);
 }
 
 #[test]

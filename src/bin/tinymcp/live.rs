@@ -10,6 +10,8 @@ use tinymcp::{Client, ClientBuilder, Endpoint, Error, Limits};
 
 use super::Fault;
 use super::args::Asked;
+#[cfg(unix)]
+use super::signals;
 
 /// A client to be, as the options have it.
 pub(crate) fn builder(asked: &Asked) -> Result<ClientBuilder, Fault> {
@@ -32,6 +34,8 @@ pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fa
     if asked.url.is_none() && !asked.headers.is_empty() {
         return Err("--header goes with --url".to_owned());
     }
+    #[cfg(unix)]
+    let client = signals::end(client)?;
     let connected = match (&asked.command, &asked.url) {
         (Some(words), None) => spawn(client, words),
         (None, Some(url)) => {

@@ -22,6 +22,8 @@ mod args;
 mod live;
 mod remote;
 mod show;
+#[cfg(unix)]
+mod signals;
 
 use args::{Asked, asked};
 use show::{one_line, plain};
@@ -37,7 +39,10 @@ const FAILURES: usize = 1000;
 type Fault = String;
 
 fn main() -> ExitCode {
-    match run(std::env::args_os().skip(1).collect()) {
+    let ended = run(std::env::args_os().skip(1).collect());
+    #[cfg(unix)]
+    signals::wait_if_one_came();
+    match ended {
         Ok(code) => ExitCode::from(code),
         // Whoever closed the pipe has read enough.
         Err(fault) if fault == BROKEN_PIPE => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! Reading results: content blocks, and what tools, resources, prompts and completion give.
 
-use crate::base64::{self, Form};
+use base64ct::{Base64, Encoding};
+
 #[cfg(feature = "hub")]
 use crate::json::Json;
 use crate::json::{Kind, Value};
@@ -37,7 +38,7 @@ pub(super) fn content(value: Value<'_>) -> Content {
 }
 
 fn bytes(value: Value<'_>, name: &str) -> Option<Vec<u8>> {
-    base64::decode(Form::Standard, value.get(name)?.as_str()?)
+    Base64::decode_vec(value.get(name)?.as_str()?).ok()
 }
 
 fn resource_contents(value: Value<'_>) -> Option<ResourceContents> {

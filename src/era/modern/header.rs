@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 
 #[cfg(any(feature = "client", feature = "http-server"))]
-use crate::base64::{self, Form};
+use base64ct::{Base64, Encoding};
 
 #[cfg(any(feature = "http-server", feature = "http-client"))]
 mod mirror;
@@ -67,7 +67,7 @@ pub(crate) fn encode(value: &str) -> Cow<'_, str> {
         return Cow::Borrowed(value);
     }
     let mut out = SENTINEL.0.to_owned();
-    out.push_str(&base64::encode(Form::Standard, bytes));
+    out.push_str(&Base64::encode_string(bytes));
     out.push_str(SENTINEL.1);
     Cow::Owned(out)
 }
@@ -84,7 +84,7 @@ pub(crate) fn decode(header: &[u8]) -> Option<Cow<'_, str>> {
     match encoded(text) {
         None => Some(Cow::Borrowed(text)),
         Some(coded) => {
-            let bytes = base64::decode(Form::Standard, coded)?;
+            let bytes = Base64::decode_vec(coded).ok()?;
             String::from_utf8(bytes).ok().map(Cow::Owned)
         }
     }

@@ -1,6 +1,7 @@
 //! Results and content blocks, down-converted for revisions that lack a block or a member.
 
-use crate::base64::{self, Form};
+use base64ct::{Base64, Encoding};
+
 use crate::json::{Json, Writer};
 use crate::model::catalog::Annotations;
 use crate::model::content::{Body, Completion, Content, PromptOutput, ResourceContents, ToolOutput};
@@ -88,7 +89,7 @@ pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
 
 fn binary(w: &mut Writer, kind: &str, data: &[u8], mime_type: &str) {
     w.key("type").string(kind);
-    w.key("data").string(&base64::encode(Form::Standard, data));
+    w.key("data").string(&Base64::encode_string(data));
     w.key("mimeType").string(mime_type);
 }
 
@@ -99,7 +100,7 @@ pub(super) fn resource_contents(w: &mut Writer, features: &Features, contents: &
     optional(w, "mimeType", &contents.mime_type);
     match &contents.body {
         Body::Text(text) => w.key("text").string(text),
-        Body::Bytes(bytes) => w.key("blob").string(&base64::encode(Form::Standard, bytes)),
+        Body::Bytes(bytes) => w.key("blob").string(&Base64::encode_string(bytes)),
     };
     meta(w, features, &contents.meta);
     w.end_object();

@@ -1,100 +1,179 @@
-//! One call that is passed on: sent to the server it is for, under its name there, and its progress,
-//! questions, end and cancellation taken from one side to the other.
+//! Calls that are passed on: sent to the server they are for, under its name there, by a handler that
+//! does not wait for the answer. `passed.rs` brings it back.
 //!
-//! # Invariants
-//! - The state of a server's question goes back to that server only, within the call it came for:
-//!   the client never sees it. When the client has answered, the handler runs again from its start,
-//!   and so does the server's: its answers to the same request are the same questions, which are
-//!   answered at once then.
-//! - A client that cancelled is noticed within [`LOOK`]; an answer is passed on at once.
+//! What a server without sessions asks in its answer is asked of the client; what has to go back with
+//! the answers travels with them, sealed, so that nothing is kept here meanwhile.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::client::{About, Client, Outcome, Progress, Request};
+use crate::client::{About, Client, InputRequired, Request, Watch};
 use crate::error::Error;
-use crate::json::Value;
+use crate::json::{Json, Value, Writer};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
-use crate::server::{Arguments, CompletionRequest, Context, Failure, relayed};
+use crate::server::{Arguments, CompletionRequest, Context, Failure, Outcome, relayed};
 
 use super::Export;
+use super::passed::{Passed, Under};
 
-/// How often a call that waits looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(20);
 /// The first pause before a call is repeated whose server asked for nothing but that.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// What a call brings along that was answered with questions.
+enum Noted {
+    /// It runs for the first time.
+    Nothing,
+    /// The call is still under way at its server, which asked in between.
+    Held(u64),
+    /// The server wants to be called again.
+    Again { round: u32, asked: InputRequired },
+}
+
+/// What a call notes whose server is in the middle of it.
+pub(super) fn held(number: u64) -> Json {
+    let mut w = Writer::new();
+    w.begin_object().key("held").u64(number);
+    w.end_object();
+    w.into_json()
+}
+
+/// What a call notes whose server wants it again.
+pub(super) fn again(round: u32, asked: &InputRequired) -> Json {
+    let mut w = Writer::new();
+    w.begin_object().key("round").u64(u64::from(round));
+    w.key("questions").json(&asked.questions);
+    if let Some(state) = asked.state() {
+        w.key("state").raw(state);
+    }
+    w.end_object();
+    w.into_json()
+}
+
+fn noted(ctx: &Context<'_>) -> Noted {
+    let Some(note) = ctx.note() else { return Noted::Nothing };
+    let root = note.root();
+    let number = |name: &str| root.get(name).and_then(Value::as_u64);
+    if let Some(number) = number("held") {
+        return Noted::Held(number);
+    }
+    let state = root.get("state").map(|state| state.raw().to_owned());
+    match root.get("questions") {
+        None => Noted::Nothing,
+        Some(questions) => Noted::Again {
+            round: number("round").and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
+            asked: InputRequired::again(questions.to_json(), state),
+        },
+    }
+}
+
 impl Export {
     pub(super) fn call_tool(
-        &self,
+        self: &Arc<Self>,
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: Value<'_>,
-    ) -> Result<ToolOutput, Failure> {
-        let output = self.forward(ctx, key, None, |client| client.prepare_tool(name, arguments))?;
-        Ok(relayed(output))
+    ) -> Failure {
+        let wrap = |output: ToolOutput| Outcome::Tool(relayed(output));
+        self.forward(ctx, key, None, wrap, |client| client.prepare_tool(name, arguments))
     }
 
-    pub(super) fn read(&self, ctx: &mut Context<'_>, key: &str, uri: &str) -> Result<ReadOutput, Failure> {
-        self.forward(ctx, key, Some(uri), |client| client.prepare_read(uri))
+    pub(super) fn read(self: &Arc<Self>, ctx: &mut Context<'_>, key: &str, uri: &str) -> Failure {
+        let wrap: fn(ReadOutput) -> Outcome = Outcome::Read;
+        self.forward(ctx, key, Some(uri), wrap, |client| client.prepare_read(uri))
     }
 
     pub(super) fn prompt(
-        &self,
+        self: &Arc<Self>,
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: &Arguments<'_>,
-    ) -> Result<PromptOutput, Failure> {
+    ) -> Failure {
         let arguments: Vec<(&str, &str)> = arguments.iter().collect();
-        self.forward(ctx, key, None, |client| client.prepare_prompt(name, &arguments))
+        let wrap: fn(PromptOutput) -> Outcome = Outcome::Prompt;
+        self.forward(ctx, key, None, wrap, |client| client.prepare_prompt(name, &arguments))
     }
 
-    /// Values for an argument; none where the server gives none in time.
-    pub(super) fn complete(&self, key: &str, about: About<'_>, asked: &CompletionRequest<'_>) -> Completion {
+    pub(super) fn complete(
+        self: &Arc<Self>,
+        ctx: &mut Context<'_>,
+        key: &str,
+        about: About<'_>,
+        asked: &CompletionRequest<'_>,
+    ) -> Failure {
         let settled: Vec<(&str, &str)> = asked.settled.iter().collect();
-        self.hub
-            .complete(key, about, asked.argument, asked.value, &settled)
-            .unwrap_or_else(|_| Completion::none())
+        let wrap: fn(Completion) -> Outcome = Outcome::Completion;
+        self.forward(ctx, key, None, wrap, |client| {
+            client.prepare_completion(about, asked.argument, asked.value, &settled)
+        })
     }
 
-    fn forward<T>(
-        &self,
+    /// Sends a call on its way. What comes back is how the handler ends: mostly by leaving the call
+    /// to whoever brings the answer.
+    fn forward<T: 'static>(
+        self: &Arc<Self>,
         ctx: &mut Context<'_>,
         key: &str,
         uri: Option<&str>,
-        prepare: impl Fn(&Client) -> Request<T>,
-    ) -> Result<T, Failure> {
+        wrap: fn(T) -> Outcome,
+        prepare: impl FnOnce(&Client) -> Request<T>,
+    ) -> Failure {
+        match self.send(ctx, key, uri, wrap, prepare) {
+            Ok(passed) => Failure::later(move |later| passed.attach(later)),
+            Err(failure) => failure,
+        }
+    }
+
+    fn send<T: 'static>(
+        self: &Arc<Self>,
+        ctx: &mut Context<'_>,
+        key: &str,
+        uri: Option<&str>,
+        wrap: fn(T) -> Outcome,
+        prepare: impl FnOnce(&Client) -> Request<T>,
+    ) -> Result<Arc<Passed>, Failure> {
         let failed = |error: Error| Failure::relayed(&error, uri);
         let limits = &self.hub.shared.limits;
-        let client = self.hub.client(key).map_err(failed)?;
-        let mut request = prepare(&client);
-        for round in 0..limits.rounds {
-            if ctx.wants_progress() {
-                // Who listens is given to each wait; this one only asks for it.
-                request = request.on_progress(|_| {}).extended_by_progress(limits.call_longest);
-            }
-            let mut call = request.start().map_err(failed)?;
-            let outcome = loop {
-                if ctx.cancelled() {
-                    call.cancel();
-                    return Err(Failure::new("The call was cancelled"));
+        let (mut round, mut resumed) = (0, None);
+        match noted(ctx) {
+            Noted::Nothing => {}
+            Noted::Held(number) => return self.go_on(ctx, number),
+            Noted::Again { round: last, asked } => {
+                round = last;
+                if asked.questions.to_doc().root().members().next().is_none() {
+                    ctx.wait(PAUSE * (1 << round.min(6)))?;
                 }
-                let mut hear = |step: Progress| ctx.progress(step.done, step.total, step.message.as_deref());
-                if let Some(outcome) = call.outcome_until(Instant::now() + LOOK, &mut hear) {
-                    break outcome.map_err(failed)?;
-                }
-            };
-            let asked = match outcome {
-                Outcome::Complete(answer) => return Ok(answer),
-                Outcome::InputRequired(asked) => asked,
-                // Nobody let a task be made of the call.
-                Outcome::Task(_) => return Err(Failure::new("The server made a task of the call")),
-            };
-            if asked.questions.to_doc().root().members().next().is_none() {
-                ctx.wait(PAUSE * (1 << round.min(6)))?;
+                resumed = Some((ctx.relay(&asked.questions)?, asked));
             }
-            let answers = ctx.relay(&asked.questions)?;
-            request = prepare(&client).resume(&answers, &asked).map_err(failed)?;
         }
-        Err(Failure::new("The server asks back without end"))
+        // Whoever calls and does not read is not sent more, and many calls wait for a few others.
+        ctx.wait_for_reader();
+        self.passing.wait_for_room(ctx, limits.calls)?;
+        let client = self.hub.client(key).map_err(failed)?;
+        let mut request = prepare(&client).able(ctx.client_can());
+        if let Some((answers, asked)) = resumed {
+            request = request.resume(&answers, &asked).map_err(failed)?;
+        }
+        if let Some(level) = ctx.log_level() {
+            request = request.log_level(level);
+        }
+        if ctx.wants_progress() {
+            // Who listens is given to each look; this one only asks for it.
+            request = request.on_progress(|_| {}).extended_by_progress(limits.call_longest);
+        }
+        let passed = Passed::new(self, key, round, Instant::now());
+        let told = Arc::downgrade(&passed);
+        let watch: Watch = Arc::new(move || {
+            if let Some(passed) = told.upgrade() {
+                passed.visit();
+            }
+        });
+        match request.start_watched(watch) {
+            Ok(call) => passed.begin(call.canceller(), Under::of(call, wrap, uri)),
+            Err(error) => {
+                self.passing.remove(&passed);
+                return Err(failed(error));
+            }
+        }
+        Ok(passed)
     }
 }

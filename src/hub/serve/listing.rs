@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Value};
 use crate::limits::Limits;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
-use crate::model::uri_template::Variables;
+use crate::model::uri_template::{UriTemplate, Variables};
 use crate::model::{Change, CompletionKind};
 use crate::server::{Arguments, Checks, CompletionRequest, Context, Registry, ToolHandler};
 
@@ -121,6 +121,18 @@ pub(super) struct Shown {
 
 type Table = BTreeMap<String, (String, Option<Json>)>;
 
+impl Shown {
+    /// Whose resource this is, as it is offered.
+    pub(super) fn owner(&self, uri: &str) -> Option<&str> {
+        let template = || {
+            let parsed =
+                self.templates.iter().filter_map(|(text, of)| Some((UriTemplate::parse(text).ok()?, of)));
+            parsed.into_iter().find(|(template, _)| template.matches(uri).is_some()).map(|(_, of)| of)
+        };
+        self.resources.get(uri).or_else(template).map(|(key, _)| &**key)
+    }
+}
+
 /// Changes one list: what is gone and what came.
 struct Plan<'a, T> {
     gone: Vec<String>,
@@ -143,9 +155,9 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
         |r, name, key, tool: &Tool, _| {
             let (export, key, there) = (Arc::clone(export), key.to_owned(), tool.name.clone());
             let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| {
-                export.call_tool(ctx, (&key, &there), arguments)
+                Err(export.call_tool(ctx, (&key, &there), arguments))
             };
-            let tool = Tool { name: name.to_owned(), source: None, ..tool.clone() };
+            let tool = Tool { name: name.to_owned(), ..tool.clone() };
             // Arguments and results are the server's own to check.
             r.add_tool(tool, ToolHandler::pooled(run), Checks { input: None, output: None })
         },
@@ -172,14 +184,15 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
         |r, name, key, prompt: &Prompt, completes| {
             let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
             let fill = move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| {
-                to.prompt(ctx, (&server, &there), arguments)
+                Err(to.prompt(ctx, (&server, &there), arguments))
             };
-            let offered = Prompt { name: name.to_owned(), source: None, ..prompt.clone() };
+            let offered = Prompt { name: name.to_owned(), ..prompt.clone() };
             r.add_prompt(offered, Arc::new(fill))?;
             for argument in prompt.arguments.iter().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
-                let complete =
-                    move |asked: &CompletionRequest<'_>| to.complete(&server, About::Prompt(&there), asked);
+                let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
+                    Err(to.complete(ctx, &server, About::Prompt(&there), asked))
+                };
                 r.add_completion(CompletionKind::Prompt, name, &argument.name, Arc::new(complete))?;
             }
             Ok(())
@@ -201,9 +214,7 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
         &mut left,
         |resource| resource.source.clone(),
         |r, uri| _ = r.remove_resource(uri),
-        |r, _, key, resource: &Resource, _| {
-            r.add_resource(Resource { source: None, ..resource.clone() }, reader(export, key))
-        },
+        |r, _, key, resource: &Resource, _| r.add_resource(resource.clone(), reader(export, key)),
     );
 
     let uri = |_: &str, t: &Template| t.uri_template().as_str().to_owned();
@@ -219,11 +230,12 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
             r.forget_completions(CompletionKind::Template, uri);
         },
         |r, uri, key, template: &Template, completes| {
-            r.add_template(Template { source: None, ..template.clone() }, reader(export, key))?;
+            r.add_template(template.clone(), reader(export, key))?;
             for variable in template.uri_template().variables().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), uri.to_owned());
-                let complete =
-                    move |asked: &CompletionRequest<'_>| to.complete(&server, About::Template(&there), asked);
+                let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
+                    Err(to.complete(ctx, &server, About::Template(&there), asked))
+                };
                 r.add_completion(CompletionKind::Template, uri, variable, Arc::new(complete))?;
             }
             Ok(())
@@ -234,7 +246,7 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
 
 fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
     let (export, key) = (Arc::clone(export), key.to_owned());
-    Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| export.read(ctx, &key, uri))
+    Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| Err(export.read(ctx, &key, uri)))
 }
 
 /// Compares what is listed with what is shown.

@@ -84,7 +84,7 @@ impl AskRequest {
 
 impl ClientCapabilities {
     /// Everything.
-    #[cfg(feature = "client")]
+    #[cfg(feature = "hub")]
     pub(crate) const ALL: ClientCapabilities =
         ClientCapabilities { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
 

@@ -152,6 +152,10 @@ fn end(core: &Arc<Core>, shared: &Arc<Connection>, remote: &Remote, over: &Atomi
     while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {
         look();
     }
+    while !core.catalog.at_rest() && at_work.goes_on() {
+        look();
+        core.alarm.pause();
+    }
     let last = Instant::now() + LAST_WRITES;
     for conn in &connections {
         conn.close(last);

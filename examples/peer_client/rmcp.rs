@@ -1,0 +1,65 @@
+//! `conformance/peers/rmcp`, over standard streams.
+
+use std::sync::mpsc;
+
+use tinymcp::{About, Body, ErrorKind, Progress, ServerOffer, json};
+
+use super::{Session, fails, holds, names, same, steps};
+
+const TOOLS: [&str; 5] = ["add", "count", "fail", "stopped_waiting", "wait"];
+
+pub(crate) fn check(s: &mut Session) {
+    let mut offer = ServerOffer::default();
+    (offer.tools, offer.resources, offer.prompts, offer.completions) = (true, true, true, true);
+    s.check_offer(offer);
+    s.check("ping", |s| Ok(s.client.ping()?));
+    s.check("tools", |s| {
+        let tools = s.client.tools()?;
+        same(names(tools.iter().map(|t| t.name.as_str())).as_slice(), &TOOLS, "tools")
+    });
+    s.check("call", |s| same(s.texts("add", json!({"a": 40, "b": 2}))?.as_str(), "42", "sum"));
+    s.check("call, failing", |s| {
+        let output = s.client.call_tool("fail", json!({}))?;
+        same(&output.is_error, &true, "whether it failed")
+    });
+    s.check("call, no such tool", |s| fails(s.client.call_tool("none", ()), ErrorKind::Remote, Some(-32602)));
+    s.check("progress", |s| {
+        let (step, told) = mpsc::channel();
+        let request = s.client.prepare_tool("count", json!({"steps": 3}));
+        let output = request.on_progress(move |p: Progress| drop(step.send(p))).wait()?;
+        same(output.texts().as_str(), "counted to 3", "text")?;
+        let expected = [(1.0, Some(3.0)), (2.0, Some(3.0)), (3.0, Some(3.0))];
+        same(steps(&told).as_slice(), &expected, "progress")
+    });
+    s.check("cancel", |s| {
+        s.cancel(s.client.prepare_tool("wait", json!({})))?;
+        // It takes notice on a task of its own: asked until it has, each time in a call.
+        for _ in 0..1000 {
+            if s.texts("stopped_waiting", json!({}))? == "true" {
+                return Ok(());
+            }
+        }
+        Err("the tool was not stopped".to_owned().into())
+    });
+    s.check("resources", |s| {
+        let resources = s.client.resources()?;
+        same(names(resources.iter().map(|r| r.uri.as_str())).as_slice(), &["note://one"], "resources")
+    });
+    s.check("read", |s| {
+        let body = s.client.read_resource("note://one")?.contents.into_iter().map(|c| c.body).next();
+        same(&body, &Some(Body::Text("first".into())), "contents")
+    });
+    s.check("read, nothing there", |s| fails(s.client.read_resource("note://two"), ErrorKind::Remote, None));
+    s.check("prompts", |s| {
+        let prompts = s.client.prompts()?;
+        same(names(prompts.iter().map(|p| p.name.as_str())).as_slice(), &["greet"], "prompts")
+    });
+    s.check("prompt", |s| {
+        let prompt = s.client.prompt("greet", &[("name", "Anna")])?;
+        holds(&format!("{:?}", prompt.messages), "Greet Anna")
+    });
+    s.check("complete", |s| {
+        let found = s.client.complete(About::Prompt("greet"), "name", "an", &[])?;
+        same(found.values.as_slice(), &["anna".to_owned(), "anton".to_owned()], "values")
+    });
+}

@@ -1,0 +1,310 @@
+//! A served hub between one client and servers that tell, ask at odd times, or end: what is passed on
+//! beside calls and answers.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use tinymcp::json::Json;
+use tinymcp::{
+    Change, Client, ClientBuilder, Era, ErrorKind, Field, Form, FormReply, Handle, Hub, Limits, Resource,
+    ResourceContents, Server, Tool, Upstream, json, memory_links,
+};
+
+tinymcp::record! {
+    struct Nothing {}
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    // A server that is slow to start is not an old one.
+    limits.probe_timeout = SOON;
+    limits.call_timeout = SOON;
+    limits
+}
+
+fn of(era: Era) -> Server {
+    match era {
+        Era::Legacy => Server::legacy_only("one", "1.0.0"),
+        Era::Modern => Server::modern_only("one", "1.0.0"),
+    }
+}
+
+/// A client of a hub with one server.
+struct Between {
+    hub: Hub,
+    client: Client,
+    /// That of the hub's own server.
+    own: Handle,
+    /// Those of the servers, in the order they were started.
+    handles: Arc<Mutex<Vec<Handle>>>,
+}
+
+fn between(
+    below: Era,
+    client: ClientBuilder,
+    own: Limits,
+    make: impl Fn() -> Server + Send + Sync + 'static,
+) -> Between {
+    let hub = Hub::builder("proxy", "1.0.0").limits(own.clone()).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    server.limits(own);
+    let own = server.handle();
+    hub.export(&mut server).unwrap();
+    let handles = Arc::new(Mutex::new(Vec::new()));
+    let made = Arc::clone(&handles);
+    let connect = move |client: ClientBuilder| {
+        let (theirs, ours) = memory_links();
+        let server = make();
+        made.lock().unwrap().push(server.handle());
+        std::thread::spawn(move || server.serve(theirs));
+        client.over(ours)
+    };
+    hub.add("one", Upstream::with(connect)).unwrap();
+    hub.wait_settled(Instant::now() + SOON);
+    let (theirs, ours) = memory_links();
+    std::thread::spawn(move || server.serve(theirs));
+    let client = client.era(below).limits(limits()).over(ours).unwrap();
+    Between { hub, client, own, handles }
+}
+
+fn in_all_eras(check: impl Fn(Era, Era)) {
+    for below in [Era::Legacy, Era::Modern] {
+        for above in [Era::Legacy, Era::Modern] {
+            eprintln!("client {below:?}, servers {above:?}");
+            check(below, above);
+        }
+    }
+}
+
+fn client() -> ClientBuilder {
+    Client::builder("test", "1.0.0")
+}
+
+#[test]
+fn updates_of_resources_are_passed_on_to_who_listens() {
+    in_all_eras(|below, above| {
+        let (told, changes) = mpsc::channel();
+        let told = Mutex::new(told);
+        let listening = client().on_change(move |change| {
+            // The test may be over.
+            let _ = told.lock().unwrap().send(change.clone());
+        });
+        let it = between(below, listening, limits(), move || {
+            let mut server = of(above);
+            server.resource_updates();
+            for uri in ["test://a", "test://b"] {
+                server
+                    .resource(Resource::new(uri, "a"), |_, uri| Ok(ResourceContents::text(uri, "a")))
+                    .unwrap();
+            }
+            server
+        });
+        it.client.subscribe("test://a").unwrap();
+        let server = it.handles.lock().unwrap()[0].clone();
+        // The hub subscribes when its client does, and not before that has its answer.
+        let end = Instant::now() + SOON;
+        loop {
+            server.resource_updated("test://b").unwrap();
+            server.resource_updated("test://a").unwrap();
+            match changes.recv_timeout(Duration::from_millis(50)) {
+                Ok(Change::Updated(uri)) => break assert_eq!(uri, "test://a"),
+                Ok(_) | Err(_) => assert!(Instant::now() < end, "never told"),
+            }
+        }
+        it.client.unsubscribe("test://a").unwrap();
+    });
+}
+
+#[test]
+fn members_that_no_revision_knows_are_passed_on_as_they_are() {
+    in_all_eras(|below, above| {
+        let it = between(below, client(), limits(), move || {
+            let mut server = of(above);
+            let mut tool = Tool::new("odd").description("Odd");
+            let text =
+                r#"{"name":"x","vendor":{ "n":1.50 },"execution":{"taskSupport":"required"},"cost":7}"#;
+            tool.source = Some(Json::parse(text).unwrap());
+            server.tool(tool, |_, _: Nothing| Ok("odd")).unwrap();
+            server
+        });
+        let tools = it.client.tools().unwrap();
+        assert_eq!(tools[0].name, "one__odd");
+        let source = tools[0].source.clone().unwrap();
+        assert!(source.as_str().contains(r#""vendor":{ "n":1.50 },"cost":7"#), "{source:?}");
+        // How a tool may be run depends on who runs it.
+        assert!(!source.as_str().contains("execution"), "{source:?}");
+        assert_eq!(source.as_str().matches("\"name\"").count(), 1, "{source:?}");
+    });
+}
+
+/// A server whose tool asks and then waits for the answer for as long as it takes.
+fn asks(ends: mpsc::Sender<String>, above: Era) -> impl Fn() -> Server + Send + Sync {
+    let ends = Mutex::new(ends);
+    move || {
+        let mut server = of(above);
+        let ends = ends.lock().unwrap().clone();
+        server
+            .tool(Tool::new("asks"), move |ctx, _: Nothing| {
+                let answer = ctx.elicit("sure", Form::new("Sure?").field(Field::boolean("yes")));
+                if let Err(why) = &answer {
+                    ends.send(format!("{why:?}"))?;
+                }
+                Ok(format!("{:?}", answer?.bool("yes")))
+            })
+            .unwrap()
+            .tool(Tool::new("quick"), |_, _: Nothing| Ok("quick"))
+            .unwrap();
+        server
+    }
+}
+
+#[test]
+fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
+    for below in [Era::Legacy, Era::Modern] {
+        let (ends, ended) = mpsc::channel();
+        let mut short = limits();
+        short.ask_timeout = Duration::from_millis(200);
+        let (hold, held) = mpsc::channel::<()>();
+        let held = Mutex::new(held);
+        // Thinks until the test is over.
+        let asking = client().on_form(move |_| {
+            let _ = held.lock().unwrap().recv_timeout(SOON);
+            Ok(FormReply::accept(json!({"yes": true})))
+        });
+        let it = between(below, asking, short, asks(ends, Era::Legacy));
+        let call = it.client.prepare_tool("one__asks", json!({})).start().unwrap();
+        let waiting = std::thread::spawn(move || call.wait());
+        assert!(ended.recv_timeout(SOON).unwrap().contains("waiting"));
+        // When it has gone the server has been told that nobody wants its answer.
+        let upstream = it.hub.client("one").unwrap();
+        let end = Instant::now() + SOON;
+        while upstream.in_flight() > 0 {
+            assert!(Instant::now() < end, "still held");
+            std::thread::yield_now();
+        }
+        assert_eq!(it.client.call_tool("one__quick", json!({})).unwrap().texts(), "quick");
+        drop(hold);
+        let output = waiting.join().unwrap().unwrap();
+        assert!(output.is_error, "{output:?}");
+    }
+}
+
+#[test]
+fn a_server_that_ends_ends_the_calls_that_were_passed_on_to_it() {
+    in_all_eras(|below, above| {
+        let (begun, begins) = mpsc::channel();
+        let begun = Mutex::new(begun);
+        let it = between(below, client(), limits(), move || {
+            let mut server = of(above);
+            let begun = begun.lock().unwrap().clone();
+            server
+                .tool(Tool::new("waits"), move |ctx, _: Nothing| {
+                    begun.send(())?;
+                    ctx.wait(SOON * 10)
+                })
+                .unwrap();
+            server
+        });
+        let call = it.client.prepare_tool("one__waits", json!({})).start().unwrap();
+        begins.recv_timeout(SOON).unwrap();
+        it.hub.remove("one").unwrap();
+        let output = call.wait().unwrap();
+        assert!(output.is_error, "{output:?}");
+        assert_eq!(it.client.call_tool("one__waits", json!({})).unwrap_err().kind(), ErrorKind::Remote);
+    });
+}
+
+#[test]
+fn calls_that_are_under_way_when_serving_ends_have_their_grace() {
+    in_all_eras(|below, above| {
+        let (begun, begins) = mpsc::channel();
+        let (go, gone) = mpsc::channel::<()>();
+        let (begun, gone) = (Mutex::new(begun), Arc::new(Mutex::new(gone)));
+        let it = between(below, client(), limits(), move || {
+            let mut server = of(above);
+            let (begun, gone) = (begun.lock().unwrap().clone(), Arc::clone(&gone));
+            server
+                .tool(Tool::new("waits"), move |_, _: Nothing| {
+                    begun.send(())?;
+                    gone.lock().unwrap().recv_timeout(SOON)?;
+                    Ok("done")
+                })
+                .unwrap();
+            server
+        });
+        let call = it.client.prepare_tool("one__waits", json!({})).start().unwrap();
+        begins.recv_timeout(SOON).unwrap();
+        it.own.stop();
+        go.send(()).unwrap();
+        assert_eq!(call.wait().unwrap().texts(), "done");
+    });
+}
+
+#[test]
+fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
+    let (told, questions) = mpsc::channel();
+    let (begun, begins) = mpsc::channel();
+    let (go, gone) = mpsc::channel::<()>();
+    let (begun, gone) = (Mutex::new(begun), Arc::new(Mutex::new(gone)));
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    server.limits(limits());
+    hub.export(&mut server).unwrap();
+    let connect = move |client: ClientBuilder| {
+        let (theirs, ours) = memory_links();
+        let mut server = of(Era::Legacy);
+        let (begun, gone) = (begun.lock().unwrap().clone(), Arc::clone(&gone));
+        server
+            .tool(Tool::new("asks"), move |ctx, _: Nothing| {
+                if !begun.send(()).is_ok_and(|()| gone.lock().unwrap().recv_timeout(SOON).is_ok()) {
+                    return Err(tinymcp::Failure::new("nobody is there"));
+                }
+                ctx.elicit("sure", Form::new("Sure?").field(Field::boolean("yes")))?;
+                Ok("asked")
+            })
+            .unwrap();
+        std::thread::spawn(move || server.serve(theirs));
+        client.over(ours)
+    };
+    hub.add("one", Upstream::with(connect)).unwrap();
+    hub.wait_settled(Instant::now() + SOON);
+    let stop = server.handle();
+    let bound = server.http().leave_signals().bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", bound.address());
+    let serving = std::thread::spawn(move || bound.serve());
+    let connect = |name: &'static str| {
+        let told = told.clone();
+        client()
+            .era(Era::Legacy)
+            .limits(limits())
+            .on_form(move |_| {
+                // The test may be over.
+                let _ = told.send(name);
+                Ok(FormReply::accept(json!({"yes": true})))
+            })
+            .connect(&*url)
+            .unwrap()
+    };
+    let (ann, bob) = (connect("ann"), connect("bob"));
+    let calls = [&ann, &bob].map(|c| c.prepare_tool("one__asks", json!({})).start().unwrap());
+    for _ in &calls {
+        begins.recv_timeout(SOON).unwrap();
+    }
+    // Once to ask, and once more when each handler runs again with what came of that.
+    for _ in 0..4 {
+        go.send(()).unwrap();
+    }
+    // The first to be refused leaves the other alone, which may then be asked.
+    let failed = calls.map(|call| call.wait().unwrap().is_error);
+    assert!(failed.contains(&true), "{failed:?}");
+    let asked: Vec<&str> = questions.try_iter().collect();
+    assert!(asked.len() <= failed.iter().filter(|failed| !**failed).count() * 2, "{asked:?}");
+    for (name, failed) in ["ann", "bob"].iter().zip(failed) {
+        assert!(!failed || !asked.contains(name), "{asked:?}");
+    }
+    drop((ann, bob));
+    stop.stop();
+    serving.join().unwrap().unwrap();
+}

@@ -1,0 +1,139 @@
+//! What a hub promises a host: deadlines of lists, ends, failures of the host's own code, and the
+//! configuration file.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tinymcp::{
+    ClientBuilder, Config, Era, ErrorKind, Hub, Limits, Server, Standing, Tool, Upstream, memory_links,
+};
+
+tinymcp::record! {
+    struct Nothing {}
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn hub(set: impl FnOnce(&mut Limits)) -> Hub {
+    let mut limits = Limits::default();
+    limits.list_timeout = Duration::from_secs(1);
+    set(&mut limits);
+    Hub::builder("test", "1.0.0").limits(limits).build().unwrap()
+}
+
+fn good() -> Upstream {
+    Upstream::with(|client: ClientBuilder| {
+        let (theirs, ours) = memory_links();
+        let mut server = Server::new("good", "1.0.0");
+        server.tool(Tool::new("good"), |_, _: Nothing| Ok("good"))?;
+        std::thread::spawn(move || server.serve(theirs));
+        client.over(ours)
+    })
+}
+
+fn script(text: &'static str) -> Upstream {
+    Upstream::with(move |client: ClientBuilder| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", text]);
+        client.era(Era::Legacy).spawn(shell)
+    })
+}
+
+/// Thirty lists, which take a second each if a server delays every one of them.
+fn lists_quickly(hub: &Hub, missing: &str) {
+    let began = Instant::now();
+    for _ in 0..30 {
+        let tools = hub.tools();
+        assert_eq!(tools.entries.len(), 1);
+        let named: Vec<_> = tools.missing.iter().map(|m| (&*m.server, m.error.kind())).collect();
+        assert_eq!(named, [(missing, ErrorKind::Timeout)]);
+    }
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_server_that_never_connects_delays_one_list_and_no_other() {
+    let hub = hub(|limits| limits.call_timeout = Duration::from_secs(600));
+    hub.add("good", good()).unwrap();
+    hub.add("silent", script("exec sleep 600")).unwrap();
+    lists_quickly(&hub, "silent");
+    hub.close();
+}
+
+#[test]
+fn a_server_that_gives_no_list_does_not_delay_every_list() {
+    let hub = hub(|_| {});
+    hub.add("good", good()).unwrap();
+    let opens = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"mute","version":"1"}}}'; exec sleep 600"#;
+    hub.add("mute", script(opens)).unwrap();
+    let standing = hub.wait_settled(Instant::now() + SOON);
+    assert!(standing.iter().all(|s| matches!(s.standing, Standing::Running(_))), "{standing:?}");
+    lists_quickly(&hub, "mute");
+    hub.close();
+}
+
+#[test]
+fn code_of_the_host_that_panics_is_a_server_that_is_down() {
+    let hub = hub(|_| {});
+    hub.add("bad", Upstream::with(|_| panic!("the host's own code"))).unwrap();
+    let standing = hub.wait_settled(Instant::now() + SOON);
+    assert!(
+        matches!(standing[0].standing, Standing::Down { kind: ErrorKind::Misuse, again: false, .. }),
+        "{standing:?}"
+    );
+}
+
+#[test]
+fn a_hub_that_is_closed_says_so() {
+    let hub = hub(|_| {});
+    hub.add("good", good()).unwrap();
+    hub.close();
+    assert_eq!(hub.client("good").unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(hub.remove("good").unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(hub.add("good", good()).unwrap_err().kind(), ErrorKind::Closed);
+    assert!(hub.tools().entries.is_empty());
+    hub.close();
+}
+
+#[test]
+fn a_configuration_says_which_servers_there_are() {
+    let why = |text: &str| match Config::parse(text) {
+        Ok(config) => panic!("{text}: {config:?}"),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
+            error.to_string()
+        }
+    };
+    for nothing in ["{}", "[]", "null", r#"{"mcpServers":[]}"#] {
+        assert!(why(nothing).contains("mcpServers"), "{nothing}");
+    }
+    assert!(why("// a comment\n{}").contains("not JSON"));
+    assert!(why(r#"{"theme":"dark"}"#).contains("theme"));
+    for (text, word) in [
+        (r#"{"mcpServers":{"a:b":{"command":"x"}}}"#, "a:b"),
+        (r#"{"mcpServers":{"a/b":{"command":"x"}}}"#, "a/b"),
+        (r#"{"mcpServers":{"\u00e9":{"command":"x"}}}"#, "letters"),
+        (r#"{"mcpServers":{"a":{"command":"x"},"a":{"command":"y"}}}"#, "twice"),
+        (r#"{"mcpServers":{"a":{"command":"${TINYMCP_NO_SUCH_VARIABLE}"}}}"#, "TINYMCP_NO_SUCH_VARIABLE"),
+        (r#"{"mcpServers":{"a":{"command":["x"]}}}"#, "command"),
+        (r#"{"mcpServers":{"a":{}}}"#, "neither"),
+    ] {
+        assert!(why(text).contains(word), "{text}: {}", why(text));
+    }
+    assert!(why(&format!(r#"{{"mcpServers":{{"{}":{{"command":"x"}}}}}}"#, "a".repeat(64))).contains("32"));
+    let none = Config::parse("\u{feff}{\"mcpServers\":{}}").unwrap();
+    assert_eq!(none.keys().count(), 0);
+    let default = r#"{"mcpServers":{"a":{"command":"${TINYMCP_NO_SUCH_VARIABLE:-./relative}"}}}"#;
+    assert_eq!(Config::parse(default).unwrap().keys().collect::<Vec<_>>(), ["a"]);
+}
+
+#[test]
+fn ten_thousand_servers_are_more_than_a_hub_takes() {
+    let servers: Vec<String> = (0..10_000).map(|n| format!(r#""s{n}":{{"command":"x"}}"#)).collect();
+    let config = Config::parse(&format!(r#"{{"mcpServers":{{{}}}}}"#, servers.join(","))).unwrap();
+    assert_eq!(config.keys().count(), 10_000);
+    let hub = hub(|limits| limits.servers = 2);
+    let mut added = config.into_upstreams().unwrap().into_iter().map(|(key, _)| hub.add(key, good()));
+    assert!(added.next().unwrap().is_ok() && added.next().unwrap().is_ok());
+    assert_eq!(added.next().unwrap().unwrap_err().kind(), ErrorKind::Limit);
+}
