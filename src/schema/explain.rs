@@ -219,7 +219,7 @@ fn push_pair(out: &mut String, i: usize, j: usize) {
 }
 
 /// A list of names or words in the middle of a sentence.
-fn list<'t>(out: &mut String, names: &mut dyn Iterator<Item = &'t str>, quote: char) {
+fn list(out: &mut String, names: &mut dyn Iterator<Item = &str>, quote: char) {
     let mut count = 0usize;
     for name in names {
         count += 1;

@@ -95,7 +95,7 @@ impl<'p, 'd> Run<'p, 'd> {
         for (position, (name, member)) in value.member_values().enumerate() {
             let mut declared = false;
             let mut held = true;
-            if let [property, rest @ ..] = self.find(object, expected, name) {
+            if let [property, rest @ ..] = self.entry(object, expected, name.spot()) {
                 expected = rest;
                 found |= property.bit();
                 declared = property.is_declared();
