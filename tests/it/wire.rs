@@ -90,6 +90,7 @@ impl Beside {
     }
 
     /// Stops the server.
+    #[cfg(feature = "http-server")]
     pub(crate) fn stop(&self) {
         self.handle.stop();
     }
