@@ -83,15 +83,20 @@ fn a_lost_session_is_opened_once_for_all_threads_and_every_call_goes_on() {
     client.close();
 }
 
-#[test]
-fn a_storm_of_lost_sessions_ends_in_a_typed_error() {
-    let stage = Stage::new(|seen, to| {
+/// A server that opens sessions and knows none of them.
+fn forgetful() -> Stage {
+    Stage::new(|seen, to| {
         if member_or_empty(seen, "/method") == "initialize" {
             let body = initialized(&member(&seen.body, "/id"));
             return answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: s\r\n"), &body);
         }
         answer(to, "404 Not Found", "", "")
-    });
+    })
+}
+
+#[test]
+fn a_storm_of_lost_sessions_ends_in_a_typed_error() {
+    let stage = forgetful();
     let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
     for _ in 0..3 {
         assert_eq!(client.call_tool("t", json!({})).unwrap_err().kind(), ErrorKind::SessionLost);
@@ -132,13 +137,7 @@ fn a_started_call_whose_session_is_lost_runs_before_anybody_waits_for_it() {
 
 #[test]
 fn a_started_call_in_a_storm_of_lost_sessions_ends_in_a_typed_error() {
-    let stage = Stage::new(|seen, to| {
-        if member_or_empty(seen, "/method") == "initialize" {
-            let body = initialized(&member(&seen.body, "/id"));
-            return answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: s\r\n"), &body);
-        }
-        answer(to, "404 Not Found", "", "")
-    });
+    let stage = forgetful();
     let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
     for waits in [true, false] {
         let call = client.prepare_tool("t", json!({})).start().unwrap();
