@@ -16,14 +16,36 @@ pub(super) fn string(text: &str, start: usize, mut i: usize, into: &mut String) 
     let bytes = text.as_bytes();
     let mut run = start + 1;
     while byte(bytes, i) == b'\\' {
-        into.push_str(text.get(run..i).unwrap_or_default());
+        append(text, run, i, into);
         let (c, next) = escape(bytes, i)?;
         into.push(c);
         run = next;
-        i = scan::plain(bytes, run);
+        i = scan::plain_long(bytes, run);
     }
-    into.push_str(text.get(run..i).unwrap_or_default());
+    append(text, run, i, into);
     if byte(bytes, i) == b'"' { Ok(i) } else { Err(scan::missing(bytes, i, ErrorKind::ControlCharacter)) }
+}
+
+/// What is copied at once.
+const PIECE: usize = 64;
+
+/// Appends the bytes from `run` to `end`. The usual run is a line or less: it goes in pieces of one
+/// size, which are a few instructions and no call, and what was too much is cut off again.
+#[inline(always)]
+fn append(text: &str, run: usize, end: usize, into: &mut String) {
+    let len = into.len() + (end - run);
+    let mut at = run;
+    while at < end {
+        match text.get(at..at + PIECE) {
+            Some(piece) if end - at <= 4 * PIECE => into.push_str(piece),
+            _ => {
+                into.push_str(text.get(at..end).unwrap_or_default());
+                return;
+            }
+        }
+        at += PIECE;
+    }
+    into.truncate(len);
 }
 
 /// What the byte behind a backslash stands for, where that is one ASCII character; else 0.

@@ -137,7 +137,10 @@ impl Doc {
     pub fn parse_again(&mut self, text: &[u8], limits: &ParseLimits) -> Result<(), ParseError> {
         self.clear();
         parse::check_size(text, limits)?;
-        self.text.push_str(parse::utf8(text)?);
+        if let Err(e) = parse::copy(text, &mut self.text) {
+            self.text.clear();
+            return Err(e);
+        }
         self.build(limits)
     }
 
@@ -163,6 +166,9 @@ impl Doc {
                     self.text.push_str(new);
                     return Ok(alike);
                 }
+                self.clear();
+                self.text.push_str(new);
+                return self.build(limits).map(|()| Alike::No);
             }
         }
         self.parse_again(text, limits).map(|()| Alike::No)

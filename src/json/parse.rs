@@ -117,8 +117,51 @@ pub(super) fn check_size(text: &[u8], limits: &ParseLimits) -> Result<(), ParseE
     Ok(())
 }
 
+/// From so many bytes on, what checks UTF-8 with the vector unit is worth its call.
+#[cfg(target_arch = "x86_64")]
+const VECTORS_FROM: usize = 1 << 10;
+
 pub(super) fn utf8(text: &[u8]) -> Result<&str, ParseError> {
+    #[cfg(target_arch = "x86_64")]
+    if text.len() >= VECTORS_FROM {
+        if let Ok(text) = simdutf8::basic::from_utf8(text) {
+            return Ok(text);
+        }
+    }
     std::str::from_utf8(text).map_err(utf8_error)
+}
+
+/// What is checked and copied at once: a piece that the nearest cache still holds when it is copied.
+const PIECE: usize = 8 << 10;
+
+/// Appends the text, which must be UTF-8. After an error `into` holds some of it.
+#[inline(always)]
+pub(super) fn copy(text: &[u8], into: &mut String) -> Result<(), ParseError> {
+    if text.len() > PIECE {
+        return copy_long(text, into);
+    }
+    into.push_str(utf8(text)?);
+    Ok(())
+}
+
+#[inline(never)]
+fn copy_long(text: &[u8], into: &mut String) -> Result<(), ParseError> {
+    into.reserve(text.len());
+    let mut done = 0;
+    while done < text.len() {
+        let mut end = text.len().min(done + PIECE);
+        // Not within a character: three bytes at most follow its first one.
+        for _ in 0..3 {
+            end -= usize::from(text.get(end).is_some_and(|b| b & 0xc0 == 0x80));
+        }
+        let Ok(piece) = utf8(text.get(done..end).unwrap_or_default()) else { break };
+        into.push_str(piece);
+        done = end;
+    }
+    // Where a piece is wrong the whole of the rest tells the place: the cut may have moved it.
+    let rest = text.get(done..).unwrap_or_default();
+    into.push_str(utf8(rest).map_err(|e| ParseError::new(ErrorKind::Utf8, done + e.offset()))?);
+    Ok(())
 }
 
 pub(super) fn utf8_error(e: std::str::Utf8Error) -> ParseError {

@@ -100,7 +100,8 @@ pub(super) fn plain(text: &[u8], start: usize) -> usize {
 
 /// The same for a longer string, in blocks of four words, which the compiler compares as vectors.
 #[inline(never)]
-fn plain_long(text: &[u8], mut i: usize) -> usize {
+pub(super) fn plain_long(text: &[u8], mut i: usize) -> usize {
+    let far = i + FAR;
     while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<32>()) {
         let mut marks = [0; 4];
         for (marks, bytes) in marks.iter_mut().zip(block.chunks_exact(8)) {
@@ -116,6 +117,9 @@ fn plain_long(text: &[u8], mut i: usize) -> usize {
             }
         }
         i += 32;
+        if i == far && VECTORS {
+            i = plain_far(text, i);
+        }
     }
     while let Some(w) = word(text, i) {
         let marks = special(w);
@@ -125,6 +129,27 @@ fn plain_long(text: &[u8], mut i: usize) -> usize {
         i += 8;
     }
     plain_tail(text, i)
+}
+
+/// A string with so much of plain text is likely to go on in that way: base64 of a picture.
+const FAR: usize = 512;
+
+/// Whether the compiler has vectors of bytes to compare.
+const VECTORS: bool = cfg!(any(target_feature = "sse2", target_feature = "neon"));
+
+/// A position from `i` on, before which all is plain: large blocks without looking where they are not.
+#[inline(never)]
+fn plain_far(text: &[u8], mut i: usize) -> usize {
+    while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<256>()) {
+        // As in `special`, byte by byte. Two loops over the same bytes, each of which is a vector's minimum.
+        let quote_or_control = block.iter().fold(0xff, |least, b| least.min(b ^ 0x02));
+        let backslash = block.iter().fold(0xff, |least, b| least.min(b ^ b'\\'));
+        if quote_or_control < 0x21 || backslash == 0 {
+            break;
+        }
+        i += 256;
+    }
+    i
 }
 
 /// The last few bytes of the text, one by one.
