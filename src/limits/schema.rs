@@ -18,6 +18,10 @@ pub struct SchemaLimits {
     /// Subschemas of one schema, those of referenced documents included. 100,000: about 50 bytes
     /// each when compiled. `TINYMCP_SCHEMA_NODES`.
     pub nodes: usize,
+    /// Cells of tables that compiling all patterns of one schema may take. 262,144: some hundred
+    /// milliseconds and half a megabyte, and a thousand patterns of a usual size.
+    /// `TINYMCP_SCHEMA_PATTERNS`.
+    pub patterns: usize,
     /// Nesting of a schema's text. 128: as deep as a message.
     pub nesting: u32,
     /// Subschemas within subschemas at once while a value is checked. 256: twice the nesting of a
@@ -53,6 +57,7 @@ impl Default for SchemaLimits {
         SchemaLimits {
             bytes: 4 << 20,
             nodes: 100_000,
+            patterns: 1 << 18,
             nesting: 128,
             depth: 256,
             steps: 1_000_000,
@@ -66,6 +71,7 @@ impl Default for SchemaLimits {
 pub(super) const SETTINGS: &[Setting] = &[
     setting("TINYMCP_SCHEMA_BYTES", 1024..=MOST_BYTES, |l, n| l.schema.bytes = n as usize),
     setting("TINYMCP_SCHEMA_NODES", 64..=(1 << 24), |l, n| l.schema.nodes = n as usize),
+    setting("TINYMCP_SCHEMA_PATTERNS", 1024..=(1 << 30), |l, n| l.schema.patterns = n as usize),
     setting("TINYMCP_SCHEMA_DEPTH", 8..=(1 << 16), |l, n| l.schema.depth = n as u32),
     setting("TINYMCP_SCHEMA_STEPS", 1000..=(1 << 40), |l, n| l.schema.steps = n),
     setting("TINYMCP_SCHEMA_VERDICTS", 0..=(1 << 24), |l, n| l.schema.verdicts = n as usize),

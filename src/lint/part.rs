@@ -6,6 +6,7 @@
 //! Invariant: whatever demanded something and is dropped is reported.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::compose::is_note;
 use super::defect::short;
@@ -62,6 +63,11 @@ impl<'d> Copy<'_, 'd> {
                 described = true;
                 self.members(here, chain, view, &mut parts);
             }
+            if root && keyword == "type" && inner.kind() != Kind::String {
+                // It stands in front already.
+                self.lose(at, "the root allows other types; only object was kept".to_owned());
+                continue;
+            }
             let overridden = own.iter().any(|(k, _)| *k == keyword);
             if overridden
                 || DROPPED_NOTES.contains(&keyword)
@@ -96,7 +102,8 @@ impl<'d> Copy<'_, 'd> {
             parts.push(("items".into(), items));
         }
         let asked = self.look.marks.asked[at];
-        if self.profile.closed && !asked && (view.declares || types_of(view).contains(&"object")) {
+        let closes = self.profile.closed && !asked && view.get("$ref").is_none();
+        if closes && (view.declares || types_of(view).contains(&"object")) {
             parts.push(("additionalProperties".into(), word("false")));
         }
         parts
@@ -115,17 +122,20 @@ impl<'d> Copy<'_, 'd> {
 
     /// `properties` and `required`.
     fn members(&mut self, here: usize, chain: usize, view: &View<'d>, parts: &mut Parts<'d>) {
-        let object = types_of(view).contains(&"object") || here == ROOT && !self.wrapped;
+        let alone = types_of(view).contains(&"object") && view.get("$ref").is_none();
+        let object = alone || here == ROOT && !self.wrapped;
         let mut kept: Vec<Value<'d>> = Vec::new();
         let mut optional: Vec<bool> = Vec::new();
         let mut inner: Parts<'d> = Vec::new();
+        let mut dropped = HashSet::new();
         for (name, sites) in &view.properties {
             let forbidden = sites.iter().any(|s| self.look.survey.site(*s).value.as_bool() == Some(false));
             if forbidden && !self.profile.boolean_schemas {
                 self.lose(here, format!("property {} is forbidden and was dropped", short(name.raw())));
+                dropped.insert(name.as_str());
                 continue;
             }
-            let required = view.required.iter().any(|n| n.as_str() == name.as_str());
+            let required = name.as_str().is_some_and(|name| view.needed.contains(name));
             let null = self.profile.all_required && !required;
             kept.push(*name);
             optional.push(null);
@@ -145,11 +155,7 @@ impl<'d> Copy<'_, 'd> {
         let list: Vec<&str> = if self.profile.all_required {
             kept.iter().map(|n| n.raw()).collect()
         } else {
-            let dropped = |n: &Value<'d>| {
-                view.properties.iter().any(|(p, _)| p.as_str() == n.as_str())
-                    && !kept.iter().any(|k| k.as_str() == n.as_str())
-            };
-            view.required.iter().filter(|n| !dropped(n)).map(|n| n.raw()).collect()
+            view.required.iter().filter(|n| !dropped.contains(&n.as_str())).map(|n| n.raw()).collect()
         };
         let strict = self.profile.all_required && (view.declares || empty);
         if !list.is_empty() || strict {

@@ -310,7 +310,9 @@ impl<'d> Copy<'_, 'd> {
             without.extend(REFERENCES.iter().filter(|k| value.get(k).is_some()));
         }
         // Where objects must be closed, what declares members of one must be one schema.
-        if self.profile.closed && self.look.marks.forms[here] == Form::Composed && is_object(value) {
+        let form = self.look.marks.forms[here];
+        let composed = form == Form::Composed || here == ROOT && form == Form::Wrapper;
+        if self.profile.closed && composed && is_object(value) {
             let beside = ["allOf", "$ref"].into_iter().filter(|k| value.get(k).is_some());
             without.extend(beside.filter(|k| !without.contains(k)).collect::<Vec<_>>());
         }

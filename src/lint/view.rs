@@ -20,6 +20,10 @@ pub(super) struct View<'d> {
     pub properties: Vec<(Value<'d>, Vec<usize>)>,
     /// Names as written.
     pub required: Vec<Value<'d>>,
+    /// The same to be looked up.
+    pub needed: HashSet<&'d str>,
+    /// The names of `keywords`.
+    said: HashSet<&'d str>,
     /// Whether `properties` was there at all.
     pub declares: bool,
     /// The combinators that were folded.
@@ -78,6 +82,8 @@ impl<'d> View<'d> {
             keywords: Vec::new(),
             properties: Vec::new(),
             required: Vec::new(),
+            needed: HashSet::new(),
+            said: HashSet::new(),
             declares: false,
             folded: Vec::new(),
         }
@@ -97,7 +103,7 @@ impl<'d> View<'d> {
                 "properties" => self.declares = true,
                 _ if without.contains(&keyword) => {}
                 "$ref" if !without.is_empty() => {}
-                _ if self.keywords.iter().any(|(k, ..)| *k == keyword) => {}
+                _ if !self.said.insert(keyword) => {}
                 _ => self.keywords.push((keyword, inner, at)),
             }
         }
@@ -129,7 +135,7 @@ impl<'d> View<'d> {
     }
 
     fn require_name(&mut self, name: Value<'d>) {
-        if !self.required.iter().any(|n| n.as_str() == name.as_str()) {
+        if self.needed.insert(name.as_str().unwrap_or_default()) {
             self.required.push(name);
         }
     }

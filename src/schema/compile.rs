@@ -24,6 +24,9 @@ use super::{Formats, Options, SchemaError, SchemaLimits, canon, program};
 /// The schema itself.
 const ROOT: Place = Place { document: 0, node: NodeId::ROOT };
 
+/// How many values pointers to targets may go by; from then on the targets are named by their anchors.
+const MOST_PASSED: usize = 4_000_000;
+
 /// Compiles a schema.
 pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaError> {
     let library = Library::load(schema, options).map_err(|(fault, docs)| located(fault, &docs))?;
@@ -35,6 +38,8 @@ pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaE
         plain: Places::default(),
         scoped: Index::default(),
         open: Vec::new(),
+        pattern_cost: 0,
+        passed: 0,
     };
     compiler.run(&docs).map_err(|fault| located(fault, &docs))
 }
@@ -102,6 +107,9 @@ struct Compiler<'o> {
     scoped: Index,
     /// Nodes to be filled, with the scope their subschema is in.
     open: Vec<(u32, u32)>,
+    /// What the patterns took so far, and how many values pointers to targets went by.
+    pattern_cost: usize,
+    passed: usize,
 }
 
 /// The keywords of one subschema by their number, and where it is.
@@ -293,13 +301,14 @@ impl Compiler<'_> {
         };
         let dynamic = target.dynamic.as_ref().and_then(|name| self.library.bound(schema.scope, name));
         let place = dynamic.unwrap_or(target.place);
-        let canonical = match &target.pointer {
-            Some(pointer) if place == target.place => {
-                let resource = self.library.survey.places.get(place).unwrap_or(0);
-                format!("{}#{pointer}", self.library.survey.base(resource))
-            }
-            _ => self.canonical(place, docs),
+        let resource = self.library.survey.places.get(place).unwrap_or(0);
+        let fragment = match (&target.pointer, &target.anchor) {
+            (Some(pointer), _) if place == target.place => pointer.clone(),
+            // Finding a pointer goes by all that stands before the target.
+            (_, Some(anchor)) if self.passed > MOST_PASSED => anchor.clone(),
+            _ => self.pointer(place, resource, docs),
         };
+        let canonical = format!("{}#{fragment}", self.library.survey.base(resource));
         let child = self.place(place, docs, schema.scope)?;
         let target = self.t.keep(&canonical);
         let index = self.t.references.len() as u32;
@@ -313,16 +322,12 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The URI of a place: its resource's, and the pointer from there.
-    fn canonical(&self, place: Place, docs: &[Arc<Doc>]) -> String {
-        let survey = &self.library.survey;
-        let resource = survey.places.get(place).unwrap_or(0);
-        let root = survey.resources.get(resource as usize).map_or(place, |r| r.root);
-        let pointer = match docs.get(place.document as usize) {
-            Some(doc) => pointer_to(doc.at(root.node), place.node),
-            None => String::new(),
-        };
-        format!("{}#{pointer}", survey.base(resource))
+    /// The pointer to a place from the root of its resource.
+    fn pointer(&mut self, place: Place, resource: u32, docs: &[Arc<Doc>]) -> String {
+        let root = self.library.survey.resources.get(resource as usize).map_or(place, |r| r.root);
+        let Some(doc) = docs.get(place.document as usize) else { return String::new() };
+        self.passed += place.node.index().saturating_sub(root.node.index()) as usize;
+        pointer_to(doc.at(root.node), place.node)
     }
 
     fn object(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
@@ -406,6 +411,11 @@ impl Compiler<'_> {
         let index = self.t.patterns.len() as u32;
         let pattern = super::pattern::Pattern::compile(source)
             .map_err(|e| Fault { at, message: format!("the pattern {source:?}: {e}") })?;
+        self.pattern_cost += pattern.cost();
+        if self.pattern_cost > self.limits().patterns {
+            let message = format!("patterns that take more than {} cells together", self.limits().patterns);
+            return Err(Fault { at, message });
+        }
         self.t.patterns.push(pattern);
         let text = self.t.keep(source);
         self.t.pattern_texts.push(text);

@@ -230,8 +230,11 @@ pub(super) fn is_plain(text: &[u8]) -> bool {
     text != b"-0" && text.iter().all(|b| *b <= b'9' && *b != b'.')
 }
 
+/// Digits of a fraction that are looked at without taking steps for it.
+const MOST_FRACTION: usize = 64;
+
 /// Two integers that a number is between, the same one twice when it is written as an integer.
-/// `None` for an exponent and for more than 18 digits before the point.
+/// `None` for an exponent, for more than 18 digits before the point and for a long fraction.
 #[inline(never)]
 pub(super) fn around(text: &[u8]) -> Option<(i64, i64)> {
     let (negative, digits) = match text {
@@ -243,7 +246,7 @@ pub(super) fn around(text: &[u8]) -> Option<(i64, i64)> {
     for (i, b) in digits.iter().enumerate() {
         let digit = b.wrapping_sub(b'0');
         if digit > 9 {
-            let fraction = digits.get(i + 1..).filter(|_| *b == b'.')?;
+            let fraction = digits.get(i + 1..).filter(|f| *b == b'.' && f.len() <= MOST_FRACTION)?;
             if !fraction.iter().all(u8::is_ascii_digit) {
                 return None;
             }

@@ -53,10 +53,16 @@ const BITS: u64 = u64::from_le_bytes([
     types::OBJECT,
 ]);
 
+/// Those of these types that a value may be of: all are sure but an integer alone.
+#[inline(always)]
+pub(super) fn types_in(spot: Spot<'_>, mask: u8) -> u8 {
+    mask & (BITS >> (spot.tag() * 8)) as u8
+}
+
 /// Whether a value is of one of these types.
 #[inline(always)]
 pub(super) fn is_of(spot: Spot<'_>, mask: u8) -> bool {
-    match mask & (BITS >> (spot.tag() * 8)) as u8 {
+    match types_in(spot, mask) {
         0 => false,
         types::INTEGER => number::is_integer(spot.number().unwrap_or_default()),
         _ => true,

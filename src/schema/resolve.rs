@@ -25,6 +25,8 @@ pub(super) struct Target {
     pub(super) place: Place,
     /// The pointer from the target's resource, when the reference was one.
     pub(super) pointer: Option<String>,
+    /// The anchor, when the reference named one.
+    pub(super) anchor: Option<String>,
     /// The anchor to be looked for in the dynamic scope first.
     pub(super) dynamic: Option<String>,
 }
@@ -167,16 +169,21 @@ impl<'o> Library<'o> {
             // Across another resource's root the pointer would not be the canonical one.
             let direct = self.survey.places.get(place) == Some(resource);
             let pointer = direct.then(|| fragment.to_owned());
-            return Ok(Target { place, pointer, dynamic: recursive.then(|| RECURSIVE.to_owned()) });
+            return Ok(Target {
+                place,
+                pointer,
+                anchor: None,
+                dynamic: recursive.then(|| RECURSIVE.to_owned()),
+            });
         }
         let place = self.survey.anchor(resource, fragment).ok_or("names an anchor that is not there")?;
         let dynamic = keyword == Keyword::DynamicRef && self.is_dynamic(resource, fragment, place);
-        Ok(Target { place, pointer: None, dynamic: dynamic.then(|| fragment.to_owned()) })
+        let anchor = fragment.to_owned();
+        Ok(Target { place, pointer: None, dynamic: dynamic.then(|| anchor.clone()), anchor: Some(anchor) })
     }
 
     fn is_dynamic(&self, resource: u32, name: &str, place: Place) -> bool {
-        let resource = self.survey.resources.get(resource as usize);
-        resource.is_some_and(|r| r.dynamic.iter().any(|(n, p)| n == name && *p == place))
+        self.survey.is_dynamic(resource, name, place)
     }
 
     /// The place a JSON Pointer in a fragment names.
@@ -237,16 +244,20 @@ impl<'o> Library<'o> {
             return known as u32;
         }
         let mut bindings = self.scopes.get(scope as usize).cloned().unwrap_or_default();
+        // Sorted, as every scope is.
+        let outer = bindings.len();
         let declared = self.survey.resources.get(resource as usize).map_or(&[][..], |r| &r.dynamic);
         for (name, place) in declared {
             // The outermost declaration wins, so what is bound stays bound.
             if self.dynamic_names.get(name.as_bytes()).is_some()
-                && !bindings.iter().any(|(bound, _)| bound == name)
+                && binding(bindings.get(..outer).unwrap_or_default(), name).is_none()
             {
                 bindings.push((name.clone(), *place));
             }
         }
-        order::sort(&mut bindings, |a, b| a.0.cmp(&b.0));
+        // Of several of one name in a resource the first counts.
+        order::sort(&mut bindings, |a, b| a.0.cmp(&b.0).then(a.1.node.cmp(&b.1.node)));
+        bindings.dedup_by(|a, b| a.0 == b.0);
         let mut spelled = Vec::new();
         for (name, place) in &bindings {
             spelled.extend(key(&[name.len() as u32, place.document, place.node.index()], name));
@@ -263,9 +274,14 @@ impl<'o> Library<'o> {
 
     /// What a dynamic anchor means in a scope.
     pub(super) fn bound(&self, scope: u32, name: &str) -> Option<Place> {
-        let bindings = self.scopes.get(scope as usize)?;
-        bindings.iter().find(|(bound, _)| bound == name).map(|(_, place)| *place)
+        binding(self.scopes.get(scope as usize)?, name)
     }
+}
+
+/// What a name is bound to, among sorted bindings.
+fn binding(bindings: &[(String, Place)], name: &str) -> Option<Place> {
+    let at = bindings.binary_search_by(|(bound, _)| bound.as_str().cmp(name)).ok()?;
+    bindings.get(at).map(|(_, place)| *place)
 }
 
 /// A token of a JSON Pointer with `~1` and `~0` as what they stand for (RFC 6901 §4).

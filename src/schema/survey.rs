@@ -77,6 +77,8 @@ pub(super) struct Survey {
     /// Every subschema's resource.
     pub(super) places: Places,
     anchors: Index,
+    /// The dynamic anchors of resources.
+    dynamic: Index,
     anchored: Vec<Place>,
     /// References, to be resolved when everything is known.
     pub(super) references: Vec<Place>,
@@ -130,6 +132,11 @@ impl Survey {
     /// Where the anchor of a resource is.
     pub(super) fn anchor(&self, resource: u32, name: &str) -> Option<Place> {
         self.anchored.get(self.anchors.get(&key(&[resource], name))? as usize).copied()
+    }
+
+    /// Whether a place of a resource has this dynamic anchor.
+    pub(super) fn is_dynamic(&self, resource: u32, name: &str, at: Place) -> bool {
+        self.dynamic.get(&key(&[resource, at.document, at.node.index()], name)).is_some()
     }
 
     fn resource(&mut self, base: String, root: Place, rules: Rules) -> u32 {
@@ -233,6 +240,7 @@ impl<'d> Visit<'_, 'd> {
     }
 
     fn dynamic(&mut self, name: &str, at: Place) {
+        self.survey.dynamic.enter(&key(&[self.resource, at.document, at.node.index()], name), 0);
         if let Some(resource) = self.survey.resources.get_mut(self.resource as usize) {
             resource.dynamic.push((name.to_owned(), at));
         }

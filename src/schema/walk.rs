@@ -26,14 +26,17 @@ use super::SchemaLimits;
 use super::explain::{self, Why};
 use super::index::{Index, key};
 use super::program::{
-    Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types,
+    Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types, types_in,
 };
-use super::survey;
+use super::{number, survey};
 
 use seen::Seen;
 
 /// Steps after which verdicts are kept, beside one for each byte of the value.
 const KEEP_AFTER: u64 = 2048;
+
+/// So many branches cost a step each.
+const FEW_BRANCHES: u32 = 8;
 
 /// Steps spent on looking into one alternative for a message.
 const REASON_STEPS: u64 = 20_000;
@@ -196,6 +199,40 @@ impl<'p, 'd> Run<'p, 'd> {
         Violation { path: String::new(), keyword: "limit", message: message.to_owned() }
     }
 
+    /// Whether a value is of one of these types; a long number takes steps to read.
+    #[inline(always)]
+    fn has_type(&mut self, spot: Spot<'d>, mask: u8) -> bool {
+        match types_in(spot, mask) {
+            0 => false,
+            types::INTEGER => self.is_integer(spot.number().unwrap_or_default()),
+            _ => true,
+        }
+    }
+
+    #[inline(never)]
+    fn is_integer(&mut self, text: &[u8]) -> bool {
+        self.reads(text.len()) && number::is_integer(text)
+    }
+
+    /// Takes the steps to look at so many bytes; whether there were enough.
+    #[inline]
+    fn reads(&mut self, bytes: usize) -> bool {
+        bytes < 64 || {
+            self.charge(bytes / 16);
+            !self.over
+        }
+    }
+
+    /// Takes steps for subschemas that apply to one value, unless they are few; whether there were
+    /// enough. Not every one of them takes a step itself.
+    #[inline]
+    fn tries(&mut self, run: Span) -> bool {
+        run.len < FEW_BRANCHES || {
+            self.charge(run.len as usize);
+            !self.over
+        }
+    }
+
     /// Takes steps beside those of the nodes.
     #[inline]
     fn charge(&mut self, steps: usize) {
@@ -279,7 +316,7 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(always)]
     pub(super) fn child(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
         match child.as_types() {
-            Some(mask) => is_of(value.spot(), mask) || !self.quiet && self.wrong_type(value, mask),
+            Some(mask) => self.has_type(value.spot(), mask) || !self.quiet && self.wrong_type(value, mask),
             None => self.node(child.index(), value, seen),
         }
     }
@@ -294,7 +331,7 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(always)]
     fn inner(&mut self, child: Child, spot: Spot<'d>) -> bool {
         match child.as_types() {
-            Some(mask) => is_of(spot, mask) || !self.quiet && self.wrong_type(spot.value(), mask),
+            Some(mask) => self.has_type(spot, mask) || !self.quiet && self.wrong_type(spot.value(), mask),
             None => match self.program.nodes.get(child.index() as usize) {
                 Some(node) => match node.flags {
                     LEAF => self.clearly_fits(node, spot) || self.leaf(node, spot.value()),
@@ -375,7 +412,9 @@ impl<'p, 'd> Run<'p, 'd> {
                 Verdict::Fails | Verdict::Explained => return false,
             }
         }
-        let mut own = seen.is_some().then(Seen::default);
+        let asked = seen.is_some();
+        // What tracks needs a list of its own, whoever asks.
+        let mut own = (asked || node.flags & TRACKS != 0).then(Seen::default);
         let fits = self.apply(node, value, own.as_mut());
         if let (true, Some(seen), Some(own)) = (fits, seen, &own) {
             seen.merge(own);
@@ -391,7 +430,7 @@ impl<'p, 'd> Run<'p, 'd> {
         };
         let verdicts = self.verdicts.get_or_insert_default();
         if verdicts.list.len() < self.limits.verdicts {
-            verdicts.put(&key, (verdict, own.map(Box::new)));
+            verdicts.put(&key, (verdict, own.filter(|_| asked).map(Box::new)));
         }
         fits
     }
@@ -426,7 +465,7 @@ impl<'p, 'd> Run<'p, 'd> {
         if !self.enter(0) {
             return false;
         }
-        if !is_of(value.spot(), node.types) {
+        if !self.has_type(value.spot(), node.types) {
             self.depth -= 1;
             return !self.quiet && self.wrong_type(value, node.types);
         }

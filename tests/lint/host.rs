@@ -135,3 +135,31 @@ fn losses_are_told_and_a_copy_that_multiplies_is_an_error() {
     );
     assert!(lint::simplify(&tool(&schema), Profile::find("gemini").unwrap()).is_err());
 }
+
+#[test]
+fn a_root_of_several_types_says_one_and_tells_it() {
+    for profile in PROFILES {
+        let (text, losses) =
+            simple(r#"{"type":["object","null"],"properties":{"a":{"type":"string"}}}"#, profile.id);
+        assert!(text.starts_with(r#"{"type":"object","properties""#), "{}: {text}", profile.id);
+        assert!(losses.iter().any(|loss| loss.contains("only object")), "{}: {losses:?}", profile.id);
+    }
+}
+
+#[test]
+fn an_object_that_is_a_reference_is_not_closed_beside_it() {
+    let target = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#;
+    let root = format!(r##"{{"$ref":"#/$defs/r","$defs":{{"r":{target}}},"type":"object"}}"##);
+    let member = format!(
+        r##"{{"type":"object","properties":{{"m":{{"type":"object","$ref":"#/$defs/r"}}}},"required":["m"],"$defs":{{"r":{target}}}}}"##
+    );
+    for profile in PROFILES {
+        for (schema, value) in [(&root, r#"{"a":"x"}"#), (&member, r#"{"m":{"a":"x"}}"#)] {
+            let (text, _) = simple(schema, profile.id);
+            let compiled = tinymcp::schema::Schema::parse(&text).unwrap();
+            let doc = tinymcp::json::Doc::parse(value).unwrap();
+            assert!(compiled.is_valid(doc.root()), "{}: {text}", profile.id);
+            assert!(!refused(&text, profile.id).contains(&"HOST-009"), "{}: {text}", profile.id);
+        }
+    }
+}

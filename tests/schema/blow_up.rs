@@ -258,6 +258,108 @@ fn many_branches_that_track_are_linear() {
 }
 
 #[test]
+fn what_tracks_is_checked_also_when_verdicts_are_kept() {
+    for (rule, good, bad) in [
+        (
+            r#"{"allOf":[{"properties":{"a":true}}],"unevaluatedProperties":false}"#,
+            r#"{"a":1}"#,
+            r#"{"b":1}"#,
+        ),
+        (r#"{"allOf":[{"prefixItems":[true]}],"unevaluatedItems":false}"#, "[1]", "[1,2]"),
+    ] {
+        // Enough branches for verdicts to be kept, which then are those of `rule`, used twice.
+        let mut branches: Vec<_> =
+            (0..100).map(|i| format!("{{\"properties\":{{\"p{i}\":{{}}}}}}")).collect();
+        branches.extend([1, 2].map(|_| r##"{"allOf":[{"$ref":"#/$defs/rule"},{}]}"##.to_owned()));
+        let schema =
+            format!("{{\"$defs\":{{\"rule\":{rule}}},\"items\":{{\"allOf\":[{}]}}}}", branches.join(","));
+        for before in [0, 100] {
+            let value = array(before + 1, |i| if i < before { good } else { bad }.to_owned());
+            let expected = if rule.contains("Items") { "unevaluatedItems" } else { "unevaluatedProperties" };
+            assert_eq!(answer("kept verdicts", &schema, &value), Some(expected), "{before} {rule}");
+            let value = array(before + 1, |_| good.to_owned());
+            assert_eq!(answer("kept verdicts", &schema, &value), None, "{before} {rule}");
+        }
+    }
+}
+
+#[test]
+fn branches_without_nodes_of_their_own_take_steps() {
+    let numbers = array(100_000, |_| "1".to_owned());
+    let objects = array(40_000, |_| "{\"a\":1}".to_owned());
+    for (combinator, branch, value) in [
+        ("allOf", r#"{"type":"number"}"#, &numbers),
+        ("anyOf", r#"{"type":"null"}"#, &numbers),
+        ("oneOf", r#"{"type":"null"}"#, &numbers),
+        ("allOf", r#"{"minimum":0}"#, &numbers),
+        ("anyOf", r#"{"type":"object","required":["b"]}"#, &objects),
+    ] {
+        let branches = array(20_000, |i| if i == 0 { r#"{"minProperties":0}"# } else { branch }.to_owned());
+        let schema = format!("{{\"items\":{{\"{combinator}\":{branches}}}}}");
+        let schema = timed("compile", || Schema::parse(&schema)).unwrap();
+        let value = doc(value);
+        timed(combinator, || schema.check(value.root())).ok();
+    }
+    // The steps do not suffice, which is an answer; a few branches on as many values are no matter.
+    let few = r#"{"items":{"anyOf":[{"type":"null"},{"type":"string"},{"type":"number"}]}}"#;
+    assert_eq!(answer("few branches", few, &numbers), None);
+}
+
+#[test]
+fn long_texts_take_steps_each_time_they_are_read() {
+    let digits = "1".repeat(400_000);
+    let word = "x".repeat(400_000);
+    let again = |branch: &str| array(5_000, |_| branch.to_owned());
+    for (schema, value) in [
+        (format!("{{\"allOf\":{}}}", again(r#"{"type":"integer"}"#)), digits.clone()),
+        (format!("{{\"allOf\":{}}}", again(r#"{"minimum":-5}"#)), format!("0.{digits}")),
+        (
+            format!("{{\"allOf\":{}}}", again(r#"{"maxLength":800000}"#)),
+            format!("\"{}\"", "é".repeat(500_000)),
+        ),
+        (
+            format!(
+                "{{\"$defs\":{{\"w\":{{\"const\":\"{word}\"}}}},\"allOf\":{}}}",
+                again(r##"{"$ref":"#/$defs/w"}"##)
+            ),
+            format!("\"{word}\""),
+        ),
+        (format!("{{\"allOf\":{}}}", again(r#"{"uniqueItems":true}"#)), array(10_000, |i| i.to_string())),
+    ] {
+        assert_eq!(answer("read again and again", &schema, &value), Some("limit"));
+    }
+    // Once is no matter.
+    assert_eq!(answer("a long integer", r#"{"type":"integer"}"#, &digits), None);
+    let long = format!("\"{word}\"");
+    assert_eq!(answer("a long word", &format!("{{\"const\":{long}}}"), &long), None);
+    assert_eq!(answer("a long word", &format!("{{\"enum\":[1,{long}]}}"), &long), None);
+    assert_eq!(answer("another long word", &format!("{{\"enum\":[{long}]}}"), "\"x\""), Some("enum"));
+}
+
+#[test]
+fn many_anchors_are_found_without_going_through_all() {
+    for (anchor, reference) in [("$anchor", "$ref"), ("$dynamicAnchor", "$dynamicRef")] {
+        let list = |entry: &dyn Fn(usize) -> String| (0..20_000).map(entry).collect::<Vec<_>>().join(",");
+        let places = list(&|i| format!("\"a{i}\":{{\"{anchor}\":\"a{i}\",\"const\":{i}}}"));
+        let uses = list(&|i| format!("\"p{i}\":{{\"{reference}\":\"#a{i}\"}}"));
+        let schema = format!("{{\"$defs\":{{{places}}},\"properties\":{{{uses}}}}}");
+        assert_eq!(answer(anchor, &schema, r#"{"p0":0,"p19999":19999}"#), None);
+        assert_eq!(answer(anchor, &schema, r#"{"p19999":1}"#), Some("const"));
+    }
+}
+
+#[cfg(feature = "pattern")]
+#[test]
+fn what_patterns_take_together_is_bounded() {
+    let many = array(3_000, |i| format!("{{\"pattern\":\"^(?:a|b)*a(?:a|b){{9}}c{i}\"}}"));
+    assert!(refusal("3,000 large patterns", &format!("{{\"allOf\":{many}}}")).contains("together"));
+    let long = array(20_000, |i| format!("{{\"pattern\":\"^(?:){{0,9000}}{i}\"}}"));
+    assert!(refusal("20,000 long counts", &format!("{{\"allOf\":{long}}}")).contains("together"));
+    let usual = array(300, |i| format!("{{\"pattern\":\"^[0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-{i}$\"}}"));
+    assert_eq!(answer("300 usual patterns", &format!("{{\"anyOf\":{usual}}}"), "\"x\""), Some("anyOf"));
+}
+
+#[test]
 fn steps_run_out_closed_also_under_not() {
     let mut limits = SchemaLimits::default();
     (limits.steps, limits.steps_per_byte) = (100, 0);

@@ -18,6 +18,9 @@ use super::{Compiler, Subschema, extend};
 use crate::json::order;
 use crate::json::{Kind, Value};
 
+/// Bytes of a word from which on comparing it takes steps.
+const LONG: usize = 256;
+
 impl Compiler<'_> {
     /// Keywords that hold no subschemas.
     pub(super) fn asserted(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
@@ -39,7 +42,7 @@ impl Compiler<'_> {
         if let Some(value) = schema.get(Keyword::Const) {
             match value.as_str() {
                 // Without escapes, what stands in the text is the string.
-                Some(text) if text.len() + 2 == value.raw().len() => {
+                Some(text) if text.len() + 2 == value.raw().len() && text.len() < LONG => {
                     ops.push(Op::Word(self.t.keep(value.raw())))
                 }
                 _ => self.members_of(&mut std::iter::once(value), value.raw(), "const", ops),
@@ -112,6 +115,7 @@ impl Compiler<'_> {
             }
         }
         let strings_only = !null && booleans == [false; 2] && numbers.is_empty() && forms.is_empty();
+        let has_long = words.iter().any(|word| word.len() >= LONG);
         if words.len() > SCANNED {
             order::sort(&mut words, |a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
         }
@@ -120,7 +124,7 @@ impl Compiler<'_> {
         order::sort(&mut forms, |a, b| a.cmp(b));
         let words: Vec<Span> = words.into_iter().map(|w| self.t.keep(w)).collect();
         let words = extend(&mut self.t.words, words);
-        if strings_only && keyword == "enum" && words.len > 0 {
+        if strings_only && keyword == "enum" && words.len > 0 && !has_long {
             ops.push(Op::Words(words));
             return;
         }

@@ -33,6 +33,9 @@ const NEGATED: usize = 4000;
 /// Steps that making such a table counts for.
 const TABLE_STEPS: usize = 200;
 
+/// Steps that take as long as a cell of a table.
+const STEPS_PER_CELL: usize = 4;
+
 /// Number of the state that has matched.
 pub(super) const MATCH: u32 = 0;
 /// Number of the state that cannot match.
@@ -68,6 +71,15 @@ pub(super) struct Graph {
     pub(super) start: u32,
     /// What it took to make.
     steps: usize,
+    /// Cells of the tables that it took.
+    cells: usize,
+}
+
+impl Graph {
+    /// What it took to make, in cells of a table.
+    pub(super) fn cost(&self) -> usize {
+        self.cells + self.steps / STEPS_PER_CELL
+    }
 }
 
 struct Builder<'t> {
@@ -77,6 +89,7 @@ struct Builder<'t> {
     bytes: &'t [u8],
     states: Vec<State>,
     steps: usize,
+    cells: usize,
     /// Members of each conjunction, sorted, none of them a conjunction.
     members: Vec<Vec<u32>>,
     /// State of each conjunction.
@@ -94,6 +107,7 @@ pub(super) fn graph(node: &Node, sets: &[Kinds], bytes: &[u8]) -> Result<Graph, 
         bytes,
         states: vec![State::Match, State::Never],
         steps: 0,
+        cells: 0,
         members: Vec::new(),
         states_of: HashMap::new(),
         conjunction_of: HashMap::new(),
@@ -101,7 +115,7 @@ pub(super) fn graph(node: &Node, sets: &[Kinds], bytes: &[u8]) -> Result<Graph, 
     };
     let start = builder.part(node, MATCH)?;
     builder.work_off()?;
-    Ok(Graph { states: builder.states, start, steps: builder.steps })
+    Ok(Graph { states: builder.states, start, steps: builder.steps, cells: builder.cells })
 }
 
 impl Builder<'_> {
@@ -191,6 +205,7 @@ impl Builder<'_> {
                         starts with, or say what is allowed instead";
             PatternError::limit(at, what)
         })?;
+        self.cells += inner.cells + table.made();
         // The states of the table become states of the graph, in order from here on.
         let base = self.states.len() as u32;
         let place = |state: usize| match state {

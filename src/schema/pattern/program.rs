@@ -40,15 +40,24 @@ pub(super) struct Count {
 }
 
 impl Program {
-    /// The program of a tree; `sets` are the tree's sets by kinds.
-    pub(super) fn of(node: &Node, sets: &[Kinds], alphabet: &Alphabet) -> Result<Program, PatternError> {
+    /// The program of a tree; `sets` are the tree's sets by kinds. What it takes to make is added to
+    /// `cost`, in cells of a table.
+    pub(super) fn of(
+        node: &Node,
+        sets: &[Kinds],
+        alphabet: &Alphabet,
+        cost: &mut usize,
+    ) -> Result<Program, PatternError> {
         if let Some(count) = count(node, sets) {
             return Ok(Program::Count(count));
         }
         let graph = graph(node, sets, alphabet.bytes())?;
+        *cost += graph.cost();
         if let Some(table) = Table::of(&graph, alphabet.bytes(), false, CELLS) {
+            *cost += table.made();
             return Ok(Program::Table(table));
         }
+        *cost += CELLS;
         Some(&graph)
             .filter(|graph| graph.states.len() <= LAZY_STATES)
             .and_then(|graph| lazy(&nfa(graph, alphabet.bytes(), false)?))

@@ -94,6 +94,8 @@ pub(super) struct Table {
     /// One for each kind, and one for the end.
     columns: usize,
     start: usize,
+    /// Cells it had before useless states were removed: what it took to make.
+    made: usize,
 }
 
 #[derive(Debug)]
@@ -112,7 +114,8 @@ impl Table {
 
     /// A table of these rows, without the states that all the same match or never match.
     fn reduced(mut rows: Vec<usize>, columns: usize, start: usize) -> Table {
-        let states = rows.len() / columns + 2;
+        let made = rows.len();
+        let states = made / columns + 2;
         // What a state is replaced by; states that may match are found from the end.
         let mut instead = vec![NEVER; states];
         instead[MATCH] = MATCH;
@@ -147,11 +150,15 @@ impl Table {
         } else {
             Cells::Wide(cells.map(|next| next as u16).collect())
         };
-        Table { cells, columns, start: instead[start] }
+        Table { cells, columns, start: instead[start], made }
     }
 
     pub(super) fn start(&self) -> usize {
         self.start
+    }
+
+    pub(super) fn made(&self) -> usize {
+        self.made
     }
 
     /// States, with the two that have no row.

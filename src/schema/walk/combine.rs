@@ -38,6 +38,9 @@ impl<'d> Run<'_, 'd> {
 
     #[inline(never)]
     pub(super) fn all_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        if !self.tries(run) {
+            return false;
+        }
         let mut fits = true;
         let program = self.program;
         for (i, child) in run.of(&program.children).iter().enumerate() {
@@ -54,6 +57,9 @@ impl<'d> Run<'_, 'd> {
 
     #[inline(never)]
     pub(super) fn any_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        if !self.tries(run) {
+            return false;
+        }
         let mut fits = false;
         let program = self.program;
         let marks = self.marks(value);
@@ -75,6 +81,9 @@ impl<'d> Run<'_, 'd> {
 
     #[inline(never)]
     pub(super) fn one_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+        if !self.tries(run) {
+            return false;
+        }
         let mut first = None;
         let program = self.program;
         let marks = self.marks(value);

@@ -49,7 +49,8 @@ impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
         let spot = value.spot();
         let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);
-        let fits = is_of(spot, node.types) && ops.iter().all(|op| self.quickly_holds(*op, value, spot));
+        let fits =
+            self.has_type(spot, node.types) && ops.iter().all(|op| self.quickly_holds(*op, value, spot));
         fits || !self.quiet && self.blame_leaf(node, ops, value)
     }
 
@@ -116,7 +117,9 @@ impl<'p, 'd> Run<'p, 'd> {
     fn quickly_holds(&mut self, op: Op, value: Value<'d>, spot: Spot<'d>) -> bool {
         let within = |min: u32, max: u32| spot.len() >= min as usize && spot.len() <= max as usize;
         match op {
-            Op::Length { min, max } => spot.string().is_none_or(|text| has_length(text, min, max)),
+            Op::Length { min, max } => spot
+                .string()
+                .is_none_or(|text| clearly_has_length(text, min, max) || self.counts(text, min, max)),
             Op::Words(run) => spot.string().is_some_and(|text| self.has_word(run, text)),
             Op::Bounds(index) => spot.number().is_none_or(|text| {
                 number::around(text).is_some_and(|(low, high)| self.clears(index, low, high))
@@ -136,7 +139,7 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Those that take a while.
     #[inline(never)]
     fn slowly_holds(&mut self, op: Op, value: Value<'d>) -> bool {
-        match op {
+        let holds = match op {
             Op::Format(format) => value.as_str().is_none_or(|text| {
                 self.charge(text.len() / 8);
                 format.accepts(text)
@@ -148,7 +151,14 @@ impl<'p, 'd> Run<'p, 'd> {
             Op::Unique => self.is_unique(value),
             // Operations with subschemas do not come here; one that did fails closed.
             _ => false,
-        }
+        };
+        holds && !self.over
+    }
+
+    /// Whether a string has so many characters, counted where its bytes do not say.
+    #[inline(never)]
+    fn counts(&mut self, text: &[u8], min: u32, max: u32) -> bool {
+        self.reads(text.len()) && has_counted_length(text, min as usize, max as usize)
     }
 
     pub(super) fn matches(&mut self, index: u32, text: &str) -> bool {
@@ -172,7 +182,7 @@ impl<'p, 'd> Run<'p, 'd> {
     fn exact_bounds(&mut self, index: u32, value: Value<'d>) -> bool {
         let Some(bounds) = self.program.bounds.get(index as usize) else { return false };
         self.charge(value.raw().len() / 8);
-        self.broken_bound(bounds, value.raw()).is_none()
+        !self.over && self.broken_bound(bounds, value.raw()).is_none()
     }
 
     /// The first of the four bounds that a number breaks.
@@ -216,7 +226,10 @@ impl<'p, 'd> Run<'p, 'd> {
         match value.kind() {
             Kind::Null => list.null,
             Kind::Bool => list.booleans[usize::from(value.as_bool() == Some(true))],
-            Kind::String => self.has_word(list.words, value.as_str().unwrap_or_default().as_bytes()),
+            Kind::String => {
+                let text = value.as_str().unwrap_or_default().as_bytes();
+                self.reads(text.len()) && self.has_word(list.words, text)
+            }
             Kind::Number => {
                 self.charge(value.raw().len() / 8);
                 let number = Decimal::new(value.raw());
@@ -241,18 +254,13 @@ impl<'p, 'd> Run<'p, 'd> {
         if value.kind() != Kind::Array || spot.len() < 2 {
             return true;
         }
-        self.charge(spot.width() / 8);
-        canon::twins(value).is_none()
+        // Elements are put in order, which takes longer than reading them.
+        self.charge(spot.width() / 8 + 8 * spot.len());
+        !self.over && canon::twins(value).is_none()
     }
 }
 
-/// Whether a string has so many characters; counts no further than it must.
-#[inline]
-fn has_length(text: &[u8], min: u32, max: u32) -> bool {
-    clearly_has_length(text, min, max) || has_counted_length(text, min as usize, max as usize)
-}
-
-/// Whether its bytes alone say so: a character takes one to four.
+/// Whether a string has so many characters, where its bytes alone say so: a character takes one to four.
 #[inline]
 fn clearly_has_length(text: &[u8], min: u32, max: u32) -> bool {
     text.len() <= max as usize && text.len().div_ceil(4) >= min as usize
