@@ -278,12 +278,26 @@ fn deadlines_free_a_full_queue() {
 
 fn endless_times_are_times() {
     for endless in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_millis(1 << 62)] {
+        let (tell, told) = mpsc::channel();
+        let mut server = plain();
+        server
+            .tool(any("waits"), move |ctx, _: Json| {
+                tell.send(true)?;
+                let waited = ctx.wait(endless);
+                tell.send(waited.is_ok())?;
+                Ok("nobody hears")
+            })
+            .unwrap();
         let wire = Wire::open(
-            plain(),
+            server,
             limits(|l| (l.handler_deadline, l.grace, l.ask_timeout) = (endless, endless, endless)),
         );
         wire.send(call(1, "echo", "{}"));
         assert!(is_good(&wire.receive()));
+        wire.send(call(2, "waits", "{}"));
+        assert!(told.recv_timeout(SOON).unwrap());
+        wire.send(cancel(2));
+        assert!(!told.recv_timeout(SOON).unwrap(), "waits until nobody wants the result");
         assert!(wire.end().is_empty());
     }
 }
