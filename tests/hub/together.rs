@@ -119,7 +119,7 @@ fn a_silent_and_a_dead_server_are_data_and_stall_nobody() {
     hub.add("silent", silent()).unwrap();
     hub.add("dead", Upstream::command(|| std::process::Command::new("/nonexistent/server"))).unwrap();
     // The emulator gives a child a copy of the memory that posix_spawn wants to share with it, and so loses word
-    // of the failure: there, the dead server starts and is gone, which is worth another try.
+    // of the failure: there, the dead server starts and is gone.
     let emulated = std::env::var_os("TEST_EMULATED").is_some();
     let dead = if emulated { ErrorKind::Closed } else { ErrorKind::Io };
     let want = [("silent", ErrorKind::Timeout), ("dead", dead)];
@@ -137,10 +137,7 @@ fn a_silent_and_a_dead_server_are_data_and_stall_nobody() {
     let status = hub.servers();
     assert!(matches!(status[0].standing, Standing::Running(_)));
     assert!(matches!(status[1].standing, Standing::Connecting));
-    match &status[2].standing {
-        Standing::Down { kind, again, .. } => assert_eq!((*kind, *again), (dead, emulated)),
-        standing => assert!(emulated && matches!(standing, Standing::Connecting), "{standing:?}"),
-    }
+    assert!(matches!(status[2].standing, Standing::Down { kind, again: false, .. } if kind == dead));
 }
 
 #[test]
