@@ -257,6 +257,8 @@ const fn setting(variable: &'static str, range: RangeInclusive<u64>, set: fn(&mu
     Setting { variable, least: *range.start(), most: *range.end(), set }
 }
 
+/// What "for ever" means where code waits for a time it was given: a point of time further away may not be told.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Times stay below 24 days so that their milliseconds fit in 31 bits.
 const MOST_MS: u64 = 1 << 31;
 /// Byte counts stay below 1 GiB so that offsets fit in 32 bits with room to spare.
@@ -446,6 +448,45 @@ mod tests {
                 assert_eq!(error.kind(), ErrorKind::Invalid);
                 assert!(error.to_string().contains(setting.variable), "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_32_bits_are_whole_or_refused() {
+        const FAR: u64 = 1 << 32;
+        for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
+            let with = |n: u64| Limits::from_lookup(|name| (name == setting.variable).then(|| n.to_string()));
+            // What would be the smallest but one if it were cut.
+            let cut = with(setting.least + 1).expect("in range");
+            match with(FAR + setting.least + 1) {
+                Ok(limits) => assert_ne!(limits, cut, "{}", setting.variable),
+                Err(error) => assert_eq!((error.kind(), setting.most < FAR), (ErrorKind::Invalid, true)),
+            }
+            with(setting.most).expect("in range");
+        }
+        let space = |n: u64| {
+            Limits::from_lookup(|name| (name == "TINYMCP_ADDRESS_SPACE").then(|| n.to_string()))
+                .map(|limits| limits.address_space)
+        };
+        for n in [FAR, FAR + 1, u64::MAX] {
+            assert_eq!(space(n).ok(), Some(n));
+        }
+    }
+
+    #[test]
+    fn times_beyond_32_bits_that_set_in_code_are_the_longest_there_are() {
+        for far in [Duration::from_millis(1 << 32), Duration::from_secs(1 << 32), Duration::MAX] {
+            let mut limits = Limits::default();
+            (limits.handler_deadline, limits.grace, limits.ask_timeout) = (far, far, far);
+            #[cfg(feature = "http-server")]
+            {
+                limits.http.session_timeout = far;
+            }
+            let limits = limits.clamped();
+            let most = Duration::from_millis(MOST_MS);
+            assert_eq!((limits.handler_deadline, limits.grace, limits.ask_timeout), (most, most, most));
+            #[cfg(feature = "http-server")]
+            assert!(limits.http.session_timeout >= most);
         }
     }
 

@@ -202,7 +202,7 @@ fn everything_common_can_be_written() {
         (doc.to_json(), "[1, 2]"),
         (doc.root().index(1).unwrap().to_json(), "2"),
         ((&&1).to_json(), "1"),
-        (Box::new("b").to_json(), "\"b\""),
+        (Box::<str>::from("b").to_json(), "\"b\""),
         (Cow::Borrowed("c").to_json(), "\"c\""),
         (Some(1).to_json(), "1"),
         (None::<i32>.to_json(), "null"),

@@ -96,6 +96,8 @@ fn requests_are_answered_under_their_own_wide_ids() {
         let text = answer.root().pointer("/result/content/0/text").unwrap();
         assert_eq!(text.as_str(), Some("18446744073709551615 -9223372036854775808"));
     }
+    let endless = client.request("tools/list", tinymcp::json!({}), Duration::MAX).expect("an answer");
+    assert!(endless.as_str().contains("\"wide\""), "{endless}");
     client.finish();
     serving.join().unwrap().unwrap();
 }

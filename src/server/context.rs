@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::era::{self, Questions, ServerEra, Signal};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
+use crate::limits::FOR_EVER;
 use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormAnswer, Root, SampleAnswer, Sampling};
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
 use crate::record::Violation;
@@ -77,7 +78,7 @@ impl Context<'_> {
     /// # Errors
     /// The call was cancelled. Nobody reads what a handler gives after that.
     pub fn wait(&self, time: Duration) -> Result<(), Failure> {
-        let then = Instant::now() + time;
+        let then = Instant::now() + time.min(FOR_EVER);
         let until = self.deadline.map_or(then, |deadline| deadline.min(then));
         match self.call {
             Some(call) => call.wait_until(until),

@@ -83,9 +83,13 @@ impl Job {
         self.settle(conclusion);
     }
 
-    /// Runs the handler on the thread that reads, which accepted the job just now.
-    pub(crate) fn conclude_here(&mut self) -> Conclusion {
+    /// Trusts its tool no more, until [`Job::conclude_here`] has shown that it still is quick.
+    pub(crate) fn suspend_trust(&self) {
         self.pace().inspect(|pace| pace.suspend());
+    }
+
+    /// Runs the handler on the thread that reads, which accepted the job just now and suspended trust.
+    pub(crate) fn conclude_here(&mut self) -> Conclusion {
         // Reading the clock takes as long as a lock, so it is not read again.
         let conclusion = self.conclude_since(Some(self.accepted.unwrap_or_else(Instant::now)));
         self.pace().inspect(|pace| pace.resume());

@@ -104,14 +104,16 @@ impl Baton {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays reading down for a call, unless as many threads are stuck as may be.
-    fn lay(&self, reading: Box<Reading>, running: &mut Option<Running>) -> Option<Box<Reading>> {
+    /// Lays reading down for a call, unless as many threads are stuck as may be. Its tool is trusted no
+    /// more from here on: whoever takes the baton, and be it before the handler runs, must not trust it.
+    fn lay(&self, reading: Box<Reading>, quick: &mut Quick) -> Option<Box<Reading>> {
         let mut slot = self.slot();
         if slot.stuck >= self.most {
             return Some(reading);
         }
+        quick.job.suspend_trust();
         slot.reading = Some(reading);
-        slot.running = running.take();
+        slot.running = quick.running.take();
         slot.laid += 1;
         None
     }
@@ -222,7 +224,7 @@ pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
 
 /// Runs a quick tool's handler on this thread. Gives reading back, unless another thread took it.
 fn run_here(reading: Box<Reading>, mut quick: Quick, baton: &Baton) -> Option<Box<Reading>> {
-    if let Some(mut reading) = baton.lay(reading, &mut quick.running) {
+    if let Some(mut reading) = baton.lay(reading, &mut quick) {
         reading.reader.whole().put(quick);
         return Some(reading);
     }

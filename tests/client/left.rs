@@ -9,7 +9,7 @@ use super::children::{descriptors, legacy, numbered, session, threads};
 use super::played::{SOON, plain};
 
 /// Set for the process that runs [`alone`] and nothing else.
-const ALONE: &str = "TINYMCP_TEST_ALONE";
+const ALONE: &str = "TEST_ALONE";
 
 #[test]
 fn nothing_is_left_of_any_connection() {
@@ -41,7 +41,10 @@ fn alone() {
     }
     assert_eq!((threads(), descriptors()), (0, before));
     let grown = resident().saturating_sub(mapped);
-    assert!(grown < 4 << 20, "{grown} bytes");
+    // The emulator keeps 170 kB of every thread that ever was, in a program that does nothing but start some, too;
+    // each round has a dozen.
+    let most = if std::env::var_os("TEST_EMULATED").is_some() { 20 * (4 << 20) } else { 4 << 20 };
+    assert!(grown < most, "{grown} bytes");
 }
 
 fn children() -> usize {

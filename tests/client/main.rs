@@ -15,6 +15,7 @@
 //! | `left` | that nothing is left of a connection |
 //! | `race` | many threads, cancellation and deadlines on one connection |
 //! | `task` | calls that a server makes tasks of |
+//! | `wide` | times, steps and codes beyond 32 bits |
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -33,4 +34,5 @@ mod questions;
 mod race;
 
 mod task;
+mod wide;
 mod wire;

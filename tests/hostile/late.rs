@@ -195,24 +195,23 @@ fn stuck_handlers_stop_nothing_else() {
 fn a_stuck_handler_that_used_to_be_quick_stops_nothing_else() {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
     for workers in [1, 2] {
-        let stick = Arc::new(AtomicBool::new(false));
+        let (stick, gate) = (Arc::new(AtomicBool::new(false)), Gate::default());
         let (tell, stuck) = mpsc::channel();
         let mut server = plain();
         for name in NAMES {
-            let (stick, tell) = (Arc::clone(&stick), tell.clone());
+            let (stick, pass, tell) = (Arc::clone(&stick), gate.clone(), tell.clone());
             server
                 .tool(any(name), move |_, _: Json| {
                     let thread = thread::current().name().unwrap_or_default().to_owned();
                     if stick.load(Ordering::Relaxed) {
                         tell.send((name, thread.clone()))?;
-                    }
-                    while stick.load(Ordering::Relaxed) {
-                        thread::park();
+                        pass.pass();
                     }
                     Ok(thread)
                 })
                 .unwrap();
         }
+        drop(tell);
         let wire = Wire::open(
             server,
             limits(|l| {
@@ -237,11 +236,19 @@ fn a_stuck_handler_that_used_to_be_quick_stops_nothing_else() {
         }
         wire.send(cancel(0));
         wire.quiet();
-        let stuck: Vec<(&str, String)> = stuck.try_iter().collect();
+        let first = stuck.recv_timeout(SOON).expect("the first one begins");
+        assert_eq!(wire.end().len(), 5);
+        // All that began, however late, have told when the last of them is gone, and with it the server.
+        gate.open(6);
+        let rest = std::iter::from_fn(|| match stuck.recv_timeout(SOON) {
+            Ok(told) => Some(told),
+            Err(mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("a handler never ends"),
+        });
+        let stuck: Vec<(&str, String)> = std::iter::once(first).chain(rest).collect();
         let reads = stuck.iter().filter(|(_, thread)| thread.contains("reader"));
         assert!(reads.clone().count() <= workers, "no more threads than workers: {stuck:?}");
         assert!(reads.filter(|(name, _)| *name == "a").count() <= 1, "trusted while it was stuck: {stuck:?}");
-        assert_eq!(wire.end().len(), 5);
     }
 }
 
@@ -271,12 +278,26 @@ fn deadlines_free_a_full_queue() {
 
 fn endless_times_are_times() {
     for endless in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_millis(1 << 62)] {
+        let (tell, told) = mpsc::channel();
+        let mut server = plain();
+        server
+            .tool(any("waits"), move |ctx, _: Json| {
+                tell.send(true)?;
+                let waited = ctx.wait(endless);
+                tell.send(waited.is_ok())?;
+                Ok("nobody hears")
+            })
+            .unwrap();
         let wire = Wire::open(
-            plain(),
+            server,
             limits(|l| (l.handler_deadline, l.grace, l.ask_timeout) = (endless, endless, endless)),
         );
         wire.send(call(1, "echo", "{}"));
         assert!(is_good(&wire.receive()));
+        wire.send(call(2, "waits", "{}"));
+        assert!(told.recv_timeout(SOON).unwrap());
+        wire.send(cancel(2));
+        assert!(!told.recv_timeout(SOON).unwrap(), "waits until nobody wants the result");
         assert!(wire.end().is_empty());
     }
 }

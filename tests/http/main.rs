@@ -13,3 +13,4 @@ mod refusal;
 mod replay;
 mod security;
 mod session;
+mod wide;

@@ -112,26 +112,35 @@ fn calls_go_to_the_server_that_is_named() {
 
 #[test]
 fn a_silent_and_a_dead_server_are_data_and_stall_nobody() {
+    // On a busy machine the others may be late, too: then there is more time for a list.
+    let in_time = [300, 3000, 30_000].map(Duration::from_millis).into_iter().any(silent_and_dead);
+    assert!(in_time, "the lists of the others are late, however much time there is");
+}
+
+/// Whether all but the silent server gave their lists, or failed to, in this time.
+fn silent_and_dead(time: Duration) -> bool {
     let mut limits = limits();
-    limits.list_timeout = Duration::from_millis(300);
+    limits.list_timeout = time;
     let hub = Hub::builder("test", "1.0.0").limits(limits).build().unwrap();
     hub.add("good", inside(|| named("good"))).unwrap();
     hub.add("silent", silent()).unwrap();
     hub.add("dead", Upstream::command(|| std::process::Command::new("/nonexistent/server"))).unwrap();
-    // On a busy machine the good one may be late, too; not for ever.
-    let end = Instant::now() + SOON;
-    let mut tools = hub.tools();
-    while tools.missing.len() > 2 && Instant::now() < end {
-        tools = hub.tools();
-    }
-    assert_eq!(tools.entries.len(), 3);
+    let tools = hub.tools();
     let missing: Vec<_> = tools.missing.iter().map(|m| (&*m.server, m.error.kind())).collect();
-    assert_eq!(missing, [("silent", ErrorKind::Timeout), ("dead", ErrorKind::Io)]);
+    // The emulator gives a child a copy of the memory that posix_spawn wants to share with it, and so loses word
+    // of the failure: there, the dead server starts and is gone.
+    let emulated = std::env::var_os("TEST_EMULATED").is_some();
+    let dead = if emulated { ErrorKind::Closed } else { ErrorKind::Io };
+    if tools.entries.len() < 3 || missing.last() == Some(&("dead", ErrorKind::Timeout)) {
+        return false;
+    }
+    assert_eq!(missing, [("silent", ErrorKind::Timeout), ("dead", dead)]);
     assert_eq!(hub.call_tool("good:whoami", json!({})).unwrap().texts(), "good");
     let status = hub.servers();
     assert!(matches!(status[0].standing, Standing::Running(_)));
     assert!(matches!(status[1].standing, Standing::Connecting));
-    assert!(matches!(status[2].standing, Standing::Down { kind: ErrorKind::Io, again: false, .. }));
+    assert!(matches!(status[2].standing, Standing::Down { kind, again: false, .. } if kind == dead));
+    true
 }
 
 #[test]

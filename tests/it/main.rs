@@ -5,7 +5,9 @@
 //! is one module below. A transcript is played in each revision it names, over each transport,
 //! with one worker and with two unless it says how many.
 //!
-//! `TRANSCRIPT=part-of-a-path` plays only the transcripts whose path has these words in it.
+//! `TRANSCRIPT=part-of-a-path` plays only the transcripts whose path has these words in it. `TEST_SHARE=n` plays
+//! each transcript over stdio, where a process is started for it, in every n-th of its circumstances, at least
+//! in one, and neighbours in different ones: starting a process is what takes long under an emulator.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod compare;
@@ -47,21 +49,20 @@ fn transcripts(folder: &str) -> Vec<String> {
 fn play_folder(folder: &str, transport: &str) {
     let (_, connect) = wire::TRANSPORTS.iter().find(|(name, _)| *name == transport).unwrap();
     let only = std::env::var("TRANSCRIPT").unwrap_or_default();
+    let share = if transport == "stdio" { share() } else { 1 };
     // What fails alike under several circumstances is told once.
     let mut failures: Vec<(String, Vec<String>)> = Vec::new();
-    for path in transcripts(folder).iter().filter(|path| path.contains(&only)) {
+    for (nth, path) in transcripts(folder).iter().enumerate().filter(|(_, path)| path.contains(&only)) {
         let script = script::load(&root(), path).unwrap();
         if !script.transports.is_empty() && !script.transports.iter().any(|t| t == transport) {
             continue;
         }
-        for &revision in &script.revisions {
-            for workers in workers(&script) {
-                if let Err(why) = play::play(&script, revision, workers, *connect) {
-                    let where_ = format!("{} with workers={workers}", REVISIONS[revision].1);
-                    match failures.iter_mut().find(|(known, _)| *known == why) {
-                        Some((_, circumstances)) => circumstances.push(where_),
-                        None => failures.push((why, vec![where_])),
-                    }
+        for (revision, workers) in circumstances(&script, share, nth) {
+            if let Err(why) = play::play(&script, revision, workers, *connect) {
+                let where_ = format!("{} with workers={workers}", REVISIONS[revision].1);
+                match failures.iter_mut().find(|(known, _)| *known == why) {
+                    Some((_, circumstances)) => circumstances.push(where_),
+                    None => failures.push((why, vec![where_])),
                 }
             }
         }
@@ -73,12 +74,23 @@ fn play_folder(folder: &str, transport: &str) {
     assert!(told.is_empty(), "{} failed:\n\n{}\n", told.len(), told.join("\n\n"));
 }
 
-/// One worker and two, unless the transcript says how many.
-fn workers(script: &Script) -> Vec<u64> {
-    match script.limits.iter().find(|(name, _)| name == "workers") {
+/// The revisions a transcript is played in, each with one worker and with two unless it says how many; of these, a
+/// share that depends on which transcript of its folder it is.
+fn circumstances(script: &Script, share: usize, nth: usize) -> Vec<(usize, u64)> {
+    let workers = match script.limits.iter().find(|(name, _)| name == "workers") {
         Some((_, workers)) => vec![*workers],
         None => vec![1, 2],
-    }
+    };
+    let each = |revision: &usize| workers.iter().map(|workers| (*revision, *workers)).collect::<Vec<_>>();
+    let all: Vec<(usize, u64)> = script.revisions.iter().flat_map(each).collect();
+    let first = nth % share.min(all.len()).max(1);
+    all.into_iter().skip(first).step_by(share).collect()
+}
+
+/// One of how many circumstances is played where that takes long.
+fn share() -> usize {
+    std::env::var("TEST_SHARE")
+        .map_or(1, |text| text.parse::<usize>().expect("TEST_SHARE is a number").max(1))
 }
 
 macro_rules! folders {
