@@ -46,6 +46,7 @@ fn is_parent(text: &str) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::json::Doc;
