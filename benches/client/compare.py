@@ -17,6 +17,8 @@ for profile in profiles.split():
     for name, path in [("tinymcp", f"{ours}/{profile}/tinymcp-client"), ("rmcp", f"{peer}/{profile}/rmcp-client")]:
         clients[name + suffix] = path
 clients["threads"] = clients["tinymcp"]
+# Linked like them and asking nothing: its memory is the least there can be.
+clients["nothing"] = f"{ours}/release/nothing"
 samples = {(name, n): [] for name in clients for n in IN_FLIGHT}
 for turn in range(int(rounds)):
     for n in IN_FLIGHT:
@@ -34,7 +36,7 @@ for n in IN_FLIGHT:
     for name, row in medians.items():
         print(f"{n:>9} {name:>14}" + "".join(f"{value:>14.1f}" for value in row))
     for name in clients:
-        if name.startswith("rmcp"):
+        if name.startswith("rmcp") or name == "nothing":
             continue
         against = "rmcp z" if name.endswith(" z") else "rmcp"
         # Of each pair of neighbours, so that a change of the machine's pace touches both.

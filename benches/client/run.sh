@@ -28,7 +28,7 @@ alike="-C target-feature=+crt-static -C relocation-model=static"
 
 for profile in release $board; do
     RUSTFLAGS=$alike cargo build --profile "$profile" --target "$triple" --manifest-path "$here/Cargo.toml" \
-        --features tinymcp --bin tinymcp-client --target-dir "$target/client-bench"
+        --features tinymcp --bin tinymcp-client --bin nothing --target-dir "$target/client-bench"
     RUSTFLAGS=$alike cargo build --profile "$profile" --target "$triple" --target-dir "$target/rmcp-client" \
         --manifest-path "$here/rmcp-client/Cargo.toml"
 done
