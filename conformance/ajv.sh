@@ -9,8 +9,6 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-note() { printf '%s\n' "ajv.sh: $*" >&2; }
-
 # shellcheck source=install.sh
 . "$here/install.sh"
 npm_install ajv

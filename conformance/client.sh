@@ -16,8 +16,6 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 suite=$here/suite
-only=
-client=
 
 # Revision and scenario: everything the suite has for clients of that revision but auth/* and extensions.
 scenarios="
@@ -36,31 +34,9 @@ scenarios="
 2026-07-28 json-schema-2020-12-preservation
 "
 
-usage() {
-    sed -n '2,14s/^# \{0,1\}//p' "$0"
-    exit 2
-}
-
-while [ $# -gt 0 ]; do
-    case $1 in
-        --only)
-            [ -n "${2-}" ] || usage
-            only=$2
-            shift 2
-            ;;
-        --client)
-            [ -x "${2-}" ] || usage
-            client=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
-            shift 2
-            ;;
-        *) usage ;;
-    esac
-done
-
-note() { printf '%s\n' "client.sh: $*" >&2; }
-
 # shellcheck source=install.sh
 . "$here/install.sh"
+client_options "$@"
 install_suite
 if [ -z "$client" ]; then client=$(build_example conformance_client http-client); fi
 
@@ -98,5 +74,4 @@ CHECK
     fi
 done <<<"$scenarios"
 
-printf '%s passed, %s failed\n' "$passed" "$failed"
-[ "$passed" -gt 0 ] && [ "$failed" -eq 0 ]
+summary

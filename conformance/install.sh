@@ -1,6 +1,40 @@
-# Sourced by the scripts beside it and by clients/run.sh: installs what they drive, builds what they test. Needs `note`.
+# Sourced by the scripts beside it and by clients/run.sh: says what they say, installs what they drive, builds what they
+# test.
 
 conformance=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+note() { printf '%s\n' "${0##*/}: $*" >&2; }
+
+# Shows the words that the script begins with.
+usage() {
+    sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"
+    exit 2
+}
+
+# The options of scripts that try a client of ours: `--only WHAT` and `--client PROGRAM`, into `only` and `client`.
+client_options() {
+    only= client=
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --only)
+                [ -n "${2-}" ] || usage
+                only=$2
+                ;;
+            --client)
+                [ -x "${2-}" ] || usage
+                client=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
+                ;;
+            *) usage ;;
+        esac
+        shift 2
+    done
+}
+
+# Tells the sum of `passed` and `failed`; the exit code says whether all is well.
+summary() {
+    printf '%s passed, %s failed\n' "$passed" "$failed"
+    [ "$passed" -gt 0 ] && [ "$failed" -eq 0 ]
+}
 
 # Installs Debian packages when that is possible here.
 apt_install() {

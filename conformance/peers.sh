@@ -17,34 +17,10 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 peers=$here/peers
-only=
-client=
-
-usage() {
-    sed -n '2,16s/^# \{0,1\}//p' "$0"
-    exit 2
-}
-
-while [ $# -gt 0 ]; do
-    case $1 in
-        --only)
-            [ -n "${2-}" ] || usage
-            only=$2
-            shift 2
-            ;;
-        --client)
-            [ -x "${2-}" ] || usage
-            client=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
-            shift 2
-            ;;
-        *) usage ;;
-    esac
-done
-
-note() { printf '%s\n' "peers.sh: $*" >&2; }
 
 # shellcheck source=install.sh
 . "$here/install.sh"
+client_options "$@"
 install_packages clients/py peers
 if [ -z "$client" ]; then client=$(build_example peer_client http-client); fi
 
@@ -154,7 +130,7 @@ for era in auto legacy modern; do
     over_stdio "python/stdio/$era" python "$era" "${python[@]}"
     over_http "python/http/$era" python "$era" "${python[@]}"
     over_stdio "rmcp/stdio/$era" rmcp "$era" "${rmcp[@]}"
+    over_http "rmcp/http/$era" rmcp "$era" "${rmcp[@]}"
 done
 
-printf '%s passed, %s failed\n' "$passed" "$failed"
-[ "$passed" -gt 0 ] && [ "$failed" -eq 0 ]
+summary

@@ -22,8 +22,6 @@ case ${1-} in
     *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
-note() { printf '%s\n' "server.sh: $*" >&2; }
-
 # shellcheck source=install.sh
 . "$here/install.sh"
 install_suite

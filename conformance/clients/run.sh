@@ -43,8 +43,6 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-note() { printf '%s\n' "$transport.sh: $*" >&2; }
-
 # shellcheck source=../install.sh
 . "$here/../install.sh"
 install_packages "${clients[@]/#/clients/}"

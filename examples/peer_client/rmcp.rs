@@ -1,16 +1,18 @@
-//! `conformance/peers/rmcp`, over standard streams.
+//! `conformance/peers/rmcp`, which speaks both eras.
 
 use std::sync::mpsc;
 
-use tinymcp::{About, Body, ErrorKind, Progress, ServerOffer, json};
+use tinymcp::{About, Body, Change, ErrorKind, Progress, ServerOffer, json};
 
-use super::{Session, fails, holds, names, same, steps};
+use super::{Session, fails, folder_uri, holds, names, same, steps};
 
-const TOOLS: [&str; 5] = ["add", "count", "fail", "stopped_waiting", "wait"];
+const TOOLS: [&str; 9] =
+    ["add", "colour", "count", "fail", "roots", "stopped_waiting", "touch", "wait", "zone"];
 
 pub(crate) fn check(s: &mut Session) {
     let mut offer = ServerOffer::default();
     (offer.tools, offer.resources, offer.prompts, offer.completions) = (true, true, true, true);
+    offer.subscribe = true;
     s.check_offer(offer);
     s.check("ping", |s| Ok(s.client.ping()?));
     s.check("tools", |s| {
@@ -62,4 +64,15 @@ pub(crate) fn check(s: &mut Session) {
         let found = s.client.complete(About::Prompt("greet"), "name", "an", &[])?;
         same(found.values.as_slice(), &["anna".to_owned(), "anton".to_owned()], "values")
     });
+    s.check("subscribe", |s| {
+        s.client.subscribe("note://one")?;
+        s.texts("touch", json!({}))?;
+        s.changed(&Change::Updated("note://one".into()))?;
+        Ok(s.client.unsubscribe("note://one")?)
+    });
+    s.check("elicitation", |s| same(s.texts("zone", json!({}))?.as_str(), "north", "answer"));
+    s.check("sampling", |s| {
+        same(s.texts("colour", json!({}))?.as_str(), "toy says blue, 10 tokens, Be short.", "answer")
+    });
+    s.check("roots", |s| same(s.texts("roots", json!({}))?.as_str(), &folder_uri("first"), "roots"));
 }

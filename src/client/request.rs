@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::era::decode::makes_tasks;
+#[cfg(feature = "hub")]
+use crate::era::decode::relayed;
 use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Value, Writer};
@@ -12,6 +14,8 @@ use crate::json::{Json, Value, Writer};
 use crate::model::ClientCapabilities;
 use crate::model::Level;
 use crate::model::content::ToolOutput;
+#[cfg(feature = "hub")]
+use crate::model::relayed::{Passage, Relayed};
 use crate::model::task::Task;
 
 use super::core::Core;
@@ -129,6 +133,22 @@ impl<T> Request<T> {
     #[cfg(feature = "hub")]
     pub(crate) fn able(mut self, able: ClientCapabilities) -> Request<T> {
         self.options.able = Some(able);
+        self
+    }
+
+    /// Takes the result as it comes, to be passed on. What others may keep is for them to keep.
+    #[cfg(feature = "hub")]
+    pub(crate) fn relayed(self, passage: Passage) -> Request<Relayed> {
+        let decode = relayed(passage, self.core.greeting().revision);
+        Request { core: self.core, order: self.order, decode, options: self.options }.fresh()
+    }
+
+    /// Adds members to the request's `_meta`, as text without braces.
+    #[cfg(feature = "hub")]
+    pub(crate) fn meta(mut self, members: &str) -> Request<T> {
+        if let Ok(order) = &mut self.order {
+            order.meta.push_str(members);
+        }
         self
     }
 

@@ -33,6 +33,8 @@ use crate::json::{Json, Value, Writer};
 use crate::model::ask::Ask;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+#[cfg(feature = "hub")]
+use crate::model::relayed::Relayed;
 use crate::model::{
     CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Peer, Query,
     Revision, Session,
@@ -151,6 +153,9 @@ pub(crate) enum Reply<'a> {
     Prompt(&'a PromptOutput),
     /// Offered values.
     Completion(&'a Completion),
+    /// Another server's result, with a hint for where that gave none.
+    #[cfg(feature = "hub")]
+    Relayed(&'a Relayed, CacheHint),
     /// Questions, and the state to come back with.
     Asked { asks: &'a [Ask], state: &'a str },
     /// A listen request ended.

@@ -31,6 +31,7 @@ pub(super) struct Handlers {
     sample: Option<OnSample>,
     sample_tools: bool,
     roots: Option<Vec<Root>>,
+    trace: bool,
     log: Option<(Level, OnLog)>,
     change: Option<OnChange>,
     status: Option<OnStatus>,
@@ -59,6 +60,7 @@ impl HubBuilder {
                 sample: None,
                 sample_tools: false,
                 roots: None,
+                trace: false,
                 log: None,
                 change: None,
                 status: None,
@@ -121,6 +123,15 @@ impl HubBuilder {
     /// The folders that servers may work in.
     pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> HubBuilder {
         self.handlers.roots = Some(roots.into_iter().collect());
+        self
+    }
+
+    /// Where the hub is served ([`Hub::export`]): passes on what a request says of the trace it belongs
+    /// to, the members `traceparent`, `tracestate` and `baggage` of its `_meta`, to the server that is
+    /// called. Otherwise they stay here: they tell a server who else is at work, and the baggage whatever
+    /// the client put there. What is not of the form of W3C Trace Context and W3C Baggage goes no further.
+    pub fn pass_trace(mut self) -> HubBuilder {
+        self.handlers.trace = true;
         self
     }
 
@@ -233,6 +244,11 @@ impl Handlers {
             client = client.on_change(move |told| handlers.changed(&key, told));
         }
         client
+    }
+
+    /// Whether traces go on to the servers.
+    pub(super) fn traces(&self) -> bool {
+        self.trace
     }
 
     /// Adds a server that offers what this hub's servers do.

@@ -7,7 +7,7 @@
 //! - A server that ends by itself is started again after a pause that doubles, at most
 //!   [`Limits::restarts`] times in a row; one that never ran is not.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,12 @@ pub enum Standing {
     Removed,
 }
 
+/// Waits for a connection without a thread.
+pub(super) trait Awaiting: Send + Sync {
+    /// The connection, or why there is none. Runs on the thread that made it.
+    fn settled(self: Arc<Self>, connection: Result<Client, Error>);
+}
+
 pub(super) struct Member {
     pub key: String,
     upstream: Upstream,
@@ -85,6 +91,8 @@ struct State {
     slow: bool,
     /// Calls off the connection that is being made.
     abort: Abort,
+    /// Who waits for it. Whoever gave up is dropped with the next one that comes.
+    awaiting: Vec<Weak<dyn Awaiting>>,
 }
 
 enum Phase {
@@ -111,6 +119,7 @@ impl Member {
             subscriptions: Vec::new(),
             slow: false,
             abort: Abort::new(),
+            awaiting: Vec::new(),
         };
         Arc::new(Member {
             key,
@@ -220,6 +229,7 @@ impl Member {
             self.changed.notify_all();
             connected
         };
+        self.tell_awaiting();
         // The end may have been told before there was anything to end.
         if let Some(why) = connected.as_ref().and_then(|(client, _)| client.ended()) {
             drop(connected);
@@ -304,24 +314,32 @@ impl Member {
             self.changed.notify_all();
             (state.set(Phase::Removed), state.abort.clone())
         };
+        self.tell_awaiting();
         end(ended, &abort);
+    }
+
+    /// The connection, or why there is none; nothing while one is being made.
+    fn connection(&self, state: &State) -> Option<Result<Client, Error>> {
+        match &state.phase {
+            Phase::Running(client) => Some(Ok(client.clone())),
+            Phase::Down { error, .. } => {
+                let why = format!("the server {:?} is down: {error}", self.key);
+                Some(Err(Error::new(error.kind(), why)))
+            }
+            Phase::Removed => {
+                let why = format!("the server {:?} was taken out", self.key);
+                Some(Err(Error::new(ErrorKind::Closed, why)))
+            }
+            Phase::Connecting => None,
+        }
     }
 
     /// The connection. Waits for one that is being made, at most until `deadline`.
     pub(super) fn client(&self, deadline: Instant) -> Result<Client, Error> {
         let mut state = lock(&self.state);
         loop {
-            match &state.phase {
-                Phase::Running(client) => return Ok(client.clone()),
-                Phase::Down { error, .. } => {
-                    let why = format!("the server {:?} is down: {error}", self.key);
-                    return Err(Error::new(error.kind(), why));
-                }
-                Phase::Removed => {
-                    let why = format!("the server {:?} was taken out", self.key);
-                    return Err(Error::new(ErrorKind::Closed, why));
-                }
-                Phase::Connecting => {}
+            if let Some(connection) = self.connection(&state) {
+                return connection;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -329,6 +347,28 @@ impl Member {
                 return Err(Error::new(ErrorKind::Timeout, why));
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The connection, without waiting for it: where one is being made, `awaiting` is told when that is
+    /// settled, for as long as anybody has it.
+    pub(super) fn connected(&self, awaiting: &Arc<dyn Awaiting>) -> Option<Result<Client, Error>> {
+        let mut state = lock(&self.state);
+        if let Some(connection) = self.connection(&state) {
+            return Some(connection);
+        }
+        state.awaiting.retain(|other| other.strong_count() > 0);
+        state.awaiting.push(Arc::downgrade(awaiting));
+        None
+    }
+
+    fn tell_awaiting(&self) {
+        let awaiting = std::mem::take(&mut lock(&self.state).awaiting);
+        for waits in awaiting.iter().filter_map(Weak::upgrade) {
+            // One that comes after a restart that was quicker waits once more.
+            if let Some(connection) = self.connected(&waits) {
+                waits.settled(connection);
+            }
         }
     }
 

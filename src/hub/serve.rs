@@ -21,6 +21,7 @@
 mod forward;
 mod listing;
 mod passed;
+mod trace;
 mod updates;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -50,8 +51,10 @@ pub struct LeftOut {
 impl Hub {
     /// Lets a server offer what this hub's servers offer: their tools and prompts as `server__name`,
     /// their resources and templates by URI. Entries come and go with their servers, and clients are
-    /// told. Calls are passed on with their progress and cancellation; results, schemas and `_meta`
-    /// as they are. Serving ends the hub.
+    /// told. Calls are passed on with their progress and cancellation. Results, descriptions, schemas
+    /// and `_meta` come as they are, members that no revision knows included; only what the client's
+    /// revision cannot carry is said in an older form. Answers that are to be kept are kept by the
+    /// client and not here. Serving ends the hub.
     ///
     /// What a server asks is asked of the client that called, whichever revisions the two speak. A
     /// server that asks in the middle of a call, in a session, is kept waiting for
@@ -64,13 +67,14 @@ impl Hub {
     /// Log entries go to the client whose calls the server works on, or to the only one there is, with
     /// the server's key before the logger's name (`board/io`); whose it cannot be told nobody hears.
     /// A server with sessions is asked for entries from `info` on. Updates of resources go to those
-    /// who subscribed. Members of descriptions that no revision knows are passed on; results are
-    /// read and written anew, so members of those that no revision knows are not.
+    /// who subscribed. What a request says of the trace it belongs to goes to the server after
+    /// [`crate::HubBuilder::pass_trace`] only.
     ///
-    /// A call holds no thread while its server works: it has [`crate::Limits::call_timeout`], anew with
-    /// each step of progress. At most [`crate::Limits::calls`] are under way at all servers together;
-    /// the next one waits for room, as one does for a server that still connects: those hold one of
-    /// [`crate::Limits::workers`].
+    /// A call holds no thread while its server works, or connects: it has
+    /// [`crate::Limits::call_timeout`], anew with each step of progress. At most
+    /// [`crate::Limits::calls`] are under way at all servers together; the next one waits for room and
+    /// holds one of [`crate::Limits::workers`] meanwhile. Those to servers that still connect are at
+    /// most half as many; the next one of them is refused as busy.
     ///
     /// ```no_run
     /// use std::process::Command;

@@ -8,6 +8,8 @@ use crate::era::{Questions, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value};
 use crate::model::ask::Ask;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+#[cfg(feature = "hub")]
+use crate::model::relayed::Relayed;
 use crate::model::uri_template::Variables;
 use crate::model::{Fault, Operation, Query};
 use crate::pool;
@@ -56,6 +58,9 @@ pub(crate) enum Outcome {
     Read(ReadOutput),
     Prompt(PromptOutput),
     Completion(Completion),
+    /// What another server answered.
+    #[cfg(feature = "hub")]
+    Relayed(Relayed),
 }
 
 /// How a handler ended.
@@ -172,6 +177,8 @@ impl Outcome {
             Outcome::Read(output) => Reply::Read(output, conn.core.read_cache),
             Outcome::Prompt(output) => Reply::Prompt(output),
             Outcome::Completion(output) => Reply::Completion(output),
+            #[cfg(feature = "hub")]
+            Outcome::Relayed(result) => Reply::Relayed(result, conn.core.read_cache),
         }
     }
 }

@@ -73,7 +73,7 @@ pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompil
 #[cfg(feature = "hub")]
 pub(crate) use self::registry::{Checks, ReadFn, Registry};
 #[cfg(feature = "hub")]
-pub(crate) use self::relay::{questions, relayed};
+pub(crate) use self::relay::questions;
 pub use self::tool::{ToolArguments, ToolResult};
 
 /// A server: what it offers, and how it is served.

@@ -87,12 +87,6 @@ fn names(data: Option<&Json>, uri: &str) -> bool {
     data.is_some_and(|data| data.to_doc().root().get("uri").and_then(Value::as_str) == Some(uri))
 }
 
-/// Another server's result without what only that server can say.
-pub(crate) fn relayed(mut output: ToolOutput) -> ToolOutput {
-    output.meta = output.meta.as_ref().and_then(decode::anonymous);
-    output
-}
-
 impl Handle {
     /// Changes many entries at once, and tells the clients once if `edit` says that it did.
     ///

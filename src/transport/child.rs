@@ -11,8 +11,12 @@
 //! SIGKILL. The child is reaped only after the group was killed: until then nobody else can have
 //! its number. What the group leaves behind when the child exited by itself is killed as well.
 //!
+//! A child that exited has said everything: what is in its output by then is read, and that is the end,
+//! also when something that it started keeps the output open.
+//!
 //! # Threads
-//! One, of `stream.rs`: it polls the output, the captured stderr, and the input while that is full.
+//! One, of `stream.rs`: it polls the output, the captured stderr, the process itself, and the input
+//! while that is full.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,9 +26,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::ioctl_fionbio;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{ioctl_fionbio, ioctl_fionread};
 use rustix::pipe::{PipeFlags, pipe_with};
+#[cfg(target_os = "linux")]
+use rustix::process::PidfdFlags;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::error::{Error, ErrorKind};
@@ -53,6 +59,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 /// How long a killed child may take to be gone: only the kernel can make it longer.
 const KILLED: Duration = Duration::from_secs(2);
+/// How often it is looked whether the child is there, on systems that do not tell by themselves.
+const UNTOLD: Duration = Duration::from_secs(1);
 
 /// Starts the program, as often as it is asked to.
 pub(crate) struct ChildDial {
@@ -106,6 +114,9 @@ impl Dial for ChildDial {
             output: output.into(),
             errors: errors.map(File::from),
             listen: listen.into(),
+            exit: process.watched(),
+            looked: Instant::now(),
+            left: None,
             feed: Arc::clone(&feed),
             process: Arc::clone(&process),
         };
@@ -158,6 +169,14 @@ impl Process {
             std::thread::sleep(pause.min(left));
             pause = (pause * 2).min(LOOK);
         }
+    }
+
+    /// Something to poll that is ready once the process has exited: Linux 5.3 and later.
+    fn watched(&self) -> Option<OwnedFd> {
+        #[cfg(target_os = "linux")]
+        return rustix::process::pidfd_open(pid(&self.lock().child)?, PidfdFlags::empty()).ok();
+        #[cfg(not(target_os = "linux"))]
+        None
     }
 
     fn signal(&self, signal: Signal) {
@@ -254,6 +273,12 @@ struct ChildOutput {
     errors: Option<File>,
     /// The other end of the bell: rung when the input is left to this thread, closed at the end.
     listen: File,
+    /// Ready when the child has exited, where the system has such a thing.
+    exit: Option<OwnedFd>,
+    /// When it was last looked whether it has, where it has not.
+    looked: Instant,
+    /// What was in the output when the child had exited, as far as it is still there.
+    left: Option<u64>,
     feed: Arc<PipeFeed>,
     process: Arc<Process>,
 }
@@ -261,25 +286,44 @@ struct ChildOutput {
 impl Read for ChildOutput {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
+            if let Some(left) = self.left {
+                return self.drain(buf, left);
+            }
             let input = self.feed.adopted();
-            let (output, bell, errors, takes) = {
+            let (output, bell, errors, takes, exited) = {
                 // Where there is nothing to look at, the output is looked at for nothing.
                 let none = self.output.as_fd();
                 let errors = self.errors.as_ref().map(|file| (file.as_fd(), PollFlags::IN));
                 let takes = input.as_deref().map(|file| (file.as_fd(), PollFlags::OUT));
-                let watched =
-                    [Some((none, PollFlags::IN)), Some((self.listen.as_fd(), PollFlags::IN)), errors, takes];
+                let exit = self.exit.as_ref().map(|exit| (exit.as_fd(), PollFlags::IN));
+                let bell = Some((self.listen.as_fd(), PollFlags::IN));
+                let watched = [Some((none, PollFlags::IN)), bell, errors, takes, exit];
                 let mut fds = watched.map(|fd| {
                     let (fd, flags) = fd.unwrap_or((none, PollFlags::empty()));
                     PollFd::from_borrowed_fd(fd, flags)
                 });
-                match poll(&mut fds, None) {
+                let pause = Timespec { tv_sec: UNTOLD.as_secs() as i64, tv_nsec: 0 };
+                match poll(&mut fds, if exit.is_some() { None } else { Some(&pause) }) {
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
                 let ready = fds.map(|fd| !fd.revents().is_empty());
-                (ready[0], ready[1], ready[2] && errors.is_some(), ready[3] && takes.is_some())
+                let exited = match exit {
+                    Some(_) => ready[4],
+                    None => {
+                        self.looked.elapsed() >= UNTOLD && {
+                            self.looked = Instant::now();
+                            self.process.exited(Duration::ZERO)
+                        }
+                    }
+                };
+                (ready[0], ready[1], ready[2] && errors.is_some(), ready[3] && takes.is_some(), exited)
             };
+            if exited {
+                // A system that does not tell has nothing there.
+                self.left = Some(ioctl_fionread(&self.output).unwrap_or(0));
+                continue;
+            }
             if errors {
                 self.listen_to_errors();
             }
@@ -313,6 +357,22 @@ impl Read for ChildOutput {
 }
 
 impl ChildOutput {
+    /// Reads what the child left behind, and not what others write since.
+    fn drain(&mut self, buf: &mut [u8], left: u64) -> io::Result<usize> {
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        let read = match self.output.read(buf.get_mut(..most).unwrap_or_default()) {
+            // Others read it as well.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            read => read?,
+        };
+        self.left = Some(left - read as u64);
+        if read == 0 {
+            self.left = Some(0);
+            self.listen_to_errors();
+        }
+        Ok(read)
+    }
+
     fn listen_to_errors(&mut self) {
         let Some(errors) = &mut self.errors else { return };
         let mut said = [0; 4096];

@@ -133,6 +133,48 @@ fn the_death_of_a_server_wakes_everybody_with_the_reason() {
     assert_eq!(client.in_flight(), 0);
 }
 
+/// Ends the process that wrote its number there.
+fn end_holder(log: &std::path::Path) {
+    let number = std::fs::read_to_string(log).unwrap();
+    std::fs::remove_file(log).unwrap();
+    // One that ended by itself is no fault: the noisy one does when nobody reads.
+    let _ = Command::new("kill").args(["-9", number.trim()]).stderr(std::process::Stdio::null()).status();
+}
+
+#[test]
+fn what_a_dead_server_leaves_running_keeps_nobody_waiting() {
+    // What it started is in a group of its own and holds its output, silent or not.
+    for (n, then, answers) in [
+        (0, "sleep 600", false),
+        (1, "sh -c 'while echo noise; do :; done'", false),
+        // Said before it died: still an answer.
+        (2, "sleep 600", true),
+    ] {
+        let log = std::env::temp_dir().join(format!("tinymcp-holder-{}-{n}", std::process::id()));
+        let answer = r#"printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"content":[]}}'"#;
+        let script = format!(
+            r#"read -r one; exec 3>&1
+{{ setsid sh -c 'echo $$ >"$1"; echo ready; exec {} >&3' - '{}' & }} | read -r ready
+{}; echo 'out of memory' >&2; exit 7"#,
+            then.replace('\'', "\"").replace('$', "\\$"),
+            log.display(),
+            if answers { answer } else { ":" },
+        );
+        let client = legacy().stderr(Stderr::Captured).spawn(session(&script)).unwrap();
+        let began = Instant::now();
+        let answer = client.prepare_tool("x", json!({})).timeout(SOON * 3).wait();
+        let last = client.call_tool("x", json!({})).unwrap_err();
+        end_holder(&log);
+        assert!(began.elapsed() < SOON, "{then}: {:?}", began.elapsed());
+        assert_eq!(answer.is_ok(), answers, "{then}: {answer:?}");
+        for error in [Some(last), answer.err()].into_iter().flatten() {
+            assert_eq!(error.kind(), ErrorKind::Closed, "{then}: {error}");
+            let text = error.to_string();
+            assert!(text.contains("status 7") && text.contains("out of memory"), "{then}: {text}");
+        }
+    }
+}
+
 #[test]
 fn a_server_exits_by_itself_when_its_input_ends() {
     let client = legacy().spawn(numbered("cat >/dev/null; exit 0")).unwrap();

@@ -87,8 +87,8 @@ pub fn cpu_ticks() -> u64 {
     rest.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum()
 }
 
-/// A line of what the kernel says of this process's memory.
-fn kib(name: &str) -> u64 {
+/// A line of what the kernel says of this process's memory, in KiB.
+pub fn kib(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default();
     line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};
 use std::sync::mpsc;
 
-use tinymcp::json::{Doc, Json, Value, Writer};
+use tinymcp::json::{Doc, Json, Kind, Value, Writer};
 use tinymcp::{About, Change, Client, ClientBuilder, Error, ErrorKind, Level};
 
 use super::args::{Asked, asked};
@@ -94,6 +94,9 @@ enum Question<'a> {
 impl Question<'_> {
     fn call(name: &str, arguments: &str) -> Result<Self, Fault> {
         let doc = Doc::parse(arguments).map_err(|e| format!("the arguments are not JSON: {e}"))?;
+        if doc.root().kind() != Kind::Object {
+            return Err(r#"the arguments are not a JSON object, such as {"text": "hi"}"#.to_owned());
+        }
         let mut w = Writer::new();
         w.begin_object().key("name").string(name).key("arguments").value(doc.root()).end_object();
         Ok(Question::Other("tools/call", w.into_json()))

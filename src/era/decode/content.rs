@@ -2,8 +2,6 @@
 
 use base64ct::{Base64, Encoding};
 
-#[cfg(feature = "hub")]
-use crate::json::Json;
 use crate::json::{Kind, Value};
 use crate::model::content::{
     Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, ToolOutput,
@@ -11,12 +9,8 @@ use crate::model::content::{
 
 use super::catalog::{annotations, resource, text};
 
-/// The `_meta` member that names the server.
-#[cfg(feature = "hub")]
-const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
-
 /// One block. What this library cannot read, or reads only in part, is kept as it came.
-pub(super) fn content(value: Value<'_>) -> Content {
+pub(in crate::era) fn content(value: Value<'_>) -> Content {
     let read = || {
         Some(match value.get("type")?.as_str()? {
             "text" => Content::Text(text(value, "text")?),
@@ -67,22 +61,6 @@ pub(crate) fn tool_output(result: Value<'_>) -> Option<ToolOutput> {
     output.is_error = result.get("isError").and_then(Value::as_bool) == Some(true);
     output.meta = result.get("_meta").filter(|m| m.kind() == Kind::Object).map(Value::to_json);
     Some(output)
-}
-
-/// The `_meta` of a result without the member that names its server (2026-07-28 basic/index): who
-/// passes a result on names itself. Other members stay byte for byte.
-#[cfg(feature = "hub")]
-pub(crate) fn anonymous(meta: &Json) -> Option<Json> {
-    let doc = meta.to_doc();
-    let mut w = crate::json::Writer::new();
-    w.begin_object();
-    let mut empty = true;
-    for (name, value) in doc.root().members().filter(|(name, _)| *name != SERVER_INFO) {
-        empty = false;
-        w.key(name).raw(value.raw());
-    }
-    w.end_object();
-    (!empty).then(|| w.into_json())
 }
 
 /// What reading a resource gave; nothing when a piece has neither text nor bytes.

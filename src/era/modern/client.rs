@@ -137,7 +137,7 @@ impl ClientEra for ModernClient {
 
 /// How long an answer stays fresh. What is missing or wrong is stale at once and nobody else's
 /// (server/utilities/caching).
-fn hint(result: Value<'_>) -> CacheHint {
+pub(in crate::era) fn hint(result: Value<'_>) -> CacheHint {
     let ttl = result.get("ttlMs").and_then(Value::as_u64).unwrap_or_default();
     CacheHint {
         ttl_ms: u32::try_from(ttl).unwrap_or(u32::MAX),

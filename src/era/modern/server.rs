@@ -10,6 +10,8 @@
 
 use crate::json::{Json, Kind, Value, Writer};
 use crate::model::ask::Ask;
+#[cfg(feature = "hub")]
+use crate::model::relayed::Passage;
 use crate::model::{
     CacheHint, Fault, Filter, Identity, Level, Note, Operation, Peer, Query, Revision, Session,
 };
@@ -25,7 +27,7 @@ pub(in crate::era) const MISSING_CAPABILITY: i32 = -32021;
 /// The request names a version that is not served (basic/versioning).
 pub(in crate::era) const UNSUPPORTED_VERSION: i32 = -32022;
 
-const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub(in crate::era) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The modern era, to be named by servers that speak it.
@@ -200,6 +202,10 @@ impl ServerEra for ModernServer {
             reply => {
                 let cache = match &reply {
                     Reply::Page { cache, .. } | Reply::Read(_, cache) => Some(*cache),
+                    #[cfg(feature = "hub")]
+                    Reply::Relayed(result, cache) if result.passage == Passage::Contents => {
+                        Some(result.cache.unwrap_or(*cache))
+                    }
                     _ => None,
                 };
                 meta = write::reply_members(w, to.revision, reply);

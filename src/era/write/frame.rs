@@ -86,6 +86,11 @@ pub(in crate::era) fn reply_members<'a>(w: &mut Writer, revision: Revision, repl
             completion(w, output);
             ""
         }
+        #[cfg(feature = "hub")]
+        Reply::Relayed(result, _) => {
+            super::relay::relayed(w, revision, result);
+            &result.meta
+        }
         Reply::Empty
         | Reply::Greeting { .. }
         | Reply::Asked { .. }

@@ -5,6 +5,8 @@ mod ask;
 mod catalog;
 mod content;
 mod frame;
+#[cfg(feature = "hub")]
+mod relay;
 
 #[cfg(feature = "client")]
 pub(super) use ask::ask_reply;

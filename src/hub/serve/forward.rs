@@ -1,5 +1,5 @@
 //! Calls that are passed on: sent to the server they are for, under its name there, by a handler that
-//! does not wait for the answer. `passed.rs` brings it back.
+//! waits neither for the answer nor for a server that still connects. `passed.rs` brings it back.
 //!
 //! What a server without sessions asks in its answer is asked of the client; what has to go back with
 //! the answers travels with them, sealed, so that nothing is kept here meanwhile.
@@ -7,14 +7,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::client::{About, Client, InputRequired, Request, Watch};
+use crate::client::{About, Client, InputRequired, Request};
 use crate::error::Error;
 use crate::json::{Json, Value, Writer};
-use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
-use crate::server::{Arguments, CompletionRequest, Context, Failure, Outcome, relayed};
+use crate::limits::Limits;
+use crate::model::relayed::{Passage, Relayed};
+use crate::model::{ClientCapabilities, Level};
+use crate::server::{Arguments, CompletionRequest, Context, Failure};
 
-use super::Export;
-use super::passed::{Passed, Under};
+use super::passed::Passed;
+use super::{Export, trace};
 
 /// The first pause before a call is repeated whose server asked for nothing but that.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -66,6 +68,86 @@ fn noted(ctx: &Context<'_>) -> Noted {
     }
 }
 
+/// What is asked of a server, by the names it has there.
+enum Asked {
+    Tool(String, Json),
+    Read(String),
+    Prompt(String, Vec<(String, String)>),
+    PromptValues(String, Typed),
+    TemplateValues(String, Typed),
+}
+
+/// An argument that is to be completed.
+struct Typed {
+    argument: String,
+    value: String,
+    settled: Vec<(String, String)>,
+}
+
+impl Asked {
+    fn request(&self, client: &Client) -> Request<Relayed> {
+        let complete = |about, typed: &Typed| {
+            let settled = lent(&typed.settled);
+            let request = client.prepare_completion(about, &typed.argument, &typed.value, &settled);
+            request.relayed(Passage::Completion)
+        };
+        match self {
+            Asked::Tool(name, arguments) => client.prepare_tool(name, arguments).relayed(Passage::Tool),
+            Asked::Read(uri) => client.prepare_read(uri).relayed(Passage::Contents),
+            Asked::Prompt(name, arguments) => {
+                client.prepare_prompt(name, &lent(arguments)).relayed(Passage::Prompt)
+            }
+            Asked::PromptValues(name, typed) => complete(About::Prompt(name), typed),
+            Asked::TemplateValues(text, typed) => complete(About::Template(text), typed),
+        }
+    }
+}
+
+fn owned(arguments: &Arguments<'_>) -> Vec<(String, String)> {
+    arguments.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn lent(arguments: &[(String, String)]) -> Vec<(&str, &str)> {
+    arguments.iter().map(|(name, value)| (&**name, &**value)).collect()
+}
+
+/// A call with all that it takes to send it, whenever its server is there.
+pub(super) struct Sending {
+    asked: Asked,
+    able: ClientCapabilities,
+    level: Option<Level>,
+    progress: bool,
+    /// Members for the request's `_meta`.
+    trace: String,
+    resumed: Option<(Json, InputRequired)>,
+}
+
+impl Sending {
+    /// The request to this server, which has `time` for it.
+    ///
+    /// # Errors
+    /// The answers it goes on with are none.
+    pub(super) fn request(
+        &self,
+        client: &Client,
+        limits: &Limits,
+        time: Duration,
+    ) -> Result<Request<Relayed>, Error> {
+        let mut request = self.asked.request(client).able(self.able).meta(&self.trace).timeout(time);
+        if let Some((answers, asked)) = &self.resumed {
+            request = request.resume(answers, asked)?;
+        }
+        if let Some(level) = self.level {
+            request = request.log_level(level);
+        }
+        if self.progress {
+            // Who listens is given to each look; this one only asks for it.
+            request = request.on_progress(|_| {}).extended_by_progress(limits.call_longest);
+        }
+        Ok(request)
+    }
+}
+
 impl Export {
     pub(super) fn call_tool(
         self: &Arc<Self>,
@@ -73,13 +155,11 @@ impl Export {
         (key, name): (&str, &str),
         arguments: Value<'_>,
     ) -> Failure {
-        let wrap = |output: ToolOutput| Outcome::Tool(relayed(output));
-        self.forward(ctx, key, None, wrap, |client| client.prepare_tool(name, arguments))
+        self.forward(ctx, key, None, || Asked::Tool(name.to_owned(), arguments.to_json()))
     }
 
     pub(super) fn read(self: &Arc<Self>, ctx: &mut Context<'_>, key: &str, uri: &str) -> Failure {
-        let wrap: fn(ReadOutput) -> Outcome = Outcome::Read;
-        self.forward(ctx, key, Some(uri), wrap, |client| client.prepare_read(uri))
+        self.forward(ctx, key, Some(uri), || Asked::Read(uri.to_owned()))
     }
 
     pub(super) fn prompt(
@@ -88,9 +168,7 @@ impl Export {
         (key, name): (&str, &str),
         arguments: &Arguments<'_>,
     ) -> Failure {
-        let arguments: Vec<(&str, &str)> = arguments.iter().collect();
-        let wrap: fn(PromptOutput) -> Outcome = Outcome::Prompt;
-        self.forward(ctx, key, None, wrap, |client| client.prepare_prompt(name, &arguments))
+        self.forward(ctx, key, None, || Asked::Prompt(name.to_owned(), owned(arguments)))
     }
 
     pub(super) fn complete(
@@ -100,39 +178,39 @@ impl Export {
         about: About<'_>,
         asked: &CompletionRequest<'_>,
     ) -> Failure {
-        let settled: Vec<(&str, &str)> = asked.settled.iter().collect();
-        let wrap: fn(Completion) -> Outcome = Outcome::Completion;
-        self.forward(ctx, key, None, wrap, |client| {
-            client.prepare_completion(about, asked.argument, asked.value, &settled)
+        let typed = || Typed {
+            argument: asked.argument.to_owned(),
+            value: asked.value.to_owned(),
+            settled: owned(&asked.settled),
+        };
+        self.forward(ctx, key, None, || match about {
+            About::Prompt(name) => Asked::PromptValues(name.to_owned(), typed()),
+            About::Template(text) => Asked::TemplateValues(text.to_owned(), typed()),
         })
     }
 
     /// Sends a call on its way. What comes back is how the handler ends: mostly by leaving the call
     /// to whoever brings the answer.
-    fn forward<T: 'static>(
+    fn forward(
         self: &Arc<Self>,
         ctx: &mut Context<'_>,
         key: &str,
         uri: Option<&str>,
-        wrap: fn(T) -> Outcome,
-        prepare: impl FnOnce(&Client) -> Request<T>,
+        asked: impl FnOnce() -> Asked,
     ) -> Failure {
-        match self.send(ctx, key, uri, wrap, prepare) {
+        match self.send(ctx, key, uri, asked) {
             Ok(passed) => Failure::later(move |later| passed.attach(later)),
             Err(failure) => failure,
         }
     }
 
-    fn send<T: 'static>(
+    fn send(
         self: &Arc<Self>,
         ctx: &mut Context<'_>,
         key: &str,
         uri: Option<&str>,
-        wrap: fn(T) -> Outcome,
-        prepare: impl FnOnce(&Client) -> Request<T>,
+        asked: impl FnOnce() -> Asked,
     ) -> Result<Arc<Passed>, Failure> {
-        let failed = |error: Error| Failure::relayed(&error, uri);
-        let limits = &self.hub.shared.limits;
         let (mut round, mut resumed) = (0, None);
         match noted(ctx) {
             Noted::Nothing => {}
@@ -147,33 +225,19 @@ impl Export {
         }
         // Whoever calls and does not read is not sent more, and many calls wait for a few others.
         ctx.wait_for_reader();
-        self.passing.wait_for_room(ctx, limits.calls)?;
-        let client = self.hub.client(key).map_err(failed)?;
-        let mut request = prepare(&client).able(ctx.client_can());
-        if let Some((answers, asked)) = resumed {
-            request = request.resume(&answers, &asked).map_err(failed)?;
-        }
-        if let Some(level) = ctx.log_level() {
-            request = request.log_level(level);
-        }
-        if ctx.wants_progress() {
-            // Who listens is given to each look; this one only asks for it.
-            request = request.on_progress(|_| {}).extended_by_progress(limits.call_longest);
-        }
-        let passed = Passed::new(self, key, round, Instant::now());
-        let told = Arc::downgrade(&passed);
-        let watch: Watch = Arc::new(move || {
-            if let Some(passed) = told.upgrade() {
-                passed.visit();
-            }
-        });
-        match request.start_watched(watch) {
-            Ok(call) => passed.begin(call.canceller(), Under::of(call, wrap, uri)),
-            Err(error) => {
-                self.passing.remove(&passed);
-                return Err(failed(error));
-            }
-        }
+        self.passing.wait_for_room(ctx, self.hub.shared.limits.calls)?;
+        let member = self.hub.member(key).map_err(|error| Failure::relayed(&error, uri))?;
+        let trace = if self.hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };
+        let sending = Sending {
+            asked: asked(),
+            able: ctx.client_can(),
+            level: ctx.log_level(),
+            progress: ctx.wants_progress(),
+            trace: trace.unwrap_or_default(),
+            resumed,
+        };
+        let passed = Passed::new(self, key, uri, round, Instant::now());
+        passed.go(&member, sending);
         Ok(passed)
     }
 }

@@ -6,6 +6,9 @@
 //! where the client comes back with a new call, parked in its session where not. A question of which
 //! it is not certain whose it is goes to nobody: that is so while a server works for several clients.
 //!
+//! A call to a server that still connects waits in this table, too, until that is settled or its time
+//! is over; such calls take at most half of the room there is.
+//!
 //! # Invariants
 //! - [`Passed::visit`] runs on one thread at a time; a visit during a visit makes that one look again.
 //! - Of the locks here at most one is held at a time, and none while anybody else's code runs.
@@ -16,14 +19,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::client::{self, Call, Canceller, InputRequired, LogEntry, Progress, Question};
+use crate::client::{self, Call, Canceller, Client, InputRequired, LogEntry, Progress, Question, Watch};
+use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::model::ask::AskRequest;
+use crate::model::relayed::Relayed;
 use crate::rpc::{RpcError, code};
 use crate::server::{Caller, Context, Failure, Later, Outcome};
 
-use super::super::{lock, member};
+use super::super::lock;
+use super::super::member::{Awaiting, Member, STACK};
+use super::forward::Sending;
 use super::{Export, forward};
 
 /// How often who waits for room looks whether it is still wanted.
@@ -34,20 +41,26 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Passing {
     table: Mutex<Table>,
     changed: Condvar,
+    /// How many of the calls wait for their server to connect.
+    waiting: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Table {
     calls: Vec<Arc<Passed>>,
     last: u64,
-    /// A thread looks for those that were held for too long.
+    /// A thread looks for those that were held, or waited, for too long.
     watched: bool,
+    /// Counts calls that have begun to be held or to wait.
+    news: u64,
     closed: bool,
 }
 
 /// One call.
 pub(super) struct Passed {
     key: String,
+    /// The resource that is read.
+    uri: Option<String>,
     number: u64,
     export: Arc<Export>,
     round: u32,
@@ -59,7 +72,11 @@ pub(super) struct Passed {
 
 #[derive(Default)]
 struct State {
-    under: Option<Box<dyn Waiting>>,
+    /// What is to be sent as soon as the server is there, and until when that has to be.
+    waiting: Option<(Sending, Instant)>,
+    cancelled: bool,
+    /// The call at its server.
+    under: Option<Call<Relayed>>,
     /// The call of the client, while that waits for something from here.
     later: Option<Later>,
     /// Who called.
@@ -87,45 +104,20 @@ enum Came {
     Asked(InputRequired),
 }
 
-/// The half of a call at its server, whatever it answers.
-trait Waiting: Send {
-    fn poll(&mut self, hear: &mut dyn FnMut(Progress)) -> Option<Came>;
-}
-
-/// That half, with its type.
-pub(super) struct Under<T> {
-    call: Call<T>,
-    wrap: fn(T) -> Outcome,
-    uri: Option<String>,
-}
-
-impl<T> Under<T> {
-    pub(super) fn of(call: Call<T>, wrap: fn(T) -> Outcome, uri: Option<&str>) -> Under<T> {
-        Under { call, wrap, uri: uri.map(str::to_owned) }
-    }
-}
-
-impl<T> Waiting for Under<T> {
-    fn poll(&mut self, hear: &mut dyn FnMut(Progress)) -> Option<Came> {
-        Some(match self.call.outcome_until(Instant::now(), hear)? {
-            Ok(client::Outcome::Complete(answer)) => Came::Answer(Ok((self.wrap)(answer))),
-            Ok(client::Outcome::InputRequired(asked)) => Came::Asked(asked),
-            // Nobody let a task be made of the call.
-            Ok(client::Outcome::Task(_)) => {
-                Came::Answer(Err(Failure::new("The server made a task of the call")))
-            }
-            Err(error) => Came::Answer(Err(Failure::relayed(&error, self.uri.as_deref()))),
-        })
-    }
-}
-
 impl Passed {
     /// A call to the server with this key, in the table.
-    pub(super) fn new(export: &Arc<Export>, key: &str, round: u32, since: Instant) -> Arc<Passed> {
+    pub(super) fn new(
+        export: &Arc<Export>,
+        key: &str,
+        uri: Option<&str>,
+        round: u32,
+        since: Instant,
+    ) -> Arc<Passed> {
         let mut table = lock(&export.passing.table);
         table.last += 1;
         let passed = Arc::new(Passed {
             key: key.to_owned(),
+            uri: uri.map(str::to_owned),
             number: table.last,
             export: Arc::clone(export),
             round,
@@ -138,20 +130,76 @@ impl Passed {
         passed
     }
 
-    /// It was sent.
-    pub(super) fn begin<T: 'static>(self: &Arc<Self>, canceller: Canceller, under: Under<T>) {
-        self.canceller.get_or_init(|| canceller);
-        lock(&self.state).under = Some(Box::new(under));
+    /// Sends it, at once or as soon as its server is connected.
+    pub(super) fn go(self: &Arc<Self>, member: &Member, sending: Sending) {
+        let limits = self.limits();
+        let passing = &self.export.passing;
+        if passing.waiting.fetch_add(1, Ordering::AcqRel) >= limits.calls.div_ceil(2)
+            && member.is_connecting()
+        {
+            passing.waiting.fetch_sub(1, Ordering::AcqRel);
+            let why = format!("too many calls wait for the server {:?} to connect", self.key);
+            return self.fail(&Error::new(ErrorKind::Busy, why));
+        }
+        lock(&self.state).waiting = Some((sending, self.since + limits.call_timeout));
+        let waiting: Arc<dyn Awaiting> = Arc::<Passed>::clone(self);
+        match member.connected(&waiting) {
+            Some(connection) => waiting.settled(connection),
+            None => self.export.look_after(),
+        }
+    }
+
+    /// What waits to be sent; only one gets it.
+    fn take_waiting(&self) -> Option<(Sending, Instant)> {
+        let waiting = lock(&self.state).waiting.take();
+        if waiting.is_some() {
+            self.export.passing.waiting.fetch_sub(1, Ordering::AcqRel);
+        }
+        waiting
+    }
+
+    fn send(self: &Arc<Self>, client: &Client, sending: &Sending, until: Instant) -> Result<(), Error> {
+        let left = until.saturating_duration_since(Instant::now());
+        let request = sending.request(client, self.limits(), left)?;
+        let told = Arc::downgrade(self);
+        let watch: Watch = Arc::new(move || {
+            if let Some(passed) = told.upgrade() {
+                passed.visit();
+            }
+        });
+        let call = request.start_watched(watch)?;
+        let canceller = self.canceller.get_or_init(|| call.canceller());
+        let cancelled = {
+            let mut state = lock(&self.state);
+            state.under = Some(call);
+            if let Some(later) = &state.later {
+                later.allow(left.max(LOOK));
+            }
+            state.cancelled
+        };
+        if cancelled {
+            canceller.cancel();
+        }
+        self.visit();
+        Ok(())
+    }
+
+    /// It cannot be sent.
+    fn fail(self: &Arc<Self>, error: &Error) {
+        let failure = Failure::relayed(error, self.uri.as_deref());
+        lock(&self.state).came = Some(Came::Answer(Err(failure)));
         self.visit();
     }
 
     /// The client's call waits for it from now on.
     pub(super) fn attach(self: &Arc<Self>, later: Later) {
-        later.allow(self.limits().call_timeout);
+        let time = self.limits().call_timeout;
         let given_up = Arc::clone(self);
         later.on_cancel(move || given_up.cancel());
         {
             let mut state = lock(&self.state);
+            // Whoever looks after those that wait knows better why they waited in vain.
+            later.allow(if state.waiting.is_some() { time * 2 } else { time });
             state.caller = later.caller();
             state.until = None;
             for (logger, entry) in std::mem::take(&mut state.early) {
@@ -169,9 +217,34 @@ impl Passed {
     /// Nobody wants it any more.
     fn cancel(self: &Arc<Self>) {
         self.export.passing.remove(self);
+        lock(&self.state).cancelled = true;
         if let Some(canceller) = self.canceller.get() {
             canceller.cancel();
         }
+        if self.take_waiting().is_some() {
+            self.fail(&Error::new(ErrorKind::Cancelled, "the call was cancelled"));
+        }
+    }
+
+    /// What has not come to its end by now comes to it, if its time is over.
+    fn expire(self: &Arc<Self>, now: Instant) {
+        if self.until().is_some_and(|until| until <= now) {
+            self.cancel();
+            // The questions are refused.
+            let open = std::mem::take(&mut lock(&self.state).open);
+            drop(open);
+        }
+        let late = |(_, until): &(Sending, Instant)| *until <= now;
+        if lock(&self.state).waiting.as_ref().is_some_and(late) && self.take_waiting().is_some() {
+            let why = format!("the server {:?} is still connecting", self.key);
+            self.fail(&Error::new(ErrorKind::Timeout, why));
+        }
+    }
+
+    /// When [`Passed::expire`] has something to do.
+    fn due(&self) -> Option<Instant> {
+        let state = lock(&self.state);
+        state.until.into_iter().chain(state.waiting.as_ref().map(|(_, until)| *until)).min()
     }
 
     /// Does what there is to do. Never waits for the client.
@@ -199,7 +272,7 @@ impl Passed {
             // Only a visit takes it.
             state.under.take()
         };
-        let came = under.as_mut().and_then(|under| under.poll(&mut |step| self.step(&step)));
+        let came = under.as_mut().and_then(|under| self.poll(under));
         let mut state = lock(&self.state);
         match came {
             Some(came) => state.came = Some(came),
@@ -225,8 +298,20 @@ impl Passed {
         }
         state.until = Some(Instant::now() + self.limits().ask_timeout);
         drop(state);
-        self.export.watch_held();
+        self.export.look_after();
         later.ask(&fresh, &forward::held(self.number));
+    }
+
+    fn poll(&self, under: &mut Call<Relayed>) -> Option<Came> {
+        Some(match under.outcome_until(Instant::now(), &mut |step| self.step(&step))? {
+            Ok(client::Outcome::Complete(answer)) => Came::Answer(Ok(Outcome::Relayed(answer))),
+            Ok(client::Outcome::InputRequired(asked)) => Came::Asked(asked),
+            // Nobody let a task be made of the call.
+            Ok(client::Outcome::Task(_)) => {
+                Came::Answer(Err(Failure::new("The server made a task of the call")))
+            }
+            Err(error) => Came::Answer(Err(Failure::relayed(&error, self.uri.as_deref()))),
+        })
     }
 
     /// The server has come further: so has this call, and it has time again.
@@ -423,55 +508,60 @@ impl Export {
         Ok(passed)
     }
 
-    /// Sees to it that somebody looks for calls that were held for too long.
-    fn watch_held(self: &Arc<Self>) {
-        if std::mem::replace(&mut lock(&self.passing.table).watched, true) {
-            return;
+    /// Sees to it that somebody looks for calls that were held, or waited, for too long.
+    fn look_after(self: &Arc<Self>) {
+        {
+            let mut table = lock(&self.passing.table);
+            table.news += 1;
+            if std::mem::replace(&mut table.watched, true) {
+                drop(table);
+                return self.passing.changed.notify_all();
+            }
         }
         let export = Arc::clone(self);
         let watching = std::thread::Builder::new()
             .name("mcp-hub-held".to_owned())
-            .stack_size(member::STACK)
+            .stack_size(STACK)
             .spawn(move || export.watch());
         if watching.is_err() {
-            // OK without: the next question tries again, and those that are held are few.
+            // OK without: the next one tries again, and those that are held are few.
             lock(&self.passing.table).watched = false;
         }
     }
 
     fn watch(&self) {
         loop {
+            let news = self.passing.lock().news;
             let now = Instant::now();
             let mut next = None;
             for call in self.passing.all() {
-                match call.until() {
-                    Some(until) if until <= now => {
-                        call.cancel();
-                        // The questions are refused.
-                        let open = std::mem::take(&mut lock(&call.state).open);
-                        drop(open);
-                    }
-                    until => next = next.into_iter().chain(until).min(),
-                }
+                call.expire(now);
+                next = next.into_iter().chain(call.due()).min();
             }
-            let mut table = lock(&self.passing.table);
+            let mut table = self.passing.lock();
             if table.closed {
                 return;
             }
+            if table.news != news {
+                continue;
+            }
             let Some(next) = next else {
                 table.watched = false;
-                drop(table);
-                // One that was held since the look has found somebody watching.
-                let held = self.passing.all().iter().any(|call| call.until().is_some());
-                if held && !std::mem::replace(&mut lock(&self.passing.table).watched, true) {
-                    continue;
-                }
                 return;
             };
-            // Another call may be held meanwhile: not for less than this one was.
-            let left = next.saturating_duration_since(now);
+            let left = next.saturating_duration_since(Instant::now());
             table = self.passing.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
             drop(table);
+        }
+    }
+}
+
+impl Awaiting for Passed {
+    fn settled(self: Arc<Self>, connection: Result<Client, Error>) {
+        let Some((sending, until)) = self.take_waiting() else { return };
+        let sent = connection.and_then(|client| self.send(&client, &sending, until));
+        if let Err(error) = sent {
+            self.fail(&error);
         }
     }
 }

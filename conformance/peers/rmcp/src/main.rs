@@ -1,19 +1,67 @@
-//! A server on rmcp: tools that answer, report and wait, a resource, a prompt with completion.
+//! A server on rmcp: tools that answer, report, wait and ask, a resource that changes, a prompt with completion.
 //!
-//! What `examples/peer_client/rmcp.rs` expects stands here. Serves until standard input ends.
+//! What `examples/peer_client/rmcp.rs` expects stands here. Serves over HTTP where the last word of its command line
+//! is a port, until it is killed; over standard streams otherwise, until input ends.
+
+// Questions about models and roots, and subscriptions in sessions, are on their way out of the protocol.
+#![allow(deprecated)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rmcp::handler::server::{router::tool::ToolRouter, wrapper::Parameters};
+use hyper::server::conn::http1;
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use rmcp::handler::server::{router::tool::ToolRouter, tool::InputResponses as Answers, wrapper::Parameters};
 use rmcp::model::*;
-use rmcp::service::{RequestContext, RoleServer};
-use rmcp::{ErrorData, ServerHandler, ServiceExt, schemars, tool, tool_handler, tool_router, transport::stdio};
+use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
+use rmcp::transport::stdio;
+use rmcp::transport::streamable_http_server::{StreamableHttpService, session::local::LocalSessionManager};
+use rmcp::{ErrorData, ServerHandler, ServiceExt, schemars, tool, tool_handler, tool_router};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+const NOTE: &str = "note://one";
 
 #[derive(Clone)]
 struct Peer {
     tool_router: ToolRouter<Self>,
     stopped: Arc<AtomicBool>,
+    /// How often the note was touched.
+    touched: watch::Sender<u32>,
+}
+
+impl Peer {
+    fn new() -> Peer {
+        Peer { tool_router: Peer::tool_router(), stopped: Arc::default(), touched: watch::Sender::new(0) }
+    }
+}
+
+/// What the client says to a question: asked in the result where there is no session, which the client then calls
+/// with the answer, in a request of the server's own otherwise.
+async fn answered(
+    context: &RequestContext<RoleServer>,
+    Answers(answers): Answers,
+    question: InputRequest,
+    tell: impl FnOnce(Value) -> String,
+) -> Result<CallToolResponse, ErrorData> {
+    let answer = if context.protocol_version() == Some(ProtocolVersion::V_2026_07_28) {
+        match answers.and_then(|mut answers| answers.remove("answer")) {
+            Some(answer) => answer,
+            None => {
+                let questions = InputRequests::from([("answer".to_owned(), question)]);
+                return Ok(InputRequiredResult::new(Some(questions), None).into());
+            }
+        }
+    } else {
+        let peer = &context.peer;
+        let answer = match question {
+            InputRequest::Elicitation(asked) => peer.create_elicitation(asked.params).await.map(|a| json!(a)),
+            InputRequest::CreateMessage(asked) => peer.create_message(asked.params).await.map(|a| json!(a)),
+            _ => peer.list_roots().await.map(|a| json!(a)),
+        };
+        answer.map_err(|why| ErrorData::internal_error(why.to_string(), None))?
+    };
+    Ok(CallToolResult::success(vec![ContentBlock::text(tell(answer))]).into())
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -63,6 +111,50 @@ impl Peer {
         self.stopped.load(Ordering::SeqCst).to_string()
     }
 
+    #[tool(description = "Ask the user for a zone")]
+    async fn zone(&self, answers: Answers, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+        let schema = json!({"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]});
+        let requested_schema =
+            serde_json::from_value(schema).map_err(|why| ErrorData::internal_error(why.to_string(), None))?;
+        let question =
+            ElicitRequestParams::FormElicitationParams { meta: None, message: "Which zone?".into(), requested_schema };
+        let tell = |answer: Value| answer["content"]["zone"].as_str().unwrap_or("none").to_owned();
+        answered(&context, answers, InputRequest::Elicitation(ElicitRequest::new(question)), tell).await
+    }
+
+    #[tool(description = "Ask the model for a colour")]
+    async fn colour(
+        &self,
+        answers: Answers,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let question = CreateMessageRequestParams::new(vec![SamplingMessage::user_text("A colour?")], 10)
+            .with_system_prompt("Be short.");
+        let tell = |answer: Value| format!("{} says {}", answer["model"], answer["content"]["text"]).replace('"', "");
+        answered(&context, answers, InputRequest::CreateMessage(CreateMessageRequest::new(question)), tell).await
+    }
+
+    #[tool(description = "Ask for the roots")]
+    async fn roots(
+        &self,
+        answers: Answers,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let tell = |answer: Value| answer["roots"][0]["uri"].as_str().unwrap_or("none").to_owned();
+        answered(&context, answers, InputRequest::ListRoots(ListRootsRequest::default()), tell).await
+    }
+
+    #[tool(description = "Change the note")]
+    async fn touch(&self, context: RequestContext<RoleServer>) -> String {
+        if context.protocol_version() == Some(ProtocolVersion::V_2026_07_28) {
+            self.touched.send_modify(|count| *count += 1);
+        } else {
+            // Only the client that subscribes calls this.
+            let _ = context.peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(NOTE)).await;
+        }
+        "touched".to_owned()
+    }
+
     #[tool(description = "Fail")]
     fn fail(&self) -> Result<String, String> {
         Err("it is broken".to_owned())
@@ -75,6 +167,7 @@ impl ServerHandler for Peer {
         let offer = ServerCapabilities::builder()
             .enable_tools()
             .enable_resources()
+            .enable_resources_subscribe()
             .enable_prompts()
             .enable_completions()
             .build();
@@ -86,7 +179,7 @@ impl ServerHandler for Peer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(vec![Resource::new("note://one", "one")]))
+        Ok(ListResourcesResult::with_all_items(vec![Resource::new(NOTE, "one")]))
     }
 
     async fn read_resource(
@@ -95,10 +188,35 @@ impl ServerHandler for Peer {
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         match request.uri.as_str() {
-            "note://one" => {
+            NOTE => {
                 Ok(ReadResourceResult::new(vec![ResourceContents::text("first", request.uri)]).into())
             }
             _ => Err(ErrorData::resource_not_found("no such note", None)),
+        }
+    }
+
+    async fn subscribe(&self, _: SubscribeRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    async fn unsubscribe(&self, _: UnsubscribeRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut touched = self.touched.subscribe();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                _ = touched.changed() => {
+                    // The client may be gone.
+                    let _ = context.sink().notify_resource_updated(NOTE).await;
+                }
+            }
         }
     }
 
@@ -135,7 +253,20 @@ impl ServerHandler for Peer {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let peer = Peer { tool_router: Peer::tool_router(), stopped: Arc::default() };
-    peer.serve(stdio()).await?.waiting().await?;
-    Ok(())
+    let peer = Peer::new();
+    let Some(port) = std::env::args().nth(1) else {
+        peer.serve(stdio()).await?.waiting().await?;
+        return Ok(());
+    };
+    let sessions = Arc::new(LocalSessionManager::default());
+    let service = StreamableHttpService::new(move || Ok(peer.clone()), sessions, Default::default());
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let service = TowerToHyperService::new(service.clone());
+        tokio::spawn(async move {
+            // A connection that fails is the client's to report.
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
 }

@@ -1,0 +1,62 @@
+//! Results that are passed on: the members that belong to one hop are taken off, everything else
+//! stays byte for byte.
+
+use crate::json::{Kind, Value, Writer};
+use crate::model::Revision;
+use crate::model::relayed::{Passage, Relayed};
+
+use super::super::modern::{SERVER_INFO, hint};
+use super::super::revision::V2026_07_28;
+
+/// How a result is read that is to be passed on, from a server of this revision. What it reads is
+/// nothing when the result lacks what makes it one.
+pub(crate) fn relayed(passage: Passage, revision: Revision) -> fn(Value<'_>) -> Option<Relayed> {
+    match (passage, revision == V2026_07_28) {
+        (Passage::Tool, false) => |result| read(result, Passage::Tool, false),
+        (Passage::Tool, true) => |result| read(result, Passage::Tool, true),
+        (Passage::Contents, false) => |result| read(result, Passage::Contents, false),
+        (Passage::Contents, true) => |result| read(result, Passage::Contents, true),
+        (Passage::Prompt, false) => |result| read(result, Passage::Prompt, false),
+        (Passage::Prompt, true) => |result| read(result, Passage::Prompt, true),
+        (Passage::Completion, false) => |result| read(result, Passage::Completion, false),
+        (Passage::Completion, true) => |result| read(result, Passage::Completion, true),
+    }
+}
+
+fn read(result: Value<'_>, passage: Passage, modern: bool) -> Option<Relayed> {
+    let list = |value: Option<Value<'_>>| value.is_some_and(|v| v.kind() == Kind::Array);
+    let whole = match passage {
+        Passage::Tool => list(result.get("content")) || result.get("structuredContent").is_some(),
+        Passage::Contents => list(result.get("contents")),
+        Passage::Prompt => list(result.get("messages")),
+        Passage::Completion => list(result.get("completion").and_then(|c| c.get("values"))),
+    };
+    if !whole {
+        return None;
+    }
+    let cached = modern && passage == Passage::Contents;
+    let mut members = Writer::new();
+    let mut meta = Writer::new();
+    members.begin_object();
+    for (name, value) in result.members() {
+        match name {
+            "_meta" => {
+                // Who passes a result on names itself (2026-07-28 basic/index).
+                for (name, value) in value.members().filter(|(name, _)| *name != SERVER_INFO) {
+                    meta.key(name).value(value);
+                }
+            }
+            "resultType" if modern => {}
+            "ttlMs" | "cacheScope" if cached => {}
+            _ => _ = members.key(name).value(value),
+        }
+    }
+    members.end_object();
+    Some(Relayed {
+        passage,
+        members: members.into_json(),
+        // OK to default: only UTF-8 is ever written.
+        meta: String::from_utf8(meta.into_bytes()).unwrap_or_default(),
+        cache: cached.then(|| hint(result)),
+    })
+}

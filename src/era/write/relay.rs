@@ -1,0 +1,100 @@
+//! Results that are passed on: byte for byte, but for what the client's revision cannot carry.
+//!
+//! A revision without audio, links or structured results gets those in the nearest older form, as
+//! it does from a handler; members that no revision knows go to all of them.
+
+use crate::json::{Kind, Value, Writer};
+use crate::model::Revision;
+use crate::model::relayed::{Passage, Relayed};
+
+use super::super::decode;
+use super::super::revision::{Features, V2026_07_28, features};
+use super::content::content;
+
+/// The members of a result of another server.
+pub(super) fn relayed(w: &mut Writer, revision: Revision, result: &Relayed) {
+    let modern = revision == V2026_07_28;
+    let features = features(revision);
+    let doc = result.members.to_doc();
+    let root = doc.root();
+    let mut structured = root.get("structuredContent").filter(|_| result.passage == Passage::Tool);
+    if structured.is_some_and(|s| carries(features, s)) {
+        structured = None;
+    }
+    for (name, value) in root.members() {
+        match (name, result.passage) {
+            // The envelope has its own of these names; what a server of a session says by them has
+            // no such meaning.
+            ("resultType", _) | ("ttlMs" | "cacheScope", Passage::Contents) if modern => {}
+            ("structuredContent", Passage::Tool) if structured.is_some() => {}
+            // The place of what cannot be carried.
+            ("content", Passage::Tool) if structured.is_some() && value.is_empty() => {}
+            ("content", Passage::Tool) => blocks(w.key(name), features, value),
+            ("messages", Passage::Prompt) => messages(w.key(name), features, value),
+            _ => _ = w.key(name).value(value),
+        }
+    }
+    // A structured value alone is also sent as text, and so is one that cannot be carried
+    // (server/tools, structured content).
+    let alone = root.get("content").is_none_or(|c| structured.is_some() && c.is_empty());
+    if let Some(value) = root.get("structuredContent").filter(|_| result.passage == Passage::Tool && alone) {
+        w.key("content").begin_array();
+        w.begin_object().key("type").string("text");
+        w.key("text").string(value.raw()).end_object();
+        w.end_array();
+    }
+}
+
+fn carries(features: &Features, structured: Value<'_>) -> bool {
+    features.structured && (features.any_structured || structured.kind() == Kind::Object)
+}
+
+/// Whether this block has an older form only.
+fn is_new(features: &Features, block: Value<'_>) -> bool {
+    match block.get("type").and_then(Value::as_str) {
+        Some("audio") => !features.audio,
+        Some("resource_link") => !features.links,
+        _ => false,
+    }
+}
+
+fn blocks(w: &mut Writer, features: &Features, value: Value<'_>) {
+    if value.kind() != Kind::Array || !value.items().any(|block| is_new(features, block)) {
+        w.value(value);
+        return;
+    }
+    w.begin_array();
+    value.items().for_each(|block| self::block(w, features, block));
+    w.end_array();
+}
+
+fn block(w: &mut Writer, features: &Features, block: Value<'_>) {
+    match is_new(features, block) {
+        true => content(w, features, &decode::block(block)),
+        false => _ = w.value(block),
+    }
+}
+
+fn messages(w: &mut Writer, features: &Features, value: Value<'_>) {
+    let new = |message: Value<'_>| message.get("content").is_some_and(|block| is_new(features, block));
+    if value.kind() != Kind::Array || !value.items().any(new) {
+        w.value(value);
+        return;
+    }
+    w.begin_array();
+    for message in value.items() {
+        if !new(message) {
+            w.value(message);
+            continue;
+        }
+        w.begin_object();
+        for (name, value) in message.members() {
+            match name {
+                "content" => block(w.key(name), features, value),
+                _ => _ = w.key(name).value(value),
+            }
+        }
+        w.end_object();
+    }
+    w.end_array();
+}

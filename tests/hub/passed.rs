@@ -1,0 +1,352 @@
+//! What a served hub passes on, byte for byte: a client and servers played by hand, in every pair of
+//! eras, and calls to a server that still connects.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use tinymcp::{
+    Client, ClientBuilder, Era, ErrorKind, Hub, HubBuilder, Limits, MemoryEnd, Server, Tool, Upstream, json,
+    memory, memory_links,
+};
+
+tinymcp::record! {
+    struct Nothing {}
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+const CARD: &str = r#""capabilities":{"tools":{},"resources":{},"prompts":{},"completions":{}}"#;
+const LISTS: [(&str, &str); 4] = [
+    ("tools/list", r#""tools":[{"name":"t","inputSchema":{"type":"object"}}]"#),
+    ("resources/list", r#""resources":[{"uri":"test://r","name":"r"}]"#),
+    ("resources/templates/list", r#""resourceTemplates":[]"#),
+    ("prompts/list", r#""prompts":[{"name":"p","arguments":[{"name":"a"}]}]"#),
+];
+
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    limits.probe_timeout = SOON;
+    limits.call_timeout = SOON;
+    limits
+}
+
+/// The members of a message that a test looks at.
+fn read(line: &str) -> (String, String) {
+    let doc = tinymcp::json::Doc::parse(line).unwrap();
+    let text = |name: &str| doc.root().get(name).map(|v| v.raw().to_owned()).unwrap_or_default();
+    (text("id"), text("method").trim_matches('"').to_owned())
+}
+
+/// A server that answers with this text whatever is not about its lists, and tells what it was asked.
+fn play(end: &MemoryEnd, era: Era, result: &str, asked: &mpsc::Sender<String>) {
+    while let Some(line) = end.receive(SOON) {
+        let (id, method) = read(&line);
+        let complete = if era == Era::Modern { r#""resultType":"complete","# } else { "" };
+        let result = match &*method {
+            "server/discover" => format!(r#"{{{complete}"supportedVersions":["2026-07-28"],{CARD}}}"#),
+            "initialize" => {
+                format!(
+                    r#"{{"protocolVersion":"2025-11-25","serverInfo":{{"name":"x","version":"1"}},{CARD}}}"#
+                )
+            }
+            method => match LISTS.iter().find(|(name, _)| *name == method) {
+                Some((_, list)) => format!("{{{complete}{list}}}"),
+                None if id.is_empty() || method == "subscriptions/listen" => continue,
+                None => {
+                    // The test may be over.
+                    let _ = asked.send(line);
+                    result.to_owned()
+                }
+            },
+        };
+        if !end.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)) {
+            return;
+        }
+    }
+}
+
+/// A served hub between a client and one server, `x`.
+struct Between {
+    client: MemoryEnd,
+    asked: mpsc::Receiver<String>,
+    _hub: Hub,
+}
+
+impl Between {
+    fn of(builder: HubBuilder, above: Era, result: &'static str) -> Between {
+        let hub = builder.limits(limits()).build().unwrap();
+        let mut server = Server::new("proxy", "1.0.0");
+        server.limits(limits());
+        hub.export(&mut server).unwrap();
+        let (told, asked) = mpsc::channel();
+        let connect = move |client: ClientBuilder| {
+            let (link, end) = memory();
+            let told = told.clone();
+            std::thread::spawn(move || play(&end, above, result, &told));
+            client.era(above).over(link)
+        };
+        hub.add("x", Upstream::with(connect)).unwrap();
+        hub.wait_settled(Instant::now() + SOON);
+        let (link, client) = memory();
+        std::thread::spawn(move || server.serve(link));
+        Between { client, asked, _hub: hub }
+    }
+
+    /// Opens a session in this revision, where it has sessions.
+    fn open(&self, revision: &str) {
+        if revision != MODERN {
+            self.client.send(&format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{{}},"clientInfo":{{"name":"c","version":"1"}}}}}}"#
+            ));
+            assert!(self.client.receive(SOON).unwrap().contains(revision));
+            self.client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        }
+    }
+
+    /// The answer to a request, behind its id.
+    fn ask(&self, revision: &str, method: &str, params: &str, meta: &str) -> String {
+        let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
+        let version = if revision == MODERN { version } else { r#""x":1"# };
+        self.client.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{{params},"_meta":{{{version}{meta}}}}}}}"#
+        ));
+        let line = self.client.receive(SOON).unwrap();
+        let result =
+            line.strip_prefix(r#"{"jsonrpc":"2.0","id":7,"result":"#).unwrap_or_else(|| panic!("{line}"));
+        result.strip_suffix('}').unwrap().to_owned()
+    }
+}
+
+const MODERN: &str = "2026-07-28";
+const METHODS: [(&str, &str); 4] = [
+    ("tools/call", r#""name":"x__t","arguments":{}"#),
+    ("resources/read", r#""uri":"test://r""#),
+    ("prompts/get", r#""name":"x__p""#),
+    (
+        "completion/complete",
+        r#""ref":{"type":"ref/prompt","name":"x__p"},"argument":{"name":"a","value":""}"#,
+    ),
+];
+
+/// Members of results that no revision knows, spaces, numbers and escapes as somebody may write them.
+const RESULTS: [&str; 4] = [
+    r#""cost":{ "cents":7.0 },"content":[ {"type":"text","text":"\u00e9","vendor":[1.50]},{"type":"hologram","z":1e2}, {"type":"resource_link","uri":"a:b","name":"n","odd":{}} ],"structuredContent":{"n":1.0},"isError":false"#,
+    r#""contents":[ {"uri":"test://other","text":"t","vendor":1.0},{"uri":"test://odd","hologram":[]}],"more":null"#,
+    r#""messages":[{"role":"user","content":{"type":"text","text":"hi","x":-0.0},"weight":1.0 }],"description":"d","z":[ ]"#,
+    r#""completion":{"values":["a"],"hasMore":false,"score":[0.50]},"took":3.0"#,
+];
+
+/// A result as a server of this era writes it: with what belongs to its own hop.
+fn written(era: Era, n: usize) -> &'static str {
+    let members = RESULTS[n];
+    Box::leak(match era {
+        Era::Legacy => format!(r#"{{{members},"_meta":{{"v/y":2.50}}}}"#).into_boxed_str(),
+        Era::Modern => {
+            let cache = if n == 1 { r#","ttlMs":5000,"cacheScope":"public""# } else { "" };
+            format!(
+                r#"{{"resultType":"complete",{members}{cache},"_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"x","version":"1"}},"v/y":2.50}}}}"#
+            )
+            .into_boxed_str()
+        }
+    })
+}
+
+#[test]
+fn results_are_passed_on_byte_for_byte() {
+    for above in [Era::Legacy, Era::Modern] {
+        for (n, (method, params)) in METHODS.into_iter().enumerate() {
+            for below in ["2025-11-25", MODERN] {
+                let between = Between::of(Hub::builder("proxy", "1.0.0"), above, written(above, n));
+                between.open(below);
+                let members = RESULTS[n];
+                let cache = match (n, above) {
+                    (1, Era::Modern) => r#","ttlMs":5000,"cacheScope":"public""#,
+                    (1, Era::Legacy) => r#","ttlMs":0,"cacheScope":"private""#,
+                    _ => "",
+                };
+                let want = if below == MODERN {
+                    let own = r#""io.modelcontextprotocol/serverInfo":{"name":"proxy","version":"1.0.0"}"#;
+                    format!(r#"{{"resultType":"complete",{members}{cache},"_meta":{{"v/y":2.50,{own}}}}}"#)
+                } else {
+                    format!(r#"{{{members},"_meta":{{"v/y":2.50}}}}"#)
+                };
+                assert_eq!(between.ask(below, method, params, ""), want, "{above:?} {below} {method}");
+                // Who may keep an answer is for its client to know: each asks the server.
+                between.ask(below, method, params, "");
+                assert_eq!(between.asked.try_iter().count(), 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_an_older_client_cannot_have_is_said_otherwise_and_the_rest_stays() {
+    const RESULT: &str = r#"{"resultType":"complete","content":[{"type":"audio","data":"AAAA","mimeType":"audio/x"},{"type":"text","text":"t","odd":1.0}],"structuredContent":[1.0],"odd":2.0}"#;
+    const ALONE: &str = r#"{"resultType":"complete","structuredContent":[1.0],"content":[],"odd":2.0}"#;
+    const SAID: &str = r#"{"resultType":"complete","messages":[{"role":"user","content":{"type":"resource_link","uri":"a:b","name":"n"},"odd":1.0}]}"#;
+    let (tool, prompt) = (METHODS[0], METHODS[2]);
+    let audio =
+        r#"{"type":"text","text":"[audio, audio/x, 3 bytes: this protocol revision cannot carry it]"}"#;
+    let text = r#"{"type":"text","text":"t","odd":1.0}"#;
+    let whole = r#"{"type":"audio","data":"AAAA","mimeType":"audio/x"}"#;
+    let link = r#"{"type":"text","text":"a:b"}"#;
+    for (below, result, (method, params), want) in [
+        ("2024-11-05", RESULT, tool, format!(r#"{{"content":[{audio},{text}],"odd":2.0}}"#)),
+        ("2025-06-18", RESULT, tool, format!(r#"{{"content":[{whole},{text}],"odd":2.0}}"#)),
+        ("2025-11-25", ALONE, tool, r#"{"odd":2.0,"content":[{"type":"text","text":"[1.0]"}]}"#.to_owned()),
+        (
+            "2025-03-26",
+            SAID,
+            prompt,
+            format!(r#"{{"messages":[{{"role":"user","content":{link},"odd":1.0}}]}}"#),
+        ),
+    ] {
+        let between = Between::of(Hub::builder("proxy", "1.0.0"), Era::Modern, result);
+        between.open(below);
+        assert_eq!(between.ask(below, method, params, ""), want, "{below}");
+    }
+}
+
+#[test]
+fn what_lacks_what_makes_it_a_result_is_none() {
+    for above in [Era::Legacy, Era::Modern] {
+        let between = Between::of(Hub::builder("proxy", "1.0.0"), above, r#"{"odd":1,"content":"text"}"#);
+        between.open("2025-11-25");
+        let answer = between.ask("2025-11-25", METHODS[0].0, METHODS[0].1, "");
+        assert!(answer.contains(r#""isError":true"#), "{answer}");
+    }
+}
+
+#[test]
+fn a_trace_goes_on_only_where_the_host_says_so() {
+    const TRACE: &str = r#""traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=\u0031","baggage":"user=7""#;
+    for above in [Era::Legacy, Era::Modern] {
+        for below in ["2025-11-25", MODERN] {
+            for (method, params) in METHODS {
+                for passes in [true, false] {
+                    let builder = Hub::builder("proxy", "1.0.0");
+                    let builder = if passes { builder.pass_trace() } else { builder };
+                    let n = METHODS.iter().position(|(name, _)| *name == method).unwrap();
+                    let between = Between::of(builder, above, written(above, n));
+                    between.open(below);
+                    between.ask(below, method, params, &format!(r#","own":1,{TRACE}"#));
+                    let asked = between.asked.recv_timeout(SOON).unwrap();
+                    assert_eq!(asked.contains(TRACE), passes, "{asked}");
+                    assert!(passes || !asked.contains("baggage"), "{asked}");
+                    // What else the client says is between it and this server.
+                    assert!(!asked.contains("\"own\""), "{asked}");
+                }
+            }
+        }
+    }
+}
+
+/// A hub with one worker, a server `slow` that was started again and connects when it is let, and a
+/// quick one.
+struct Waiting {
+    hub: Hub,
+    client: Client,
+    /// Lets connections be made, one each.
+    go: mpsc::Sender<()>,
+}
+
+fn waiting(below: Era, above: Era, set: impl FnOnce(&mut Limits)) -> Waiting {
+    let mut own = limits();
+    set(&mut own);
+    let hub = Hub::builder("proxy", "1.0.0").limits(own.clone()).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    (own.workers, own.queue) = (1, 64);
+    server.limits(own);
+    hub.export(&mut server).unwrap();
+    let (go, gone) = mpsc::channel::<()>();
+    let gone = Arc::new(Mutex::new(gone));
+    for name in ["slow", "quick"] {
+        let gone = Arc::clone(&gone);
+        let connect = move |client: ClientBuilder| {
+            if name == "slow" {
+                // A test that is over lets it go on.
+                let _ = gone.lock().unwrap().recv();
+            }
+            let (theirs, ours) = memory_links();
+            let mut server = Server::new(name, "1.0.0");
+            server.tool(Tool::new("t"), move |_, _: Nothing| Ok(name))?;
+            std::thread::spawn(move || server.serve(theirs));
+            client.era(above).over(ours)
+        };
+        hub.add(name, Upstream::with(connect)).unwrap();
+    }
+    go.send(()).unwrap();
+    hub.wait_settled(Instant::now() + SOON);
+    let (theirs, ours) = memory_links();
+    std::thread::spawn(move || server.serve(theirs));
+    let client = Client::builder("test", "1.0.0").era(below).limits(limits()).over(ours).unwrap();
+    // What it offers stays on the lists while it is started again.
+    hub.restart("slow").unwrap();
+    Waiting { hub, client, go }
+}
+
+fn in_all_eras(check: impl Fn(Era, Era)) {
+    for below in [Era::Legacy, Era::Modern] {
+        for above in [Era::Legacy, Era::Modern] {
+            eprintln!("client {below:?}, servers {above:?}");
+            check(below, above);
+        }
+    }
+}
+
+#[test]
+fn calls_to_a_server_that_connects_hold_no_worker_and_are_answered_when_it_does() {
+    in_all_eras(|below, above| {
+        let it = waiting(below, above, |_| {});
+        let calls: Vec<_> =
+            (0..5).map(|_| it.client.prepare_tool("slow__t", json!({})).start().unwrap()).collect();
+        // Behind them in the only worker's queue.
+        assert_eq!(it.client.call_tool("quick__t", json!({})).unwrap().texts(), "quick");
+        it.go.send(()).unwrap();
+        for call in calls {
+            let output = call.wait().unwrap();
+            assert_eq!((output.is_error, &*output.texts()), (false, "slow"));
+        }
+    });
+}
+
+#[test]
+fn calls_to_a_server_that_never_connects_end_by_their_deadline_and_say_why() {
+    in_all_eras(|below, above| {
+        let it = waiting(below, above, |limits| limits.call_timeout = Duration::from_millis(300));
+        let calls: Vec<_> =
+            (0..3).map(|_| it.client.prepare_tool("slow__t", json!({})).start().unwrap()).collect();
+        for call in calls {
+            let output = call.wait().unwrap();
+            assert!(output.is_error && output.texts().contains("still connecting"), "{output:?}");
+        }
+        // What waits for nothing any more takes no room.
+        it.go.send(()).unwrap();
+        it.hub.wait_settled(Instant::now() + SOON);
+        assert_eq!(it.client.call_tool("slow__t", json!({})).unwrap().texts(), "slow");
+    });
+}
+
+#[test]
+fn a_call_that_waits_for_a_connection_can_be_cancelled_and_ends_with_its_server() {
+    in_all_eras(|below, above| {
+        let it = waiting(below, above, |limits| limits.calls = 4);
+        for _ in 0..8 {
+            let call = it.client.prepare_tool("slow__t", json!({})).start().unwrap();
+            let canceller = call.canceller();
+            canceller.cancel();
+            assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::Cancelled);
+        }
+        // Half of the room and no more: those that were cancelled have none.
+        let calls: Vec<_> =
+            (0..2).map(|_| it.client.prepare_tool("slow__t", json!({})).start().unwrap()).collect();
+        let refused = it.client.call_tool("slow__t", json!({})).unwrap();
+        assert!(refused.is_error && refused.texts().contains("too many calls wait"), "{refused:?}");
+        assert_eq!(it.client.call_tool("quick__t", json!({})).unwrap().texts(), "quick");
+        it.hub.remove("slow").unwrap();
+        for call in calls {
+            let output = call.wait().unwrap();
+            assert!(output.is_error && output.texts().contains("taken out"), "{output:?}");
+        }
+    });
+}
