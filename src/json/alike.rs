@@ -18,7 +18,7 @@ use super::scan::{self, byte};
 use super::value::NodeId;
 
 /// More values that differ are left to the parser: each may move everything behind it.
-const MOST: u32 = 8;
+const MOST: usize = 8;
 
 /// Values of a document by which its reader decided nothing but that they are a string or a number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,70 +50,101 @@ pub(crate) enum Alike {
     Sense,
 }
 
+/// A value that differs.
+#[derive(Clone, Copy, Default)]
+struct Change {
+    node: u32,
+    /// Where it ended, and where it ends now.
+    was: u32,
+    is: u32,
+}
+
+impl Change {
+    /// How far it and those before it move what follows, modulo 2^32.
+    fn moves(&self) -> u32 {
+        self.is.wrapping_sub(self.was)
+    }
+}
+
 /// Makes `nodes`, the table of `old`, that of `new`. Where that cannot be done it tells so, and the
 /// table is good for nothing.
 pub(super) fn adapt(nodes: &mut [Node], old: &[u8], new: &[u8], free: &Free) -> Alike {
-    if nodes.is_empty() {
-        return Alike::No;
-    }
     let mut alike = Alike::Sense;
+    let (mut changes, mut changed) = ([Change::default(); MOST], 0);
     // Positions up to which all is settled, and the number of the last node that starts before.
     let (mut o, mut n, mut at) = (0, 0, 0);
-    for _ in 0..=MOST {
+    loop {
         let same = common(old.get(o..).unwrap_or_default(), new.get(n..).unwrap_or_default());
         (o, n) = (o + same, n + same);
         if o == old.len() && n == new.len() {
-            return alike;
+            break;
         }
-        // All nodes from here on are where they are in the new text, if it goes on like the old one.
-        at += nodes.get(at..).unwrap_or_default().partition_point(|node| node.start as usize <= n);
+        at += nodes.get(at..).unwrap_or_default().partition_point(|node| node.start as usize <= o);
         let Some(before) = at.checked_sub(1) else { return Alike::No };
-        let Some(end) = nodes.get_mut(before).and_then(|node| value(node, n, new)) else { return Alike::No };
+        let (Some(node), Some(change)) = (nodes.get_mut(before), changes.get_mut(changed)) else {
+            return Alike::No;
+        };
+        let Some(end) = value(node, old, o, new, n) else { return Alike::No };
+        *change = Change { node: before as u32, was: node.end, is: end as u32 };
+        changed += 1;
+        (o, n) = (node.end as usize, end);
         if !free.holds(before, nodes) {
             alike = Alike::Shape;
         }
-        let Some(node) = nodes.get(before) else { return Alike::No };
-        let (was, is) = (end, node.end);
-        if was != is {
-            let moved = is.wrapping_sub(was);
-            for (i, node) in nodes.iter_mut().enumerate() {
-                if i > before {
-                    node.start = node.start.wrapping_add(moved);
-                }
-                if i != before && node.end >= was {
-                    node.end = node.end.wrapping_add(moved);
-                }
+    }
+    // A document without nodes has no table that could be kept.
+    if nodes.is_empty() {
+        return Alike::No;
+    }
+    apply(nodes, changes.get(..changed).unwrap_or_default());
+    alike
+}
+
+/// Makes the table that of the text with these changes, which are in the order of the nodes.
+fn apply(nodes: &mut [Node], changes: &[Change]) {
+    if changes.iter().any(|change| change.moves() != 0) {
+        let (mut next, mut moved) = (changes.iter().peekable(), 0u32);
+        for (i, node) in nodes.iter_mut().enumerate() {
+            if node.is_container() {
+                let last = changes.iter().rfind(|change| change.was <= node.end);
+                node.end = node.end.wrapping_add(last.map_or(0, Change::moves));
+            } else {
+                node.end = node.end.wrapping_add(moved);
+            }
+            node.start = node.start.wrapping_add(moved);
+            if let Some(change) = next.next_if(|change| change.node as usize == i) {
+                moved = change.moves();
             }
         }
-        (o, n) = (o + was as usize - n, is as usize);
     }
-    Alike::No
+    for change in changes {
+        if let Some(node) = nodes.get_mut(change.node as usize) {
+            node.end = change.is;
+        }
+    }
 }
 
 /// Reads the value of the same kind that the new text has in the place of `node`, within which the
-/// texts differ at `n`. Gives the old end.
-fn value(node: &mut Node, n: usize, new: &[u8]) -> Option<u32> {
-    let (start, was) = (node.start as usize, node.end);
-    let end = match node.tag() {
+/// texts differ from `o` and `n` on. Gives its end.
+#[inline(always)]
+fn value(node: &mut Node, old: &[u8], o: usize, new: &[u8], n: usize) -> Option<usize> {
+    let (start, was) = (node.start as usize, node.end as usize);
+    let new_start = (start + n).checked_sub(o)?;
+    match node.tag() {
         // Behind its last digit a number may go on.
-        NUMBER if n <= was as usize => {
-            let (end, integer) = scan::number(new, start).ok()?;
+        NUMBER if o <= was => {
+            let (end, integer) = scan::number(new, new_start).ok()?;
             node.set_integer(integer);
-            end
+            Some(end)
         }
-        // Its opening quote is the same.
-        STRING if start < n && n < was as usize => {
-            let quote = scan::plain(new, start + 1);
-            // A name is followed by a colon.
-            if byte(new, quote) != b'"' || scan::solid(new, quote + 1).1 == b':' {
-                return None;
-            }
-            quote + 1
+        // Its opening quote is the same. A name is followed by a colon; what follows in the new text
+        // is either the same or another difference, which no value holds.
+        STRING if start < o && o < was && scan::solid(old, was).1 != b':' => {
+            let quote = scan::plain(new, new_start + 1);
+            (byte(new, quote) == b'"').then_some(quote + 1)
         }
-        _ => return None,
-    };
-    node.end = end as u32;
-    Some(was)
+        _ => None,
+    }
 }
 
 /// How many bytes both begin with.

@@ -152,20 +152,27 @@ impl Doc {
         limits: &ParseLimits,
         free: &Free,
     ) -> Result<Alike, ParseError> {
-        if self.limits == *limits && parse::check_size(text, limits).is_ok() {
-            if let Ok(new) = parse::utf8(text) {
-                let alike = alike::adapt(&mut self.nodes, self.text.as_bytes(), text, free);
-                if alike != Alike::No {
-                    if alike == Alike::Shape {
-                        self.mark = 0;
-                    }
-                    self.text.clear();
-                    self.text.push_str(new);
-                    return Ok(alike);
+        let new = match parse::check_size(text, limits).and_then(|()| parse::utf8(text)) {
+            Ok(new) => new,
+            Err(error) => {
+                self.clear();
+                return Err(error);
+            }
+        };
+        if self.limits == *limits {
+            let alike = alike::adapt(&mut self.nodes, self.text.as_bytes(), text, free);
+            if alike != Alike::No {
+                if alike == Alike::Shape {
+                    self.mark = 0;
                 }
+                self.text.clear();
+                self.text.push_str(new);
+                return Ok(alike);
             }
         }
-        self.parse_again(text, limits).map(|()| Alike::No)
+        self.clear();
+        self.text.push_str(new);
+        self.build(limits).map(|()| Alike::No)
     }
 
     /// Like [`Doc::parse_again`], but takes the bytes by swapping buffers with the caller, so that

@@ -165,7 +165,7 @@ fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), 
     'value: loop {
         // At the first byte of a value.
         match found {
-            b'"' => i = b.string(text, i)?,
+            b'"' => (i, _) = b.string(text, i)?,
             b'-' | b'0'..=b'9' => {
                 let (end, integer) = scan::number(bytes, i)?;
                 b.push(NUMBER | u32::from(integer) << 3, i, end, 0)?;
@@ -336,12 +336,11 @@ impl Builder<'_> {
         if found != b'"' {
             return Err(scan::missing(bytes, start, ErrorKind::ExpectedName));
         }
-        let mut i = self.string(text, start)?;
+        let (mut i, plain) = self.string(text, start)?;
         // Length, first and last byte tell most names apart.
         let ends = (usize::from(byte(bytes, start + 1)) * 15) ^ usize::from(byte(bytes, i - 2));
         let bit = 1 << ((((i - start) * 21) ^ ends) % 32);
-        let decoded = self.nodes.last().is_some_and(|n| n.tag() == DECODED);
-        self.seen = if decoded || self.seen & bit != 0 { SUSPICIOUS } else { self.seen | bit };
+        self.seen = if !plain || self.seen & bit != 0 { SUSPICIOUS } else { self.seen | bit };
         if byte(bytes, i) != b':' {
             let (colon, found) = scan::solid(bytes, i);
             if found != b':' {
@@ -352,19 +351,20 @@ impl Builder<'_> {
         Ok(scan::solid(bytes, i + 1))
     }
 
-    /// The string whose opening quote is at `start`; returns the position behind it.
+    /// The string whose opening quote is at `start`; returns the position behind it, and whether it is
+    /// free of escapes.
     #[inline(always)]
-    fn string(&mut self, text: &str, start: usize) -> Result<usize, ParseError> {
+    fn string(&mut self, text: &str, start: usize) -> Result<(usize, bool), ParseError> {
         let i = scan::plain(text.as_bytes(), start + 1);
         if byte(text.as_bytes(), i) == b'"' {
             self.push(STRING, start, i + 1, 0)?;
-            return Ok(i + 1);
+            return Ok((i + 1, true));
         }
         let decoded_start = self.decoded.len();
         let i = decode::string(text, start, i, self.decoded)?;
         let len = (self.decoded.len() - decoded_start) as u32;
         self.push(DECODED | len << 3, start, i + 1, decoded_start as u32)?;
-        Ok(i + 1)
+        Ok((i + 1, false))
     }
 }
 
