@@ -33,6 +33,8 @@ pub(crate) struct Params<'d> {
 /// The members of `_meta` that the protocol gives a meaning (basic/index, `_meta`).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Meta<'d> {
+    /// All of it.
+    pub whole: Option<Value<'d>>,
     pub version: Option<Value<'d>>,
     pub capabilities: Option<Value<'d>>,
     pub client: Option<Value<'d>>,
@@ -105,7 +107,7 @@ impl<'d> Params<'d> {
 
 impl<'d> Meta<'d> {
     fn read(meta: Value<'d>) -> Meta<'d> {
-        let mut read = Meta::default();
+        let mut read = Meta { whole: Some(meta), ..Meta::default() };
         for (name, value) in meta.named() {
             let place = match name.len() {
                 13 if name == b"progressToken" => &mut read.progress_token,

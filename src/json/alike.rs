@@ -27,6 +27,8 @@ pub(crate) struct Free {
     pub values: [Option<NodeId>; 2],
     /// An array or object, with all that is in it.
     pub inside: Option<NodeId>,
+    /// Not free: an array or object that most likely is the same wherever it stands, see `kept.rs`.
+    pub same: Option<NodeId>,
 }
 
 impl Free {
@@ -57,7 +59,12 @@ struct Change {
     /// Where it ended, and where it ends now.
     was: u32,
     is: u32,
+    /// What a number is now, see [`NO_INTEGER`]; 0 for a string.
+    number: u32,
 }
+
+const NO_INTEGER: u32 = 1;
+const INTEGER: u32 = 2;
 
 impl Change {
     /// How far it and those before it move what follows, modulo 2^32.
@@ -67,7 +74,7 @@ impl Change {
 }
 
 /// Makes `nodes`, the table of `old`, that of `new`. Where that cannot be done it tells so, and the
-/// table is good for nothing.
+/// table is as it was.
 pub(super) fn adapt(nodes: &mut [Node], old: &[u8], new: &[u8], free: &Free) -> Alike {
     let mut alike = Alike::Sense;
     let (mut changes, mut changed) = ([Change::default(); MOST], 0);
@@ -79,13 +86,13 @@ pub(super) fn adapt(nodes: &mut [Node], old: &[u8], new: &[u8], free: &Free) -> 
         if o == old.len() && n == new.len() {
             break;
         }
-        at += nodes.get(at..).unwrap_or_default().partition_point(|node| node.start as usize <= o);
+        at = started(nodes, at, o);
         let Some(before) = at.checked_sub(1) else { return Alike::No };
-        let (Some(node), Some(change)) = (nodes.get_mut(before), changes.get_mut(changed)) else {
+        let (Some(node), Some(change)) = (nodes.get(before), changes.get_mut(changed)) else {
             return Alike::No;
         };
-        let Some(end) = value(node, old, o, new, n) else { return Alike::No };
-        *change = Change { node: before as u32, was: node.end, is: end as u32 };
+        let Some((end, number)) = value(*node, old, o, new, n) else { return Alike::No };
+        *change = Change { node: before as u32, was: node.end, is: end as u32, number };
         changed += 1;
         (o, n) = (node.end as usize, end);
         if !free.holds(before, nodes) {
@@ -120,44 +127,69 @@ fn apply(nodes: &mut [Node], changes: &[Change]) {
     for change in changes {
         if let Some(node) = nodes.get_mut(change.node as usize) {
             node.end = change.is;
+            if change.number != 0 {
+                node.set_integer(change.number == INTEGER);
+            }
         }
     }
 }
 
 /// Reads the value of the same kind that the new text has in the place of `node`, within which the
-/// texts differ from `o` and `n` on. Gives its end.
+/// texts differ from `o` and `n` on. Gives its end, and what is to be noted of a number.
 #[inline(always)]
-fn value(node: &mut Node, old: &[u8], o: usize, new: &[u8], n: usize) -> Option<usize> {
+fn value(node: Node, old: &[u8], o: usize, new: &[u8], n: usize) -> Option<(usize, u32)> {
     let (start, was) = (node.start as usize, node.end as usize);
     let new_start = (start + n).checked_sub(o)?;
     match node.tag() {
         // Behind its last digit a number may go on.
         NUMBER if o <= was => {
             let (end, integer) = scan::number(new, new_start).ok()?;
-            node.set_integer(integer);
-            Some(end)
+            Some((end, if integer { INTEGER } else { NO_INTEGER }))
         }
         // Its opening quote is the same. A name is followed by a colon; what follows in the new text
         // is either the same or another difference, which no value holds.
         STRING if start < o && o < was && scan::solid(old, was).1 != b':' => {
             let quote = scan::plain(new, new_start + 1);
-            (byte(new, quote) == b'"').then_some(quote + 1)
+            (byte(new, quote) == b'"').then_some((quote + 1, 0))
         }
         _ => None,
     }
 }
 
+/// How many nodes start up to this position; `at` of them do.
+#[inline(always)]
+fn started(nodes: &[Node], mut at: usize, position: usize) -> usize {
+    // Mostly it is one of the next.
+    for _ in 0..NEAR {
+        match nodes.get(at) {
+            Some(node) if node.start as usize <= position => at += 1,
+            _ => return at,
+        }
+    }
+    at + nodes.get(at..).unwrap_or_default().partition_point(|node| node.start as usize <= position)
+}
+
+const NEAR: usize = 12;
+
 /// How many bytes both begin with.
+#[inline(always)]
 fn common(a: &[u8], b: &[u8]) -> usize {
-    let blocks = a.chunks_exact(32).zip(b.chunks_exact(32));
-    let mut same = 32 * blocks.take_while(|(a, b)| a == b).count();
+    let most = a.len().min(b.len());
+    let (Some(a), Some(b)) = (a.get(..most), b.get(..most)) else { return 0 };
+    let mut same = 0;
+    while let (Some(x), Some(y)) = (a.get(same..same + 32), b.get(same..same + 32)) {
+        if x != y {
+            break;
+        }
+        same += 32;
+    }
     while let (Some(a), Some(b)) = (scan::word(a, same), scan::word(b, same)) {
         if a != b {
             return same + scan::first(a ^ b);
         }
         same += 8;
     }
-    while same < a.len() && same < b.len() && byte(a, same) == byte(b, same) {
+    while same < most && byte(a, same) == byte(b, same) {
         same += 1;
     }
     same
@@ -178,12 +210,17 @@ mod tests {
         let _ = doc.parse_again(old, &LIMITS);
         let free = Free::default();
         let served = super::adapt(&mut doc.nodes.clone(), doc.text.as_bytes(), new, &free) != Alike::No;
-        let result = doc.parse_next(new, &LIMITS, &free).map(drop);
         let shown = || format!("{} then {}", String::from_utf8_lossy(old), String::from_utf8_lossy(new));
-        assert_eq!(result, fresh.parse_again(new, &LIMITS), "{}", shown());
-        assert_eq!(doc.text, fresh.text);
-        assert_eq!(doc.nodes, fresh.nodes, "{}", shown());
-        assert_eq!(doc.decoded, fresh.decoded, "{}", shown());
+        let expected = fresh.parse_again(new, &LIMITS);
+        for same in ["", "params", "x", "a"] {
+            let same = doc.root().get(same).map(|value| value.id());
+            let mut doc = doc.clone();
+            let result = doc.parse_next(new, &LIMITS, &Free { same, ..free }).map(drop);
+            assert_eq!(result, expected, "{}", shown());
+            assert_eq!(doc.text, fresh.text);
+            assert_eq!(doc.nodes, fresh.nodes, "{}", shown());
+            assert_eq!(doc.decoded, fresh.decoded, "{}", shown());
+        }
         served
     }
 
@@ -244,7 +281,7 @@ mod tests {
             let mut doc = Doc::default();
             doc.parse_again(old.as_bytes(), &LIMITS).unwrap();
             let at = |pointer| doc.root().pointer(pointer).map(|value| value.id());
-            let free = Free { values: [at("/id"), None], inside: at("/p/a") };
+            let free = Free { values: [at("/id"), None], inside: at("/p/a"), same: at("/p") };
             assert_eq!(doc.parse_next(new.as_bytes(), &LIMITS, &free), Ok(expected), "{new}");
             assert_eq!(doc.text(), new);
         }

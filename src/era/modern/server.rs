@@ -125,6 +125,7 @@ impl ServerEra for ModernServer {
             state: None,
             client: params.meta.client.map(Value::id),
             params: params.object.map(Value::id),
+            meta: params.meta.whole.map(Value::id),
         };
         if matches!(
             operation,
