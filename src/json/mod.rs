@@ -172,7 +172,7 @@ impl Doc {
                 return Ok(alike);
             }
         }
-        let same = free.same.filter(|_| self.limits == *limits);
+        let same = free.same.filter(|_| self.limits == *limits && self.decoded.is_empty());
         let mut room = kept::ROOM;
         let kept = same.and_then(|id| Kept::new(&self.nodes, &self.text, id, &mut room));
         self.nodes.clear();

@@ -179,9 +179,9 @@ fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), 
     let mut depth = 0u32;
     let (mut i, mut found) = scan::solid(bytes, 0);
     'value: loop {
-        // At the first byte of a value.
+        // At the first byte of a value; of strings there are most.
         match found {
-            b'"' => (i, _) = b.string(text, i)?,
+            _ if found == b'"' => (i, _) = b.string(text, i)?,
             b'-' | b'0'..=b'9' => {
                 let (end, integer) = scan::number(bytes, i)?;
                 b.push(NUMBER | u32::from(integer) << 3, i, end, 0)?;
