@@ -33,6 +33,8 @@ pub(crate) struct Params<'d> {
 /// The members of `_meta` that the protocol gives a meaning (basic/index, `_meta`).
 #[derive(Clone, Copy, Default)]
 pub(super) struct Meta<'d> {
+    /// All of it.
+    pub whole: Option<Value<'d>>,
     pub version: Option<Value<'d>>,
     pub capabilities: Option<Value<'d>>,
     pub client: Option<Value<'d>>,
@@ -45,28 +47,27 @@ impl<'d> Params<'d> {
         let mut params = Params { object, ..Params::default() };
         let Some(object) = object else { return params };
         for (name, value) in object.named() {
-            // One by one: a match on bytes becomes a tree of comparisons that takes five times the space.
-            let is = |known: &str| name == known.as_bytes();
-            let place = match () {
-                _ if is("_meta") => {
-                    params.meta = Meta::read(value);
-                    continue;
-                }
-                _ if is("name") => &mut params.name,
-                _ if is("uri") => &mut params.uri,
-                _ if is("arguments") => &mut params.arguments,
-                _ if is("cursor") => &mut params.cursor,
-                _ if is("ref") => &mut params.reference,
-                _ if is("argument") => &mut params.argument,
-                _ if is("context") => &mut params.context,
-                _ if is("level") => &mut params.level,
-                _ if is("notifications") => &mut params.notifications,
-                _ if is("inputResponses") => &mut params.input_responses,
-                _ if is("requestState") => &mut params.request_state,
-                _ if is("requestId") => &mut params.request_id,
-                _ if is("protocolVersion") => &mut params.protocol_version,
-                _ if is("capabilities") => &mut params.capabilities,
-                _ if is("clientInfo") => &mut params.client_info,
+            if name == b"_meta" {
+                params.meta = Meta::read(value);
+                continue;
+            }
+            // By length first: few comparisons are left then.
+            let place = match name.len() {
+                3 if name == b"uri" => &mut params.uri,
+                3 if name == b"ref" => &mut params.reference,
+                4 if name == b"name" => &mut params.name,
+                5 if name == b"level" => &mut params.level,
+                6 if name == b"cursor" => &mut params.cursor,
+                7 if name == b"context" => &mut params.context,
+                8 if name == b"argument" => &mut params.argument,
+                9 if name == b"arguments" => &mut params.arguments,
+                9 if name == b"requestId" => &mut params.request_id,
+                10 if name == b"clientInfo" => &mut params.client_info,
+                12 if name == b"capabilities" => &mut params.capabilities,
+                12 if name == b"requestState" => &mut params.request_state,
+                13 if name == b"notifications" => &mut params.notifications,
+                14 if name == b"inputResponses" => &mut params.input_responses,
+                15 if name == b"protocolVersion" => &mut params.protocol_version,
                 _ => continue,
             };
             *place = Some(value);
@@ -106,15 +107,14 @@ impl<'d> Params<'d> {
 
 impl<'d> Meta<'d> {
     fn read(meta: Value<'d>) -> Meta<'d> {
-        let mut read = Meta::default();
+        let mut read = Meta { whole: Some(meta), ..Meta::default() };
         for (name, value) in meta.named() {
-            let is = |known: &str| name == known.as_bytes();
-            let place = match () {
-                _ if is("io.modelcontextprotocol/protocolVersion") => &mut read.version,
-                _ if is("io.modelcontextprotocol/clientCapabilities") => &mut read.capabilities,
-                _ if is("io.modelcontextprotocol/clientInfo") => &mut read.client,
-                _ if is("io.modelcontextprotocol/logLevel") => &mut read.log_level,
-                _ if is("progressToken") => &mut read.progress_token,
+            let place = match name.len() {
+                13 if name == b"progressToken" => &mut read.progress_token,
+                32 if name == b"io.modelcontextprotocol/logLevel" => &mut read.log_level,
+                34 if name == b"io.modelcontextprotocol/clientInfo" => &mut read.client,
+                39 if name == b"io.modelcontextprotocol/protocolVersion" => &mut read.version,
+                42 if name == b"io.modelcontextprotocol/clientCapabilities" => &mut read.capabilities,
                 _ => continue,
             };
             *place = Some(value);

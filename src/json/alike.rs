@@ -18,7 +18,7 @@ use super::scan::{self, byte};
 use super::value::NodeId;
 
 /// More values that differ are left to the parser: each may move everything behind it.
-const MOST: u32 = 8;
+const MOST: usize = 8;
 
 /// Values of a document by which its reader decided nothing but that they are a string or a number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +27,8 @@ pub(crate) struct Free {
     pub values: [Option<NodeId>; 2],
     /// An array or object, with all that is in it.
     pub inside: Option<NodeId>,
+    /// Not free: an array or object that most likely is the same wherever it stands, see `kept.rs`.
+    pub same: Option<NodeId>,
 }
 
 impl Free {
@@ -50,83 +52,144 @@ pub(crate) enum Alike {
     Sense,
 }
 
-/// Makes `nodes`, the table of `old`, that of `new`. Where that cannot be done it tells so, and the
-/// table is good for nothing.
-pub(super) fn adapt(nodes: &mut [Node], old: &[u8], new: &[u8], free: &Free) -> Alike {
-    if nodes.is_empty() {
-        return Alike::No;
+/// A value that differs.
+#[derive(Clone, Copy, Default)]
+struct Change {
+    node: u32,
+    /// Where it ended, and where it ends now.
+    was: u32,
+    is: u32,
+    /// What a number is now, see [`NO_INTEGER`]; 0 for a string.
+    number: u32,
+}
+
+const NO_INTEGER: u32 = 1;
+const INTEGER: u32 = 2;
+
+impl Change {
+    /// How far it and those before it move what follows, modulo 2^32.
+    fn moves(&self) -> u32 {
+        self.is.wrapping_sub(self.was)
     }
+}
+
+/// Makes `nodes`, the table of `old`, that of `new`. Where that cannot be done it tells so, and the
+/// table is as it was.
+pub(super) fn adapt(nodes: &mut [Node], old: &[u8], new: &[u8], free: &Free) -> Alike {
     let mut alike = Alike::Sense;
+    let (mut changes, mut changed) = ([Change::default(); MOST], 0);
     // Positions up to which all is settled, and the number of the last node that starts before.
     let (mut o, mut n, mut at) = (0, 0, 0);
-    for _ in 0..=MOST {
+    loop {
         let same = common(old.get(o..).unwrap_or_default(), new.get(n..).unwrap_or_default());
         (o, n) = (o + same, n + same);
         if o == old.len() && n == new.len() {
-            return alike;
+            break;
         }
-        // All nodes from here on are where they are in the new text, if it goes on like the old one.
-        at += nodes.get(at..).unwrap_or_default().partition_point(|node| node.start as usize <= n);
+        at = started(nodes, at, o);
         let Some(before) = at.checked_sub(1) else { return Alike::No };
-        let Some(end) = nodes.get_mut(before).and_then(|node| value(node, n, new)) else { return Alike::No };
+        let (Some(node), Some(change)) = (nodes.get(before), changes.get_mut(changed)) else {
+            return Alike::No;
+        };
+        let Some((end, number)) = value(*node, old, o, new, n) else { return Alike::No };
+        *change = Change { node: before as u32, was: node.end, is: end as u32, number };
+        changed += 1;
+        (o, n) = (node.end as usize, end);
         if !free.holds(before, nodes) {
             alike = Alike::Shape;
         }
-        let Some(node) = nodes.get(before) else { return Alike::No };
-        let (was, is) = (end, node.end);
-        if was != is {
-            let moved = is.wrapping_sub(was);
-            for (i, node) in nodes.iter_mut().enumerate() {
-                if i > before {
-                    node.start = node.start.wrapping_add(moved);
-                }
-                if i != before && node.end >= was {
-                    node.end = node.end.wrapping_add(moved);
-                }
+    }
+    // A document without nodes has no table that could be kept.
+    if nodes.is_empty() {
+        return Alike::No;
+    }
+    apply(nodes, changes.get(..changed).unwrap_or_default());
+    alike
+}
+
+/// Makes the table that of the text with these changes, which are in the order of the nodes.
+fn apply(nodes: &mut [Node], changes: &[Change]) {
+    if changes.iter().any(|change| change.moves() != 0) {
+        let (mut next, mut moved) = (changes.iter().peekable(), 0u32);
+        for (i, node) in nodes.iter_mut().enumerate() {
+            if node.is_container() {
+                let last = changes.iter().rfind(|change| change.was <= node.end);
+                node.end = node.end.wrapping_add(last.map_or(0, Change::moves));
+            } else {
+                node.end = node.end.wrapping_add(moved);
+            }
+            node.start = node.start.wrapping_add(moved);
+            if let Some(change) = next.next_if(|change| change.node as usize == i) {
+                moved = change.moves();
             }
         }
-        (o, n) = (o + was as usize - n, is as usize);
     }
-    Alike::No
+    for change in changes {
+        if let Some(node) = nodes.get_mut(change.node as usize) {
+            node.end = change.is;
+            if change.number != 0 {
+                node.set_integer(change.number == INTEGER);
+            }
+        }
+    }
 }
 
 /// Reads the value of the same kind that the new text has in the place of `node`, within which the
-/// texts differ at `n`. Gives the old end.
-fn value(node: &mut Node, n: usize, new: &[u8]) -> Option<u32> {
-    let (start, was) = (node.start as usize, node.end);
-    let end = match node.tag() {
+/// texts differ from `o` and `n` on. Gives its end, and what is to be noted of a number.
+#[inline(always)]
+fn value(node: Node, old: &[u8], o: usize, new: &[u8], n: usize) -> Option<(usize, u32)> {
+    let (start, was) = (node.start as usize, node.end as usize);
+    let new_start = (start + n).checked_sub(o)?;
+    match node.tag() {
         // Behind its last digit a number may go on.
-        NUMBER if n <= was as usize => {
-            let (end, integer) = scan::number(new, start).ok()?;
-            node.set_integer(integer);
-            end
+        NUMBER if o <= was => {
+            let (end, integer) = scan::number(new, new_start).ok()?;
+            Some((end, if integer { INTEGER } else { NO_INTEGER }))
         }
-        // Its opening quote is the same.
-        STRING if start < n && n < was as usize => {
-            let quote = scan::plain(new, start + 1);
-            // A name is followed by a colon.
-            if byte(new, quote) != b'"' || scan::solid(new, quote + 1).1 == b':' {
-                return None;
-            }
-            quote + 1
+        // Its opening quote is the same. A name is followed by a colon; what follows in the new text
+        // is either the same or another difference, which no value holds.
+        STRING if start < o && o < was && scan::solid(old, was).1 != b':' => {
+            let quote = scan::plain(new, new_start + 1);
+            (byte(new, quote) == b'"').then_some((quote + 1, 0))
         }
-        _ => return None,
-    };
-    node.end = end as u32;
-    Some(was)
+        _ => None,
+    }
 }
 
+/// How many nodes start up to this position; `at` of them do.
+#[inline(always)]
+fn started(nodes: &[Node], mut at: usize, position: usize) -> usize {
+    // Mostly it is one of the next.
+    for _ in 0..NEAR {
+        match nodes.get(at) {
+            Some(node) if node.start as usize <= position => at += 1,
+            _ => return at,
+        }
+    }
+    at + nodes.get(at..).unwrap_or_default().partition_point(|node| node.start as usize <= position)
+}
+
+const NEAR: usize = 12;
+
 /// How many bytes both begin with.
+#[inline(always)]
 fn common(a: &[u8], b: &[u8]) -> usize {
-    let blocks = a.chunks_exact(32).zip(b.chunks_exact(32));
-    let mut same = 32 * blocks.take_while(|(a, b)| a == b).count();
+    let most = a.len().min(b.len());
+    let (Some(a), Some(b)) = (a.get(..most), b.get(..most)) else { return 0 };
+    let mut same = 0;
+    while let (Some(x), Some(y)) = (a.get(same..same + 32), b.get(same..same + 32)) {
+        if x != y {
+            break;
+        }
+        same += 32;
+    }
     while let (Some(a), Some(b)) = (scan::word(a, same), scan::word(b, same)) {
         if a != b {
             return same + scan::first(a ^ b);
         }
         same += 8;
     }
-    while same < a.len() && same < b.len() && byte(a, same) == byte(b, same) {
+    while same < most && byte(a, same) == byte(b, same) {
         same += 1;
     }
     same
@@ -147,12 +210,17 @@ mod tests {
         let _ = doc.parse_again(old, &LIMITS);
         let free = Free::default();
         let served = super::adapt(&mut doc.nodes.clone(), doc.text.as_bytes(), new, &free) != Alike::No;
-        let result = doc.parse_next(new, &LIMITS, &free).map(drop);
         let shown = || format!("{} then {}", String::from_utf8_lossy(old), String::from_utf8_lossy(new));
-        assert_eq!(result, fresh.parse_again(new, &LIMITS), "{}", shown());
-        assert_eq!(doc.text, fresh.text);
-        assert_eq!(doc.nodes, fresh.nodes, "{}", shown());
-        assert_eq!(doc.decoded, fresh.decoded, "{}", shown());
+        let expected = fresh.parse_again(new, &LIMITS);
+        for same in ["", "params", "x", "a"] {
+            let same = doc.root().get(same).map(|value| value.id());
+            let mut doc = doc.clone();
+            let result = doc.parse_next(new, &LIMITS, &Free { same, ..free }).map(drop);
+            assert_eq!(result, expected, "{}", shown());
+            assert_eq!(doc.text, fresh.text);
+            assert_eq!(doc.nodes, fresh.nodes, "{}", shown());
+            assert_eq!(doc.decoded, fresh.decoded, "{}", shown());
+        }
         served
     }
 
@@ -213,7 +281,7 @@ mod tests {
             let mut doc = Doc::default();
             doc.parse_again(old.as_bytes(), &LIMITS).unwrap();
             let at = |pointer| doc.root().pointer(pointer).map(|value| value.id());
-            let free = Free { values: [at("/id"), None], inside: at("/p/a") };
+            let free = Free { values: [at("/id"), None], inside: at("/p/a"), same: at("/p") };
             assert_eq!(doc.parse_next(new.as_bytes(), &LIMITS, &free), Ok(expected), "{new}");
             assert_eq!(doc.text(), new);
         }

@@ -40,6 +40,7 @@ mod constant;
 mod decode;
 mod error;
 mod float;
+mod kept;
 mod names;
 pub(crate) mod order;
 mod parse;
@@ -62,6 +63,7 @@ pub use value::{Items, Kind, MemberValues, Members, NodeId, Value};
 pub use write::Writer;
 
 pub(crate) use alike::{Alike, Free};
+use kept::Kept;
 use names::Name;
 use parse::Node;
 
@@ -144,8 +146,8 @@ impl Doc {
         self.build(limits)
     }
 
-    /// The same, and quicker where the text is like the one the document holds: see `alike.rs`. Also
-    /// says whether all values that differ are `free`; nodes keep their places then.
+    /// The same, and quicker where the text is like the one the document holds: see `alike.rs` and
+    /// `kept.rs`. Also says whether all values that differ are `free`; nodes keep their places then.
     ///
     /// # Errors
     /// As with [`Doc::parse_again`].
@@ -155,23 +157,41 @@ impl Doc {
         limits: &ParseLimits,
         free: &Free,
     ) -> Result<Alike, ParseError> {
-        if self.limits == *limits && parse::check_size(text, limits).is_ok() {
-            if let Ok(new) = parse::utf8(text) {
-                let alike = alike::adapt(&mut self.nodes, self.text.as_bytes(), text, free);
-                if alike != Alike::No {
-                    if alike == Alike::Shape {
-                        self.mark = 0;
-                    }
-                    self.text.clear();
-                    self.text.push_str(new);
-                    return Ok(alike);
-                }
+        let new = match parse::check_size(text, limits).and_then(|()| parse::utf8(text)) {
+            Ok(new) => new,
+            Err(error) => {
                 self.clear();
+                return Err(error);
+            }
+        };
+        if self.limits == *limits {
+            let alike = alike::adapt(&mut self.nodes, self.text.as_bytes(), text, free);
+            if alike != Alike::No {
+                if alike == Alike::Shape {
+                    self.mark = 0;
+                }
+                self.text.clear();
                 self.text.push_str(new);
-                return self.build(limits).map(|()| Alike::No);
+                return Ok(alike);
             }
         }
-        self.parse_again(text, limits).map(|()| Alike::No)
+        let same = free.same.filter(|_| self.limits == *limits && self.decoded.is_empty());
+        let mut room = kept::ROOM;
+        let kept = same.and_then(|id| Kept::new(&self.nodes, &self.text, id, &mut room));
+        self.nodes.clear();
+        self.decoded.clear();
+        self.mark = 0;
+        let (nodes, decoded, names) = (&mut self.nodes, &mut self.decoded, &mut self.names);
+        let built = parse::build(new, nodes, decoded, names, limits, kept.as_ref());
+        self.limits = *limits;
+        match built {
+            Ok(()) => {
+                self.text.clear();
+                self.text.push_str(new);
+            }
+            Err(_) => self.clear(),
+        }
+        built.map(|()| Alike::No)
     }
 
     /// Like [`Doc::parse_again`], but takes the bytes by swapping buffers with the caller, so that
@@ -199,9 +219,9 @@ impl Doc {
         self.build(limits)
     }
 
-    #[inline(never)]
     fn build(&mut self, limits: &ParseLimits) -> Result<(), ParseError> {
-        let built = parse::build(&self.text, &mut self.nodes, &mut self.decoded, &mut self.names, limits);
+        let (nodes, decoded, names) = (&mut self.nodes, &mut self.decoded, &mut self.names);
+        let built = parse::build(&self.text, nodes, decoded, names, limits, None);
         self.limits = *limits;
         if built.is_err() {
             self.clear();

@@ -7,6 +7,7 @@
 //! costs no memory; the table never holds more nodes than the limits allow.
 
 use super::error::{ErrorKind, ParseError};
+use super::kept::Kept;
 use super::names::{self, Name};
 use super::scan::byte;
 use super::value::Kind;
@@ -41,6 +42,9 @@ impl Node {
     /// What a document without nodes holds; its text is `null`.
     pub(super) const NULL: Node = Node { start: 0, end: 4, link: 0, meta: NULL };
 
+    /// What no document holds.
+    pub(super) const ZERO: Node = Node { start: 0, end: 0, link: 0, meta: 0 };
+
     pub(super) fn tag(self) -> u32 {
         self.meta & 7
     }
@@ -64,6 +68,15 @@ impl Node {
     /// Takes note whether a number has neither fraction nor exponent.
     pub(super) fn set_integer(&mut self, integer: bool) {
         self.meta = NUMBER | u32::from(integer) << 3;
+    }
+
+    /// Makes it that of another text, so many bytes and nodes further on, modulo 2^32. For what is
+    /// no string with escapes.
+    #[inline]
+    pub(super) fn shift(&mut self, bytes: u32, nodes: u32) {
+        self.start = self.start.wrapping_add(bytes);
+        self.end = self.end.wrapping_add(bytes);
+        self.link = self.link.wrapping_add(if self.is_container() { nodes } else { 0 });
     }
 
     pub(super) fn is_container(self) -> bool {
@@ -177,19 +190,22 @@ pub(super) fn emptied(mut bytes: Vec<u8>) -> String {
 /// The parent of the root.
 const NOWHERE: u32 = u32::MAX;
 
-/// Fills the table from `text`; `nodes` and `decoded` are empty.
+/// Fills the table from `text`; `nodes` and `decoded` are empty. Where what is `kept` stands in the
+/// text, it is not parsed again.
+#[inline(never)]
 pub(super) fn build(
     text: &str,
     nodes: &mut Vec<Node>,
     decoded: &mut String,
     names: &mut Vec<Name>,
     limits: &ParseLimits,
+    kept: Option<&Kept<'_>>,
 ) -> Result<(), ParseError> {
     if nodes.capacity() > limits.nodes as usize {
         nodes.shrink_to(limits.nodes as usize);
     }
     // Moved in and out, so that its length and place are in registers meanwhile.
-    let mut b = Builder { nodes: std::mem::take(nodes), decoded, limits, seen: 0 };
+    let mut b = Builder { nodes: std::mem::take(nodes), decoded, limits, kept, seen: 0 };
     let built = values(text, &mut b, names);
     *nodes = b.nodes;
     built
@@ -206,40 +222,43 @@ fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), 
     let mut depth = 0u32;
     let (mut i, mut found) = scan::solid(bytes, 0);
     'value: loop {
-        // At the first byte of a value.
+        // At the first byte of a value; of strings there are most.
         match found {
-            b'"' => i = b.string(text, i)?,
+            _ if found == b'"' => (i, _) = b.string(text, i)?,
             b'-' | b'0'..=b'9' => {
                 let (end, integer) = scan::number(bytes, i)?;
                 b.push(NUMBER | u32::from(integer) << 3, i, end, 0)?;
                 i = end;
             }
-            b'{' | b'[' => {
-                if depth >= b.limits.depth {
-                    return Err(ParseError::new(ErrorKind::Depth, i));
-                }
-                depth += 1;
-                if let Some(open) = b.nodes.get_mut(parent as usize) {
-                    open.meta = open.meta & 7 | count << 3;
-                    open.end = b.seen;
-                }
-                let at = b.nodes.len() as u32;
-                b.push(if found == b'{' { OBJECT } else { ARRAY }, i, i, parent)?;
-                parent = at;
-                count = 0;
-                b.seen = 0;
-                // In ASCII each closing bracket stands two behind its opening one.
-                close = found + 2;
-                (i, found) = scan::solid(bytes, i + 1);
-                if found != close {
-                    if close == b'}' {
-                        (i, found) = b.name(text, i, found)?;
+            b'{' | b'[' => match b.again(bytes, i, depth) {
+                Some(end) => i = end,
+                None => {
+                    if depth >= b.limits.depth {
+                        return Err(ParseError::new(ErrorKind::Depth, i));
                     }
-                    continue 'value;
+                    depth += 1;
+                    if let Some(open) = b.nodes.get_mut(parent as usize) {
+                        open.meta = open.meta & 7 | count << 3;
+                        open.end = b.seen;
+                    }
+                    let at = b.nodes.len() as u32;
+                    b.push(if found == b'{' { OBJECT } else { ARRAY }, i, i, parent)?;
+                    parent = at;
+                    count = 0;
+                    b.seen = 0;
+                    // In ASCII each closing bracket stands two behind its opening one.
+                    close = found + 2;
+                    (i, found) = scan::solid(bytes, i + 1);
+                    if found != close {
+                        if close == b'}' {
+                            (i, found) = b.name(text, i, found)?;
+                        }
+                        continue 'value;
+                    }
+                    // No element to count below.
+                    count = u32::MAX;
                 }
-                // No element to count below.
-                count = u32::MAX;
-            }
+            },
             b't' => i = b.literal(bytes, TRUE, i, b"true")?,
             b'f' => i = b.literal(bytes, FALSE, i, b"false")?,
             b'n' => i = b.literal(bytes, NULL, i, b"null")?,
@@ -347,6 +366,7 @@ struct Builder<'a> {
     nodes: Vec<Node>,
     decoded: &'a mut String,
     limits: &'a ParseLimits,
+    kept: Option<&'a Kept<'a>>,
     /// A bit for each name of the innermost object so far, at a place that equal names share. That of
     /// the objects around it waits in their nodes, where their ends will be.
     seen: u32,
@@ -364,6 +384,15 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Adds the nodes of what is kept if it stands at `i`, and gives its end.
+    #[inline(always)]
+    fn again(&mut self, text: &[u8], i: usize, depth: u32) -> Option<usize> {
+        let kept = self.kept?;
+        let len = kept.stands(text, i)?;
+        kept.add_to(&mut self.nodes, i, self.limits.depth.saturating_sub(depth))?;
+        Some(i + len)
+    }
+
     #[inline(always)]
     fn literal(&mut self, text: &[u8], tag: u32, i: usize, word: &[u8]) -> Result<usize, ParseError> {
         let end = scan::literal(text, i, word)?;
@@ -379,12 +408,11 @@ impl Builder<'_> {
         if found != b'"' {
             return Err(scan::missing(bytes, start, ErrorKind::ExpectedName));
         }
-        let mut i = self.string(text, start)?;
+        let (mut i, plain) = self.string(text, start)?;
         // Length, first and last byte tell most names apart.
         let ends = (usize::from(byte(bytes, start + 1)) * 15) ^ usize::from(byte(bytes, i - 2));
         let bit = 1 << ((((i - start) * 21) ^ ends) % 32);
-        let decoded = self.nodes.last().is_some_and(|n| n.tag() == DECODED);
-        self.seen = if decoded || self.seen & bit != 0 { SUSPICIOUS } else { self.seen | bit };
+        self.seen = if !plain || self.seen & bit != 0 { SUSPICIOUS } else { self.seen | bit };
         if byte(bytes, i) != b':' {
             let (colon, found) = scan::solid(bytes, i);
             if found != b':' {
@@ -395,14 +423,22 @@ impl Builder<'_> {
         Ok(scan::solid(bytes, i + 1))
     }
 
-    /// The string whose opening quote is at `start`; returns the position behind it.
+    /// The string whose opening quote is at `start`; returns the position behind it, and whether it is
+    /// free of escapes.
     #[inline(always)]
-    fn string(&mut self, text: &str, start: usize) -> Result<usize, ParseError> {
+    fn string(&mut self, text: &str, start: usize) -> Result<(usize, bool), ParseError> {
         let i = scan::plain(text.as_bytes(), start + 1);
         if byte(text.as_bytes(), i) == b'"' {
             self.push(STRING, start, i + 1, 0)?;
-            return Ok(i + 1);
+            return Ok((i + 1, true));
         }
+        Ok((self.escaped(text, start, i)?, false))
+    }
+
+    /// The same where the first thing that is not plain stands at `i`.
+    #[cold]
+    #[inline(never)]
+    fn escaped(&mut self, text: &str, start: usize, i: usize) -> Result<usize, ParseError> {
         let decoded_start = self.decoded.len();
         let i = decode::string(text, start, i, self.decoded)?;
         let len = (self.decoded.len() - decoded_start) as u32;

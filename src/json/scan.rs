@@ -21,7 +21,7 @@ pub(super) fn byte(text: &[u8], i: usize) -> u8 {
 /// Eight bytes from `i` on, the first one lowest; nothing when the text ends before that.
 #[inline(always)]
 pub(super) fn word(text: &[u8], i: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*text.get(i..)?.first_chunk()?))
+    Some(u64::from_le_bytes(*text.get(i..i.wrapping_add(8))?.first_chunk()?))
 }
 
 /// A word of eight times the same byte.

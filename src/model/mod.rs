@@ -138,6 +138,8 @@ pub(crate) struct Query {
     pub client: Option<NodeId>,
     /// The request's parameters, an object.
     pub params: Option<NodeId>,
+    /// What the request says of itself and its sender, where each does.
+    pub meta: Option<NodeId>,
 }
 
 /// What can be asked of a server.

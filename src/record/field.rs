@@ -61,13 +61,16 @@ impl<'a, 'd> Members<'a, 'd> {
         if value.kind() != Kind::Object {
             return Err(not_an_object(value, fields));
         }
-        // Members mostly come in the order of the definition, so the search starts behind the
-        // last hit.
+        // Members mostly come in the order of the definition: first a look behind the last hit.
         let mut next = 0;
-        for (name, member) in value.members() {
-            let mut rows = (next..fields.len()).chain(0..next);
-            let Some(at) = rows.find(|row| fields[*row].name == name) else {
-                return Err(unknown_member(name, fields));
+        for (name, member) in value.named() {
+            let is = |field: &Field| field.name.as_bytes() == name;
+            let at = match fields.get(next) {
+                Some(field) if is(field) => next,
+                _ => match fields.iter().position(is) {
+                    Some(at) => at,
+                    None => return Err(unknown_member(&String::from_utf8_lossy(name), fields)),
+                },
             };
             next = at + 1;
             if let (Some(place), Some(field)) = (found.get_mut(at), fields.get(at)) {

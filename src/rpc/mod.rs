@@ -100,13 +100,14 @@ impl<'d> Message<'d> {
         let (mut version, mut id, mut method, mut params) = (None, None, None, None);
         let (mut result, mut error) = (None, None);
         for (name, value) in root.named() {
-            match name {
-                b"jsonrpc" => version = Some(value),
-                b"id" => id = Some(value),
-                b"method" => method = Some(value),
-                b"params" => params = Some(value),
-                b"result" => result = Some(value),
-                b"error" => error = Some(value),
+            // By length first: one or two comparisons are left then, of whole words.
+            match name.len() {
+                2 if name == b"id" => id = Some(value),
+                5 if name == b"error" => error = Some(value),
+                6 if name == b"method" => method = Some(value),
+                6 if name == b"params" => params = Some(value),
+                6 if name == b"result" => result = Some(value),
+                7 if name == b"jsonrpc" => version = Some(value),
                 _ => {}
             }
         }

@@ -51,7 +51,7 @@ impl Again {
             Operation::CallTool { arguments, .. } => arguments,
             _ => None,
         };
-        Free { values: [Some(self.query.id), self.query.progress], inside }
+        Free { values: [Some(self.query.id), self.query.progress], inside, same: self.query.meta }
     }
 
     /// Whether the ids that the frame says otherwise are ids.
@@ -78,7 +78,7 @@ impl Reader<dyn InlineTools> {
             return;
         }
         // The revision, which is part of the query, tells the era.
-        let same = |again: &&Again| again.query == *query && Arc::ptr_eq(&again.tool, tool);
+        let same = |again: &&Again| Arc::ptr_eq(&again.tool, tool) && again.query == *query;
         let mark = match self.again.as_ref().filter(same) {
             Some(again) => again.mark,
             None => {

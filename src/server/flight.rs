@@ -7,6 +7,8 @@
 //! # Invariants
 //! - A call is here from its acceptance until just before its answer is sent, so that a client may
 //!   use the id again as soon as it has the answer. Whoever takes it out settles it.
+//! - `keys` has as many entries as `calls`, in the same order; the `place` of a call that is here is
+//!   its place in both. Only the table, under its lock, changes them.
 //! - `weight` is the sum of the weights of the calls that do not wait for the client. Those have a
 //!   bound of their own, or else what they wait for could not be read.
 
@@ -32,6 +34,8 @@ pub(crate) struct Call {
     settled: AtomicBool,
     /// Its handler has been called.
     started: AtomicBool,
+    /// Where it is among the calls in flight, if it is; kept by their table.
+    place: AtomicUsize,
     /// Wakes a handler that waits for time to pass; who else is to be told.
     sleep: Mutex<Hook>,
     wake: Condvar,
@@ -144,6 +148,9 @@ pub(crate) struct Flight {
 #[derive(Default)]
 struct Table {
     calls: Vec<Running>,
+    /// A number for the id of each, to look at before the id itself: many calls are looked through
+    /// at once.
+    keys: Vec<u32>,
     weight: usize,
     /// The thread that reads sleeps on `room`; waking nobody would still cost a system call.
     waiting: bool,
@@ -158,20 +165,53 @@ impl Table {
     }
 
     fn admits(&self, running: &Running, most: usize, unique: bool) -> Result<(), Refusal> {
-        if unique && self.calls.iter().any(|other| other.id == running.id) {
+        if unique && self.find_id(&running.id).is_some() {
             return Err(Refusal::Duplicate);
         }
         if self.has_room(running.weight, most) { Ok(()) } else { Err(Refusal::NoRoom) }
     }
 
+    fn push(&mut self, running: Running) {
+        self.weight += running.weight;
+        running.call.place.store(self.calls.len(), Ordering::Relaxed);
+        self.keys.push(key(&running.id));
+        self.calls.push(running);
+    }
+
     fn take(&mut self, at: usize) -> Running {
         let running = self.calls.swap_remove(at);
+        self.keys.swap_remove(at);
+        if let Some(moved) = self.calls.get(at) {
+            moved.call.place.store(at, Ordering::Relaxed);
+        }
         self.weight -= running.weight;
         running
     }
 
-    fn find(&mut self, call: &Arc<Call>) -> Option<usize> {
-        self.calls.iter().position(|running| Arc::ptr_eq(&running.call, call))
+    fn find(&self, call: &Arc<Call>) -> Option<usize> {
+        let at = call.place.load(Ordering::Relaxed);
+        self.calls.get(at).filter(|running| Arc::ptr_eq(&running.call, call)).map(|_| at)
+    }
+
+    fn find_id(&self, id: &Id) -> Option<usize> {
+        let key = key(id);
+        // Without a branch for each, as there mostly is none.
+        if !self.keys.iter().fold(false, |any, other| any | (*other == key)) {
+            return None;
+        }
+        self.calls.iter().position(|running| running.id == *id)
+    }
+}
+
+/// Equal for equal ids.
+fn key(id: &Id) -> u32 {
+    match id {
+        Id::Number(number) => *number as u32,
+        Id::String(text) => text
+            .bytes()
+            .rev()
+            .take(8)
+            .fold(text.len() as u32, |key, byte| key.rotate_left(5) ^ u32::from(byte)),
     }
 }
 
@@ -208,8 +248,7 @@ impl Flight {
     }
 
     fn push(&self, table: &mut Table, running: Running) {
-        table.weight += running.weight;
-        table.calls.push(running);
+        table.push(running);
         self.open.store(table.calls.len(), Ordering::Relaxed);
     }
 
@@ -235,7 +274,7 @@ impl Flight {
     }
 
     pub(crate) fn is_open(&self, id: &Id) -> bool {
-        self.table().calls.iter().any(|running| running.id == *id)
+        self.table().find_id(id).is_some()
     }
 
     /// Takes a call out, if it is in.
@@ -250,7 +289,7 @@ impl Flight {
     /// Takes the call with this id out.
     pub(crate) fn take_id(&self, id: &Id) -> Option<Running> {
         let mut table = self.table();
-        let at = table.calls.iter().position(|running| running.id == *id)?;
+        let at = table.find_id(id)?;
         let running = table.take(at);
         self.tell_of_room(&table);
         Some(running)
@@ -309,6 +348,7 @@ impl Flight {
         let mut table = self.table();
         table.weight = 0;
         let calls = std::mem::take(&mut table.calls);
+        table.keys.clear();
         self.tell_of_room(&table);
         calls
     }

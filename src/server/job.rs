@@ -218,10 +218,9 @@ pub(crate) fn conclude(
         last_progress: f64::NEG_INFINITY,
     };
     let result = pool::guard(|| run(&mut ctx, work, inline).map(|outcome| check(work, outcome)));
-    let asks = std::mem::take(&mut ctx.asks);
     match result {
         Ok(Ok(conclusion)) => conclusion,
-        Ok(Err(failure)) => failed(exchange, failure, asks),
+        Ok(Err(failure)) => failed(exchange, failure, std::mem::take(&mut ctx.asks)),
         Err(_panicked) => Conclusion::Fault(Fault::Internal("The handler panicked")),
     }
 }

@@ -4,11 +4,9 @@
 use std::sync::Arc;
 
 use crate::era::{List, Params, Reply, ServerEra, To};
-use crate::json::Doc;
-#[cfg(feature = "lint")]
-use crate::json::Value;
+use crate::json::{Doc, NodeId, Value};
 use crate::model::content::Completion;
-use crate::model::{Fault, Filter, Operation, Query};
+use crate::model::{Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
@@ -34,6 +32,16 @@ pub(super) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is still open".into())
 }
 
+/// Whether what a method belongs to is offered.
+fn gate(open: bool, request: &Request<'_>) -> Result<(), Fault> {
+    if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) }
+}
+
+/// The string at a node.
+fn text(doc: &Doc, node: NodeId) -> &str {
+    doc.at(node).as_str().unwrap_or_default()
+}
+
 impl Reader<dyn InlineTools> {
     /// Answers an operation, or says what has to run for it.
     pub(super) fn operation(
@@ -46,152 +54,187 @@ impl Reader<dyn InlineTools> {
         outlet: &Arc<dyn Outlet>,
     ) -> Result<Option<(Work, Answers)>, Fault> {
         let offer = self.offer;
-        let text = |node| doc.at(node).as_str().unwrap_or_default();
-        let gate =
-            |open: bool| if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) };
-        // The others are looked at when they are entered among the calls in flight.
-        let at_once = !matches!(
-            query.operation,
-            Operation::CallTool { .. }
-                | Operation::ReadResource { .. }
-                | Operation::GetPrompt { .. }
-                | Operation::Complete { .. }
-        );
-        if at_once && self.conn.is_taken(request.id) {
-            return Err(duplicate());
-        }
         let reply = match query.operation {
-            Operation::CallTool { name, .. } => {
-                gate(offer.tools)?;
-                let Some(entry) = self.registry.tools.find(text(name)) else {
-                    return Err(Fault::InvalidParams(format!("Unknown tool: {}", text(name)).into()));
-                };
-                let answers = self.core.answers(outlet.principal(), query, doc)?;
-                let work = tool_work(entry, &mut self.last_inline);
-                return Ok(Some((work, answers)));
+            Operation::CallTool { .. }
+            | Operation::ReadResource { .. }
+            | Operation::GetPrompt { .. }
+            | Operation::Complete { .. } => match self.work(doc, request, query, outlet)? {
+                Some(work) => return Ok(Some(work)),
+                None => Reply::Completion(&NOTHING),
+            },
+            // Those before are looked at when they are entered among the calls in flight.
+            _ if self.conn.is_taken(request.id) => return Err(duplicate()),
+            Operation::ListTools { .. }
+            | Operation::ListResources { .. }
+            | Operation::ListTemplates { .. }
+            | Operation::ListPrompts { .. } => {
+                self.list(doc, request, era, query)?;
+                return Ok(None);
             }
-            Operation::ReadResource { uri } => {
-                gate(offer.resources)?;
-                let Some((read, variables)) = self.registry.reader(text(uri)) else {
-                    return Err(Fault::ResourceNotFound(text(uri).to_owned()));
-                };
-                return Ok(Some((
-                    Work::Read(read, Arc::new(variables)),
-                    self.core.answers(outlet.principal(), query, doc)?,
-                )));
-            }
-            Operation::GetPrompt { name, arguments } => {
-                gate(offer.prompts)?;
-                let Some(entry) = self.registry.prompts.find(text(name)) else {
-                    return Err(Fault::InvalidParams(format!("Unknown prompt: {}", text(name)).into()));
-                };
-                check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
-                return Ok(Some((
-                    Work::Prompt(Arc::clone(entry)),
-                    self.core.answers(outlet.principal(), query, doc)?,
-                )));
-            }
-            Operation::Complete { subject, kind, argument, .. } => {
-                gate(offer.completions)?;
-                match self.registry.completion(kind, text(subject), text(argument)) {
-                    None => {
-                        return Err(Fault::InvalidParams(
-                            format!("Nothing to complete: {}", text(subject)).into(),
-                        ));
-                    }
-                    Some(Some(complete)) => {
-                        return Ok(Some((Work::Complete(Arc::clone(complete)), Answers::new())));
-                    }
-                    Some(None) => Reply::Completion(&NOTHING),
-                }
-            }
-            Operation::ListTools { cursor } => {
-                gate(offer.tools)?;
-                let form = self.form(doc, query);
-                return self.page(era, query, List::Tools, cursor.map(text), request, form, |r| &r.tools);
-            }
-            Operation::ListResources { cursor } => {
-                gate(offer.resources)?;
-                return self
-                    .page(era, query, List::Resources, cursor.map(text), request, PLAIN, |r| &r.resources);
-            }
-            Operation::ListTemplates { cursor } => {
-                gate(offer.resources)?;
-                return self
-                    .page(era, query, List::Templates, cursor.map(text), request, PLAIN, |r| &r.templates);
-            }
-            Operation::ListPrompts { cursor } => {
-                gate(offer.prompts)?;
-                return self
-                    .page(era, query, List::Prompts, cursor.map(text), request, PLAIN, |r| &r.prompts);
+            Operation::Listen { filter } => {
+                self.listen(doc.at(filter), request, era, query, outlet)?;
+                return Ok(None);
             }
             Operation::Open => {
-                let session = era.open(params, query);
-                self.peer = session.as_ref().map(|s| s.peer);
-                self.again = None;
-                *self.conn.session() = session;
+                self.open(params, era, query);
                 Reply::Greeting { offer, cache: self.core.list_cache }
             }
             Operation::Describe => Reply::Greeting { offer, cache: self.core.list_cache },
             Operation::Ping => Reply::Empty,
             Operation::SetLevel(level) => {
-                gate(offer.logging)?;
-                if let Some(peer) = &mut self.peer {
-                    peer.log_level = Some(level);
-                }
-                self.again = None;
-                if let Some(session) = self.conn.session().as_mut() {
-                    session.peer.log_level = Some(level);
-                }
+                gate(offer.logging, request)?;
+                self.set_level(level);
                 Reply::Empty
             }
             Operation::Subscribe { uri } => {
-                gate(offer.subscribe)?;
-                if self.registry.reader(text(uri)).is_none() {
-                    return Err(Fault::ResourceNotFound(text(uri).to_owned()));
-                }
-                self.subscribe(text(uri))?;
-                self.core.catalog.listeners_changed();
+                gate(offer.subscribe, request)?;
+                self.subscribe(text(doc, uri))?;
                 Reply::Empty
             }
             Operation::Unsubscribe { uri } => {
-                gate(offer.subscribe)?;
-                if let Some(session) = self.conn.session().as_mut() {
-                    session.subscriptions.retain(|s| s != text(uri));
-                }
-                self.core.catalog.listeners_changed();
+                gate(offer.subscribe, request)?;
+                self.unsubscribe(text(doc, uri));
                 Reply::Empty
-            }
-            Operation::Listen { filter } => {
-                gate(
-                    offer.tools_changed
-                        || offer.prompts_changed
-                        || offer.resources_changed
-                        || offer.subscribe,
-                )?;
-                let wanted = era.filter(doc.at(filter), self.core.limits.subscriptions)?;
-                let honoured = Filter {
-                    tools: wanted.tools && offer.tools_changed,
-                    prompts: wanted.prompts && offer.prompts_changed,
-                    resources: wanted.resources && offer.resources_changed,
-                    uris: if offer.subscribe { wanted.uris } else { Vec::new() },
-                };
-                let bytes = honoured.uris.iter().map(String::len).sum::<usize>() + request.id.raw().len();
-                self.subscribable(bytes)?;
-                let id = Id::read(request.id).ok_or(Fault::InvalidRequest("id is missing".into()))?;
-                if self.conn.is_open(&id) {
-                    return Err(duplicate());
-                }
-                let revision = query.peer.revision;
-                self.conn.listen(id, request.id.raw(), honoured, era, revision, outlet)?;
-                self.core.catalog.listeners_changed();
-                return Ok(None);
             }
         };
         let to = To { id: request.id.raw(), revision: query.peer.revision, card: &self.core.card };
         era.reply(&mut self.out, &to, reply);
         self.out.newline();
         Ok(None)
+    }
+
+    /// What has to run for an operation that a handler may answer; nothing where none is there to
+    /// complete what could be completed.
+    fn work(
+        &mut self,
+        doc: &Doc,
+        request: &Request<'_>,
+        query: &Query,
+        outlet: &Arc<dyn Outlet>,
+    ) -> Result<Option<(Work, Answers)>, Fault> {
+        let offer = self.offer;
+        let work = match query.operation {
+            Operation::CallTool { name, .. } => {
+                gate(offer.tools, request)?;
+                let name = text(doc, name);
+                let Some(entry) = self.registry.tools.find(name) else {
+                    return Err(Fault::InvalidParams(format!("Unknown tool: {name}").into()));
+                };
+                let answers = self.core.answers(outlet.principal(), query, doc)?;
+                return Ok(Some((tool_work(entry, &mut self.last_inline), answers)));
+            }
+            Operation::ReadResource { uri } => {
+                gate(offer.resources, request)?;
+                let uri = text(doc, uri);
+                let Some((read, variables)) = self.registry.reader(uri) else {
+                    return Err(Fault::ResourceNotFound(uri.to_owned()));
+                };
+                Work::Read(read, Arc::new(variables))
+            }
+            Operation::GetPrompt { name, arguments } => {
+                gate(offer.prompts, request)?;
+                let name = text(doc, name);
+                let Some(entry) = self.registry.prompts.find(name) else {
+                    return Err(Fault::InvalidParams(format!("Unknown prompt: {name}").into()));
+                };
+                check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
+                Work::Prompt(Arc::clone(entry))
+            }
+            Operation::Complete { subject, kind, argument, .. } => {
+                gate(offer.completions, request)?;
+                let subject = text(doc, subject);
+                // A handler that only offers values asks the client nothing.
+                return match self.registry.completion(kind, subject, text(doc, argument)) {
+                    None => Err(Fault::InvalidParams(format!("Nothing to complete: {subject}").into())),
+                    Some(None) => Ok(None),
+                    Some(Some(complete)) => Ok(Some((Work::Complete(Arc::clone(complete)), Answers::new()))),
+                };
+            }
+            _ => return Ok(None),
+        };
+        let answers = self.core.answers(outlet.principal(), query, doc)?;
+        Ok(Some((work, answers)))
+    }
+
+    /// Answers with a page of the list that is asked for.
+    fn list(
+        &mut self,
+        doc: &Doc,
+        request: &Request<'_>,
+        era: &'static dyn ServerEra,
+        query: &Query,
+    ) -> Result<(), Fault> {
+        let offer = self.offer;
+        let at = |cursor: Option<NodeId>| cursor.map(|node| text(doc, node));
+        match query.operation {
+            Operation::ListTools { cursor } => {
+                gate(offer.tools, request)?;
+                let form = self.form(doc, query);
+                self.page(era, query, List::Tools, at(cursor), request, form, |r| &r.tools)
+            }
+            Operation::ListResources { cursor } => {
+                gate(offer.resources, request)?;
+                self.page(era, query, List::Resources, at(cursor), request, PLAIN, |r| &r.resources)
+            }
+            Operation::ListTemplates { cursor } => {
+                gate(offer.resources, request)?;
+                self.page(era, query, List::Templates, at(cursor), request, PLAIN, |r| &r.templates)
+            }
+            Operation::ListPrompts { cursor } => {
+                gate(offer.prompts, request)?;
+                self.page(era, query, List::Prompts, at(cursor), request, PLAIN, |r| &r.prompts)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins a session where the era has such.
+    fn open(&mut self, params: &Params<'_>, era: &'static dyn ServerEra, query: &Query) {
+        let session = era.open(params, query);
+        self.peer = session.as_ref().map(|s| s.peer);
+        self.again = None;
+        *self.conn.session() = session;
+    }
+
+    fn set_level(&mut self, level: Level) {
+        if let Some(peer) = &mut self.peer {
+            peer.log_level = Some(level);
+        }
+        self.again = None;
+        if let Some(session) = self.conn.session().as_mut() {
+            session.peer.log_level = Some(level);
+        }
+    }
+
+    /// Opens a subscription of what is both wanted and offered.
+    fn listen(
+        &mut self,
+        filter: Value<'_>,
+        request: &Request<'_>,
+        era: &'static dyn ServerEra,
+        query: &Query,
+        outlet: &Arc<dyn Outlet>,
+    ) -> Result<(), Fault> {
+        let offer = self.offer;
+        let any = offer.tools_changed || offer.prompts_changed || offer.resources_changed;
+        gate(any || offer.subscribe, request)?;
+        let wanted = era.filter(filter, self.core.limits.subscriptions)?;
+        let honoured = Filter {
+            tools: wanted.tools && offer.tools_changed,
+            prompts: wanted.prompts && offer.prompts_changed,
+            resources: wanted.resources && offer.resources_changed,
+            uris: if offer.subscribe { wanted.uris } else { Vec::new() },
+        };
+        let bytes = honoured.uris.iter().map(String::len).sum::<usize>() + request.id.raw().len();
+        self.subscribable(bytes)?;
+        let id = Id::read(request.id).ok_or(Fault::InvalidRequest("id is missing".into()))?;
+        if self.conn.is_open(&id) {
+            return Err(duplicate());
+        }
+        let revision = query.peer.revision;
+        self.conn.listen(id, request.id.raw(), honoured, era, revision, outlet)?;
+        self.core.catalog.listeners_changed();
+        Ok(())
     }
 
     /// The form in which a client is shown tools.
@@ -220,7 +263,7 @@ impl Reader<dyn InlineTools> {
         request: &Request<'_>,
         form: Form,
         table: impl Fn(&Registry) -> &Table<T>,
-    ) -> Result<Option<(Work, Answers)>, Fault> {
+    ) -> Result<(), Fault> {
         let revision = query.peer.revision;
         let registry = Arc::clone(&self.registry);
         let (entries, more) = table(&registry).page(page::place(list, cursor)?, self.core.limits.page);
@@ -234,10 +277,27 @@ impl Reader<dyn InlineTools> {
             Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache },
         );
         self.out.newline();
-        Ok(None)
+        Ok(())
     }
 
+    /// Tells a session of changes to a resource from now on.
     fn subscribe(&self, uri: &str) -> Result<(), Fault> {
+        if self.registry.reader(uri).is_none() {
+            return Err(Fault::ResourceNotFound(uri.to_owned()));
+        }
+        self.add_subscription(uri)?;
+        self.core.catalog.listeners_changed();
+        Ok(())
+    }
+
+    fn unsubscribe(&self, uri: &str) {
+        if let Some(session) = self.conn.session().as_mut() {
+            session.subscriptions.retain(|s| s != uri);
+        }
+        self.core.catalog.listeners_changed();
+    }
+
+    fn add_subscription(&self, uri: &str) -> Result<(), Fault> {
         let most = self.core.limits.subscriptions;
         if let Some(session) = self.conn.session().as_mut() {
             if session.subscriptions.iter().any(|s| s == uri) {

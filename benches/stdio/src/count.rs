@@ -21,6 +21,8 @@ pub type Drive<'d> = dyn Fn(&[String], u64) -> Result<()> + 'd;
 pub struct Counts {
     /// Instructions in user space.
     pub instructions: Option<f64>,
+    /// The same when no call is like the one before it.
+    pub in_turns: Option<f64>,
     /// Calls of the allocator that give memory.
     pub allocations: Option<f64>,
     /// System calls of all threads.
@@ -32,25 +34,8 @@ pub struct Counts {
 /// Counts `server`; `scratch` is a folder for the tools' output.
 pub fn counts(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Counts {
     let file = scratch.join("count.out").to_string_lossy().into_owned();
-    let run = |tool: &[&str]| -> Result<(String, String)> {
-        let mut command: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
-        command.extend_from_slice(server);
-        let once = after(&command, CALLS, &file, drive)?;
-        let twice = after(&command, 2 * CALLS, &file, drive)?;
-        Ok((once, twice))
-    };
-    let per_call = |once: f64, twice: f64| (twice - once) / CALLS as f64;
-
-    let mut counts = Counts::default();
-    let callgrind = format!("--callgrind-out-file={file}");
-    match run(&["valgrind", "--tool=callgrind", "-q", &callgrind]) {
-        Ok((once, twice)) => {
-            counts.instructions = number_after(&once, "totals:")
-                .zip(number_after(&twice, "totals:"))
-                .map(|(once, twice)| per_call(once, twice));
-        }
-        Err(error) => eprintln!("callgrind: {error}"),
-    }
+    let run = |tool: &[&str]| twice(tool, server, &file, drive);
+    let mut counts = Counts { instructions: instructions(server, scratch, drive), ..Counts::default() };
     let log = format!("--log-file={file}");
     match run(&["valgrind", "--tool=memcheck", "--leak-check=no", &log]) {
         Ok((once, twice)) => {
@@ -78,6 +63,35 @@ pub fn counts(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Counts {
         Err(error) => eprintln!("strace: {error}"),
     }
     counts
+}
+
+/// Instructions in user space per call.
+pub fn instructions(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Option<f64> {
+    let file = scratch.join("count.out").to_string_lossy().into_owned();
+    let callgrind = format!("--callgrind-out-file={file}");
+    match twice(&["valgrind", "--tool=callgrind", "-q", &callgrind], server, &file, drive) {
+        Ok((once, twice)) => {
+            let totals = number_after(&once, "totals:").zip(number_after(&twice, "totals:"));
+            totals.map(|(once, twice)| per_call(once, twice))
+        }
+        Err(error) => {
+            eprintln!("callgrind: {error}");
+            None
+        }
+    }
+}
+
+fn per_call(once: f64, twice: f64) -> f64 {
+    (twice - once) / CALLS as f64
+}
+
+/// What `tool` leaves in `file` after N and after 2N calls of `server`.
+fn twice(tool: &[&str], server: &[String], file: &str, drive: &Drive<'_>) -> Result<(String, String)> {
+    let mut command: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
+    command.extend_from_slice(server);
+    let once = after(&command, CALLS, file, drive)?;
+    let twice = after(&command, 2 * CALLS, file, drive)?;
+    Ok((once, twice))
 }
 
 /// Leaves a callgrind profile of `calls` sequential calls in `file`; the start-up in it is worth some ten calls.

@@ -39,6 +39,7 @@ const TIMED: &[Metric] = &[
 /// What does not.
 const STEADY: &[Metric] = &[
     metric("instructions", "instructions per call (user space)", 0, true),
+    metric("in_turns", "instructions per call unlike the one before", 0, false),
     metric("allocations", "allocations per call", 2, false),
     metric("syscalls", "system calls per call", 2, false),
     metric("threads", "threads after load", 0, false),
@@ -62,6 +63,7 @@ const ALL: &[Placement] = &PLACEMENTS;
 
 const LIMITS: &[Limit] = &[
     most(8000.0, "instructions per call", Plain("instructions"), INLINE, ALL),
+    most(8000.0, "instructions per call unlike the one before", Plain("in_turns"), INLINE, ALL),
     most(3.0, "allocations per call", Plain("allocations"), INLINE, ALL),
     most(2.0, "system calls per call", Plain("syscalls"), INLINE, ALL),
     most(300.0, "resident, kB above floor", Above("rss"), BOTH, ALL),

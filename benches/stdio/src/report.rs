@@ -70,6 +70,7 @@ impl Server {
     pub fn value(&self, key: &str) -> Option<f64> {
         match key {
             "instructions" => self.counts.instructions,
+            "in_turns" => self.counts.in_turns,
             "allocations" => self.counts.allocations,
             "syscalls" => self.counts.syscalls,
             _ => median(self.samples(key)),

@@ -9,6 +9,10 @@ pub const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 pub const CALL: &[u8] =
     b",\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\"arguments\":{\"text\":\"";
 const CALL_END: &[u8] = b"\"}";
+const SWAPPED: &[u8] = b",\"method\":\"tools/call\",\"params\":{\"arguments\":{\"text\":\"";
+const SWAPPED_END: &[u8] = b"\"},\"name\":\"echo\"";
+const ADD: &[u8] =
+    b",\"method\":\"tools/call\",\"params\":{\"name\":\"add\",\"arguments\":{\"a\":20,\"b\":22}";
 const LIST: &[u8] = b",\"method\":\"tools/list\",\"params\":{";
 /// What each request of the modern era carries among its parameters.
 pub const META: &[u8] = b"\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
@@ -35,12 +39,19 @@ pub enum Framing {
 pub struct Script {
     framing: Framing,
     text: String,
+    kinds: u64,
 }
 
 impl Script {
     /// Calls of `text`, which must need no escapes.
     pub fn new(framing: Framing, text: &str) -> Self {
-        Self { framing, text: text.to_owned() }
+        Self { framing, text: text.to_owned(), kinds: 1 }
+    }
+
+    /// The same, but no call is like the one before it: `echo`, `add`, `echo` with its members the other way round,
+    /// `add`, and from the start.
+    pub fn in_turns(self) -> Self {
+        Self { kinds: 4, ..self }
     }
 
     /// The text of each call.
@@ -68,12 +79,17 @@ impl Script {
         }
     }
 
-    /// One call of `echo`.
+    /// One call, of `echo` unless it is the turn of another.
     pub fn push_call(&self, out: &mut Vec<u8>, id: u64) {
         push_head(out, id);
-        out.extend_from_slice(CALL);
-        out.extend_from_slice(self.text.as_bytes());
-        out.extend_from_slice(CALL_END);
+        let call: [&[u8]; 3] = match id % self.kinds {
+            0 => [CALL, self.text.as_bytes(), CALL_END],
+            2 => [SWAPPED, self.text.as_bytes(), SWAPPED_END],
+            _ => [ADD, b"", b""],
+        };
+        for part in call {
+            out.extend_from_slice(part);
+        }
         if self.framing == Framing::Modern {
             out.push(b',');
             out.extend_from_slice(META);

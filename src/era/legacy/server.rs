@@ -79,6 +79,7 @@ impl ServerEra for LegacyServer {
             state: None,
             client: None,
             params: params.object.map(Value::id),
+            meta: None,
         })
     }
 

@@ -85,7 +85,7 @@ pub(super) fn declared<'d>(params: &Params<'d>) -> Result<(&'d str, Value<'d>), 
 fn peer(params: &Params<'_>) -> Result<Peer, Fault> {
     let meta = &params.meta;
     let (version, capabilities) = declared(params)?;
-    if revision::parse(version) != Some(V2026_07_28) {
+    if version != revision::name(V2026_07_28) {
         return Err(Fault::UnsupportedVersion(version.to_owned()));
     }
     let log_level = match meta.log_level {
@@ -127,6 +127,7 @@ impl ServerEra for ModernServer {
             state: None,
             client: params.meta.client.map(Value::id),
             params: params.object.map(Value::id),
+            meta: params.meta.whole.map(Value::id),
         };
         if matches!(
             operation,

@@ -191,6 +191,13 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
             server.counts = count::counts(&server.command, scratch, &|command, calls| {
                 drive(command, &script, calls, watch)
             });
+            // The bare loop understands calls of one kind only.
+            if !matches!(server.maker, Maker::Floor | Maker::FloorEach) {
+                let script = Script::new(server.framing, SHORT).in_turns();
+                server.counts.in_turns = count::instructions(&server.command, scratch, &|command, calls| {
+                    drive(command, &script, calls, watch)
+                });
+            }
         }
     }
     print!("{}", report::markdown(&servers, options.rounds.max(1), &LAYOUT));
@@ -208,13 +215,20 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
 fn profiles(servers: &[Server], folder: &Path, watch: &Watch) -> Result<()> {
     fs::create_dir_all(folder)?;
     for server in servers {
-        let file = folder.join(format!("{}.callgrind", server.name.replace(' ', "-")));
-        let script = Script::new(server.framing, SHORT);
-        let done = count::profile(&server.command, PROFILED, &file, &|command, calls| {
-            drive(command, &script, calls, watch)
-        });
-        done.map_err(|error| format!("{}: {error}", server.name))?;
-        println!("{}", file.display());
+        let name = server.name.replace(' ', "-");
+        let script = || Script::new(server.framing, SHORT);
+        let mut scripts = vec![(name.clone(), script())];
+        if !matches!(server.maker, Maker::Floor | Maker::FloorEach) {
+            scripts.push((format!("{name}-in-turns"), script().in_turns()));
+        }
+        for (name, script) in scripts {
+            let file = folder.join(format!("{name}.callgrind"));
+            let done = count::profile(&server.command, PROFILED, &file, &|command, calls| {
+                drive(command, &script, calls, watch)
+            });
+            done.map_err(|error| format!("{}: {error}", server.name))?;
+            println!("{}", file.display());
+        }
     }
     Ok(())
 }
