@@ -4,5 +4,5 @@
 # rows whose names contain NAME.
 set -eu
 cd "$(dirname "$0")/.."
-export TINYMCP_LONG=1
+export TEST_LONG=1
 exec cargo test --release --features http-server --test attack -- "$@"

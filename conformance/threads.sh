@@ -52,7 +52,7 @@ for tool in helgrind drd; do
     echo "== $tool, $calls calls in either era"
     # Advice about notifying without the lock is not asked for.
     [ "$tool" = drd ] && advice=--report-signal-unlocked=no || advice=
-    if TINYMCP_CALLS=$calls valgrind --tool=$tool --error-exitcode=9 --num-callers=24 --fair-sched=try $advice \
+    if TEST_CALLS=$calls valgrind --tool=$tool --error-exitcode=9 --num-callers=24 --fair-sched=try $advice \
         --suppressions=conformance/threads.supp "$program" race::sixteen_threads_with_a_child --test-threads 1 \
         > "$out/$tool.log" 2>&1; then
         grep -hE 'test result|ERROR SUMMARY' "$out/$tool.log"

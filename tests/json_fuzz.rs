@@ -1,8 +1,8 @@
 //! Random and mutated texts against serde_json: what is accepted, and what it says.
 //!
 //! Seeded and replayable: each text is made from its own number, which a failure prints.
-//! `TINYMCP_FUZZ=10000000 cargo test --release --test json_fuzz` runs as many texts as told;
-//! `TINYMCP_FUZZ_FROM` sets the first number.
+//! `TEST_FUZZ=10000000 cargo test --release --test json_fuzz` runs as many texts as told;
+//! `TEST_FUZZ_FROM` sets the first number.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashSet;
@@ -345,8 +345,8 @@ impl Checker {
 #[test]
 fn random_texts_are_read_as_serde_json_reads_them() {
     let told = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
-    let from = told("TINYMCP_FUZZ_FROM").unwrap_or(0);
-    let count = told("TINYMCP_FUZZ").unwrap_or(100_000);
+    let from = told("TEST_FUZZ_FROM").unwrap_or(0);
+    let count = told("TEST_FUZZ").unwrap_or(100_000);
     let mut checker = Checker { doc: Doc::default(), other: Doc::default(), text: String::new() };
     for number in from..from + count {
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -18,7 +18,7 @@ for turn in range(int(rounds)):
         # Who comes first changes, so that neither always meets the warmer machine.
         for name in sorted(clients, reverse=turn % 2 == 1):
             command = [clients[name], str(n), milliseconds, *server]
-            env = dict(os.environ, TINYMCP_THREADS="1") if name == "threads" else None
+            env = dict(os.environ, BENCH_THREADS="1") if name == "threads" else None
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True, env=env)
             samples[name, n].append([float(word) for word in done.stdout.split()])
 

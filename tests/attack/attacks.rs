@@ -72,7 +72,7 @@ const SHORT: &[(&str, &str)] = &[
 ];
 
 pub fn main() -> ExitCode {
-    let long = std::env::var_os("TINYMCP_LONG").is_some_and(|v| v == "1");
+    let long = std::env::var_os("TEST_LONG").is_some_and(|v| v == "1");
     let filter = std::env::args().nth(1).filter(|a| !a.starts_with('-')).unwrap_or_default();
     raise_files();
     println!(

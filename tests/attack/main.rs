@@ -5,7 +5,7 @@
 //! counted. While an attack goes on, a witness calls a tool, on new connections and on one that
 //! stays open, and every call must be answered.
 //!
-//! Without anything else the server's times are short and some numbers small. `TINYMCP_LONG=1` attacks a
+//! Without anything else the server's times are short and some numbers small. `TEST_LONG=1` attacks a
 //! server with default settings and holds it to a second for each call; it belongs to a release
 //! build (`conformance/attack.sh`).
 //!

@@ -4,7 +4,7 @@ use tinymcp::json::Json;
 use tinymcp::{Context, Failure, Resource, Server, Tool};
 
 /// Says that this process is to be the server; `files=N` bounds its descriptors.
-pub const ROLE: &str = "TINYMCP_ATTACK_ROLE";
+pub const ROLE: &str = "TEST_ATTACK_ROLE";
 
 /// A resource whose address is long, so that to tell of it takes many bytes.
 pub fn news() -> String {

@@ -9,7 +9,7 @@ use super::children::{descriptors, legacy, numbered, session, threads};
 use super::played::{SOON, plain};
 
 /// Set for the process that runs [`alone`] and nothing else.
-const ALONE: &str = "TINYMCP_TEST_ALONE";
+const ALONE: &str = "TEST_ALONE";
 
 #[test]
 fn nothing_is_left_of_any_connection() {

@@ -1,7 +1,7 @@
 //! Many threads on one connection, with deadlines and cancellation at random: every call completes
 //! exactly once, and nothing is left.
 //!
-//! Short by default; `TINYMCP_LONG=1` makes it two hundred thousand calls, `TINYMCP_CALLS` any number.
+//! Short by default; `TEST_LONG=1` makes it two hundred thousand calls, `TEST_CALLS` any number.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ struct Tally {
 }
 
 fn calls() -> u64 {
-    if let Some(calls) = std::env::var("TINYMCP_CALLS").ok().and_then(|n| n.parse().ok()) {
+    if let Some(calls) = std::env::var("TEST_CALLS").ok().and_then(|n| n.parse().ok()) {
         return calls;
     }
-    if std::env::var_os("TINYMCP_LONG").is_some() { 200_000 } else { 8_000 }
+    if std::env::var_os("TEST_LONG").is_some() { 200_000 } else { 8_000 }
 }
 
 const THREADS: u64 = 16;

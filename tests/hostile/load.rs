@@ -355,7 +355,7 @@ fn an_idle_server_has_given_back_what_it_took() {
     let grown = process.resident().saturating_sub(before);
     // The system's allocator may keep some of it, but not one large message for each buffer.
     // An emulator (cross/emulated says so) keeps what it has translated in the same process.
-    let most = if std::env::var_os("TINYMCP_EMULATED").is_some() { 20 << 10 } else { 12 << 10 };
+    let most = if std::env::var_os("TEST_EMULATED").is_some() { 20 << 10 } else { 12 << 10 };
     assert!(grown < most, "{grown} KiB kept after messages of 4 MB");
 }
 

@@ -5,7 +5,7 @@
 //! standard harness cannot be, because it prints to standard output before a test runs.
 //!
 //! The runner takes the usual filters, `--exact` and `--list`, runs one test at a time, and counts
-//! a test that does not end as failed instead of hanging with it. `TINYMCP_LONG=1` makes the tests
+//! a test that does not end as failed instead of hanging with it. `TEST_LONG=1` makes the tests
 //! that count things count to a million and belongs to a release build.
 //!
 //! # Invariants

@@ -21,7 +21,7 @@ use tinymcp::{
 use super::wire::{Peer, SOON};
 
 /// Names the server that this program is to be.
-pub const ROLE: &str = "TINYMCP_HOSTILE_ROLE";
+pub const ROLE: &str = "TEST_HOSTILE_ROLE";
 
 /// Arguments of any kind.
 pub fn any(name: &str) -> Tool {

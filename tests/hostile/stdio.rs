@@ -296,7 +296,7 @@ fn the_address_space_is_capped() {
     process.send(call(1, "status", r#"{"file":"limits","line":"Max address space"}"#));
     let answer = process.receive();
     // An emulator of programs (cross/emulated says so) keeps this limit to itself.
-    if std::env::var_os("TINYMCP_EMULATED").is_none() {
+    if std::env::var_os("TEST_EMULATED").is_none() {
         assert!(text_of(&answer).contains(&bytes), "{answer}");
     }
     process.send(call(2, "fill", "{\"bytes\":4000000}"));

@@ -26,7 +26,7 @@ const HANG_LONG: Duration = Duration::from_secs(1800);
 
 /// Whether the tests that count things count far.
 fn long() -> bool {
-    std::env::var_os("TINYMCP_LONG").is_some_and(|v| v == "1")
+    std::env::var_os("TEST_LONG").is_some_and(|v| v == "1")
 }
 
 /// Runs the tests that the command line asks for, or is a server.

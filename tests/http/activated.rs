@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::client::{PATIENCE, Served, server, stage};
 
 /// Set for the process that is to be the server.
-const ROLE: &str = "TINYMCP_ACTIVATED_ROLE";
+const ROLE: &str = "TEST_ACTIVATED_ROLE";
 
 /// Is the server where [`ROLE`] is set; nothing otherwise.
 #[test]

@@ -25,7 +25,7 @@ fn census() -> (usize, usize) {
 /// Runs in a process where nothing else does; see below.
 #[test]
 fn counted() {
-    if std::env::var_os("TINYMCP_TEST_ALONE").is_none() {
+    if std::env::var_os("TEST_ALONE").is_none() {
         return;
     }
     // What the standard library opens once is opened now.
@@ -90,7 +90,7 @@ fn no_thread_and_no_descriptor_is_left() {
     }
     let alone = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "leftovers::counted", "--test-threads=1"])
-        .env("TINYMCP_TEST_ALONE", "1")
+        .env("TEST_ALONE", "1")
         .output()
         .unwrap();
     assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::fixture::{self, Order, Stage};
 use crate::wire::{Came, PATIENCE, Wire};
 
-const VARIABLE: &str = "TINYMCP_TEST_FIXTURE";
+const VARIABLE: &str = "TEST_FIXTURE";
 const MARK: &str = "@serving ";
 
 struct Process {

@@ -1,6 +1,6 @@
 //! Random catalogs: the autofix is idempotent, keeps what it must, and makes nothing impossible.
 //!
-//! `TINYMCP_LINT_CATALOGS` says how many catalogs (150 unless set), `TINYMCP_LINT_SEED` which.
+//! `TEST_LINT_CATALOGS` says how many catalogs (150 unless set), `TEST_LINT_SEED` which.
 
 use tinymcp::json::{Doc, Kind, Value};
 use tinymcp::lint::{self, Choice, Optional, PROFILES, Snapshot};
@@ -188,8 +188,8 @@ fn random_catalogs_are_tightened_once_and_for_all() {
     let setting = |name: &str, default: u64| {
         std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
     };
-    let count = setting("TINYMCP_LINT_CATALOGS", 150);
-    let first = setting("TINYMCP_LINT_SEED", 1);
+    let count = setting("TEST_LINT_CATALOGS", 150);
+    let first = setting("TEST_LINT_SEED", 1);
     let (mut changed, mut kept, mut copies) = (0, 0, 0);
     for seed in first..first + count {
         let mut r = Random(seed);

@@ -2,7 +2,7 @@
 //!
 //! Each case is answered, rightly or with the keyword `limit`, and within a time that is a
 //! hundred times what it takes on a small board in a release build: what these cases cost without
-//! their defences is minutes and more. With TINYMCP_SCHEMA_STRICT set the bound is 100 ms.
+//! their defences is minutes and more. With TEST_SCHEMA_STRICT set the bound is 100 ms.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tinymcp::schema::{Schema, SchemaLimits};
 use super::doc;
 
 fn bound() -> Duration {
-    let strict = std::env::var_os("TINYMCP_SCHEMA_STRICT").is_some();
+    let strict = std::env::var_os("TEST_SCHEMA_STRICT").is_some();
     Duration::from_millis(if strict { 100 } else { 10_000 })
 }
 

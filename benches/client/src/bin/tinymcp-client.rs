@@ -1,5 +1,5 @@
 //! The load on this library's client: one thread starts as many calls as are to be under way and waits for each in turn,
-//! as a host with little memory does. With `TINYMCP_THREADS=1` each has a thread of its own.
+//! as a host with little memory does. With `BENCH_THREADS=1` each has a thread of its own.
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn main() {
     command.args(&job.command[1..]);
     let client = Client::spawn(command).expect("the server starts");
     let (cpu, began) = (cpu_ticks(), Instant::now());
-    let times = match std::env::var_os("TINYMCP_THREADS") {
+    let times = match std::env::var_os("BENCH_THREADS") {
         Some(_) => by_threads(&client, &job, began),
         None => vec![started(&client, &job, began)],
     };
