@@ -232,8 +232,30 @@ pub struct Tightened {
     pub left: Vec<Finding>,
 }
 
+/// Passes of the autofix over a catalog. What one pass requires of an object may be what the proof for
+/// another member was missing, such as a member that `minProperties` counts; hardly ever more than once.
+const PASSES: usize = 16;
+
 /// Closes objects and requires their declared members, in every schema of a catalog.
 pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
+    let mut done = pass(snapshot, optional);
+    for _ in 1..PASSES {
+        if done.changes == 0 {
+            break;
+        }
+        // OK because the fix writes what it has read: a text that parses.
+        let Ok(next) = Snapshot::parse(done.text.as_str()) else { break };
+        let more = pass(&next, optional);
+        if more.changes == 0 {
+            break;
+        }
+        done = Tightened { changes: done.changes + more.changes, ..more };
+    }
+    done
+}
+
+/// What one pass over the catalog changes.
+fn pass(snapshot: &Snapshot, optional: Optional) -> Tightened {
     let mut edits = Vec::new();
     let mut left = Vec::new();
     for tool in snapshot.tools() {

@@ -9,7 +9,7 @@
 //! - A schema that accepts something still does; see `witness.rs` for what is proven and what is
 //!   not attempted.
 //! - Every value that was valid, and had each declared member and no other, is valid still.
-//! - A second run changes nothing.
+//! - A second run changes nothing: what one pass makes possible the next one does, see [`super::tighten`].
 
 use std::collections::HashSet;
 
@@ -191,7 +191,7 @@ impl Plan {
             }
         }
         // Members that only failed because others were required too get a second chance, in the
-        // order of the text. More requirements never prove more, so a second run ends the same.
+        // order of the text. What they need of one another is found by the next pass.
         let objects = survey.sites.iter().filter(|s| s.value.kind() == Kind::Object).count();
         let affordable = doubtful.len().saturating_mul(objects) <= TRIALS;
         for (at, child) in doubtful {
