@@ -6,7 +6,6 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::thread;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Signal;
 
 use super::process::{Process, command, send_signal};
@@ -353,8 +352,7 @@ fn garbage_costs_no_memory() {
 fn descriptors_that_do_not_block_are_waited_for() {
     // A socket pair, as some hosts use: its flags are common to all who hold an end of it.
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let flags = fcntl_getfl(&theirs).unwrap();
-    fcntl_setfl(&theirs, flags | OFlags::NONBLOCK).unwrap();
+    theirs.set_nonblocking(true).unwrap();
     let (input, output) = (theirs.try_clone().unwrap(), theirs);
     let mut process = Process::spawn(
         command("serve", &[])
