@@ -12,11 +12,14 @@ choose_target() {
         armv7-musl | armv7-unknown-linux-musleabihf) target=armv7-unknown-linux-musleabihf triple=arm-linux-gnueabihf machine=arm ;;
         aarch64 | aarch64-unknown-linux-gnu) target=aarch64-unknown-linux-gnu triple=aarch64-linux-gnu machine=aarch64 ;;
         aarch64-musl | aarch64-unknown-linux-musl) target=aarch64-unknown-linux-musl triple=aarch64-linux-gnu machine=aarch64 ;;
-        *) echo "$(basename "$0"): unknown target $1; armv7, aarch64, armv7-musl, aarch64-musl" >&2; return 2 ;;
+        # For this machine itself, by the same means, to compare with: its own linker, no emulator.
+        x86_64 | x86_64-unknown-linux-gnu) target=x86_64-unknown-linux-gnu triple=x86_64-linux-gnu machine= ;;
+        *) echo "$(basename "$0"): unknown target $1; armv7, aarch64, armv7-musl, aarch64-musl, x86_64" >&2; return 2 ;;
     esac
     local name=${target//-/_}
     name=${name^^}
     case $target in
+        x86_64*) export "CARGO_TARGET_${name}_LINKER=gcc" ;;
         *musl*) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-musl-gcc" ;;
         *) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-gcc" ;;
     esac

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::profile::{Names, Profile, References};
 use super::rules::Hits;
-use super::walk::{ROOT, Role, Target, has_type, is_object};
+use super::walk::{ROOT, Role, Survey, Target, has_type, is_object};
 use super::{Look, Severity, defect};
 use crate::json::{Kind, Value};
 
@@ -248,29 +248,55 @@ fn reference(tell: &mut Teller<'_>, at: usize, schema: Value<'_>) {
     }
 }
 
-/// Sites looked through for a way back; a reference with more behind it counts as finite.
-const LOOKS: usize = 10_000;
-
 /// Whether following a site's reference leads to the site again.
 pub(super) fn leads_back(look: &Look<'_>, at: usize) -> bool {
-    let mut seen = HashSet::new();
-    let mut work = vec![at];
-    while let Some(here) = work.pop() {
-        let mut next: Vec<usize> = Vec::new();
-        if let Target::Site(target) = look.survey.target(here) {
-            next.push(target);
-        }
-        if here != at {
-            next.extend(look.survey.children(here).filter(|c| look.survey.site(*c).role != Role::Definition));
-        }
-        for site in next {
-            if site == at {
-                return true;
+    let Target::Site(target) = look.survey.target(at) else { return false };
+    let circles = look.circles.get_or_init(|| circles(&look.survey));
+    circles[at] == circles[target]
+}
+
+/// A number for each site, which those share that lead to each other by references and as parts: the strongly
+/// connected components of the schema, found in one walk (R. Tarjan, 1972).
+fn circles(survey: &Survey<'_>) -> Vec<usize> {
+    let next = |at: usize| -> Vec<usize> {
+        let inner = survey.children(at).filter(|c| survey.site(*c).role != Role::Definition);
+        let target = match survey.target(at) {
+            Target::Site(target) => Some(target),
+            _ => None,
+        };
+        inner.chain(target).collect()
+    };
+    let count = survey.sites.len();
+    // In which order sites were met, and the first one met that each leads to; both from 1 on.
+    let (mut met, mut low, mut circle) = (vec![0; count], vec![0; count], vec![0; count]);
+    let (mut last, mut open, mut path) = (0, Vec::new(), Vec::new());
+    for start in 0..count {
+        let mut enter = Some(start).filter(|start| met[*start] == 0);
+        loop {
+            if let Some(at) = enter.take() {
+                last += 1;
+                (met[at], low[at]) = (last, last);
+                open.push(at);
+                path.push((at, next(at)));
             }
-            if seen.len() < LOOKS && seen.insert(site) {
-                work.push(site);
+            let Some((at, left)) = path.last_mut() else { break };
+            let at = *at;
+            match left.pop() {
+                Some(to) if met[to] == 0 => enter = Some(to),
+                Some(to) if circle[to] == 0 => low[at] = low[at].min(met[to]),
+                Some(_) => {}
+                None => {
+                    path.pop();
+                    if let Some((before, _)) = path.last() {
+                        low[*before] = low[*before].min(low[at]);
+                    }
+                    while low[at] == met[at] && circle[at] == 0 {
+                        let Some(site) = open.pop() else { break };
+                        circle[site] = met[at];
+                    }
+                }
             }
         }
     }
-    false
+    circle
 }

@@ -38,6 +38,7 @@ mod view;
 mod walk;
 mod witness;
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use crate::json::{Value, Writer};
@@ -232,8 +233,29 @@ pub struct Tightened {
     pub left: Vec<Finding>,
 }
 
+/// Passes of the autofix over a catalog. What one pass requires of an object may be what the proof for
+/// another member was missing, such as a member that `minProperties` counts; hardly ever more than once.
+const PASSES: usize = 16;
+
 /// Closes objects and requires their declared members, in every schema of a catalog.
 pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
+    let (mut done, mut may_go_on) = pass(snapshot, optional);
+    for _ in 1..PASSES {
+        if !may_go_on {
+            break;
+        }
+        // OK because the fix writes what it has read: a text that parses.
+        let Ok(next) = Snapshot::parse(done.text.as_str()) else { break };
+        let more;
+        (more, may_go_on) = pass(&next, optional);
+        done = Tightened { changes: done.changes + more.changes, ..more };
+    }
+    done
+}
+
+/// What one pass over the catalog changes, and whether another one may find more.
+fn pass(snapshot: &Snapshot, optional: Optional) -> (Tightened, bool) {
+    let mut may_go_on = false;
     let mut edits = Vec::new();
     let mut left = Vec::new();
     for tool in snapshot.tools() {
@@ -241,6 +263,7 @@ pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
             let Some(schema) = tool.get(which) else { continue };
             let look = Look::new(schema, which, optional);
             look.plan.edits(&look.survey, &mut edits);
+            may_go_on |= look.plan.may_go_on();
             for (at, why) in &look.plan.left {
                 left.push(Finding {
                     rule: "FIX-001",
@@ -256,7 +279,7 @@ pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
         }
     }
     let changes = edits.len();
-    Tightened { text: tighten::apply(snapshot.text(), edits), changes, left }
+    (Tightened { text: tighten::apply(snapshot.text(), edits), changes, left }, may_go_on)
 }
 
 /// One schema and what is known about it.
@@ -265,6 +288,8 @@ struct Look<'d> {
     survey: Survey<'d>,
     marks: Composition,
     plan: Plan,
+    /// Which sites lead to each other, once somebody asks.
+    circles: OnceCell<Vec<usize>>,
 }
 
 impl<'d> Look<'d> {
@@ -272,7 +297,7 @@ impl<'d> Look<'d> {
         let survey = Survey::new(schema);
         let marks = Composition::new(&survey);
         let plan = Plan::new(&survey, &marks, optional);
-        Look { which, survey, marks, plan }
+        Look { which, survey, marks, plan, circles: OnceCell::new() }
     }
 
     /// The pointer of a site within its tool.

@@ -9,7 +9,7 @@
 //! - A schema that accepts something still does; see `witness.rs` for what is proven and what is
 //!   not attempted.
 //! - Every value that was valid, and had each declared member and no other, is valid still.
-//! - A second run changes nothing.
+//! - A second run changes nothing: what one pass makes possible the next one does, see [`super::tighten`].
 
 use std::collections::HashSet;
 
@@ -42,6 +42,8 @@ pub(super) struct Plan {
     require: Vec<bool>,
     /// Sites left as they are, and why.
     pub left: Vec<(usize, String)>,
+    /// Whether a member stays optional because nobody could prove a value for it.
+    unproven: bool,
 }
 
 /// Members tried one by one for a proof times the sites looked at for each.
@@ -50,7 +52,8 @@ const TRIALS: usize = 2_000_000;
 impl Plan {
     pub(super) fn new(survey: &Survey<'_>, marks: &Composition, optional: Optional) -> Plan {
         let count = survey.sites.len();
-        let mut plan = Plan { close: vec![None; count], require: vec![false; count], left: Vec::new() };
+        let (close, require) = (vec![None; count], vec![false; count]);
+        let mut plan = Plan { close, require, left: Vec::new(), unproven: false };
         let mut candidates = Vec::new();
         for at in 0..count {
             let schema = survey.site(at).value;
@@ -82,6 +85,11 @@ impl Plan {
 
     fn leave(&mut self, at: usize, why: impl Into<String>) {
         self.left.push((at, why.into()));
+    }
+
+    /// Whether what this plan requires may be what a proof was missing: then another one finds more.
+    pub(super) fn may_go_on(&self) -> bool {
+        self.unproven && self.require.contains(&true)
     }
 
     /// Whether the fix closes this object.
@@ -187,11 +195,12 @@ impl Plan {
                 }
             }
             if chained && unproven {
+                self.unproven = true;
                 self.leave(*at, "required left as it is: its members depend on one that may have no value");
             }
         }
         // Members that only failed because others were required too get a second chance, in the
-        // order of the text. More requirements never prove more, so a second run ends the same.
+        // order of the text. What they need of one another is found by the next pass.
         let objects = survey.sites.iter().filter(|s| s.value.kind() == Kind::Object).count();
         let affordable = doubtful.len().saturating_mul(objects) <= TRIALS;
         for (at, child) in doubtful {
@@ -203,6 +212,7 @@ impl Plan {
                 }
                 planned[child] = false;
             }
+            self.unproven = true;
             let name = survey.site(child).name().unwrap_or_default();
             self.leave(at, format!("{name:?} left optional: it is not certain that a value for it exists"));
         }

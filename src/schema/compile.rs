@@ -29,10 +29,8 @@ const MOST_PASSED: usize = 4_000_000;
 
 /// Compiles a schema.
 pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaError> {
-    let library = Library::load(schema, options).map_err(|(fault, docs)| located(fault, &docs))?;
-    let docs = library.docs.clone();
     let mut compiler = Compiler {
-        library,
+        library: Library::new(options),
         options,
         t: Tables::default(),
         plain: Places::default(),
@@ -41,7 +39,7 @@ pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaE
         pattern_cost: 0,
         passed: 0,
     };
-    compiler.run(&docs).map_err(|fault| located(fault, &docs))
+    compiler.run(schema).map_err(|fault| located(*fault, &compiler.library.docs))
 }
 
 fn located(fault: Fault, docs: &[Arc<Doc>]) -> SchemaError {
@@ -79,10 +77,10 @@ struct Tables {
 }
 
 /// Appends entries to a table and gives the run they form.
-fn extend<T>(table: &mut Vec<T>, entries: impl IntoIterator<Item = T>) -> Span {
+fn extend<T: Copy>(table: &mut Vec<T>, entries: &[T]) -> Span {
     let start = table.len() as u32;
-    table.extend(entries);
-    Span { start, len: table.len() as u32 - start }
+    table.extend_from_slice(entries);
+    Span { start, len: entries.len() as u32 }
 }
 
 impl Tables {
@@ -90,6 +88,16 @@ impl Tables {
         let start = self.pool.len() as u32;
         self.pool.push_str(text);
         Span { start, len: text.len() as u32 }
+    }
+
+    /// Keeps words and gives the run they form.
+    fn words(&mut self, words: &[&str]) -> Span {
+        let start = self.words.len() as u32;
+        for word in words {
+            let kept = self.keep(word);
+            self.words.push(kept);
+        }
+        Span { start, len: words.len() as u32 }
     }
 
     fn property(&mut self, name: &str, child: Child, required: u8) -> Property {
@@ -135,10 +143,12 @@ impl<'d> Subschema<'d> {
 }
 
 impl Compiler<'_> {
-    fn run(&mut self, docs: &[Arc<Doc>]) -> Result<Program, Fault> {
-        let root = self.place(ROOT, docs, 0)?;
+    fn run(&mut self, schema: Doc) -> Result<Program, Box<Fault>> {
+        self.library.load(schema)?;
+        let docs = self.library.docs.clone();
+        let root = self.place(ROOT, &docs, 0)?;
         while let Some((index, scope)) = self.open.pop() {
-            self.fill(index, scope, docs)?;
+            self.fill(index, scope, &docs)?;
         }
         let base = self.library.survey.base(0).to_owned();
         let base = self.t.keep(&base);
@@ -150,7 +160,7 @@ impl Compiler<'_> {
     }
 
     /// The child for a subschema next to or within the one at hand.
-    fn child(&mut self, schema: &Subschema<'_>, value: Value<'_>) -> Result<Child, Fault> {
+    fn child(&mut self, schema: &Subschema<'_>, value: Value<'_>) -> Result<Child, Box<Fault>> {
         match value.as_bool() {
             Some(true) => Ok(Child::ANY),
             Some(false) => Ok(Child::NONE),
@@ -159,7 +169,7 @@ impl Compiler<'_> {
     }
 
     /// The child for the subschema at a place of any document.
-    fn place(&mut self, place: Place, docs: &[Arc<Doc>], scope: u32) -> Result<Child, Fault> {
+    fn place(&mut self, place: Place, docs: &[Arc<Doc>], scope: u32) -> Result<Child, Box<Fault>> {
         let doc = docs.get(place.document as usize);
         match doc.and_then(|doc| doc.at(place.node).as_bool()) {
             Some(true) => Ok(Child::ANY),
@@ -168,7 +178,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn node(&mut self, place: Place, scope: u32) -> Result<Child, Fault> {
+    fn node(&mut self, place: Place, scope: u32) -> Result<Child, Box<Fault>> {
         let resource = self.library.survey.places.get(place).unwrap_or(0);
         let scope = self.library.enter(scope, resource);
         let scoped = key(&[place.document, place.node.index(), scope], "");
@@ -185,8 +195,7 @@ impl Compiler<'_> {
                 self.scoped.enter(&scoped, index.into());
             }
             if self.t.nodes.len() >= self.limits().nodes {
-                let message = format!("more than {} subschemas", self.limits().nodes);
-                return Err(Fault { at: place, message });
+                return Err(Fault::many(place, self.limits()));
             }
             self.t.nodes.push(Node { ops: 0, count: 0, types: types::ALL, flags: 0 });
             self.t.places.push(place);
@@ -195,7 +204,7 @@ impl Compiler<'_> {
         Ok(Child::node(index))
     }
 
-    fn fill(&mut self, index: u32, scope: u32, docs: &[Arc<Doc>]) -> Result<(), Fault> {
+    fn fill(&mut self, index: u32, scope: u32, docs: &[Arc<Doc>]) -> Result<(), Box<Fault>> {
         let Some(place) = self.t.places.get(index as usize).copied() else { return Ok(()) };
         let Some(doc) = docs.get(place.document as usize) else { return Ok(()) };
         let resource = self.library.survey.places.get(place).unwrap_or(0);
@@ -217,7 +226,7 @@ impl Compiler<'_> {
         self.applied(&schema, docs, &mut ops)?;
         let tracks =
             ops.iter().any(|op| matches!(op, Op::UnevaluatedItems(_) | Op::UnevaluatedProperties(_)));
-        let run = extend(&mut self.t.ops, ops);
+        let run = extend(&mut self.t.ops, &ops);
         if let Some(node) = self.t.nodes.get_mut(index as usize) {
             node.ops = run.start;
             node.count = run.len as u16;
@@ -228,7 +237,12 @@ impl Compiler<'_> {
     }
 
     /// Keywords that hold other subschemas.
-    fn applied(&mut self, schema: &Subschema<'_>, docs: &[Arc<Doc>], ops: &mut Vec<Op>) -> Result<(), Fault> {
+    fn applied(
+        &mut self,
+        schema: &Subschema<'_>,
+        docs: &[Arc<Doc>],
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Box<Fault>> {
         self.object(schema, ops)?;
         self.array(schema, ops)?;
         if let Some(names) = schema.get(Keyword::PropertyNames) {
@@ -247,7 +261,7 @@ impl Compiler<'_> {
             for branch in branches.items() {
                 children.push(self.child(schema, branch)?);
             }
-            let run = extend(&mut self.t.children, children);
+            let run = extend(&mut self.t.children, &children);
             ops.push(match keyword {
                 Keyword::AllOf => Op::AllOf(run),
                 Keyword::AnyOf => Op::AnyOf(run),
@@ -266,7 +280,7 @@ impl Compiler<'_> {
                     None => Child::ANY,
                 });
             }
-            let run = extend(&mut self.t.children, children);
+            let run = extend(&mut self.t.children, &children);
             ops.push(Op::If(run));
         }
         // These look at what all others have evaluated.
@@ -287,17 +301,14 @@ impl Compiler<'_> {
         keyword: Keyword,
         docs: &[Arc<Doc>],
         ops: &mut Vec<Op>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Box<Fault>> {
         if schema.get(keyword).is_none() {
             return Ok(());
         }
         let target = match self.library.target(schema.place, keyword) {
             Some(Ok(target)) => target,
             Some(Err(fault)) => return Err(fault.clone()),
-            None => {
-                let message = "a reference that was not resolved".to_owned();
-                return Err(Fault { at: schema.place, message });
-            }
+            None => return Err(Fault::new(schema.place, "a reference that was not resolved")),
         };
         let dynamic = target.dynamic.as_ref().and_then(|name| self.library.bound(schema.scope, name));
         let place = dynamic.unwrap_or(target.place);
@@ -330,7 +341,7 @@ impl Compiler<'_> {
         pointer_to(doc.at(root.node), place.node)
     }
 
-    fn object(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
+    fn object(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Fault>> {
         let declared = schema.get(Keyword::Properties);
         let required = schema.get(Keyword::Required).filter(|r| !r.is_empty());
         let patterned = schema.get(Keyword::PatternProperties).filter(|p| !p.is_empty());
@@ -341,7 +352,7 @@ impl Compiler<'_> {
         let mut properties = Vec::with_capacity(declared.map_or(0, Value::len));
         for (name, value) in declared.into_iter().flat_map(Value::members) {
             let child = self.child(schema, value)?;
-            properties.push((name, self.t.property(name, child, program::OPTIONAL)));
+            properties.push(self.t.property(name, child, program::OPTIONAL));
         }
         self.require(required, &mut properties);
         let mut patterns = Vec::new();
@@ -350,19 +361,20 @@ impl Compiler<'_> {
             self.pattern(source, schema.at(value))?;
             patterns.push(self.child(schema, value)?);
         }
-        let pool = self.t.pool.as_bytes();
-        let marks = |property: &Property| {
-            let name = property.name.bytes(pool);
-            program::mark((name.first().copied().unwrap_or(0), name.len()))
-        };
-        let known = properties.iter().fold(0, |all, (_, p)| all | marks(p));
-        let needed = properties.iter().filter(|(_, p)| p.required != program::OPTIONAL);
-        let needed = needed.fold(0, |all, (_, p)| all | marks(p));
+        let (mut known, mut needed) = (0, 0);
+        for property in &properties {
+            let name = property.name.bytes(self.t.pool.as_bytes());
+            let mark = program::mark((name.first().copied().unwrap_or(0), name.len()));
+            known |= mark;
+            if property.required != program::OPTIONAL {
+                needed |= mark;
+            }
+        }
         let object = Object {
             known,
             needed,
-            properties: extend(&mut self.t.properties, properties.into_iter().map(|(_, p)| p)),
-            patterned: extend(&mut self.t.children, patterns),
+            properties: extend(&mut self.t.properties, &properties),
+            patterned: extend(&mut self.t.children, &patterns),
             first_pattern,
             required: required.map_or(0, Value::len) as u32,
             additional: match additional {
@@ -377,44 +389,42 @@ impl Compiler<'_> {
     }
 
     /// Gives the required names their places, adding those that are not declared.
-    fn require(&mut self, required: Option<Value<'_>>, properties: &mut Vec<(&str, Property)>) {
+    fn require(&mut self, required: Option<Value<'_>>, properties: &mut Vec<Property>) {
         let names = required.into_iter().flat_map(Value::items).filter_map(Value::as_str);
         let mut declared = Index::default();
         if required.is_some_and(|r| r.len() > program::SCANNED) {
-            for (i, (name, _)) in properties.iter().enumerate() {
-                declared.enter(name.as_bytes(), i as u64);
+            for (i, property) in properties.iter().enumerate() {
+                declared.enter(property.name.bytes(self.t.pool.as_bytes()), i as u64);
             }
         }
         let mut added = Vec::new();
         for (place, name) in names.enumerate() {
             let known = if declared.is_empty() {
-                properties.iter().position(|(n, _)| *n == name)
+                properties.iter().position(|p| p.name.bytes(self.t.pool.as_bytes()) == name.as_bytes())
             } else {
                 declared.get(name.as_bytes()).map(|at| at as usize)
             };
             match known.and_then(|at| properties.get_mut(at)) {
-                Some((_, property)) => property.required = program::place(place),
-                None => {
-                    added.push(("", self.t.property(name, Child::UNDECLARED, program::place(place))));
-                }
+                Some(property) => property.required = program::place(place),
+                None => added.push(self.t.property(name, Child::UNDECLARED, program::place(place))),
             }
         }
-        properties.extend(added);
+        properties.extend_from_slice(&added);
         if properties.len() > program::SCANNED {
             let pool = self.t.pool.as_bytes();
-            order::sort(properties, |a, b| canon::compare_names(a.1.name.bytes(pool), b.1.name.bytes(pool)));
+            order::sort(properties, |a, b| canon::compare_names(a.name.bytes(pool), b.name.bytes(pool)));
         }
     }
 
     /// Compiles a pattern; its index is the table's length before.
-    fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Fault> {
+    fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Box<Fault>> {
         let index = self.t.patterns.len() as u32;
         let pattern = super::pattern::Pattern::compile(source)
-            .map_err(|e| Fault { at, message: format!("the pattern {source:?}: {e}") })?;
+            .map_err(|e| Fault::told(at, format!("the pattern {source:?}: {e}")))?;
         self.pattern_cost += pattern.cost();
         if self.pattern_cost > self.limits().patterns {
             let message = format!("patterns that take more than {} cells together", self.limits().patterns);
-            return Err(Fault { at, message });
+            return Err(Fault::told(at, message));
         }
         self.t.patterns.push(pattern);
         let text = self.t.keep(source);

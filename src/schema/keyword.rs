@@ -77,9 +77,10 @@ macro_rules! keywords {
 
         const TABLE: [(Shape, u8, u8); KEYWORDS] = [$((Shape::$shape, $vocabulary, $dialects)),*];
 
-        impl Keyword {
-            const NAMES: [&'static str; KEYWORDS] = [$($text),*];
+        /// Their names.
+        pub(super) const NAMES: [&str; KEYWORDS] = [$($text),*];
 
+        impl Keyword {
             /// All of them, by name.
             const SORTED: [Keyword; KEYWORDS] = by_name([$(Keyword::$name),*]);
         }
@@ -177,7 +178,7 @@ const fn is_before(a: &str, b: &str) -> bool {
 
 impl Keyword {
     const fn name(self) -> &'static str {
-        Keyword::NAMES[self as usize]
+        NAMES[self as usize]
     }
 
     /// The keyword of this name in any dialect: looked up by halves, since a comparison for each
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn every_keyword_is_found_by_its_name() {
-        for name in Keyword::NAMES {
+        for name in NAMES {
             let found = [Dialect::Draft07, Dialect::Draft201909, Dialect::Draft202012]
                 .into_iter()
                 .filter(|d| Keyword::find(name, Rules::of(*d)).is_some())

@@ -202,8 +202,8 @@ fn followed(rest: u128, digit: u8, by: u128) -> u128 {
     rest
 }
 
-/// Digits a divisor may have: ten times as much still fits in 128 bits.
-pub(super) const MOST_DIVISOR_DIGITS: usize = 37;
+/// Digits a divisor may have: ten times as much still fits in 128 bits. A sentence of the compiler names it.
+const MOST_DIVISOR_DIGITS: usize = 37;
 
 fn exponent(text: &[u8]) -> i64 {
     let (negative, digits) = match text.split_first() {

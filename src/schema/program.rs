@@ -137,7 +137,8 @@ impl Span {
         Span { start: self.start + 1, len: self.len.saturating_sub(2) }
     }
 
-    #[inline]
+    /// Its checks are many instructions, and no value that fits asks for it often.
+    #[inline(never)]
     pub(super) fn text(self, pool: &str) -> &str {
         let start = self.start as usize;
         pool.get(start..start + self.len as usize).unwrap_or_default()

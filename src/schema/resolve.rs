@@ -41,7 +41,7 @@ pub(super) struct Library<'o> {
     pub(super) survey: Survey,
     /// What references lead to, or why they lead nowhere.
     targets: Index,
-    targeted: Vec<Result<Target, Fault>>,
+    targeted: Vec<Result<Target, Box<Fault>>>,
     options: &'o Options,
     has_all_documents: bool,
     /// The members of large objects that pointers went through.
@@ -54,9 +54,8 @@ pub(super) struct Library<'o> {
 }
 
 impl<'o> Library<'o> {
-    /// Surveys the schema and all it refers to.
-    pub(super) fn load(schema: Doc, options: &'o Options) -> Result<Library<'o>, (Fault, Vec<Arc<Doc>>)> {
-        let mut library = Library {
+    pub(super) fn new(options: &'o Options) -> Library<'o> {
+        Library {
             docs: Vec::new(),
             survey: Survey::default(),
             targets: Index::default(),
@@ -68,14 +67,11 @@ impl<'o> Library<'o> {
             scopes: vec![Vec::new()],
             scope_ids: Index::default(),
             entered: Index::default(),
-        };
-        match library.load_all(schema) {
-            Ok(()) => Ok(library),
-            Err(fault) => Err((fault, library.docs)),
         }
     }
 
-    fn load_all(&mut self, schema: Doc) -> Result<(), Fault> {
+    /// Surveys the schema and all it refers to.
+    pub(super) fn load(&mut self, schema: Doc) -> Result<(), Box<Fault>> {
         self.add("", Arc::new(schema), Rules::of(self.options.dialect))?;
         while let Some(at) = self.survey.references.pop() {
             let doc = self.doc(at.document);
@@ -86,9 +82,9 @@ impl<'o> Library<'o> {
                 let Some(keyword) = Keyword::find(name, rules) else { continue };
                 if matches!(keyword, Keyword::Ref | Keyword::DynamicRef | Keyword::RecursiveRef) {
                     let text = value.as_str().unwrap_or_default();
-                    let target = self.resolve(keyword, text, resource).map_err(|message| Fault {
-                        at: Place { document: at.document, node: value.id() },
-                        message: format!("{text:?} {message}"),
+                    let target = self.resolve(keyword, text, resource).map_err(|message| {
+                        let at = Place { document: at.document, node: value.id() };
+                        Fault::told(at, format!("{text:?} {message}"))
                     });
                     match &target {
                         Ok(Target { dynamic: Some(name), .. }) => {
@@ -109,7 +105,7 @@ impl<'o> Library<'o> {
     }
 
     /// What the reference that the subschema at `place` makes with `keyword` leads to.
-    pub(super) fn target(&self, place: Place, keyword: Keyword) -> Option<&Result<Target, Fault>> {
+    pub(super) fn target(&self, place: Place, keyword: Keyword) -> Option<&Result<Target, Box<Fault>>> {
         let number = self.targets.get(&target_key(place, keyword))?;
         self.targeted.get(number as usize)
     }
@@ -119,7 +115,7 @@ impl<'o> Library<'o> {
         self.docs.get(document as usize).cloned().unwrap_or_default()
     }
 
-    fn add(&mut self, base: &str, doc: Arc<Doc>, rules: Rules) -> Result<(), Fault> {
+    fn add(&mut self, base: &str, doc: Arc<Doc>, rules: Rules) -> Result<(), Box<Fault>> {
         let document = self.docs.len() as u32;
         self.docs.push(Arc::clone(&doc));
         let options = self.options;

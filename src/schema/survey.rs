@@ -61,11 +61,37 @@ pub(super) struct Resource {
 /// The name under which `$recursiveAnchor` is kept among dynamic anchors; no anchor can be empty.
 pub(super) const RECURSIVE: &str = "";
 
-/// What is wrong with a schema, and in which document where.
+/// What is wrong with a schema, and in which document where. It is passed on in a box, so that results
+/// that may hold one fit in registers.
 #[derive(Clone)]
 pub(super) struct Fault {
     pub(super) at: Place,
     pub(super) message: String,
+}
+
+impl Fault {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn new(at: Place, message: &str) -> Box<Fault> {
+        Fault::told(at, message.to_owned())
+    }
+
+    /// The same where the sentence had to be made.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn told(at: Place, message: String) -> Box<Fault> {
+        Box::new(Fault { at, message })
+    }
+
+    /// Too many subschemas.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn many(at: Place, limits: &SchemaLimits) -> Box<Fault> {
+        let mut message = "more than ".to_owned();
+        push_number(&mut message, limits.nodes);
+        message.push_str(" subschemas");
+        Fault::told(at, message)
+    }
 }
 
 /// What was found in the documents so far.
@@ -99,14 +125,14 @@ impl Survey {
         around: Result<u32, (&str, Rules)>,
         rules_for: &RulesFor<'_>,
         limits: &SchemaLimits,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Box<Fault>> {
         let start = Place { document, node: value.id() };
         let first = match around {
             Ok(resource) => resource,
             Err((base, rules)) => {
                 let mut rules = rules;
                 if let Some(named) = value.get("$schema").and_then(Value::as_str) {
-                    rules = rules_for(named).map_err(|message| Fault { at: start, message })?;
+                    rules = rules_for(named).map_err(|message| Fault::told(start, message))?;
                 }
                 self.resource(base.to_owned(), start, rules)
             }
@@ -115,7 +141,7 @@ impl Survey {
         while let Some((value, resource)) = open.pop() {
             let at = Place { document, node: value.id() };
             if self.places.count >= limits.nodes {
-                return Err(Fault { at, message: format!("more than {} subschemas", limits.nodes) });
+                return Err(Fault::many(at, limits));
             }
             let mut visit = Visit { survey: self, document, resource, open: &mut open };
             match value.kind() {
@@ -123,7 +149,7 @@ impl Survey {
                     self.places.insert(at, resource);
                 }
                 Kind::Object => visit.object(value, at, rules_for)?,
-                _ => return Err(Fault { at, message: "expected a schema: an object, true or false".into() }),
+                _ => return Err(Fault::new(at, "expected a schema: an object, true or false")),
             }
         }
         Ok(())
@@ -166,7 +192,7 @@ struct Visit<'s, 'd> {
 }
 
 impl<'d> Visit<'_, 'd> {
-    fn object(&mut self, schema: Value<'d>, at: Place, rules_for: &RulesFor<'_>) -> Result<(), Fault> {
+    fn object(&mut self, schema: Value<'d>, at: Place, rules_for: &RulesFor<'_>) -> Result<(), Box<Fault>> {
         let mut rules = self.survey.rules(self.resource);
         let alone = rules.ref_stands_alone() && schema.get("$ref").is_some();
         if let Some(id) = schema.get("$id").filter(|_| !alone) {
@@ -174,7 +200,7 @@ impl<'d> Visit<'_, 'd> {
             let (uri, fragment) = uri::split_fragment(text);
             if !uri.is_empty() {
                 if let Some(named) = schema.get("$schema").and_then(Value::as_str) {
-                    rules = rules_for(named).map_err(|message| Fault { at, message })?;
+                    rules = rules_for(named).map_err(|message| Fault::told(at, message))?;
                 }
                 let base = uri::join(self.survey.base(self.resource), uri);
                 self.begin(base, at, rules);
@@ -246,13 +272,13 @@ impl<'d> Visit<'_, 'd> {
         }
     }
 
-    fn fault<T>(&self, value: Value<'_>, message: impl Into<String>) -> Result<T, Fault> {
-        let at = Place { document: self.document, node: value.id() };
-        Err(Fault { at, message: message.into() })
+    #[cold]
+    fn fault(&self, value: Value<'_>, message: &str) -> Result<(), Box<Fault>> {
+        Err(Fault::new(Place { document: self.document, node: value.id() }, message))
     }
 
     /// Holds a keyword's value against its shape; schemas in it are visited later.
-    fn check(&mut self, shape: Shape, value: Value<'d>) -> Result<(), Fault> {
+    fn check(&mut self, shape: Shape, value: Value<'d>) -> Result<(), Box<Fault>> {
         let expected = match shape {
             Shape::Any => return Ok(()),
             Shape::Text if value.kind() == Kind::String => return Ok(()),
@@ -302,10 +328,10 @@ impl<'d> Visit<'_, 'd> {
                 "an object"
             }
         };
-        self.fault(value, format!("expected {expected}"))
+        self.fault(value, &["expected ", expected].concat())
     }
 
-    fn check_number(&self, shape: Shape, value: Value<'_>) -> Result<(), Fault> {
+    fn check_number(&self, shape: Shape, value: Value<'_>) -> Result<(), Box<Fault>> {
         let number = value.as_number().map(super::number::Decimal::new);
         match (shape, number) {
             (Shape::Count, Some(n)) if n.is_whole() && !n.is_negative() => Ok(()),
@@ -315,7 +341,7 @@ impl<'d> Visit<'_, 'd> {
         }
     }
 
-    fn check_types(&self, value: Value<'_>) -> Result<(), Fault> {
+    fn check_types(&self, value: Value<'_>) -> Result<(), Box<Fault>> {
         if value.kind() == Kind::Array {
             let mut seen = 0;
             for item in value.items() {
@@ -344,7 +370,7 @@ impl<'d> Visit<'_, 'd> {
         }
     }
 
-    fn check_names(&self, value: Value<'_>) -> Result<(), Fault> {
+    fn check_names(&self, value: Value<'_>) -> Result<(), Box<Fault>> {
         if value.kind() != Kind::Array {
             return self.fault(value, "expected an array of strings");
         }

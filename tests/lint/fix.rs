@@ -189,3 +189,18 @@ fn schemas_that_share_their_object_are_not_touched() {
         becomes(&schema, &schema);
     }
 }
+
+#[test]
+fn what_one_requirement_makes_certain_is_required_in_the_same_run() {
+    // Of `p` a value is certain once its `b` is required, because of minProperties; that of `b` is
+    // certain once its own member is not.
+    let b = r#"{"type":"object","properties":{"never":false},"additionalProperties":false}"#;
+    becomes(
+        &format!(
+            r##"{{"type":"object","properties":{{"a":{{"$ref":"#/$defs/p"}}}},"additionalProperties":false,"$defs":{{"p":{{"type":"object","properties":{{"b":{b}}},"required":["kind"],"minProperties":2}}}}}}"##
+        ),
+        &format!(
+            r##"{{"type":"object","properties":{{"a":{{"$ref":"#/$defs/p"}}}},"additionalProperties":false,"$defs":{{"p":{{"type":"object","properties":{{"b":{b}}},"required":["kind", "b"],"minProperties":2}}}},"required":["a"]}}"##
+        ),
+    );
+}

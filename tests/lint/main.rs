@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod blow_up;
 mod fix;
 mod host;
 #[cfg(feature = "schema")]

@@ -245,38 +245,3 @@ fn catalogs_have_three_shapes_and_nothing_else_is_one() {
     }
     assert!(Snapshot::parse(r#"{"tools":[],"nextCursor":"x"}"#).unwrap().is_partial());
 }
-
-#[test]
-fn hostile_schemas_end_soon() {
-    let deep = |open: &str, close: &str| format!("{}{{}}{}", open.repeat(40), close.repeat(40));
-    let chain: Vec<String> = (0..3000)
-        .map(|i| {
-            format!(
-                r##""d{i}":{{"allOf":[{{"$ref":"#/$defs/d{}"}},{{"$ref":"#/$defs/d{}"}}]}}"##,
-                i + 1,
-                i + 1
-            )
-        })
-        .collect();
-    let doubling = format!(
-        r#"{{"type":"object","$defs":{{{},"d3000":{{}}}},"allOf":[{{"$ref":"{}"}}]}}"#,
-        chain.join(","),
-        "#/$defs/d0"
-    );
-    let wide: Vec<String> = (0..20_000).map(|i| format!(r##""p{i}":{{"$ref":"#"}}"##)).collect();
-    let wide = format!(r#"{{"type":"object","properties":{{{}}}}}"#, wide.join(","));
-    for schema in [
-        deep(r#"{"not":"#, "}"),
-        deep(r#"{"anyOf":["#, "]}"),
-        deep(r#"{"properties":{"a":"#, "}}"),
-        doubling,
-        wide,
-    ] {
-        // What followed every path through these would not end in a lifetime: that it ends is the test.
-        let snapshot = tool(&schema);
-        let choice = Choice::new().rules(FOUR).unwrap();
-        lint::check_with(&snapshot, &choice);
-        lint::tighten(&snapshot, lint::Optional::Require);
-        let _ = lint::simplify(&snapshot, Profile::find("minimal").unwrap());
-    }
-}

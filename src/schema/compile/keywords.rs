@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use super::super::format::Format;
 use super::super::keyword::Keyword;
-use super::super::number::{Decimal, MOST_DIVISOR_DIGITS};
+use super::super::number::Decimal;
 use super::super::program::{Array, Bounds, Contains, Dependent, Enum, Op, SCANNED, Span};
 use super::super::survey::Fault;
 use super::super::{Dialect, canon};
@@ -23,7 +23,7 @@ const LONG: usize = 256;
 
 impl Compiler<'_> {
     /// Keywords that hold no subschemas.
-    pub(super) fn asserted(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
+    pub(super) fn asserted(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Fault>> {
         if let Some((min, max)) = schema.range(Keyword::MinLength, Keyword::MaxLength) {
             ops.push(Op::Length { min, max });
         }
@@ -34,8 +34,7 @@ impl Compiler<'_> {
         if let Some(divisor) = schema.get(Keyword::MultipleOf) {
             let text = divisor.as_number().unwrap_or_default();
             if Decimal::new("1").is_multiple_of(Decimal::new(text)).is_none() {
-                let message = format!("a divisor of more than {MOST_DIVISOR_DIGITS} digits");
-                return Err(Fault { at: schema.at(divisor), message });
+                return Err(Fault::new(schema.at(divisor), "a divisor of more than 37 digits"));
             }
             ops.push(Op::Multiple(self.t.keep(text)));
         }
@@ -122,21 +121,19 @@ impl Compiler<'_> {
         order::sort(&mut numbers, |a, b| Decimal::new(a).compare(Decimal::new(b)));
         numbers.dedup_by(|a, b| Decimal::new(a).compare(Decimal::new(b)) == Ordering::Equal);
         order::sort(&mut forms, |a, b| a.cmp(b));
-        let words: Vec<Span> = words.into_iter().map(|w| self.t.keep(w)).collect();
-        let words = extend(&mut self.t.words, words);
+        let words = self.t.words(&words);
         if strings_only && keyword == "enum" && words.len > 0 && !has_long {
             ops.push(Op::Words(words));
             return;
         }
-        let numbers: Vec<Span> = numbers.into_iter().map(|n| self.t.keep(n)).collect();
-        let numbers = extend(&mut self.t.words, numbers);
+        let numbers = self.t.words(&numbers);
         let text = self.t.keep(text);
         ops.push(Op::Enum(self.t.enums.len() as u32));
         let forms = forms.into_boxed_slice();
         self.t.enums.push(Enum { words, null, booleans, numbers, forms, text, keyword });
     }
 
-    pub(super) fn array(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
+    pub(super) fn array(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Fault>> {
         let items = schema.get(Keyword::Items);
         let list = items.filter(|v| v.kind() == Kind::Array);
         let prefix = schema.get(Keyword::PrefixItems).or(list);
@@ -145,8 +142,8 @@ impl Compiler<'_> {
             None => items,
         };
         if let (Some(_), Some(list)) = (schema.get(Keyword::PrefixItems), list) {
-            let message = "an array of schemas in `items` beside `prefixItems`".to_owned();
-            return Err(Fault { at: schema.at(list), message });
+            let message = "an array of schemas in `items` beside `prefixItems`";
+            return Err(Fault::new(schema.at(list), message));
         }
         let size = schema.range(Keyword::MinItems, Keyword::MaxItems);
         if prefix.is_some() || rest.is_some() {
@@ -158,7 +155,7 @@ impl Compiler<'_> {
                 Some(value) => Some(self.child(schema, value)?),
                 None => None,
             };
-            let prefix = extend(&mut self.t.children, children);
+            let prefix = extend(&mut self.t.children, &children);
             ops.push(Op::Array(self.t.arrays.len() as u32));
             let (min, max) = size.unwrap_or((0, u32::MAX));
             self.t.arrays.push(Array { min, max, prefix, rest, is_old: list.is_some() });
@@ -183,7 +180,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    pub(super) fn dependents(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Fault> {
+    pub(super) fn dependents(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Fault>> {
         let mut dependents = Vec::new();
         for (keyword, text) in [
             (Keyword::DependentRequired, "dependentRequired"),
@@ -195,16 +192,16 @@ impl Compiler<'_> {
                 let mut required = Vec::new();
                 let mut child = None;
                 if value.kind() == Kind::Array {
-                    required.extend(value.items().filter_map(Value::as_str).map(|n| self.t.keep(n)));
+                    required.extend(value.items().filter_map(Value::as_str));
                 } else {
                     child = Some(self.child(schema, value)?);
                 }
-                let required = extend(&mut self.t.words, required);
+                let required = self.t.words(&required);
                 dependents.push(Dependent { name, keyword: text, required, schema: child });
             }
         }
         if !dependents.is_empty() {
-            ops.push(Op::Dependents(extend(&mut self.t.dependents, dependents)));
+            ops.push(Op::Dependents(extend(&mut self.t.dependents, &dependents)));
         }
         Ok(())
     }

@@ -13,7 +13,12 @@ use super::super::program::{
 use super::super::survey::Fault;
 use super::Tables;
 
-pub(super) fn link(t: &mut Tables, root: Child, base: Span, limits: &SchemaLimits) -> Result<Program, Fault> {
+pub(super) fn link(
+    t: &mut Tables,
+    root: Child,
+    base: Span,
+    limits: &SchemaLimits,
+) -> Result<Program, Box<Fault>> {
     let mut root = root;
     let moved = move_nodes(t);
     each_child(t, &mut |child| follow(child, &moved));
@@ -221,7 +226,7 @@ fn in_place(t: &Tables, node: Node, found: &mut Vec<u32>) {
 const NEW: u32 = u32::MAX;
 const BUSY: u32 = u32::MAX - 1;
 
-fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Fault> {
+fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Fault>> {
     let mut depths = vec![NEW; t.nodes.len()];
     // The path from the start: each node's subschemas still to be visited, and the depth so far.
     let mut path: Vec<(usize, Vec<u32>, u32)> = Vec::new();
@@ -237,8 +242,8 @@ fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Fault> {
                         path.push((at, inner, 0));
                     }
                     (Some(depth), _, Some(place)) if *depth == BUSY => {
-                        let message = "a cycle of references that never goes down into the value".to_owned();
-                        return Err(Fault { at: *place, message });
+                        let message = "a cycle of references that never goes down into the value";
+                        return Err(Fault::new(*place, message));
                     }
                     (Some(depth), _, _) => {
                         if let Some(top) = path.last_mut() {
@@ -261,7 +266,7 @@ fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Fault> {
                 let message = format!("more than {} subschemas within each other on one value", limits.depth);
                 // OK because nodes and places have the same length.
                 let place = t.places.get(at).or(t.places.first()).copied();
-                return Err(Fault { at: place.unwrap_or(super::ROOT), message });
+                return Err(Fault::told(place.unwrap_or(super::ROOT), message));
             }
             if let Some(slot) = depths.get_mut(at) {
                 *slot = depth;

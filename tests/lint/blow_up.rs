@@ -1,0 +1,78 @@
+//! Schemas made to cost more than they seem to: what is checked, tightened and rewritten ends, and soon.
+//!
+//! The bound is a hundred times what a release build takes; with `TEST_SCHEMA_STRICT` set it is 100 ms for
+//! each step. What followed every path through these would not end in a lifetime.
+
+use std::time::{Duration, Instant};
+
+use tinymcp::lint::{self, Choice, Optional, PROFILES};
+
+use crate::tool;
+
+/// How long this thread has been running, which other programs of a busy machine do not prolong;
+/// nothing where the system does not tell.
+fn processor_time() -> Option<Duration> {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    told.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
+fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    let strict = std::env::var_os("TEST_SCHEMA_STRICT").is_some();
+    let clock = Instant::now();
+    let start = processor_time();
+    let answer = run();
+    let took = processor_time().zip(start).map_or(clock.elapsed(), |(end, start)| end - start);
+    assert!(took < Duration::from_millis(if strict { 100 } else { 10_000 }), "{what} took {took:?}");
+    answer
+}
+
+/// A chain of definitions, each of which refers to the next one twice under the keyword.
+fn doubling(length: usize, keyword: &str) -> String {
+    let link = |n: usize| {
+        let to = format!(r##"{{"$ref":"#/$defs/d{}"}}"##, n + 1);
+        match keyword {
+            "properties" => format!(r#""d{n}":{{"type":"object","properties":{{"a":{to},"b":{to}}}}}"#),
+            _ => format!(r#""d{n}":{{"{keyword}":[{to},{to}]}}"#),
+        }
+    };
+    let chain: Vec<String> = (0..length).map(link).collect();
+    format!(
+        r##"{{"type":"object","$defs":{{{},"d{length}":{{"type":"string"}}}},"properties":{{"a":{{"$ref":"#/$defs/d0"}}}}}}"##,
+        chain.join(",")
+    )
+}
+
+#[test]
+fn hostile_schemas_end_soon() {
+    let deep = |open: &str, close: &str| format!("{}{{}}{}", open.repeat(40), close.repeat(40));
+    let wide: Vec<String> = (0..20_000).map(|i| format!(r##""p{i}":{{"$ref":"#"}}"##)).collect();
+    let many: Vec<String> = (0..20_000).map(|i| format!(r#"{{"const":"{i}"}}"#)).collect();
+    let cases = [
+        ("not within not", deep(r#"{"not":"#, "}")),
+        ("anyOf within anyOf", deep(r#"{"anyOf":["#, "]}")),
+        ("objects within objects", deep(r#"{"properties":{"a":"#, "}}")),
+        ("30 doubling properties", doubling(30, "properties")),
+        ("30 doubling allOf", doubling(30, "allOf")),
+        ("1000 doubling anyOf", doubling(1000, "anyOf")),
+        ("1000 doubling allOf", doubling(1000, "allOf")),
+        (
+            "20,000 ways back to the root",
+            format!(r#"{{"type":"object","properties":{{{}}}}}"#, wide.join(",")),
+        ),
+        (
+            "20,000 alternatives",
+            format!(r#"{{"type":"object","properties":{{"a":{{"oneOf":[{}]}}}}}}"#, many.join(",")),
+        ),
+    ];
+    for (what, schema) in cases {
+        let snapshot = timed(what, || tool(&schema));
+        let choice = Choice::new().rules("all").unwrap();
+        timed(&format!("{what}, check"), || lint::check_with(&snapshot, &choice));
+        timed(&format!("{what}, tighten"), || lint::tighten(&snapshot, Optional::Require));
+        for profile in PROFILES {
+            // A copy, or that it would be too long: references are followed so far and no further.
+            let simple = timed(&format!("{what}, {}", profile.id), || lint::simplify(&snapshot, profile));
+            assert!(simple.is_err() || simple.is_ok_and(|s| s.text.len() < 4 << 20), "{what} {}", profile.id);
+        }
+    }
+}
