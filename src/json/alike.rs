@@ -52,6 +52,36 @@ pub(crate) enum Alike {
     Sense,
 }
 
+/// Whether it is worth comparing: where calls go from tool to tool, looking in vain takes a tenth of the
+/// time that parsing takes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Patience {
+    /// How often in a row the texts were not alike, up to [`ENOUGH`].
+    failed: u8,
+    /// How many texts are not to be compared.
+    rest: u8,
+}
+
+const ENOUGH: u8 = 3;
+
+impl Patience {
+    /// Whether this text is to be compared.
+    #[inline(always)]
+    pub(super) fn lasts(&mut self) -> bool {
+        let lasts = self.rest == 0;
+        self.rest = self.rest.saturating_sub(1);
+        lasts
+    }
+
+    /// Learns what came of it. After one failure the next text is passed over, too: it would most likely be
+    /// compared with the exception.
+    #[inline(always)]
+    pub(super) fn learn(&mut self, alike: Alike) {
+        self.failed = if alike == Alike::No { ENOUGH.min(self.failed + 1) } else { 0 };
+        self.rest = (1 << self.failed) - 1;
+    }
+}
+
 /// A value that differs.
 #[derive(Clone, Copy, Default)]
 struct Change {
@@ -200,6 +230,23 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::{Doc, ParseLimits};
     use super::{Alike, Free};
+
+    #[test]
+    fn what_is_looked_for_in_vain_is_looked_for_less_often() {
+        let (mut doc, free) = (Doc::default(), Free::default());
+        let mut next = |text: &str| doc.parse_next(text.as_bytes(), &LIMITS, &free).unwrap();
+        next("[1]");
+        let unlike: Vec<_> = (0..40).map(|i| format!("[{}]", "0,".repeat(i % 7 + 1) + "0")).collect();
+        unlike.iter().for_each(|text| assert_eq!(next(text), Alike::No));
+        // However long that went, a run of texts that are alike is found soon.
+        let found = (0..100).position(|i| next(&format!("[\"{i}\"]")) != Alike::No);
+        assert!(found.is_some_and(|at| at <= 9), "{found:?}");
+        assert!((0..50).all(|i| next(&format!("[\"{i}\"]")) != Alike::No));
+        // An exception costs two texts.
+        assert_eq!(next("{}"), Alike::No);
+        assert_eq!(next("[\"\"]"), Alike::No);
+        assert_ne!(next("[\"a\"]"), Alike::No);
+    }
 
     const LIMITS: ParseLimits = ParseLimits { bytes: 400, depth: 6, nodes: 60, unique_names: true };
 

@@ -62,6 +62,7 @@ pub use typed::{TypedError, from_value, to_writer};
 pub use value::{Items, Kind, MemberValues, Members, NodeId, Value};
 pub use write::Writer;
 
+use alike::Patience;
 pub(crate) use alike::{Alike, Free};
 use kept::Kept;
 use names::Name;
@@ -119,6 +120,7 @@ pub struct Doc {
     limits: ParseLimits,
     /// See [`Doc::set_mark`].
     mark: u64,
+    patience: Patience,
 }
 
 impl Doc {
@@ -164,8 +166,9 @@ impl Doc {
                 return Err(error);
             }
         };
-        if self.limits == *limits {
+        if self.limits == *limits && self.patience.lasts() {
             let alike = alike::adapt(&mut self.nodes, self.text.as_bytes(), text, free);
+            self.patience.learn(alike);
             if alike != Alike::No {
                 if alike == Alike::Shape {
                     self.mark = 0;
