@@ -294,8 +294,7 @@ impl fmt::Write for Escaper<'_> {
 }
 
 fn quote(buf: &mut Vec<u8>, s: &str) {
-    // A little more for a long text, so that what closes the message does not make the buffer move.
-    buf.reserve(s.len() + s.len() / 512 + 2);
+    buf.reserve(s.len() + 2);
     buf.push(b'"');
     escape(buf, s);
     buf.push(b'"');
