@@ -66,11 +66,18 @@ impl<'d> Spot<'d> {
         }
     }
 
-    /// The last eight bytes of a string as it is written, before its closing quote.
+    /// The last eight of the first `len` bytes of a string as it is written; from its start, since
+    /// that takes one check of bounds where counting from its end takes two.
     #[inline(always)]
-    pub(crate) fn tail(self) -> Option<&'d [u8; 8]> {
-        let end = (self.node.end as usize).wrapping_sub(1);
-        self.doc.text.as_bytes().get(end.wrapping_sub(8)..end)?.first_chunk()
+    pub(crate) fn tail(self, len: usize) -> Option<&'d [u8; 8]> {
+        let start = self.node.start as usize + 1 + len.saturating_sub(8);
+        self.doc.text.as_bytes().get(start..start + 8)?.first_chunk()
+    }
+
+    /// How many bytes are between the quotes of a string that is written without escapes.
+    #[inline(always)]
+    pub(crate) fn written(self) -> Option<usize> {
+        (self.node.tag() == STRING).then(|| self.width().wrapping_sub(2))
     }
 
     /// The bytes of the string with its escapes resolved; `None` for anything else.

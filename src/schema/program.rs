@@ -329,7 +329,7 @@ impl Property {
                 len @ 8..=16 if name.width() == len + 2 => {
                     // The rest of the name; its bytes between overlap with the first.
                     let end = self.name.start as usize + len;
-                    program.pool.as_bytes().get(end - 8..end).and_then(<[u8]>::first_chunk) == name.tail()
+                    program.pool.as_bytes().get(end - 8..end).and_then(<[u8]>::first_chunk) == name.tail(len)
                 }
                 _ => self.name.is(program, name.value()),
             }

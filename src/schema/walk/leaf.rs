@@ -22,7 +22,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
         match self.program.ops.get(node.ops as usize) {
             Some(Op::Length { min, max }) if node.types & types::STRING != 0 => {
-                spot.string().is_some_and(|text| clearly_has_length(text, *min, *max))
+                spot.written().is_some_and(|bytes| clearly_has_length(bytes, *min, *max))
             }
             Some(Op::Word(word)) if node.types & types::STRING != 0 => {
                 let word = word.within().bytes(self.program.pool.as_bytes());
@@ -33,11 +33,8 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             // What is written as an integer needs no other look at its type.
             Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
-                let clearly = spot.number().and_then(number::around);
-                clearly.is_some_and(|(low, high)| {
-                    (low == high || node.types & types::NUMBER == types::NUMBER)
-                        && self.clears(*index, low, high)
-                })
+                let Some((low, high)) = spot.number().and_then(number::around) else { return false };
+                (low == high || node.types & types::NUMBER == types::NUMBER) && self.clears(*index, low, high)
             }
             _ => false,
         }
@@ -47,10 +44,9 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Its steps are charged to the value around it.
     #[inline(never)]
     pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
-        let spot = value.spot();
         let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);
-        let fits =
-            self.has_type(spot, node.types) && ops.iter().all(|op| self.quickly_holds(*op, value, spot));
+        // One call each: within the loop, all that any operation reads would be read beforehand.
+        let fits = self.has_type(value.spot(), node.types) && ops.iter().all(|op| self.holds(op, value));
         fits || !self.quiet && self.blame_leaf(node, ops, value)
     }
 
@@ -64,7 +60,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
         self.depth += 1;
         for op in ops {
-            if !self.holds(*op, value) {
+            if !self.holds(op, value) {
                 self.blame(*op, value);
             }
         }
@@ -108,18 +104,13 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Whether an operation that looks at the value alone holds.
     #[inline(never)]
-    pub(super) fn holds(&mut self, op: Op, value: Value<'d>) -> bool {
-        self.quickly_holds(op, value, value.spot())
-    }
-
-    /// The same where the value's spot is at hand.
-    #[inline(always)]
-    fn quickly_holds(&mut self, op: Op, value: Value<'d>, spot: Spot<'d>) -> bool {
+    pub(super) fn holds(&mut self, op: &Op, value: Value<'d>) -> bool {
+        let spot = value.spot();
         let within = |min: u32, max: u32| spot.len() >= min as usize && spot.len() <= max as usize;
-        match op {
+        match *op {
             Op::Length { min, max } => spot
                 .string()
-                .is_none_or(|text| clearly_has_length(text, min, max) || self.counts(text, min, max)),
+                .is_none_or(|text| clearly_has_length(text.len(), min, max) || self.counts(text, min, max)),
             Op::Words(run) => spot.string().is_some_and(|text| self.has_word(run, text)),
             Op::Bounds(index) => spot.number().is_none_or(|text| {
                 number::around(text).is_some_and(|(low, high)| self.clears(index, low, high))
@@ -132,7 +123,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 spot.string().is_some_and(|text| canon::same(word, text))
             }
             Op::Pattern(index) => value.as_str().is_none_or(|text| self.matches(index, text)),
-            _ => self.slowly_holds(op, value),
+            _ => self.slowly_holds(*op, value),
         }
     }
 
@@ -217,7 +208,10 @@ impl<'p, 'd> Run<'p, 'd> {
         let pool = self.program.pool.as_bytes();
         let words = run.of(&self.program.words);
         if words.len() <= SCANNED {
-            return words.iter().any(|w| w.len as usize == text.len() && canon::same(w.bytes(pool), text));
+            return words.iter().any(|w| {
+                let (start, len) = (w.start as usize, w.len as usize);
+                len == text.len() && pool.get(start..start + len).is_some_and(|w| canon::same(w, text))
+            });
         }
         words.binary_search_by(|w| canon::compare_names(w.bytes(pool), text)).is_ok()
     }
@@ -262,8 +256,8 @@ impl<'p, 'd> Run<'p, 'd> {
 
 /// Whether a string has so many characters, where its bytes alone say so: a character takes one to four.
 #[inline]
-fn clearly_has_length(text: &[u8], min: u32, max: u32) -> bool {
-    text.len() <= max as usize && text.len().div_ceil(4) >= min as usize
+fn clearly_has_length(bytes: usize, min: u32, max: u32) -> bool {
+    bytes <= max as usize && bytes.div_ceil(4) >= min as usize
 }
 
 #[inline(never)]
