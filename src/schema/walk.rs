@@ -188,7 +188,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let root = self.root;
         // OK because a compiled program has a root; one without fits nothing.
         let Some(child) = self.program.root else { return false };
-        let fits = self.rarely(child, root, None);
+        let fits = self.child(child, root, None);
         if !fits && self.trails {
             self.add_steps(child, &[]);
         }
@@ -339,7 +339,7 @@ impl<'p, 'd> Run<'p, 'd> {
             Some(mask) => self.has_type(spot, mask) || !self.quiet && self.wrong_type(spot.value(), mask),
             None => match self.program.nodes.get(child.index() as usize) {
                 Some(node) => match node.flags {
-                    LEAF => self.clearly_fits(node, spot) || self.leaf(node, spot.value()),
+                    LEAF => self.quick_leaf(node, spot),
                     MEMBERS => self.object(node.ops, spot.value(), None),
                     ELEMENTS => self.array(node.ops, spot.value(), None),
                     _ => self.node(child.index(), spot.value(), None),

@@ -13,31 +13,45 @@ use super::super::program::{Bounds, Enum, Node, Op, SCANNED, Span, is_of, types}
 use super::Run;
 
 impl<'p, 'd> Run<'p, 'd> {
-    /// Whether a value fits a leaf of one operation as most do. `false` means that the leaf has to
-    /// be asked.
+    /// Checks an element or a member against a leaf. Most leaves have one operation, and most values
+    /// tell at once that it holds; only the others are worth the call.
     #[inline(always)]
-    pub(super) fn clearly_fits(&self, node: &Node, spot: Spot<'d>) -> bool {
-        if node.count != 1 {
-            return false;
+    pub(super) fn quick_leaf(&mut self, node: &Node, spot: Spot<'d>) -> bool {
+        if node.count == 1 {
+            let program = self.program;
+            let clear = match program.ops.get(node.ops as usize) {
+                Some(Op::Length { min, max }) if node.types & types::STRING != 0 => {
+                    spot.written().is_some_and(|bytes| clearly_has_length(bytes, *min, *max))
+                }
+                Some(Op::Word(word)) if node.types & types::STRING != 0 => {
+                    let word = word.within().bytes(program.pool.as_bytes());
+                    spot.string().is_some_and(|text| canon::same(word, text))
+                }
+                Some(Op::Words(run)) if node.types & types::STRING != 0 => {
+                    spot.string().is_some_and(|text| self.has_word(*run, text))
+                }
+                // What is written as an integer needs no other look at its type.
+                Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
+                    let around = spot.number().and_then(number::around);
+                    matches!(around, Some((low, high))
+                        if (low == high || node.types & types::NUMBER == types::NUMBER)
+                            && self.clears(*index, low, high))
+                }
+                // Nothing is known beforehand, but that the type fits.
+                Some(op @ (Op::Pattern(_) | Op::Format(_)))
+                    if node.types & types::STRING != 0 && spot.written().is_some() =>
+                {
+                    let value = spot.value();
+                    return self.holds(op, value)
+                        || !self.quiet && self.blame_leaf(node, std::slice::from_ref(op), value);
+                }
+                _ => false,
+            };
+            if clear {
+                return true;
+            }
         }
-        match self.program.ops.get(node.ops as usize) {
-            Some(Op::Length { min, max }) if node.types & types::STRING != 0 => {
-                spot.written().is_some_and(|bytes| clearly_has_length(bytes, *min, *max))
-            }
-            Some(Op::Word(word)) if node.types & types::STRING != 0 => {
-                let word = word.within().bytes(self.program.pool.as_bytes());
-                spot.string().is_some_and(|text| canon::same(word, text))
-            }
-            Some(Op::Words(run)) if node.types & types::STRING != 0 => {
-                spot.string().is_some_and(|text| self.has_word(*run, text))
-            }
-            // What is written as an integer needs no other look at its type.
-            Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
-                let Some((low, high)) = spot.number().and_then(number::around) else { return false };
-                (low == high || node.types & types::NUMBER == types::NUMBER) && self.clears(*index, low, high)
-            }
-            _ => false,
-        }
+        self.leaf(node, spot.value())
     }
 
     /// A node whose operations look at the value alone: no level, no list of evaluated members.
