@@ -188,7 +188,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let root = self.root;
         // OK because a compiled program has a root; one without fits nothing.
         let Some(child) = self.program.root else { return false };
-        let fits = self.child(child, root, None);
+        let fits = self.rarely(child, root, None);
         if !fits && self.trails {
             self.add_steps(child, &[]);
         }
@@ -342,7 +342,8 @@ impl<'p, 'd> Run<'p, 'd> {
                     LEAF => self.quick_leaf(node, spot),
                     MEMBERS => self.object(node.ops, spot.value(), None),
                     ELEMENTS => self.array(node.ops, spot.value(), None),
-                    _ => self.node(child.index(), spot.value(), None),
+                    0 => self.apply(node, spot.value(), None),
+                    _ => self.flagged(child.index(), spot.value(), None),
                 },
                 // OK because the program is consistent; a hole in it fails closed.
                 None => false,

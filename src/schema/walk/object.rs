@@ -36,7 +36,7 @@ impl<'p, 'd> Run<'p, 'd> {
             None if object.patterned.len == 0 => self.members(object, value, spot),
             seen => self.noted_members(object, value, seen),
         };
-        let wanted = object.wanted();
+        let wanted = object.wanted;
         let missing = found & wanted != wanted
             || object.required > BEYOND.into()
                 && (fits || !self.halts())
