@@ -342,8 +342,7 @@ impl<'p, 'd> Run<'p, 'd> {
                     LEAF => self.quick_leaf(node, spot),
                     MEMBERS => self.object(node.ops, spot.value(), None),
                     ELEMENTS => self.array(node.ops, spot.value(), None),
-                    0 => self.apply(node, spot.value(), None),
-                    _ => self.flagged(child.index(), spot.value(), None),
+                    _ => self.node(child.index(), spot.value(), None),
                 },
                 // OK because the program is consistent; a hole in it fails closed.
                 None => false,

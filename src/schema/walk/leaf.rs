@@ -227,6 +227,13 @@ impl<'p, 'd> Run<'p, 'd> {
                 len == text.len() && pool.get(start..start + len).is_some_and(|w| canon::same(w, text))
             });
         }
+        self.has_sorted_word(words, text)
+    }
+
+    /// The same for a list that is long; apart, since its registers would be saved for short ones.
+    #[inline(never)]
+    fn has_sorted_word(&self, words: &[Span], text: &[u8]) -> bool {
+        let pool = self.program.pool.as_bytes();
         words.binary_search_by(|w| canon::compare_names(w.bytes(pool), text)).is_ok()
     }
 
