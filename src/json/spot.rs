@@ -66,11 +66,18 @@ impl<'d> Spot<'d> {
         }
     }
 
-    /// The last eight bytes of a string as it is written, before its closing quote.
+    /// The last eight of the first `len` bytes of a string as it is written; from its start, since
+    /// that takes one check of bounds where counting from its end takes two.
     #[inline(always)]
-    pub(crate) fn tail(self) -> Option<&'d [u8; 8]> {
-        let end = (self.node.end as usize).wrapping_sub(1);
-        self.doc.text.as_bytes().get(end.wrapping_sub(8)..end)?.first_chunk()
+    pub(crate) fn tail(self, len: usize) -> Option<&'d [u8; 8]> {
+        let start = self.node.start as usize + 1 + len.saturating_sub(8);
+        self.doc.text.as_bytes().get(start..start + 8)?.first_chunk()
+    }
+
+    /// How many bytes are between the quotes of a string that is written without escapes.
+    #[inline(always)]
+    pub(crate) fn written(self) -> Option<usize> {
+        (self.node.tag() == STRING).then(|| self.width().wrapping_sub(2))
     }
 
     /// The bytes of the string with its escapes resolved; `None` for anything else.
@@ -79,25 +86,34 @@ impl<'d> Spot<'d> {
         if self.node.tag() != STRING {
             return decoded(self.value());
         }
-        let (start, end) = (self.node.start as usize + 1, (self.node.end as usize).wrapping_sub(1));
-        self.doc.text.as_bytes().get(start..end)
+        self.bytes(1, 2)
     }
 
     /// The bytes of the number as it is written; `None` for anything else.
     #[inline(always)]
     pub(crate) fn number(self) -> Option<&'d [u8]> {
         match self.node.tag() {
-            NUMBER => self.doc.text.as_bytes().get(self.node.start as usize..self.node.end as usize),
+            NUMBER => self.bytes(0, 0),
             _ => None,
         }
+    }
+
+    /// Its text from a byte on, so many bytes less. A start and a length take one check where two
+    /// ends take two.
+    #[inline(always)]
+    fn bytes(self, from: usize, less: u32) -> Option<&'d [u8]> {
+        let start = self.node.start as usize + from;
+        let len = self.node.end.wrapping_sub(self.node.start).wrapping_sub(less) as usize;
+        self.doc.text.as_bytes().get(start..start.saturating_add(len))
     }
 
     /// What an array or object holds, one after another; of an object, names and values in turn.
     #[inline(always)]
     pub(crate) fn inside(self) -> Spots<'d> {
         let first = self.at as usize + 1;
-        let end = if self.node.is_container() { self.node.link as usize } else { first };
-        Spots { doc: self.doc, rest: self.doc.nodes.get(first..end).unwrap_or_default(), at: self.at + 1 }
+        let len = if self.node.is_container() { self.node.link.wrapping_sub(self.at + 1) } else { 0 };
+        let rest = self.doc.nodes.get(first..first.saturating_add(len as usize)).unwrap_or_default();
+        Spots { doc: self.doc, rest, at: self.at + 1 }
     }
 }
 

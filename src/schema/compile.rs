@@ -370,13 +370,15 @@ impl Compiler<'_> {
                 needed |= mark;
             }
         }
+        let required_names = required.map_or(0, Value::len) as u32;
         let object = Object {
             known,
             needed,
+            wanted: program::bits(required_names),
             properties: extend(&mut self.t.properties, &properties),
             patterned: extend(&mut self.t.children, &patterns),
             first_pattern,
-            required: required.map_or(0, Value::len) as u32,
+            required: required_names,
             additional: match additional {
                 Some(value) => self.child(schema, value)?,
                 None => Child::ANY,

@@ -254,6 +254,8 @@ pub(super) struct Object {
     /// The marks of all names, and of the required ones; see [`mark()`].
     pub(super) known: u64,
     pub(super) needed: u64,
+    /// The bits of the required names that have one; see [`bits()`].
+    pub(super) wanted: u64,
 }
 
 /// One of 64 bits for a name, given its first byte and its length. Names that differ may share one,
@@ -294,17 +296,16 @@ pub(super) fn place(number: usize) -> u8 {
     number.min(BEYOND.into()) as u8
 }
 
+/// The bits of so many required names; all of them when there are no more than [`BEYOND`].
+pub(super) fn bits(required: u32) -> u64 {
+    (1 << required.min(BEYOND.into())) - 1
+}
+
 impl Object {
     /// Whether no object with names of these marks fits.
     pub(super) fn refuses(&self, marks: u64) -> bool {
         let closed = self.additional == Child::NONE && self.patterned.len == 0;
         self.needed & !marks != 0 || closed && marks & !self.known != 0
-    }
-
-    /// The bits of the required names; all of them when there are no more than [`BEYOND`].
-    #[inline]
-    pub(super) fn wanted(&self) -> u64 {
-        (1 << self.required.min(BEYOND.into())) - 1
     }
 }
 
@@ -329,7 +330,7 @@ impl Property {
                 len @ 8..=16 if name.width() == len + 2 => {
                     // The rest of the name; its bytes between overlap with the first.
                     let end = self.name.start as usize + len;
-                    program.pool.as_bytes().get(end - 8..end).and_then(<[u8]>::first_chunk) == name.tail()
+                    program.pool.as_bytes().get(end - 8..end).and_then(<[u8]>::first_chunk) == name.tail(len)
                 }
                 _ => self.name.is(program, name.value()),
             }

@@ -142,7 +142,12 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Whether the value fits.
     pub(super) fn verdict(mut self) -> bool {
-        self.start()
+        let fits = self.start();
+        // Most validations keep no verdicts, and a call to drop none costs more than this.
+        if let Some(verdicts) = self.verdicts {
+            drop(verdicts);
+        }
+        fits
     }
 
     /// The first failure.
@@ -334,7 +339,7 @@ impl<'p, 'd> Run<'p, 'd> {
             Some(mask) => self.has_type(spot, mask) || !self.quiet && self.wrong_type(spot.value(), mask),
             None => match self.program.nodes.get(child.index() as usize) {
                 Some(node) => match node.flags {
-                    LEAF => self.clearly_fits(node, spot) || self.leaf(node, spot.value()),
+                    LEAF => self.quick_leaf(node, spot),
                     MEMBERS => self.object(node.ops, spot.value(), None),
                     ELEMENTS => self.array(node.ops, spot.value(), None),
                     _ => self.node(child.index(), spot.value(), None),
@@ -465,7 +470,8 @@ impl<'p, 'd> Run<'p, 'd> {
         if !self.enter(0) {
             return false;
         }
-        if !self.has_type(value.spot(), node.types) {
+        let spot = value.spot();
+        if !self.has_type(spot, node.types) {
             self.depth -= 1;
             return !self.quiet && self.wrong_type(value, node.types);
         }
@@ -473,7 +479,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let run = Span { start: node.ops, len: u32::from(node.count) };
         let program = self.program;
         for op in run.of(&program.ops) {
-            if !self.op(*op, value, seen.as_deref_mut()) {
+            if !self.op(op, value, spot, seen.as_deref_mut()) {
                 fits = false;
                 if self.halts() {
                     break;
@@ -485,9 +491,9 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     #[inline(always)]
-    fn op(&mut self, op: Op, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
-        let is = |mask| is_of(value.spot(), mask);
-        match op {
+    fn op(&mut self, op: &Op, value: Value<'d>, spot: Spot<'d>, seen: Option<&mut Seen>) -> bool {
+        let is = |mask| types_in(spot, mask) != 0;
+        match *op {
             Op::Object(index) => !is(types::OBJECT) || self.object(index, value, seen),
             Op::Array(index) => !is(types::ARRAY) || self.array(index, value, seen),
             Op::Ref(child, reference) => self.reference(child, reference, value, seen),
@@ -503,7 +509,7 @@ impl<'p, 'd> Run<'p, 'd> {
             Op::UnevaluatedProperties(child) => {
                 !is(types::OBJECT) || self.unevaluated_properties(child, value, seen)
             }
-            _ => self.holds(op, value) || !self.quiet && self.blame(op, value),
+            _ => self.holds(op, value) || !self.quiet && self.blame(*op, value),
         }
     }
 

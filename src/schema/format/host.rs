@@ -52,11 +52,8 @@ pub(super) fn is_hostname(text: &str) -> bool {
     let mut length = 0;
     let mut last = b'.';
     for b in text.bytes() {
-        let inside = match b {
-            b'.' => false,
-            b'-' => length > 0,
-            _ => b.is_ascii_alphanumeric() || !b.is_ascii(),
-        };
+        // Most bytes are the first of these.
+        let inside = b.is_ascii_alphanumeric() || b == b'-' && length > 0 || !b.is_ascii();
         // What ends a label neither ends in a hyphen nor leaves it empty.
         if !inside && (b != b'.' || length == 0 || last == b'-') || length >= 63 && inside {
             return false;

@@ -63,19 +63,21 @@ impl<'d> Run<'_, 'd> {
         let mut fits = false;
         let program = self.program;
         let marks = self.marks(value);
+        let before = std::mem::replace(&mut self.quiet, true);
         for child in run.of(&program.children) {
             if self.refuses(*child, marks) {
                 continue;
             }
             fits |= match &mut seen {
-                None => self.quietly(*child, value, None),
+                None => self.rarely(*child, value, None),
                 // Every branch that fits adds what it has evaluated.
                 Some(seen) => self.branch(*child, value, seen),
             };
             if fits && seen.is_none() {
-                return true;
+                break;
             }
         }
+        self.quiet = before;
         fits || self.fail(value, Why::AnyOf(run))
     }
 
@@ -84,24 +86,33 @@ impl<'d> Run<'_, 'd> {
         if !self.tries(run) {
             return false;
         }
-        let mut first = None;
+        let (mut first, mut second) = (None, None);
         let program = self.program;
         let marks = self.marks(value);
+        let before = std::mem::replace(&mut self.quiet, true);
         for (i, child) in run.of(&program.children).iter().enumerate() {
             if self.refuses(*child, marks) {
                 continue;
             }
             let fits = match &mut seen {
-                None => self.quietly(*child, value, None),
+                None => self.rarely(*child, value, None),
                 Some(seen) => self.branch(*child, value, seen),
             };
             match (fits, first) {
-                (true, Some(first)) => return self.fail(value, Why::Several(first, i)),
+                (true, Some(_)) => {
+                    second = Some(i);
+                    break;
+                }
                 (true, None) => first = Some(i),
                 (false, _) => {}
             }
         }
-        first.is_some() || self.fail(value, Why::OneOf(run))
+        self.quiet = before;
+        match (first, second) {
+            (Some(first), Some(second)) => self.fail(value, Why::Several(first, second)),
+            (Some(_), None) => true,
+            (None, _) => self.fail(value, Why::OneOf(run)),
+        }
     }
 
     /// The marks of an object's names; `None` for other values.

@@ -13,44 +13,54 @@ use super::super::program::{Bounds, Enum, Node, Op, SCANNED, Span, is_of, types}
 use super::Run;
 
 impl<'p, 'd> Run<'p, 'd> {
-    /// Whether a value fits a leaf of one operation as most do. `false` means that the leaf has to
-    /// be asked.
+    /// Checks an element or a member against a leaf. Most leaves have one operation, and most values
+    /// tell at once that it holds; only the others are worth the call.
     #[inline(always)]
-    pub(super) fn clearly_fits(&self, node: &Node, spot: Spot<'d>) -> bool {
-        if node.count != 1 {
-            return false;
+    pub(super) fn quick_leaf(&mut self, node: &Node, spot: Spot<'d>) -> bool {
+        if node.count == 1 {
+            let program = self.program;
+            let clear = match program.ops.get(node.ops as usize) {
+                Some(Op::Length { min, max }) if node.types & types::STRING != 0 => {
+                    spot.written().is_some_and(|bytes| clearly_has_length(bytes, *min, *max))
+                }
+                Some(Op::Word(word)) if node.types & types::STRING != 0 => {
+                    let word = word.within().bytes(program.pool.as_bytes());
+                    spot.string().is_some_and(|text| canon::same(word, text))
+                }
+                Some(Op::Words(run)) if node.types & types::STRING != 0 => {
+                    spot.string().is_some_and(|text| self.has_word(*run, text))
+                }
+                // What is written as an integer needs no other look at its type.
+                Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
+                    let around = spot.number().and_then(number::around);
+                    matches!(around, Some((low, high))
+                        if (low == high || node.types & types::NUMBER == types::NUMBER)
+                            && self.clears(*index, low, high))
+                }
+                // Nothing is known beforehand, but that the type fits.
+                Some(op @ (Op::Pattern(_) | Op::Format(_)))
+                    if node.types & types::STRING != 0 && spot.written().is_some() =>
+                {
+                    let value = spot.value();
+                    return self.holds(op, value)
+                        || !self.quiet && self.blame_leaf(node, std::slice::from_ref(op), value);
+                }
+                _ => false,
+            };
+            if clear {
+                return true;
+            }
         }
-        match self.program.ops.get(node.ops as usize) {
-            Some(Op::Length { min, max }) if node.types & types::STRING != 0 => {
-                spot.string().is_some_and(|text| clearly_has_length(text, *min, *max))
-            }
-            Some(Op::Word(word)) if node.types & types::STRING != 0 => {
-                let word = word.within().bytes(self.program.pool.as_bytes());
-                spot.string().is_some_and(|text| canon::same(word, text))
-            }
-            Some(Op::Words(run)) if node.types & types::STRING != 0 => {
-                spot.string().is_some_and(|text| self.has_word(*run, text))
-            }
-            // What is written as an integer needs no other look at its type.
-            Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
-                let clearly = spot.number().and_then(number::around);
-                clearly.is_some_and(|(low, high)| {
-                    (low == high || node.types & types::NUMBER == types::NUMBER)
-                        && self.clears(*index, low, high)
-                })
-            }
-            _ => false,
-        }
+        self.leaf(node, spot.value())
     }
 
     /// A node whose operations look at the value alone: no level, no list of evaluated members.
     /// Its steps are charged to the value around it.
     #[inline(never)]
     pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
-        let spot = value.spot();
         let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);
-        let fits =
-            self.has_type(spot, node.types) && ops.iter().all(|op| self.quickly_holds(*op, value, spot));
+        // One call each: within the loop, all that any operation reads would be read beforehand.
+        let fits = self.has_type(value.spot(), node.types) && ops.iter().all(|op| self.holds(op, value));
         fits || !self.quiet && self.blame_leaf(node, ops, value)
     }
 
@@ -64,7 +74,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
         self.depth += 1;
         for op in ops {
-            if !self.holds(*op, value) {
+            if !self.holds(op, value) {
                 self.blame(*op, value);
             }
         }
@@ -108,18 +118,13 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Whether an operation that looks at the value alone holds.
     #[inline(never)]
-    pub(super) fn holds(&mut self, op: Op, value: Value<'d>) -> bool {
-        self.quickly_holds(op, value, value.spot())
-    }
-
-    /// The same where the value's spot is at hand.
-    #[inline(always)]
-    fn quickly_holds(&mut self, op: Op, value: Value<'d>, spot: Spot<'d>) -> bool {
+    pub(super) fn holds(&mut self, op: &Op, value: Value<'d>) -> bool {
+        let spot = value.spot();
         let within = |min: u32, max: u32| spot.len() >= min as usize && spot.len() <= max as usize;
-        match op {
+        match *op {
             Op::Length { min, max } => spot
                 .string()
-                .is_none_or(|text| clearly_has_length(text, min, max) || self.counts(text, min, max)),
+                .is_none_or(|text| clearly_has_length(text.len(), min, max) || self.counts(text, min, max)),
             Op::Words(run) => spot.string().is_some_and(|text| self.has_word(run, text)),
             Op::Bounds(index) => spot.number().is_none_or(|text| {
                 number::around(text).is_some_and(|(low, high)| self.clears(index, low, high))
@@ -132,7 +137,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 spot.string().is_some_and(|text| canon::same(word, text))
             }
             Op::Pattern(index) => value.as_str().is_none_or(|text| self.matches(index, text)),
-            _ => self.slowly_holds(op, value),
+            _ => self.slowly_holds(*op, value),
         }
     }
 
@@ -217,8 +222,18 @@ impl<'p, 'd> Run<'p, 'd> {
         let pool = self.program.pool.as_bytes();
         let words = run.of(&self.program.words);
         if words.len() <= SCANNED {
-            return words.iter().any(|w| w.len as usize == text.len() && canon::same(w.bytes(pool), text));
+            return words.iter().any(|w| {
+                let (start, len) = (w.start as usize, w.len as usize);
+                len == text.len() && pool.get(start..start + len).is_some_and(|w| canon::same(w, text))
+            });
         }
+        self.has_sorted_word(words, text)
+    }
+
+    /// The same for a list that is long; apart, since its registers would be saved for short ones.
+    #[inline(never)]
+    fn has_sorted_word(&self, words: &[Span], text: &[u8]) -> bool {
+        let pool = self.program.pool.as_bytes();
         words.binary_search_by(|w| canon::compare_names(w.bytes(pool), text)).is_ok()
     }
 
@@ -262,8 +277,8 @@ impl<'p, 'd> Run<'p, 'd> {
 
 /// Whether a string has so many characters, where its bytes alone say so: a character takes one to four.
 #[inline]
-fn clearly_has_length(text: &[u8], min: u32, max: u32) -> bool {
-    text.len() <= max as usize && text.len().div_ceil(4) >= min as usize
+fn clearly_has_length(bytes: usize, min: u32, max: u32) -> bool {
+    bytes <= max as usize && bytes.div_ceil(4) >= min as usize
 }
 
 #[inline(never)]

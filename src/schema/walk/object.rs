@@ -36,7 +36,7 @@ impl<'p, 'd> Run<'p, 'd> {
             None if object.patterned.len == 0 => self.members(object, value, spot),
             seen => self.noted_members(object, value, seen),
         };
-        let wanted = object.wanted();
+        let wanted = object.wanted;
         let missing = found & wanted != wanted
             || object.required > BEYOND.into()
                 && (fits || !self.halts())
@@ -64,12 +64,13 @@ impl<'p, 'd> Run<'p, 'd> {
                 found |= property.bit();
                 child = property.child;
             }
-            let held = match child {
-                Child::UNDECLARED => {
+            // Nodes tell themselves apart by a bit, so only types are compared with no child at all.
+            let held = match child.as_types() {
+                Some(_) if child == Child::UNDECLARED => {
                     object.additional == Child::ANY
                         || self.undeclared(object, value, name.value(), member.value())
                 }
-                child => self.inner(child, member) || self.within(child, "properties", Some(name.value())),
+                _ => self.inner(child, member) || self.within(child, "properties", Some(name.value())),
             };
             if !held {
                 fits = false;
