@@ -168,6 +168,15 @@ fn what_an_alternative_allows_in_any_object_is_not_refused() {
 }
 
 #[test]
+fn alternatives_with_members_are_each_closed_against_the_other() {
+    // `{"a":1,"b":1}` was valid, by the second alternative, which does not declare `b`.
+    becomes(
+        r#"{"oneOf":[{"type":"object","properties":{"a":{"const":1},"b":{"const":2}},"required":["a","b"]},{"type":"object","properties":{"a":{"const":1}}}]}"#,
+        r#"{"oneOf":[{"type":"object","properties":{"a":{"const":1},"b":{"const":2}},"required":["a","b"],"additionalProperties":false},{"type":"object","properties":{"a":{"const":1}},"required":["a"],"additionalProperties":false}]}"#,
+    );
+}
+
+#[test]
 fn what_requiring_would_make_impossible_stays_optional() {
     let closed = |properties: &str, rest: &str| {
         format!(r#"{{"type":"object","properties":{{{properties}}},"additionalProperties":false{rest}}}"#)
