@@ -12,11 +12,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::walk::{ROOT, Role, Survey, Target, is_object};
+use super::walk::{ROOT, Role, Survey, Target, has_type, is_object};
 use crate::json::{Kind, Value};
 
 /// Sites looked at for one composition; beyond, everything in it counts as shared.
 const GROUP: usize = 250;
+
+/// Passes over a schema to find what says nothing of members; each settles at least one more link
+/// of a chain of references.
+const ROUNDS: usize = 256;
 
 /// How a site relates to the schemas within it that are applied to the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub(super) struct Composition {
     pub shared: Vec<bool>,
     /// Within a condition, where making a schema stricter can make the whole laxer.
     pub asked: Vec<bool>,
+    /// Takes objects and says nothing of their members.
+    pub indifferent: Vec<bool>,
 }
 
 /// Keywords that demand nothing.
@@ -76,7 +82,9 @@ impl Composition {
     pub(super) fn new(survey: &Survey<'_>) -> Composition {
         let count = survey.sites.len();
         let forms = (0..count).map(|at| form(survey, at)).collect();
-        let mut marks = Composition { forms, shared: vec![false; count], asked: vec![false; count] };
+        let indifferent = indifferent(survey);
+        let mut marks =
+            Composition { forms, shared: vec![false; count], asked: vec![false; count], indifferent };
         if survey.rebased {
             marks.shared.fill(true);
         }
@@ -237,6 +245,73 @@ fn form(survey: &Survey<'_>, at: usize) -> Form {
     if !words[0] && all_whole { Form::Union } else { Form::Composed }
 }
 
+/// For each site whether it takes objects without a word on their members. A circle of references
+/// says nothing, and counts as if it did.
+fn indifferent(survey: &Survey<'_>) -> Vec<bool> {
+    let mut found = vec![false; survey.sites.len()];
+    for _ in 0..ROUNDS {
+        let mut grown = false;
+        // Children stand behind their parents, so most chains settle in one pass.
+        for at in (0..survey.sites.len()).rev() {
+            if !found[at] && is_indifferent(survey, at, &found) {
+                found[at] = true;
+                grown = true;
+            }
+        }
+        if !grown {
+            break;
+        }
+    }
+    found
+}
+
+fn is_indifferent(survey: &Survey<'_>, at: usize, found: &[bool]) -> bool {
+    let value = survey.site(at).value;
+    if let Some(verdict) = value.as_bool() {
+        return verdict;
+    }
+    let typed = value.get("type").is_some() && !has_type(value, "object");
+    let chosen = value.get("const").is_some() || value.get("enum").is_some();
+    if typed || chosen || speaks_of_members(value) {
+        return false;
+    }
+    let referred = match survey.target(at) {
+        Target::Site(target) => found[target],
+        Target::Unknown => false,
+        Target::None => true,
+    };
+    // Of alternatives one is enough; all else has to be silent.
+    let (mut any, mut one) = ([true; 2], [false; 2]);
+    for child in survey.children(at) {
+        match survey.site(child).keyword {
+            "anyOf" => (any[0], one[0]) = (false, one[0] || found[child]),
+            "oneOf" => (any[1], one[1]) = (false, one[1] || found[child]),
+            "allOf" | "then" | "else" if !found[child] => return false,
+            "if" | "not" if speaks_of_members(survey.site(child).value) => return false,
+            _ => {}
+        }
+    }
+    referred && (any[0] || one[0]) && (any[1] || one[1])
+}
+
+/// Whether a schema itself names members of objects, or says what all of them are.
+fn speaks_of_members(schema: Value<'_>) -> bool {
+    schema.members().any(|(keyword, _)| {
+        matches!(
+            keyword,
+            "properties"
+                | "patternProperties"
+                | "additionalProperties"
+                | "unevaluatedProperties"
+                | "propertyNames"
+                | "required"
+                | "dependentRequired"
+                | "dependentSchemas"
+                | "dependencies"
+        )
+    })
+}
+
 /// A site and everything that is applied to the same value because of it.
 pub(super) struct Group {
     /// The first one is the site itself.
@@ -290,6 +365,40 @@ impl Group {
         let first = self.sites.first().is_some_and(|at| is_object(survey.site(*at).value));
         let typed = self.sites.first().is_some_and(|at| survey.site(*at).value.get("type").is_some());
         first || !typed && self.sites.iter().any(|at| is_object(survey.site(*at).value))
+    }
+
+    /// Whether one alternative takes any object while only others declare some of the members:
+    /// closing the group would refuse a member it allows as soon as the other does not hold.
+    pub(super) fn has_loophole(&self, survey: &Survey<'_>, marks: &Composition) -> bool {
+        let alternative = |at: &usize| matches!(survey.site(*at).keyword, "anyOf" | "oneOf");
+        if !self.sites.iter().any(|at| alternative(at) && marks.indifferent[*at]) {
+            return false;
+        }
+        let mut always: Vec<bool> = Vec::with_capacity(self.sites.len());
+        let mut known = HashSet::new();
+        for (place, at) in self.sites.iter().enumerate() {
+            let above = self.above.get(place).copied().unwrap_or_default();
+            let referred = self.sites.get(above).is_some_and(|a| survey.target(*a) == Target::Site(*at));
+            let with_above = referred || survey.site(*at).keyword == "allOf";
+            always.push(place == 0 || with_above && always.get(above) == Some(&true));
+            if always.last() == Some(&true) {
+                known.extend(
+                    survey
+                        .site(*at)
+                        .value
+                        .get("properties")
+                        .map(Value::members)
+                        .into_iter()
+                        .flatten()
+                        .map(|(n, _)| n),
+                );
+            }
+        }
+        self.sites.iter().zip(&always).filter(|(_, always)| !**always).any(|(at, _)| {
+            let value = survey.site(*at).value;
+            let mut own = value.get("properties").map(Value::members).into_iter().flatten();
+            value.get("patternProperties").is_some() || own.any(|(name, _)| !known.contains(name))
+        })
     }
 
     /// A name that some site of the group wants to be there while neither it nor one that applies

@@ -329,8 +329,8 @@ impl<'d> Copy<'_, 'd> {
             if let Some(name) = names.get(i) {
                 tasks.push(Task::Text(Cow::Owned(format!("{}:", name.raw()))));
             }
-            match sites.iter().find(|s| survey.site(**s).value.id() == value.id()) {
-                Some(at) => tasks.push(schema(*at)),
+            match survey.site_of(value) {
+                Some(at) => tasks.push(schema(at)),
                 None => tasks.push(Task::Text(Cow::Borrowed(value.raw()))),
             }
         }

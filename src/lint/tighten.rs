@@ -8,7 +8,9 @@
 //! # Invariants
 //! - A schema that accepts something still does; see `witness.rs` for what is proven and what is
 //!   not attempted.
-//! - Every value that was valid, and had each declared member and no other, is valid still.
+//! - Every value that was valid, and had each declared member and no other, is valid still. Declared
+//!   is what a schema that holds for the value declares: of two alternatives with members of their
+//!   own each is closed against those of the other, unless one of them takes any object.
 //! - A second run changes nothing: what one pass makes possible the next one does, see [`super::tighten`].
 
 use std::collections::HashSet;
@@ -134,11 +136,16 @@ impl Plan {
                 }
                 Ok(Some(Close::Additional))
             }
-            Form::Composed => self.closing_composed(survey, at),
+            Form::Composed => self.closing_composed(survey, marks, at),
         }
     }
 
-    fn closing_composed(&self, survey: &Survey<'_>, at: usize) -> Result<Option<Close>, String> {
+    fn closing_composed(
+        &self,
+        survey: &Survey<'_>,
+        marks: &Composition,
+        at: usize,
+    ) -> Result<Option<Close>, String> {
         let schema = survey.site(at).value;
         let Some(group) = Group::of(survey, at) else {
             return Err("left open: too many schemas are applied to the same value".into());
@@ -160,6 +167,9 @@ impl Plan {
         }
         if let Some(missing) = group.undeclared(survey) {
             return Err(format!("left open: {missing:?} can be demanded where it is not declared"));
+        }
+        if group.has_loophole(survey, marks) {
+            return Err("left open: one of the alternatives takes any object".into());
         }
         if group.any_has(survey, "const")
             || group.any_has(survey, "enum")

@@ -258,6 +258,11 @@ impl<'d> Survey<'d> {
         Some(here as usize)
     }
 
+    /// The site of a value that is a subschema.
+    pub(super) fn site_of(&self, value: Value<'d>) -> Option<usize> {
+        self.by_node.get(&value.id()).map(|at| *at as usize)
+    }
+
     /// Where the `$ref` or `$dynamicRef` of a site leads.
     pub(super) fn target(&self, at: usize) -> Target {
         self.targets.get(at).copied().unwrap_or(Target::None)

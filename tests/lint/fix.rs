@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use tinymcp::json::Doc;
 use tinymcp::lint::{self, Optional, Snapshot};
+use tinymcp::schema::Schema;
 
 use crate::tool;
 
@@ -16,7 +18,7 @@ fn fixed(schema: &str, optional: Optional) -> (String, Vec<String>) {
         (fixed.text.as_str(), 0),
         "a second run changed {schema}"
     );
-    let doc = tinymcp::json::Doc::parse(&fixed.text).unwrap();
+    let doc = Doc::parse(&fixed.text).unwrap();
     let text = doc.root().pointer("/0/inputSchema").unwrap().raw().to_owned();
     (text, fixed.left.into_iter().map(|f| format!("{} {}", f.pointer, f.message)).collect())
 }
@@ -124,6 +126,54 @@ fn what_closing_would_make_impossible_is_left_and_told() {
     );
     left(r##"{"type":"object","properties":{},"allOf":[{"$ref":"https://example.com/x"}]}"##, "elsewhere");
     left(r#"{"type":"object","properties":{},"if":{"properties":{"k":{"const":1}}}}"#, "\"k\"");
+}
+
+#[test]
+fn what_an_alternative_allows_in_any_object_is_not_refused() {
+    // The first two are what random catalogs found: `false` makes the other alternative fail, so
+    // nobody declares the members of a value that the empty one accepts.
+    let never = r#""a":{"type":"null"},"c":false"#;
+    for schema in [
+        format!(
+            r#"{{"oneOf":[{{}},{{"type":"object","properties":{{{never}}},"if":{{"properties":{{"a":{{"const":1}}}}}},"then":{{"required":["a"]}}}}]}}"#
+        ),
+        format!(
+            r#"{{"anyOf":[{{"type":"object","properties":{{{never}}},"patternProperties":{{"^a":{{"type":"null"}}}}}},{{}}]}}"#
+        ),
+        format!(r#"{{"anyOf":[{{"maxLength":5}},{{"type":"object","properties":{{{never}}}}}]}}"#),
+        format!(
+            r#"{{"type":"object","properties":{{"a":{{"const":null}}}},"anyOf":[true,{{"properties":{{{never}}}}}]}}"#
+        ),
+        format!(
+            r##"{{"type":"object","properties":{{"a":{{"const":null}}}},"oneOf":[{{"properties":{{{never}}}}},{{"$ref":"#/$defs/any"}}],"$defs":{{"any":{{"allOf":[{{"anyOf":[{{"type":"string"}},{{"title":"any"}}]}}]}}}}}}"##
+        ),
+    ] {
+        let valid = |schema: &str| {
+            let (schema, value) =
+                (Doc::parse(schema).unwrap(), Doc::parse(r#"{"a":null,"c":null}"#).unwrap());
+            Schema::compile(schema.root()).unwrap().is_valid(value.root())
+        };
+        assert!(valid(&schema), "{schema}");
+        left(&schema, "any object");
+    }
+    // An alternative that adds nothing to what is declared anyway, or takes no object, opens nothing.
+    for tail in [
+        r#""anyOf":[{},{"properties":{"a":{"const":1}}}]"#,
+        r#""oneOf":[{"type":"string"},{"properties":{"b":{"const":1}}}]"#,
+        r#""oneOf":[{"not":{"required":["a"]}},{"properties":{"b":{"const":1}}}]"#,
+    ] {
+        let schema = format!(r#"{{"type":"object","properties":{{"a":{{"const":1}}}},{tail}}}"#);
+        becomes(&schema, &format!("{},\"unevaluatedProperties\":false}}", schema.strip_suffix('}').unwrap()));
+    }
+}
+
+#[test]
+fn alternatives_with_members_are_each_closed_against_the_other() {
+    // `{"a":1,"b":1}` was valid, by the second alternative, which does not declare `b`.
+    becomes(
+        r#"{"oneOf":[{"type":"object","properties":{"a":{"const":1},"b":{"const":2}},"required":["a","b"]},{"type":"object","properties":{"a":{"const":1}}}]}"#,
+        r#"{"oneOf":[{"type":"object","properties":{"a":{"const":1},"b":{"const":2}},"required":["a","b"],"additionalProperties":false},{"type":"object","properties":{"a":{"const":1}},"required":["a"],"additionalProperties":false}]}"#,
+    );
 }
 
 #[test]
