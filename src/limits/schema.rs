@@ -18,7 +18,7 @@ pub struct SchemaLimits {
     /// Subschemas of one schema, those of referenced documents included. 100,000: about 50 bytes
     /// each when compiled. `TINYMCP_SCHEMA_NODES`.
     pub nodes: usize,
-    /// Cells of tables that compiling all patterns of one schema may take. 262,144: some hundred
+    /// Cells of tables that compiling all patterns of one schema may take. 262,144: a hundred
     /// milliseconds and half a megabyte, and a thousand patterns of a usual size.
     /// `TINYMCP_SCHEMA_PATTERNS`.
     pub patterns: usize,

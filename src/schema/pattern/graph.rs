@@ -34,7 +34,7 @@ const NEGATED: usize = 4000;
 const TABLE_STEPS: usize = 200;
 
 /// Steps that take as long as a cell of a table.
-const STEPS_PER_CELL: usize = 4;
+const STEPS_PER_CELL: usize = 2;
 
 /// Number of the state that has matched.
 pub(super) const MATCH: u32 = 0;
