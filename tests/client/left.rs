@@ -29,22 +29,28 @@ fn alone() {
     }
     // Once for what is made once, such as the descriptor of the random numbers.
     fates();
+    wait_until(|| threads() == 0);
     let (before, mapped) = (descriptors(), resident());
     for _ in 0..20 {
         fates();
         assert_eq!(children(), 0);
     }
-    // The threads of a server's and of a client's pool end a moment after it.
-    let deadline = Instant::now() + SOON;
-    while (threads() > 0 || descriptors() > before) && Instant::now() < deadline {
-        std::thread::yield_now();
-    }
+    wait_until(|| threads() == 0 && descriptors() <= before);
     assert_eq!((threads(), descriptors()), (0, before));
     let grown = resident().saturating_sub(mapped);
     // The emulator keeps 170 kB of every thread that ever was, in a program that does nothing but start some, too;
     // each round has a dozen.
     let most = if std::env::var_os("TEST_EMULATED").is_some() { 20 * (4 << 20) } else { 4 << 20 };
     assert!(grown < most, "{grown} bytes");
+}
+
+/// Waits for it, not for ever: the threads of a server's and of a client's pool end a moment after it, and with them
+/// their descriptors.
+fn wait_until(settled: impl Fn() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !settled() && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
 }
 
 fn children() -> usize {
