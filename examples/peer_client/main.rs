@@ -201,8 +201,12 @@ impl Session {
     }
 
     fn changed(&self, expected: &Change) -> Checked {
+        self.changed_within(expected, PATIENCE)
+    }
+
+    fn changed_within(&self, expected: &Change, patience: Duration) -> Checked {
         loop {
-            match self.changes.recv_timeout(PATIENCE) {
+            match self.changes.recv_timeout(patience) {
                 Ok(change) if change == *expected => return Ok(()),
                 Ok(_) => {}
                 Err(_) => return Err(format!("never told of {expected:?}").into()),

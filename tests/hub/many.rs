@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Hub, Limits, Standing, Upstream, json};
+use tinymcp::{ErrorKind, Hub, Limits, Standing, Upstream, json};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -39,9 +39,18 @@ fn hub(limits: Limits) -> Hub {
 
 #[test]
 fn fifty_children_of_which_one_is_dead_one_silent_and_one_floods() {
+    // On a busy machine fifty processes may take longer to start: then there is more time for a list.
+    assert!(
+        [30, 300].into_iter().map(Duration::from_secs).any(fifty),
+        "the lists are late, however much time there is"
+    );
+}
+
+/// Whether all but the silent and the flooding server gave their lists, or failed to, in this time.
+fn fifty(time: Duration) -> bool {
     let mut limits = Limits::default();
-    limits.list_timeout = Duration::from_secs(30);
-    limits.probe_timeout = Duration::from_secs(40);
+    limits.list_timeout = time;
+    limits.probe_timeout = time + Duration::from_secs(10);
     let hub = hub(limits);
     for n in 0..47 {
         hub.add(format!("echo{n}"), echo()).unwrap();
@@ -59,6 +68,10 @@ fn fifty_children_of_which_one_is_dead_one_silent_and_one_floods() {
     hub.add("flood", flooding()).unwrap();
     assert_eq!(hub.call_tool("echo0:echo", json!({"text": "first"})).unwrap().texts(), "first");
     let tools = hub.tools();
+    let late = tools.missing.iter().filter(|m| m.error.kind() == ErrorKind::Timeout).count();
+    if late > 2 {
+        return false;
+    }
     assert_eq!(tools.entries.len(), 47 * 2, "{:?}", tools.missing);
     let missing: Vec<&str> = tools.missing.iter().map(|m| &*m.server).collect();
     assert_eq!(missing, ["dead", "silent", "flood"]);
@@ -67,6 +80,7 @@ fn fifty_children_of_which_one_is_dead_one_silent_and_one_floods() {
         assert_eq!(hub.call_tool(&name, json!({"text": name})).unwrap().texts(), name);
     }
     hub.close();
+    true
 }
 
 #[test]
