@@ -9,6 +9,8 @@ use tinymcp::{
     memory, memory_links,
 };
 
+use super::proxy::in_all_eras;
+
 tinymcp::record! {
     struct Nothing {}
 }
@@ -283,15 +285,6 @@ fn waiting(below: Era, above: Era, set: impl FnOnce(&mut Limits)) -> Waiting {
     // What it offers stays on the lists while it is started again.
     hub.restart("slow").unwrap();
     Waiting { hub, client, go }
-}
-
-fn in_all_eras(check: impl Fn(Era, Era)) {
-    for below in [Era::Legacy, Era::Modern] {
-        for above in [Era::Legacy, Era::Modern] {
-            eprintln!("client {below:?}, servers {above:?}");
-            check(below, above);
-        }
-    }
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn client() -> ClientBuilder {
 }
 
 /// Runs a check for every pair of eras: the proxy's client, and the servers behind it.
-fn in_all_eras(check: impl Fn(Era, Era)) {
+pub(super) fn in_all_eras(check: impl Fn(Era, Era)) {
     for below in [Era::Legacy, Era::Modern] {
         for above in [Era::Legacy, Era::Modern] {
             eprintln!("client {below:?}, servers {above:?}");
