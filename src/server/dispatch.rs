@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::era::{self, Params, Reply, ServerEra, To};
-use crate::json::{Alike, Doc, Kind, Value, Writer};
+use crate::json::{Alike, Doc, Kind, ParseError, Value, Writer};
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
 use crate::rpc::{Id, Message, Notification, Request, Response};
@@ -156,15 +156,29 @@ impl Reader<dyn InlineTools> {
         let known = again.is_some();
         let free = again.map(Again::free).unwrap_or_default();
         let parsed = doc.parse_next(bytes, &self.core.limits.parse(), &free);
+        self.parsed(doc, bytes.len(), parsed.map(|alike| known && alike == Alike::Sense))
+    }
+
+    /// Takes one large frame out of its buffer and leaves another there, otherwise the same.
+    pub(crate) fn large(&mut self, text: &mut Vec<u8>) -> Option<Quick> {
+        self.refresh();
+        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
+        let size = text.len();
+        let parsed = doc.parse_taking(text, &self.core.limits.parse());
+        self.parsed(doc, size, parsed.map(|()| false))
+    }
+
+    /// Takes a document of so many bytes, or what was wrong with it; it may be known by heart.
+    fn parsed(&mut self, mut doc: Box<Doc>, size: usize, parsed: Result<bool, ParseError>) -> Option<Quick> {
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
-        if bytes.len() <= BATCH_BYTES && self.last_size > BATCH_BYTES {
+        if size <= BATCH_BYTES && self.last_size > BATCH_BYTES {
             doc.shrink_to(BATCH_BYTES);
         }
-        self.last_size = bytes.len();
+        self.last_size = size;
         self.doc = match parsed {
-            Ok(Alike::Sense) if known => self.once_more(doc),
-            Ok(_) => self.document(doc),
+            Ok(true) => self.once_more(doc),
+            Ok(false) => self.document(doc),
             Err(error) => {
                 self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
                 Some(doc)

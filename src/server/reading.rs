@@ -196,6 +196,7 @@ pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
         }
         let here = match input {
             Input::Frame(bytes) => reading.reader.whole().frame(bytes),
+            Input::Large(text) => reading.reader.whole().large(text),
             Input::TooLong => {
                 reading.reader.whole().too_long();
                 None

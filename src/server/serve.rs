@@ -224,6 +224,7 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
         }
         let here = match input {
             Input::Frame(bytes) => reader.frame(bytes),
+            Input::Large(text) => reader.large(text),
             Input::TooLong => {
                 reader.too_long();
                 None

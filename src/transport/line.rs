@@ -28,6 +28,8 @@ const CHUNK: usize = 64 << 10;
 const FIRST: usize = 8 << 10;
 /// What some programs write before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// A longer line is handed over with its buffer: to copy it would take that much memory once more.
+pub(super) const LARGE: usize = 4 * CHUNK;
 /// Bytes of a line that do not count against its limit: the mark and a carriage return.
 const UNCOUNTED: usize = BYTE_ORDER_MARK.len() + 1;
 
@@ -44,6 +46,8 @@ pub(crate) struct LineReader<R> {
     /// Inside a line that is too long: everything up to its newline is dropped.
     skipping: bool,
     first: bool,
+    /// A large line by itself, and then the buffer its receiver left in exchange: the next to read into.
+    large: Vec<u8>,
     /// Every line since the buffer was last empty was small.
     small: bool,
 }
@@ -62,6 +66,7 @@ impl<R: Read> LineReader<R> {
             skipping: false,
             small: true,
             first: true,
+            large: Vec::new(),
         }
     }
 
@@ -92,8 +97,11 @@ impl<R: Read> LineReader<R> {
             self.searched = 0;
             // A large message must not keep its memory for ever; but while large ones follow each
             // other, giving it back and asking for it again would cost more than the messages.
-            if self.buf.len() > 4 * CHUNK && self.small {
+            if self.small && self.buf.len() > LARGE {
                 self.buf = Vec::new();
+            }
+            if self.small && self.large.capacity() > 0 {
+                self.large = Vec::new();
             }
             self.small = true;
         }
@@ -150,6 +158,20 @@ impl<R: Read> LineReader<R> {
         }
     }
 
+    /// Takes a line out together with the buffer it stands in; what was read behind it moves.
+    fn set_apart(&mut self, start: usize, stop: usize) -> &mut Vec<u8> {
+        let mut next = std::mem::take(&mut self.large);
+        let rest = self.buf.get(self.start..self.end).unwrap_or_default();
+        next.clear();
+        next.extend_from_slice(rest);
+        next.resize(rest.len() + FIRST, 0);
+        (self.start, self.end, self.searched) = (0, rest.len(), 0);
+        self.large = std::mem::replace(&mut self.buf, next);
+        self.large.truncate(stop);
+        self.large.drain(..start);
+        &mut self.large
+    }
+
     /// What stands before the end of input without a newline is a line too: `printf '…' | server`.
     fn last_line(&mut self) -> Line {
         let (start, stop) = (self.start, self.end);
@@ -192,6 +214,7 @@ enum Line {
 impl<R: Read + Send> Inlet for LineReader<R> {
     fn next(&mut self) -> Input<'_> {
         match self.next_line() {
+            Line::At(start, stop) if stop - start > LARGE => Input::Large(self.set_apart(start, stop)),
             Line::At(start, stop) => Input::Frame(self.buf.get(start..stop).unwrap_or_default()),
             Line::TooLong => Input::TooLong,
             Line::End => Input::End,
@@ -309,7 +332,7 @@ impl Outlet for LineOutlet {
             alive = write(&mut *stream, &batch);
             state = self.state();
             // Kept for the next turn unless it is the rare large one.
-            if batch.capacity() <= 4 * CHUNK {
+            if batch.capacity() <= LARGE {
                 state.spare = batch;
                 state.spare.clear();
             }

@@ -12,6 +12,7 @@ use crossbeam_channel::{TrySendError, at};
 
 #[cfg(feature = "client")]
 use super::carrier::Failure;
+use super::line::LARGE;
 use super::{Inlet, Input, Link, Outlet};
 
 /// Frames that wait in one direction; as many short messages as a pipe holds.
@@ -119,7 +120,10 @@ impl Inlet for MemoryInlet {
         match frame {
             Some(frame) => {
                 self.current = frame;
-                Input::Frame(&self.current)
+                match self.current.len() > LARGE {
+                    true => Input::Large(&mut self.current),
+                    false => Input::Frame(&self.current),
+                }
             }
             None => Input::End,
         }

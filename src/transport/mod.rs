@@ -45,6 +45,9 @@ use std::time::{Duration, Instant};
 pub(crate) enum Input<'a> {
     /// One message, without its delimiter.
     Frame(&'a [u8]),
+    /// A message so large that it is better taken than copied. Whatever is left here in exchange
+    /// is read into later.
+    Large(&'a mut Vec<u8>),
     /// A message beyond the limit; it was skipped up to its delimiter.
     TooLong,
     /// The peer will send no more.

@@ -128,6 +128,9 @@ impl Carrier for StreamCarrier {
                         Input::Frame(frame) => {
                             told.frame(frame);
                         }
+                        Input::Large(frame) => {
+                            told.frame(frame);
+                        }
                         Input::TooLong => told.oversized(),
                         Input::End => return told.end(over.set(Failure::Closed(life.last_words()))),
                         Input::Failed(error) => return told.end(over.set(Failure::Io(error.to_string()))),
