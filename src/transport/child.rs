@@ -31,7 +31,7 @@ use rustix::io::{ioctl_fionbio, ioctl_fionread};
 use rustix::pipe::{PipeFlags, pipe_with};
 #[cfg(target_os = "linux")]
 use rustix::process::PidfdFlags;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
@@ -183,8 +183,8 @@ impl Process {
         let running = self.lock();
         // Once it is reaped its number may be somebody else's.
         if let Some(pid) = pid(&running.child).filter(|_| running.exit.is_none()) {
-            // OK to drop: a group that is gone needs no signal.
-            let _ = kill_process_group(pid, signal);
+            // OK to drop: what is gone needs no signal. A child that went to another group is still ours.
+            let _ = kill_process_group(pid, signal).or_else(|_| kill_process(pid, signal));
         }
     }
 

@@ -91,23 +91,23 @@ impl<R: Read> LineReader<R> {
 
     /// Reads once; `Ok(0)` is the end of input.
     fn fill(&mut self) -> std::io::Result<usize> {
+        if self.large.capacity() > 0 {
+            self.move_over();
+        }
         if self.start == self.end {
             self.start = 0;
             self.end = 0;
             self.searched = 0;
             // A large message must not keep its memory for ever; but while large ones follow each
             // other, giving it back and asking for it again would cost more than the messages.
-            if self.small && self.buf.len() > LARGE {
+            if self.small && self.buf.capacity() > LARGE {
                 self.buf = Vec::new();
-            }
-            if self.small && self.large.capacity() > 0 {
-                self.large = Vec::new();
             }
             self.small = true;
         }
         let least = CHUNK.min(self.buf.len()) / 2;
         if self.buf.is_empty() {
-            self.buf = vec![0; FIRST];
+            self.buf.resize(FIRST, 0);
         } else if self.buf.len() - self.end < least {
             if self.start > 0 {
                 self.buf.copy_within(self.start..self.end, 0);
@@ -116,9 +116,12 @@ impl<R: Read> LineReader<R> {
                 self.start = 0;
             }
             if self.buf.len() - self.end < least {
-                // By a quarter: what is not needed of it was written all the same, and so takes memory.
+                // By a quarter: what is not needed of it was written all the same, and so takes memory. Exactly:
+                // the system's allocator keeps twice the largest piece that it was ever given back.
                 let grown = (self.buf.len() / 4 * 5).max(CHUNK).min(self.limit + CHUNK);
-                self.buf.resize(grown.max(self.end + CHUNK / 2), 0);
+                let grown = grown.max(self.end + CHUNK / 2);
+                self.buf.reserve_exact(grown - self.buf.len());
+                self.buf.resize(grown, 0);
             }
         }
         loop {
@@ -160,16 +163,21 @@ impl<R: Read> LineReader<R> {
 
     /// Takes a line out together with the buffer it stands in; what was read behind it moves.
     fn set_apart(&mut self, start: usize, stop: usize) -> &mut Vec<u8> {
-        let mut next = std::mem::take(&mut self.large);
-        let rest = self.buf.get(self.start..self.end).unwrap_or_default();
-        next.clear();
-        next.extend_from_slice(rest);
-        next.resize(rest.len() + FIRST, 0);
+        let rest = self.buf.get(self.start..self.end).unwrap_or_default().to_vec();
         (self.start, self.end, self.searched) = (0, rest.len(), 0);
-        self.large = std::mem::replace(&mut self.buf, next);
+        self.large = std::mem::replace(&mut self.buf, rest);
         self.large.truncate(stop);
         self.large.drain(..start);
         &mut self.large
+    }
+
+    /// Reads on into what was left in exchange for a large line: memory is written to again.
+    fn move_over(&mut self) {
+        let mut next = std::mem::take(&mut self.large);
+        next.clear();
+        next.extend_from_slice(self.buf.get(self.start..self.end).unwrap_or_default());
+        (self.start, self.end, self.searched) = (0, next.len(), 0);
+        self.buf = next;
     }
 
     /// What stands before the end of input without a newline is a line too: `printf '…' | server`.
