@@ -184,6 +184,42 @@ fn a_server_exits_by_itself_when_its_input_ends() {
     assert!(!is_there(pid), "it was reaped");
 }
 
+/// Set for the process that runs [`strays`] and nothing else.
+const STRAYS: &str = "TEST_STRAYS";
+
+#[test]
+fn a_server_that_went_to_another_group_is_made_to_exit_as_well() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "children::strays", "--nocapture"]).env(STRAYS, "1");
+    let client = legacy().limits(impatient()).spawn(command).unwrap();
+    let pid = pid_said_by(&client);
+    assert!(is_there(pid));
+    drop(client);
+    assert!(!is_there(pid));
+}
+
+#[test]
+fn strays() {
+    use rustix::process::{getpgid, getppid, setpgid};
+
+    if std::env::var_os(STRAYS).is_none() {
+        return;
+    }
+    setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
+    let mut open = String::new();
+    std::io::stdin().read_line(&mut open).unwrap();
+    let open: serde_json::Value = serde_json::from_str(&open).unwrap();
+    let (id, name) = (&open["id"], std::process::id().to_string());
+    let result = serde_json::json!({
+        "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": name, "version": "1"},
+    });
+    // A line of its own: the test's name stands on this one.
+    println!("\n{}", serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    loop {
+        std::thread::park();
+    }
+}
+
 #[test]
 fn a_server_that_does_not_exit_is_made_to_and_its_children_too() {
     for stubborn in [
