@@ -14,13 +14,14 @@ choose_target() {
         aarch64-musl | aarch64-unknown-linux-musl) target=aarch64-unknown-linux-musl triple=aarch64-linux-gnu machine=aarch64 ;;
         # For this machine itself, by the same means, to compare with: its own linker, no emulator.
         x86_64 | x86_64-unknown-linux-gnu) target=x86_64-unknown-linux-gnu triple=x86_64-linux-gnu machine= ;;
-        *) echo "$(basename "$0"): unknown target $1; armv7, aarch64, armv7-musl, aarch64-musl, x86_64" >&2; return 2 ;;
+        x86_64-musl | x86_64-unknown-linux-musl) target=x86_64-unknown-linux-musl triple=x86_64-linux-gnu machine= ;;
+        *) echo "$(basename "$0"): unknown target $1; armv7, aarch64, armv7-musl, aarch64-musl, x86_64, x86_64-musl" >&2; return 2 ;;
     esac
     local name=${target//-/_}
     name=${name^^}
     case $target in
-        x86_64*) export "CARGO_TARGET_${name}_LINKER=gcc" ;;
         *musl*) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-musl-gcc" ;;
+        x86_64*) export "CARGO_TARGET_${name}_LINKER=gcc" ;;
         *) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-gcc" ;;
     esac
     export RUSTC=$tools/bin/rustc RUSTDOC=$tools/bin/rustdoc

@@ -6,9 +6,14 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 #[cfg(unix)]
 mod remote;
+
+/// A program that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Exit status, standard output, standard error.
 fn run(args: &[&str], input: &str) -> (i32, String, String) {
@@ -23,7 +28,9 @@ fn run(args: &[&str], input: &str) -> (i32, String, String) {
     let input = input.to_owned();
     // A program that does not read leaves a closed pipe.
     let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
-    let output = child.wait_with_output().unwrap();
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || done.send(child.wait_with_output()));
+    let output = ended.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{args:?} does not end")).unwrap();
     writer.join().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
