@@ -1,5 +1,6 @@
 //! Servers that are processes: started, heard, ended, and nothing left of them.
 
+use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -214,7 +215,8 @@ fn strays() {
         "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": name, "version": "1"},
     });
     // A line of its own: the test's name stands on this one.
-    println!("\n{}", serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result});
+    writeln!(std::io::stdout(), "\n{answer}").unwrap();
     loop {
         std::thread::park();
     }
