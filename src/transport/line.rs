@@ -105,7 +105,8 @@ impl<R: Read> LineReader<R> {
             }
             self.small = true;
         }
-        let least = CHUNK.min(self.buf.len()) / 2;
+        // At least one byte: nothing is read into no room, and that looks like the end of input.
+        let least = (CHUNK.min(self.buf.len()) / 2).max(1);
         if self.buf.is_empty() {
             self.buf.resize(FIRST, 0);
         } else if self.buf.len() - self.end < least {
@@ -190,11 +191,12 @@ impl<R: Read> LineReader<R> {
 
     /// What a line amounts to; nothing if it is blank.
     fn checked(&mut self, mut start: usize, mut stop: usize) -> Option<Line> {
+        let first = std::mem::take(&mut self.first);
         if std::mem::take(&mut self.skipping) {
             return Some(Line::TooLong);
         }
         let line = self.buf.get(start..stop)?;
-        if std::mem::take(&mut self.first) && line.starts_with(BYTE_ORDER_MARK) {
+        if first && line.starts_with(BYTE_ORDER_MARK) {
             start += BYTE_ORDER_MARK.len();
         }
         if stop > start && line.ends_with(b"\r") {

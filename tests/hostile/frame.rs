@@ -14,6 +14,7 @@ tests! {
     a_bad_line_gets_one_error_and_the_next_one_is_served,
     a_byte_order_mark_belongs_to_the_first_line_only,
     a_line_may_be_as_long_as_the_limit_wherever_reads_split,
+    what_is_read_behind_a_large_line_is_the_next_one,
     a_conversation_split_anywhere_is_answered_alike,
     ids_come_back_as_they_were,
     ids_that_are_none_are_refused,
@@ -105,6 +106,16 @@ fn a_byte_order_mark_belongs_to_the_first_line_only() {
     wire.send(format!("\u{feff}\n\u{feff}{}", request(1, "ping")));
     assert_eq!(wire.receive()["error"]["code"], -32700);
     wire.quiet();
+    // The first line was too long to be kept, or could be read at once: no matter.
+    for cut in [4000, 5001] {
+        let wire = Wire::start(plain(), limits(|l| l.frame_bytes = 1024));
+        let both = format!("{}\n\u{feff}{}", "x".repeat(5000), request(1, "ping"));
+        wire.send(&both.as_bytes()[..cut]);
+        wire.send(&both.as_bytes()[cut..]);
+        assert_eq!(wire.receive()["error"]["code"], -32600, "{cut}");
+        assert_eq!(wire.receive()["error"]["code"], -32700, "{cut}");
+        wire.quiet();
+    }
 }
 
 fn a_line_may_be_as_long_as_the_limit_wherever_reads_split() {
@@ -134,6 +145,32 @@ fn a_line_may_be_as_long_as_the_limit_wherever_reads_split() {
                     }
                     assert!(wire.end().is_empty());
                 }
+            }
+        }
+    }
+}
+
+fn what_is_read_behind_a_large_line_is_the_next_one() {
+    let large = |id: u64| call(id, "inline", &format!(r#"{{"text":"{}"}}"#, "x".repeat(300_000)));
+    for end in ["\n", "\r\n", "\n\n"] {
+        // The read that ends the large line has so many bytes more.
+        for more in [0, 1, 2, 3, 100, 65_535] {
+            for next in [request(1, "ping"), large(1)] {
+                let mut server = plain();
+                server.inline_tool(any("inline"), echo).unwrap();
+                let wire = Wire::open(server, Limits::default());
+                let first = large(0).replace('\n', end);
+                let both = format!("{first}{next}");
+                let cut = both.len().min(first.len() + more);
+                wire.send(&both[..cut]);
+                wire.send(&both[cut..]);
+                for id in [0, 1] {
+                    let answer = wire.receive();
+                    assert_eq!(answer["id"], id, "{more} {end:?}");
+                    assert!(answer["result"].is_object(), "{more} {end:?}");
+                }
+                wire.quiet();
+                assert!(wire.end().is_empty());
             }
         }
     }
