@@ -4,9 +4,9 @@
 //! long the whole takes, and no server what another one gives. One that has not connected in that time
 //! is missing at once from then on, and one that let a list wait in vain is waited for a tenth of it
 //! until it answers again. The pages of one server are asked for one
-//! after another, those of different servers at the same time.
+//! after another, those of different servers at the same time: none waits for another server's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::client::{Call, Client, Page, Request};
@@ -14,7 +14,8 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::model::Offer;
 
-use super::member::Member;
+use super::lock;
+use super::member::{Awaiting, Member};
 
 /// Lists of all servers, as far as they came.
 #[derive(Debug)]
@@ -58,12 +59,21 @@ impl<T> std::ops::Deref for Entry<T> {
 struct Part<T> {
     member: Arc<Member>,
     deadline: Instant,
-    client: Option<Client>,
-    call: Option<Call<Page<T>>>,
+    stage: Stage<T>,
     cursor: Option<String>,
     pages: usize,
+    bytes: usize,
     items: Vec<T>,
     error: Option<Error>,
+}
+
+enum Stage<T> {
+    /// Its server may still be connecting, and then tells the bell.
+    Connecting { told: bool },
+    /// A page is under way.
+    Asked(Client, Call<Page<T>>),
+    /// Nothing more comes.
+    Over,
 }
 
 /// Asks all members for a list.
@@ -75,33 +85,32 @@ pub(super) fn gather<T>(
     rename: fn(&str, &mut T),
 ) -> Merged<T> {
     let now = Instant::now();
+    let bell = Arc::new(Bell::default());
     let mut parts: Vec<Part<T>> = members
         .iter()
         .map(|member| Part {
             member: Arc::clone(member),
             deadline: member.list_deadline(now, limits.list_timeout),
-            client: None,
-            call: None,
+            stage: Stage::Connecting { told: false },
             cursor: None,
             pages: 0,
+            bytes: 0,
             items: Vec::new(),
             error: None,
         })
         .collect();
-    // Those that are there first, so that nobody waits for one that is still connecting.
-    for part in &mut parts {
-        if !part.member.is_connecting() {
-            part.open(offers, prepare);
-        }
-    }
-    for part in &mut parts {
-        if part.client.is_none() && part.error.is_none() {
-            part.open(offers, prepare);
-        }
-    }
-    while parts.iter().any(|part| part.call.is_some()) {
+    loop {
+        // Before anything is looked at: what comes from here on is looked at once more.
+        bell.still();
+        let mut moved = false;
         for part in &mut parts {
-            part.advance(limits, prepare);
+            moved |= part.advance(limits, offers, prepare, &bell);
+        }
+        let waits = |part: &&Part<T>| !matches!(part.stage, Stage::Over);
+        match parts.iter().filter(waits).map(|part| part.deadline).min() {
+            None => break,
+            Some(_) if moved => {}
+            Some(deadline) => bell.wait(deadline),
         }
     }
     let mut merged = Merged { entries: Vec::new(), missing: Vec::new() };
@@ -118,55 +127,123 @@ pub(super) fn gather<T>(
     merged
 }
 
-impl<T> Part<T> {
-    /// Asks for the first page, if the server has such a list.
-    fn open(&mut self, offers: fn(&Offer) -> bool, prepare: fn(&Client, Option<&str>) -> Request<Page<T>>) {
-        match self.member.client(self.deadline) {
-            Ok(client) => {
-                let offered = offers(&client.server().offer);
-                self.client = Some(client);
-                if offered {
-                    self.ask(prepare);
-                }
+/// Rung when a list may go on.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *lock(&self.rung) = true;
+        self.changed.notify_all();
+    }
+
+    fn still(&self) {
+        *lock(&self.rung) = false;
+    }
+
+    fn wait(&self, deadline: Instant) {
+        let mut rung = lock(&self.rung);
+        while !*rung {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
             }
-            Err(error) => self.error = Some(error),
+            rung = self.changed.wait_timeout(rung, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
 
-    fn ask(&mut self, prepare: fn(&Client, Option<&str>) -> Request<Page<T>>) {
-        let Some(client) = &self.client else { return };
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        match prepare(client, self.cursor.as_deref()).timeout(left).start() {
-            Ok(call) => self.call = Some(call),
-            Err(error) => self.error = Some(error),
-        }
+impl Awaiting for Bell {
+    fn settled(self: Arc<Self>, _: Result<Client, Error>) {
+        self.ring();
     }
+}
 
-    /// Waits for the page that is under way and asks for the next one.
-    fn advance(&mut self, limits: &Limits, prepare: fn(&Client, Option<&str>) -> Request<Page<T>>) {
-        let Some(call) = self.call.take() else { return };
-        let page = match call.wait() {
-            Ok(page) => page,
-            Err(error) => {
-                self.member.note_list(error.kind() != ErrorKind::Timeout);
-                return self.error = Some(error);
+impl<T> Part<T> {
+    /// Goes on as far as it can without waiting; whether it got any further.
+    fn advance(
+        &mut self,
+        limits: &Limits,
+        offers: fn(&Offer) -> bool,
+        prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
+        bell: &Arc<Bell>,
+    ) -> bool {
+        let next = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Over => return false,
+            Stage::Connecting { told } => {
+                let awaiting: Arc<dyn Awaiting> = Arc::<Bell>::clone(bell);
+                let connection = match told && self.member.is_connecting() {
+                    true => None,
+                    false => self.member.connected(&awaiting),
+                };
+                match connection {
+                    None if Instant::now() < self.deadline => {
+                        self.stage = Stage::Connecting { told: true };
+                        return false;
+                    }
+                    // It says that it is still connecting.
+                    None => self.member.client(self.deadline),
+                    Some(connected) => connected,
+                }
+                .map(|client| offers(&client.server().offer).then_some(client))
+            }
+            Stage::Asked(client, mut call) => {
+                // Looked at first: what has come counts, however late this is.
+                let late = Instant::now() >= self.deadline;
+                match call.wait_until(Instant::now()) {
+                    None if !late => {
+                        self.stage = Stage::Asked(client, call);
+                        return false;
+                    }
+                    None => Err(Error::new(ErrorKind::Timeout, "no answer in time")),
+                    Some(page) => {
+                        page.and_then(|page| self.take(page, limits)).map(|more| more.then_some(client))
+                    }
+                }
+                .inspect_err(|error| self.member.note_list(error.kind() != ErrorKind::Timeout))
             }
         };
+        let asked = next.and_then(|client| client.map(|client| self.ask(client, prepare, bell)).transpose());
+        match asked {
+            Ok(Some(asked)) => self.stage = asked,
+            Ok(None) => {}
+            Err(error) => self.error = Some(error),
+        }
+        true
+    }
+
+    /// Asks for the next page.
+    fn ask(
+        &self,
+        client: Client,
+        prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
+        bell: &Arc<Bell>,
+    ) -> Result<Stage<T>, Error> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let bell = Arc::clone(bell);
+        let request = prepare(&client, self.cursor.as_deref()).timeout(left);
+        let call = request.start_watched(Arc::new(move || bell.ring()))?;
+        Ok(Stage::Asked(client, call))
+    }
+
+    /// Takes a page; whether there is another.
+    fn take(&mut self, page: Page<T>, limits: &Limits) -> Result<bool, Error> {
         self.member.note_list(true);
         self.pages += 1;
-        if self.items.len() + page.entries.len() > limits.list_entries || self.pages >= limits.list_pages {
-            return self.error = Some(Error::new(ErrorKind::Limit, "the list is longer than allowed"));
+        self.bytes += page.bytes;
+        let entries = self.items.len() + page.entries.len();
+        if entries > limits.list_entries || self.pages >= limits.list_pages || self.bytes > limits.list_bytes
+        {
+            return Err(Error::new(ErrorKind::Limit, "the list is longer than allowed"));
         }
         self.items.extend(page.entries);
-        match page.next {
-            None => {}
-            next if next == self.cursor => {
-                self.error = Some(Error::new(ErrorKind::PeerMisbehaved, "the server's list goes in circles"));
-            }
-            next => {
-                self.cursor = next;
-                self.ask(prepare);
-            }
+        if page.next.is_some() && page.next == self.cursor {
+            return Err(Error::new(ErrorKind::PeerMisbehaved, "the server's list goes in circles"));
         }
+        self.cursor = page.next;
+        Ok(self.cursor.is_some())
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod many;
+mod pages;
 mod passed;
 mod proxy;
 mod relay;
