@@ -12,9 +12,7 @@ use std::sync::Arc;
 
 use crate::era::client::{self as codec, write_answer};
 use crate::json::{Json, Value, Writer};
-use crate::model::ask::AskReply;
-#[cfg(feature = "hub")]
-use crate::model::ask::AskRequest;
+use crate::model::ask::{AskReply, AskRequest};
 use crate::rpc::{Id, Request, RpcError, code};
 use crate::transport::carrier::{Failure, Kind};
 
@@ -63,7 +61,11 @@ impl Core {
             return self.say(&raw, Err(&refusal(why)));
         }
         lock(&self.asked).push(id.clone());
-        self.clock.stop();
+        // The roots are known: nobody thinks, however often they are asked for.
+        let thinks = !matches!(asked, AskRequest::Roots);
+        if thinks {
+            self.clock.stop();
+        }
         let core = Arc::clone(self);
         let (name, text) = (id.clone(), raw.clone());
         let queued = self.desk.run(Box::new(move || {
@@ -72,11 +74,15 @@ impl Core {
                 let answer = core.desk.answer(&asked);
                 core.answered(&name, &text, answer);
             }
-            core.clock.go();
+            if thinks {
+                core.clock.go();
+            }
             drop(held);
         }));
         if !queued {
-            self.clock.go();
+            if thinks {
+                self.clock.go();
+            }
             self.forget(&id);
             self.say(&raw, Err(&busy()));
         }

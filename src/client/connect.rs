@@ -21,6 +21,7 @@ use crate::limits::Limits;
 #[cfg(feature = "hub")]
 use crate::model::ClientCapabilities;
 use crate::model::{Identity, Level, Revision};
+use crate::pool::guard;
 use crate::rpc::RpcError;
 use crate::transport::carrier::{Dial, Failure};
 
@@ -252,17 +253,32 @@ fn closed(core: &Core, error: Error) -> Error {
     error
 }
 
+/// Stack of the thread that opens a session again: headers of the program may be asked for there, and TLS be begun.
+const RENEWING_STACK: usize = 256 << 10;
+
 /// Opening a session again after the server forgot it: once for all threads.
+///
+/// A thread of its own does it. It takes the time that opening a session takes, while each call that waits for it
+/// has a deadline of its own.
 #[derive(Default)]
 pub(super) struct Renewal {
-    state: Mutex<(u64, bool)>,
+    state: Mutex<Renewing>,
     done: Condvar,
+}
+
+#[derive(Default)]
+struct Renewing {
+    epoch: u64,
+    running: bool,
+    /// How often it came to nothing, and why it last did.
+    failures: u64,
+    why: Option<Arc<Error>>,
 }
 
 impl Renewal {
     /// How often a session was opened again.
     pub(super) fn epoch(&self) -> u64 {
-        lock(&self.state).0
+        lock(&self.state).epoch
     }
 }
 
@@ -288,34 +304,54 @@ impl Core {
         Ok(())
     }
 
-    /// Opens the session again, unless that was done since `epoch`. Threads that come meanwhile wait
-    /// for the one that does it, until `deadline`.
+    /// Has the session opened again, unless that was done since `epoch`, and waits for it until `deadline`.
     pub(super) fn renew(self: &Arc<Self>, epoch: u64, deadline: Instant) -> Result<(), Error> {
+        let lost = |why: Arc<Error>| {
+            let what = "the session was lost and could not be opened again";
+            Err(Error::new(ErrorKind::SessionLost, what).with_source(why))
+        };
         let mut state = lock(&self.renewal.state);
-        while state.1 && state.0 == epoch {
+        if state.epoch == epoch && !state.running {
+            let core = Arc::clone(self);
+            let thread =
+                std::thread::Builder::new().name("mcp-client-open".into()).stack_size(RENEWING_STACK);
+            match thread.spawn(move || core.reopen()) {
+                Ok(_) => state.running = true,
+                Err(error) => return lost(Arc::new(error.into())),
+            }
+        }
+        let failures = state.failures;
+        while state.epoch == epoch && state.failures == failures {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(Failure::Timeout.to_error());
             }
             state = self.renewal.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        if state.0 != epoch {
-            return Ok(());
+        match state.why.clone() {
+            Some(why) if state.epoch == epoch => lost(why),
+            _ => Ok(()),
         }
-        state.1 = true;
-        drop(state);
+    }
+
+    /// Opens the session again, and says how that went.
+    fn reopen(&self) {
         #[cfg(feature = "schema")]
         self.outputs.forget();
-        let renewed = self.open_session(NEWEST_SESSION).and_then(|()| self.restore());
+        // Headers of the program are made here.
+        let opened = guard(|| self.open_session(NEWEST_SESSION).and_then(|()| self.restore()));
+        let opened = opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Misuse, "the program panicked")));
         let mut state = lock(&self.renewal.state);
-        state.1 = false;
-        state.0 += u64::from(renewed.is_ok());
+        state.running = false;
+        match opened {
+            Ok(()) => state.epoch += 1,
+            Err(error) => {
+                state.failures += 1;
+                state.why = Some(Arc::new(error));
+            }
+        }
         drop(state);
         self.renewal.done.notify_all();
-        renewed.map_err(|error| {
-            Error::new(ErrorKind::SessionLost, "the session was lost and could not be opened again")
-                .with_source(error)
-        })
     }
 
     /// Says again what only the session knew.

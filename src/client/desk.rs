@@ -26,7 +26,7 @@ use crate::model::ask::{
     AskReply, AskRequest, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest,
 };
 use crate::model::{Change, ClientCapabilities, Level};
-use crate::pool::{Pool, PoolSize, guard};
+use crate::pool::{Pool, PoolSize, Refused, guard};
 use crate::rpc::{RpcError, code};
 
 /// A log entry of a server: untrusted words.
@@ -106,8 +106,12 @@ struct Letterbox {
     news: VecDeque<News>,
     /// The sum of their sizes.
     bytes: usize,
-    /// A job that empties it is queued or running.
+    /// A job that empties it is queued.
+    called: bool,
+    /// A thread empties it.
     attended: bool,
+    /// Nothing is taken any more.
+    closed: bool,
 }
 
 /// Handlers, and the threads that run them.
@@ -202,8 +206,17 @@ impl Desk {
     }
 
     /// Runs a job on the pool; `false` when there is no room.
-    pub(super) fn run(&self, job: Job) -> bool {
-        self.pool.try_submit(job).is_ok()
+    pub(super) fn run(self: &Arc<Self>, job: Job) -> bool {
+        self.submit(job).is_ok()
+    }
+
+    /// Gives a job to the pool. Whoever runs it looks for news then: there may have been no room for a job that does.
+    fn submit(self: &Arc<Self>, job: Job) -> Result<(), Refused<Job>> {
+        let desk = Arc::clone(self);
+        self.pool.try_submit(Box::new(move || {
+            job();
+            desk.attend();
+        }))
     }
 
     /// Takes no more jobs; those that run come to their end by themselves.
@@ -212,6 +225,7 @@ impl Desk {
         let mut letterbox = lock(&self.letterbox);
         let dropped = std::mem::take(&mut letterbox.news);
         letterbox.bytes = 0;
+        letterbox.closed = true;
         drop(letterbox);
         // What a chore owns may want locks of its own.
         drop(dropped);
@@ -303,17 +317,17 @@ impl Desk {
 
     /// Has something of the client's own done, beside the news if there is room, else after them.
     pub(super) fn chore(self: &Arc<Self>, job: Job) {
-        if let Err(refused) = self.pool.try_submit(job) {
+        if let Err(refused) = self.submit(job) {
             self.post(News::Chore(refused.job));
         }
     }
 
     fn post(self: &Arc<Self>, news: News) {
         let mut letterbox = lock(&self.letterbox);
-        if let News::Change(change) = &news {
-            if letterbox.news.iter().any(|n| matches!(n, News::Change(c) if c == change)) {
-                return;
-            }
+        let known =
+            |change: &Change| letterbox.news.iter().any(|n| matches!(n, News::Change(c) if c == change));
+        if letterbox.closed || matches!(&news, News::Change(change) if known(change)) {
+            return;
         }
         let size = news.size();
         let full = letterbox.news.len() >= self.most
@@ -324,19 +338,24 @@ impl Desk {
         }
         letterbox.bytes += size;
         letterbox.news.push_back(news);
-        if letterbox.attended {
+        if letterbox.called || letterbox.attended {
             return;
         }
-        letterbox.attended = true;
+        letterbox.called = true;
         drop(letterbox);
         let desk = Arc::clone(self);
-        if !self.run(Box::new(move || desk.attend())) {
-            // The next news will try again.
-            lock(&self.letterbox).attended = false;
+        let called = self.run(Box::new(move || lock(&desk.letterbox).called = false));
+        if !called {
+            // The queue is full: a job of it that ends looks here.
+            lock(&self.letterbox).called = false;
         }
     }
 
+    /// Tells the news there are, unless another thread does.
     fn attend(&self) {
+        if std::mem::replace(&mut lock(&self.letterbox).attended, true) {
+            return;
+        }
         loop {
             let mut letterbox = lock(&self.letterbox);
             let Some(news) = letterbox.news.pop_front() else {

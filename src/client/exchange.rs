@@ -5,9 +5,9 @@
 //! know what type the answer has.
 //!
 //! # Invariants
-//! - A call ends once: with an answer, or with a typed error by its deadline. Each round has a
-//!   deadline of its own; between rounds, while a person thinks, none runs but
-//!   [`Limits::ask_timeout`].
+//! - A call ends once: with an answer, or with a typed error by its deadline. Each round that answers questions
+//!   has a deadline of its own; while a person thinks, none runs but [`Limits::ask_timeout`].
+//!   What is sent again for another reason shares the time of what it repeats.
 //! - Every round has a new id, and carries exactly the state the last one gave.
 //! - A call that was cancelled sends nothing more: the canceller and the sender look at the same
 //!   lock.
@@ -67,6 +67,8 @@ pub(super) struct Exchange {
     state: Option<String>,
     /// It was sent again once after its session was lost, or its headers did not fit.
     repeated: bool,
+    /// Until when what is sent again may take: the deadline of what it repeats.
+    by: Option<Instant>,
     epoch: u64,
     mark: u64,
 }
@@ -153,6 +155,7 @@ impl Exchange {
             answers,
             state,
             repeated: false,
+            by: None,
         }
     }
 
@@ -170,7 +173,9 @@ impl Exchange {
         }
         let core = Arc::clone(&self.core);
         let wants = self.options.hear.is_some();
-        let slot = Slot::new(Some(self.options.patience), wants, &core.clock);
+        let patience = self.patience();
+        self.by = None;
+        let slot = Slot::new(Some(patience), wants, &core.clock);
         #[cfg(feature = "hub")]
         let slot = slot.watched(self.options.watch.clone());
         let slot = Arc::new(slot);
@@ -196,7 +201,7 @@ impl Exchange {
             state: self.state.as_deref(),
             #[cfg(feature = "hub")]
             able: self.options.able,
-            ..Sending::new(id, &self.order, Instant::now() + self.options.patience.timeout)
+            ..Sending::new(id, &self.order, Instant::now() + patience.timeout)
         };
         let hear = &mut self.options.hear;
         let mut turn = || {
@@ -221,6 +226,13 @@ impl Exchange {
         }
         self.stage = Stage::Sent(id, slot);
         Ok(())
+    }
+
+    /// How long the next request may take: what is sent again shares the time of what it repeats.
+    fn patience(&self) -> Patience {
+        let patience = self.options.patience;
+        let left = self.by.map(|by| by.saturating_duration_since(Instant::now()));
+        Patience { timeout: left.map_or(patience.timeout, |left| left.min(patience.timeout)), ..patience }
     }
 
     /// Waits for the answer to what was sent last, until `until` at most.
@@ -278,8 +290,16 @@ impl Exchange {
             };
             lock(&self.flag.state).id = None;
             self.repeated |= slot.was_resent();
+            if !matches!(&outcome, Ok(reply) if reply.ok) {
+                self.by = slot.deadline(&self.core.clock);
+            }
             match self.judged(outcome) {
-                Ok(Some(step)) => return Some(Ok(step)),
+                Ok(Some(step)) => {
+                    // Where nothing is asked nobody thinks: the next round is on the same time.
+                    let asks = !matches!(step, Step::Asked(None, _));
+                    self.by = if asks { None } else { slot.deadline(&self.core.clock) };
+                    return Some(Ok(step));
+                }
                 // To be sent again.
                 Ok(None) => self.stage = Stage::Ready,
                 Err(error) => return Some(Err(error)),
@@ -294,7 +314,7 @@ impl Exchange {
             // The server has not acted on it: with a new session it can be asked again.
             Err(Failure::SessionLost) if !self.repeated && self.core.era().sessions() => {
                 self.repeated = true;
-                self.core.renew(self.epoch, Instant::now() + self.options.patience.timeout)?;
+                self.core.renew(self.epoch, Instant::now() + self.patience().timeout)?;
                 return Ok(None);
             }
             // Whether the server has acted on it is not known, and does not matter.
@@ -312,7 +332,7 @@ impl Exchange {
             let error = error.ok_or_else(|| misbehaved("a malformed error"))?;
             if codec::is_header_mismatch(&error) && self.order.is_tool_call() && !self.repeated {
                 self.repeated = true;
-                if self.core.refresh_tools(self.options.patience).is_ok() {
+                if self.core.refresh_tools(self.patience()).is_ok() {
                     return Ok(None);
                 }
             }
@@ -406,8 +426,9 @@ impl Exchange {
             // Nothing is asked: the server wants to be called again, but not at once and for ever.
             self.answers = None;
             self.stage = Stage::Ready;
-            self.core.rest(PAUSE * (1 << self.rounds.min(6)));
-            return Ok(());
+            let left = self.patience().timeout;
+            self.core.rest(left.min(PAUSE * (1 << self.rounds.min(6))));
+            return if left.is_zero() { Err(Failure::Timeout.to_error()) } else { Ok(()) };
         };
         let doc = questions.to_doc();
         let mut asked = Vec::new();

@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | `mcp-client`, reads and sorts | 1 per child or link | from connecting to the end of the connection |
 //! | `mcp-client-write` | 1 per link over streams that may block | from the first message |
+//! | `mcp-client-open` | 1 | while a session that the server lost is opened again |
 //! | handlers | [`crate::Limits::handlers`] at most, per client | while the server asks or tells something |
 //!
 //! A call needs no thread: it is written, and waited for, by the thread that makes it. Progress is

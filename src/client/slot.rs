@@ -231,9 +231,10 @@ impl Slot {
         self.lock().over
     }
 
-    /// Tells the steps that have come so far.
+    /// Tells the steps that have come so far, and not those that come meanwhile: it must end.
     pub(super) fn tell(&self, hear: &mut dyn FnMut(Progress)) {
-        loop {
+        let count = self.lock().progress.len();
+        for _ in 0..count {
             let step = self.lock().progress.pop_front();
             match step {
                 Some(step) => hear(step),
@@ -250,7 +251,19 @@ impl Slot {
         hear: &mut dyn FnMut(Progress),
     ) -> Waited {
         let mut state = self.lock();
+        // These are told however late it is, for somebody who only looks. More may come faster than they are told.
+        let mut due = state.progress.len();
         loop {
+            if state.outcome.is_none() && due == 0 {
+                let (now, own) = (Instant::now(), self.deadline_of(&state, clock));
+                if own.is_some_and(|d| d <= now) {
+                    return Waited::Expired;
+                }
+                if until.is_some_and(|d| d <= now) {
+                    return Waited::NotYet;
+                }
+            }
+            due = due.saturating_sub(1);
             if let Some(step) = state.progress.pop_front() {
                 drop(state);
                 hear(step);
@@ -260,17 +273,9 @@ impl Slot {
             if let Some(outcome) = state.outcome.take() {
                 return Waited::Over(outcome);
             }
-            let now = Instant::now();
-            let own = self.deadline_of(&state, clock);
-            if own.is_some_and(|d| d <= now) {
-                return Waited::Expired;
-            }
-            if until.is_some_and(|d| d <= now) {
-                return Waited::NotYet;
-            }
-            state = match own.into_iter().chain(until).min() {
+            state = match self.deadline_of(&state, clock).into_iter().chain(until).min() {
                 Some(deadline) => {
-                    let left = deadline - now;
+                    let left = deadline.saturating_duration_since(Instant::now());
                     let left = if clock.stands() { left.max(STANDSTILL) } else { left };
                     self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }

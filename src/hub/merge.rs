@@ -71,7 +71,7 @@ enum Stage<T> {
     /// Its server may still be connecting, and then tells the bell.
     Connecting { told: bool },
     /// A page is under way.
-    Asked(Client, Call<Page<T>>),
+    Asked(Client, Box<Call<Page<T>>>),
     /// Nothing more comes.
     Over,
 }
@@ -226,7 +226,7 @@ impl<T> Part<T> {
         let bell = Arc::clone(bell);
         let request = prepare(&client, self.cursor.as_deref()).timeout(left);
         let call = request.start_watched(Arc::new(move || bell.ring()))?;
-        Ok(Stage::Asked(client, call))
+        Ok(Stage::Asked(client, Box::new(call)))
     }
 
     /// Takes a page; whether there is another.

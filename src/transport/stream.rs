@@ -19,7 +19,7 @@ use super::{Inlet, Input, Link, Outlet};
 /// Stack of the thread that reads: parsing does not recurse, and no user code runs there.
 const READER_STACK: usize = 128 << 10;
 
-/// How long a failed sender waits to be told why by the thread that reads.
+/// How long a failed sender waits at most to be told why by the thread that reads.
 const REASON: Duration = Duration::from_millis(1500);
 
 /// Takes frames from any thread, each with its own patience.
@@ -73,9 +73,10 @@ impl Over {
         why
     }
 
-    /// Writing fails before reading has found out why: a moment of patience gives a better reason.
-    fn reason(&self, otherwise: Failure) -> Failure {
-        let deadline = Instant::now() + REASON;
+    /// Writing fails before reading has found out why: a moment of patience gives a better reason. Who has none,
+    /// as the thread that reads, waits for nothing.
+    fn reason(&self, otherwise: Failure, deadline: Instant) -> Failure {
+        let deadline = deadline.min(Instant::now() + REASON);
         let mut why = lock(&self.why);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -144,7 +145,7 @@ impl Carrier for StreamCarrier {
 
     fn send(&self, message: &Outgoing<'_>, _drive: Drive<'_>) -> Result<(), Failure> {
         self.feed.send(message.frame, message.deadline).map_err(|failure| match failure {
-            Failure::Closed(_) => self.over.reason(failure),
+            Failure::Closed(_) => self.over.reason(failure, message.deadline),
             other => other,
         })
     }

@@ -13,6 +13,7 @@
 //! | `board` | the example `board_server`, in both eras |
 //! | `large` | that what servers send is bounded in bytes |
 //! | `left` | that nothing is left of a connection |
+//! | `storm` | servers that never stop saying something |
 //! | `race` | many threads, cancellation and deadlines on one connection |
 //! | `task` | calls that a server makes tasks of |
 //! | `wide` | times, steps and codes beyond 32 bits |
@@ -32,6 +33,7 @@ mod own;
 mod played;
 mod questions;
 mod race;
+mod storm;
 
 mod task;
 mod wide;

@@ -5,8 +5,9 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
-use tinymcp::{Era, ErrorKind, FormReply, json};
+use tinymcp::{Call, Era, ErrorKind, FormReply, json};
 
 use crate::detection::initialized;
 use crate::stage::{JSON, Next, Seen, Stage, answer, say, stream};
@@ -104,6 +105,35 @@ fn a_storm_of_lost_sessions_ends_in_a_typed_error() {
     client.close();
     let opens = stage.rest().iter().filter(|s| member_or_empty(s, "/method") == "initialize").count();
     assert!(opens <= 4, "{opens}");
+}
+
+#[test]
+fn a_session_that_takes_its_time_to_open_again_keeps_no_call_beyond_its_deadline() {
+    let sessions = Sessions::new();
+    let serving = Arc::clone(&sessions);
+    let (open, opens) = mpsc::channel::<()>();
+    let opens = Mutex::new(opens);
+    let stage = Stage::new(move |seen, to| {
+        let again = serving.opened.load(Ordering::Relaxed) == 1;
+        if again && member_or_empty(seen, "/method") == "initialize" {
+            opens.lock().unwrap().recv_timeout(LONG).expect("the call ends first");
+        }
+        serving.serve(seen, to)
+    });
+    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    sessions.forget();
+    let short = |started: bool| {
+        let request = client.prepare_tool("t", json!({})).timeout(Duration::from_millis(50));
+        if started { request.start().and_then(Call::wait) } else { request.wait() }
+    };
+    for started in [false, true] {
+        assert_eq!(short(started).unwrap_err().kind(), ErrorKind::Timeout);
+    }
+    // The opening goes on, and who has the time for it gets its answer.
+    open.send(()).unwrap();
+    assert_eq!(client.call_tool("t", json!({})).unwrap().texts(), "done");
+    assert_eq!(sessions.opened.load(Ordering::Relaxed), 2);
+    client.close();
 }
 
 #[test]
