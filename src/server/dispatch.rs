@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::era::{self, Params, Reply, ServerEra, To};
-use crate::json::{Alike, Doc, Kind, ParseError, Value, Writer};
+use crate::json::{Alike, Doc, Kind, Value, Writer};
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
 use crate::rpc::{Id, Message, Notification, Request, Response};
@@ -147,29 +147,38 @@ impl<I: InlineTools + 'static> Reader<I> {
     }
 }
 
+/// One message as it came.
+enum Text<'a> {
+    /// In a buffer that is read into again.
+    Read(&'a [u8]),
+    /// With a buffer of its own.
+    Whole(&'a mut Vec<u8>),
+}
+
 impl Reader<dyn InlineTools> {
     /// Takes one frame. A job that comes back is for the caller to run.
     pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
-        self.refresh();
-        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let again = self.again.as_ref().filter(|again| again.knows(&doc));
-        let known = again.is_some();
-        let free = again.map(Again::free).unwrap_or_default();
-        let parsed = doc.parse_next(bytes, &self.core.limits.parse(), &free);
-        self.parsed(doc, bytes.len(), parsed.map(|alike| known && alike == Alike::Sense))
+        self.take(Text::Read(bytes))
     }
 
     /// Takes one large frame out of its buffer and leaves another there, otherwise the same.
     pub(crate) fn large(&mut self, text: &mut Vec<u8>) -> Option<Quick> {
-        self.refresh();
-        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let size = text.len();
-        let parsed = doc.parse_taking(text, &self.core.limits.parse());
-        self.parsed(doc, size, parsed.map(|()| false))
+        self.take(Text::Whole(text))
     }
 
-    /// Takes a document of so many bytes, or what was wrong with it; it may be known by heart.
-    fn parsed(&mut self, mut doc: Box<Doc>, size: usize, parsed: Result<bool, ParseError>) -> Option<Quick> {
+    fn take(&mut self, text: Text<'_>) -> Option<Quick> {
+        self.refresh();
+        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
+        let again = self.again.as_ref().filter(|again| again.knows(&doc));
+        let known = again.is_some();
+        let limits = self.core.limits.parse();
+        let (size, parsed) = match text {
+            Text::Read(bytes) => {
+                let free = again.map(Again::free).unwrap_or_default();
+                (bytes.len(), doc.parse_next(bytes, &limits, &free))
+            }
+            Text::Whole(text) => (text.len(), doc.parse_taking(text, &limits).map(|()| Alike::No)),
+        };
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
         if size <= BATCH_BYTES && self.last_size > BATCH_BYTES {
@@ -177,8 +186,8 @@ impl Reader<dyn InlineTools> {
         }
         self.last_size = size;
         self.doc = match parsed {
-            Ok(true) => self.once_more(doc),
-            Ok(false) => self.document(doc),
+            Ok(Alike::Sense) if known => self.once_more(doc),
+            Ok(_) => self.document(doc),
             Err(error) => {
                 self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
                 Some(doc)
