@@ -304,9 +304,10 @@ impl Core {
         }
         state.1 = true;
         drop(state);
-        #[cfg(feature = "schema")]
-        self.outputs.forget();
         let renewed = self.open_session(NEWEST_SESSION).and_then(|()| self.restore());
+        if renewed.is_ok() {
+            self.missed();
+        }
         let mut state = lock(&self.renewal.state);
         state.1 = false;
         state.0 += u64::from(renewed.is_ok());
