@@ -2,9 +2,9 @@
 //! with the client. No thread waits for it: whoever brings something looks what is to be done.
 //!
 //! A server with sessions asks in the middle of a call. Its question is asked about one of the calls
-//! that it works on, which stays under way there until the client has answered: held
-//! where the client comes back with a new call, parked in its session where not. A call to a server that
-//! still connects waits until that is settled or its time is over. `passing.rs` has the table of them all.
+//! that it works on, which stays under way there until the client has answered: held where the client
+//! comes back with a new call, parked in its session where not. A call to a server that still connects
+//! waits until that is settled or its time is over. `passing.rs` has the table of them all.
 //!
 //! # Invariants
 //! - [`Passed::visit`] runs on one thread at a time; a visit during a visit makes that one look again.
