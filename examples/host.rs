@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
-use tinymcp::{Config, Error, ErrorKind, Hub, Merged, Standing, json};
+use tinymcp::{Config, Entry, Error, ErrorKind, Hub, Merged, Standing, json};
 
 /// How long servers may take to be there.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -91,12 +91,16 @@ fn show(hub: &Hub) {
         }
     }
     let mut missing = Vec::new();
-    section("tools", hub.tools(), &mut missing, |tool| (&tool.name, tool.description.as_deref()));
-    section("prompts", hub.prompts(), &mut missing, |prompt| (&prompt.name, prompt.description.as_deref()));
+    section("tools", hub.tools(), &mut missing, |tool| (tool.name.clone(), tool.description.as_deref()));
+    section("prompts", hub.prompts(), &mut missing, |prompt| {
+        (prompt.name.clone(), prompt.description.as_deref())
+    });
     // URIs of two servers may be equal: these are named by server and URI.
-    section("resources", hub.resources(), &mut missing, |found| (&found.uri, found.description.as_deref()));
+    section("resources", hub.resources(), &mut missing, |found| {
+        (format!("{} {}", found.server, found.uri), found.description.as_deref())
+    });
     section("templates", hub.templates(), &mut missing, |found| {
-        (found.uri_template().as_str(), found.description.as_deref())
+        (format!("{} {}", found.server, found.uri_template().as_str()), found.description.as_deref())
     });
     if !missing.is_empty() {
         say(&format!("\nmissing\n  {}", missing.join("\n  ")));
@@ -108,18 +112,13 @@ fn section<T>(
     title: &str,
     merged: Merged<T>,
     missing: &mut Vec<String>,
-    words: fn(&T) -> (&str, Option<&str>),
+    words: fn(&Entry<T>) -> (String, Option<&str>),
 ) {
     say(&format!("\n{title}"));
     for entry in &merged.entries {
-        let (name, about) = words(&entry.item);
-        // The hub's names have the server in front already.
-        let server = match name.strip_prefix(&*entry.server) {
-            Some(rest) if rest.starts_with(':') => String::new(),
-            _ => format!("{} ", entry.server),
-        };
+        let (name, about) = words(entry);
         let about = about.and_then(|text| text.lines().next()).unwrap_or_default();
-        say(format!("  {:28} {about}", format!("{server}{name}")).trim_end());
+        say(format!("  {name:28} {about}").trim_end());
     }
     for part in merged.missing {
         let line = format!("{}: {}", part.server, part.error);

@@ -269,8 +269,8 @@ impl Hub {
         self.asked(server, |client| client.read_resource(uri))
     }
 
-    /// Values for an argument of a prompt (`server:prompt`) or of a template of a server, as
-    /// [`Client::complete`].
+    /// Values for an argument of a prompt or template of a server, which are named as there, without
+    /// the key; as [`Client::complete`].
     ///
     /// # Errors
     /// As [`Hub::call_tool`].

@@ -133,6 +133,7 @@ fn host_starts_what_it_can_and_says_what_is_missing() {
         "\n  board:gpio_read ",
         "\n  echo:add ",
         "\n  board gpio://pin/{pin} ",
+        "\n  board board://status ",
         "\nmissing\n  gone: ",
         "\n  far: ",
     ] {

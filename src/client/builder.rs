@@ -179,7 +179,8 @@ impl ClientBuilder {
     }
 
     /// Hears of changes: of the lists, as far as the server tells of them, and of the resources that
-    /// were subscribed to.
+    /// were subscribed to. After a time in which the server could not tell of any, because its session
+    /// was lost or its stream broke off, all of these count as changed.
     pub fn on_change(mut self, hear: impl Fn(&Change) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.change = Some(Box::new(hear));
         self

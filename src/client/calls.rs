@@ -151,7 +151,8 @@ impl Client {
         self.prepare_completion(about, argument, typed, settled).wait()
     }
 
-    pub(crate) fn prepare_completion(
+    /// Values for an argument, to be asked for: see [`Client::complete`].
+    pub fn prepare_completion(
         &self,
         about: About<'_>,
         argument: &str,

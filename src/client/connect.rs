@@ -335,12 +335,13 @@ impl Core {
     }
 
     /// Opens the session again, and says how that went.
-    fn reopen(&self) {
-        #[cfg(feature = "schema")]
-        self.outputs.forget();
+    fn reopen(self: &Arc<Self>) {
         // Headers of the program are made here.
         let opened = guard(|| self.open_session(NEWEST_SESSION).and_then(|()| self.restore()));
         let opened = opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Misuse, "the program panicked")));
+        if opened.is_ok() {
+            self.missed();
+        }
         let mut state = lock(&self.renewal.state);
         state.running = false;
         match opened {

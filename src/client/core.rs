@@ -434,12 +434,7 @@ impl Core {
                     return;
                 }
                 self.listening.heard();
-                self.cache.forget(&change);
-                #[cfg(feature = "schema")]
-                if change == crate::model::Change::Tools {
-                    self.outputs.forget();
-                }
-                self.desk.tell_change(change);
+                self.changed(change);
             }
             Told::Acknowledged { listen, filter } => {
                 self.listening.acknowledged(listen, filter);

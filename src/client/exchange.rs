@@ -42,8 +42,11 @@ pub(super) struct Options {
     pub patience: Patience,
     pub hear: Option<Box<dyn FnMut(Progress) + Send>>,
     pub log: Option<Level>,
-    /// Take no kept answer, and keep none.
+    /// Take no kept answer; the new one takes its place.
     pub fresh: bool,
+    /// Keep no answer: whoever it is passed on to may.
+    #[cfg(feature = "hub")]
+    pub passed_on: bool,
     /// Answers to questions of an earlier call, and its state, which this one goes on with.
     pub resume: Option<(String, Option<String>)>,
     /// Who is told instead of waiting.
@@ -376,6 +379,10 @@ impl Exchange {
     }
 
     fn keep(&self, reply: &Reply, hint: CacheHint) {
+        #[cfg(feature = "hub")]
+        if self.options.passed_on {
+            return;
+        }
         // What came of answers is for whoever answered (server/utilities/caching).
         if self.answers.is_none() && self.state.is_none() {
             self.core.cache.keep(&self.order, reply.value().raw(), hint, self.mark);

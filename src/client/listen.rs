@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
-use crate::model::Filter;
+use crate::model::{Change, Filter};
 use crate::rpc::RpcError;
 use crate::transport::carrier::Failure;
 
@@ -167,9 +167,40 @@ impl Core {
                 state.tries += 1;
                 state.tries
             };
-            if tries > TRIES || !self.rest(PAUSE * (1 << tries.min(5))) || self.listen().is_ok() {
+            if tries > TRIES || !self.rest(PAUSE * (1 << tries.min(5))) {
                 return;
             }
+            if self.listen().is_ok() {
+                return self.missed();
+            }
+        }
+    }
+
+    /// Something is not what it was.
+    pub(super) fn changed(self: &Arc<Self>, change: Change) {
+        self.cache.forget(&change);
+        #[cfg(feature = "schema")]
+        if change == Change::Tools {
+            self.outputs.forget();
+        }
+        self.desk.tell_change(change);
+    }
+
+    /// For a while the server could not tell of anything, perhaps because it was started anew: all of
+    /// which it would have told counts as changed.
+    pub(super) fn missed(self: &Arc<Self>) {
+        let offer = self.greeting().offer;
+        // A server that was started anew may have other tools even if it never tells of them.
+        #[cfg(feature = "schema")]
+        self.outputs.forget();
+        let lists = [
+            (offer.tools_changed, Change::Tools),
+            (offer.prompts_changed, Change::Prompts),
+            (offer.resources_changed, Change::Resources),
+        ];
+        let lists = lists.into_iter().filter(|(told, _)| *told).map(|(_, change)| change);
+        for change in lists.chain(self.listening.uris().into_iter().map(Change::Updated)) {
+            self.changed(change);
         }
     }
 }

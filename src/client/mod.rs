@@ -18,6 +18,7 @@
 //! | `mcp-client`, reads and sorts | 1 per child or link | from connecting to the end of the connection |
 //! | `mcp-client-write` | 1 per link over streams that may block | from the first message |
 //! | `mcp-client-open` | 1 | while a session that the server lost is opened again |
+//! | `tinymcp-events`, `tinymcp-notes`, `tinymcp-http` | 2, and 1 per started call, per URL | `transport/http_client.rs` tells |
 //! | handlers | [`crate::Limits::handlers`] at most, per client | while the server asks or tells something |
 //!
 //! A call needs no thread: it is written, and waited for, by the thread that makes it. Progress is
@@ -84,6 +85,19 @@ pub(crate) use slot::Watch;
 /// println!("{}", answer.texts());
 /// # Ok::<(), tinymcp::Error>(())
 /// ```
+///
+/// Answers that the server says stay fresh for a while are kept for so long, [`crate::Limits::cache_bytes`] of
+/// them at most, until it tells of a change; [`Request::fresh`] asks all the same.
+///
+/// # Threads
+///
+/// A call is written, and waited for, by the thread that makes it. Beside that a child process has one
+/// thread, a link over streams that may block two, a URL two at most and one for each call that was
+/// started or resource stream that is open, [`crate::Limits::http_threads`] at most; they end some
+/// seconds after. Handlers and what hears of news have [`crate::Limits::handlers`] threads at most, while there is
+/// something for them.
+///
+/// # Its end
 ///
 /// The connection ends when [`Client::close`] is called or the last clone is dropped. That waits
 /// until everything that belongs to it is gone: a child process is given [`crate::Limits::child_exit`]

@@ -51,6 +51,8 @@ impl<T> Request<T> {
                 fresh: false,
                 resume: None,
                 #[cfg(feature = "hub")]
+                passed_on: false,
+                #[cfg(feature = "hub")]
                 watch: None,
                 #[cfg(feature = "hub")]
                 able: None,
@@ -140,7 +142,8 @@ impl<T> Request<T> {
     #[cfg(feature = "hub")]
     pub(crate) fn relayed(self, passage: Passage) -> Request<Relayed> {
         let decode = relayed(passage, self.core.greeting().revision);
-        Request { core: self.core, order: self.order, decode, options: self.options }.fresh()
+        let options = Options { fresh: true, passed_on: true, ..self.options };
+        Request { core: self.core, order: self.order, decode, options }
     }
 
     /// Adds members to the request's `_meta`, as text without braces.
@@ -217,7 +220,8 @@ impl<T> Call<T> {
     }
 
     /// Waits for the next thing the server says: the answer, or that it needs something first, which
-    /// is then for the caller to find out and to [`Request::resume`] with. Handlers are not asked.
+    /// is then for the caller to find out and to [`Request::resume`] with. Handlers are not asked, except
+    /// in a session: there the server asks by requests of its own, which are theirs as ever.
     ///
     /// # Errors
     /// As [`Request::wait`].

@@ -21,6 +21,7 @@
 mod forward;
 mod listing;
 mod passed;
+mod passing;
 mod trace;
 mod updates;
 
@@ -33,7 +34,7 @@ use crate::server::{Handle, Server};
 
 use super::{Hub, lock};
 use listing::{Kinds, Listing, Shown};
-use passed::Passing;
+use passing::Passing;
 use updates::Updates;
 
 /// Something that a served hub does not offer although one of its servers has it.

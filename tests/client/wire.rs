@@ -335,6 +335,9 @@ fn subscriptions_of_both_eras() {
     let third = played.hear();
     assert_eq!(third["method"], "subscriptions/listen");
     acknowledge(&third["id"], json!({"toolsListChanged": true}));
+    // What was told between the two was told to nobody.
+    assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Tools);
+    assert_eq!(told.recv_timeout(SOON).unwrap(), Change::Updated("u:1".into()));
     // A server that does not tell of a resource says so.
     let subscribing = std::thread::spawn({
         let client = client.clone();

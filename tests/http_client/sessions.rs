@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tinymcp::{Call, Era, ErrorKind, FormReply, json};
+use tinymcp::{Call, Change, Era, ErrorKind, FormReply, json};
 
 use crate::detection::initialized;
 use crate::stage::{JSON, Next, Seen, Stage, answer, say, stream};
@@ -46,6 +46,7 @@ impl Sessions {
             let id = format!("s{}", self.opened.fetch_add(1, Ordering::Relaxed));
             self.alive.lock().unwrap().insert(id.clone());
             let body = initialized(&member(&seen.body, "/id"));
+            let body = body.replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#);
             return answer(to, "200 OK", &format!("{JSON}Mcp-Session-Id: {id}\r\n"), &body);
         }
         if !self.alive.lock().unwrap().contains(session) {
@@ -67,7 +68,9 @@ fn a_lost_session_is_opened_once_for_all_threads_and_every_call_goes_on() {
     let sessions = Sessions::new();
     let serving = Arc::clone(&sessions);
     let stage = Stage::new(move |seen, to| serving.serve(seen, to));
-    let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
+    let (tell, told) = mpsc::channel();
+    let client = client().era(Era::Legacy).on_change(move |change| tell.send(change.clone()).unwrap());
+    let client = client.connect(stage.url()).unwrap();
     for round in 1..=5 {
         sessions.forget();
         let barrier = Barrier::new(8);
@@ -80,8 +83,12 @@ fn a_lost_session_is_opened_once_for_all_threads_and_every_call_goes_on() {
             }
         });
         assert_eq!(sessions.opened.load(Ordering::Relaxed), round + 1);
+        // What was told meanwhile was told to nobody.
+        assert_eq!(told.recv_timeout(LONG).unwrap(), Change::Tools);
     }
     client.close();
+    drop(client);
+    assert_eq!(told.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected), "once for each session");
 }
 
 /// A server that opens sessions and knows none of them.

@@ -444,3 +444,48 @@ fn serving_ends_the_hub() {
     proxy.serving.take().unwrap().join().unwrap();
     assert!(proxy.hub.servers().is_empty());
 }
+
+#[test]
+fn the_order_is_that_of_the_servers_whichever_is_there_first() {
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    hub.export(&mut server).unwrap();
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(Some(gate));
+    for key in ["first", "second", "third"] {
+        let gate = if key == "second" { gate.lock().unwrap().take() } else { None };
+        let gate = Mutex::new(gate);
+        let connect = move |client: ClientBuilder| {
+            // The second one is connected when it is let.
+            let gate = gate.lock().unwrap().take();
+            let _ = gate.map(|gate| gate.recv_timeout(SOON));
+            let (theirs, ours) = memory_links();
+            let mut server = Server::new(key, "1.0.0");
+            for tool in ["z", "a"] {
+                server.tool(Tool::new(tool), |_, _: Nothing| Ok("")).unwrap();
+            }
+            std::thread::spawn(move || server.serve(theirs));
+            client.over(ours)
+        };
+        hub.add(key, Upstream::with(connect)).unwrap();
+    }
+    let (theirs, ours) = memory_links();
+    let serving = std::thread::spawn(move || server.serve(theirs).unwrap());
+    let (tell, told) = mpsc::channel();
+    let client = Client::builder("c", "1").limits(limits()).on_change(move |change| {
+        // Nobody listens any more at the end.
+        let _ = tell.send(change.clone());
+    });
+    let client = client.over(ours).unwrap();
+    let names = || client.tools().unwrap().into_iter().map(|tool| tool.name).collect::<Vec<_>>();
+    while names() != ["first__z", "first__a", "third__z", "third__a"] {
+        told.recv_timeout(SOON).unwrap();
+    }
+    open.send(()).unwrap();
+    let all = ["first__z", "first__a", "second__z", "second__a", "third__z", "third__a"];
+    while names() != all {
+        told.recv_timeout(SOON).unwrap();
+    }
+    client.close();
+    serving.join().unwrap();
+}

@@ -45,7 +45,7 @@ pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fa
             }
             client.connect(endpoint).map_err(|e| e.to_string())
         }
-        _ => Err("--url URL or -- COMMAND is expected, and one of them".to_owned()),
+        _ => return Err("--url URL or -- COMMAND is expected, and one of them".to_owned()),
     };
     connected.map_err(|why| match name(asked) {
         name if name.is_empty() => why,

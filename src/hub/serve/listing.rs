@@ -1,7 +1,7 @@
 //! What a server of a hub lists, and how that comes onto the lists of the server that offers it.
 //!
-//! Entries that are the same as before stay where they are, so a client is told of nothing that did
-//! not change.
+//! The order is that of the servers, whichever answers first. Entries that are the same as before stay
+//! where they are, or follow what has come in front of them; a client is told of nothing that did not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -136,20 +136,46 @@ impl Shown {
 /// Changes one list: what is gone and what came.
 struct Plan<'a, T> {
     gone: Vec<String>,
-    come: Vec<(String, &'a str, &'a T, bool)>,
+    /// All that is to be on the list, in order.
+    wanted: Vec<Wanted<'a, T>>,
+}
+
+struct Wanted<'a, T> {
+    name: String,
+    /// Whose it is.
+    key: &'a str,
+    entry: &'a T,
+    completes: bool,
+    /// It is on the list as it is.
+    there: bool,
 }
 
 /// Makes the lists of the server what the listings say; what cannot be offered.
 pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &mut Shown) -> Vec<LeftOut> {
     let mut left = Vec::new();
-    let joined = |key: &str, name: &str| format!("{key}{JOINT}{name}");
+    show_tools(export, servers, &mut shown.tools, &mut left);
+    show_prompts(export, servers, &mut shown.prompts, &mut left);
+    show_resources(export, servers, &mut shown.resources, &mut left);
+    show_templates(export, servers, &mut shown.templates, &mut left);
+    left
+}
 
-    let plan = plan(servers, |l| &l.tools, |t| &t.source, |k, t| joined(k, &t.name), &shown.tools, &mut left);
+fn joined(key: &str, name: &str) -> String {
+    format!("{key}{JOINT}{name}")
+}
+
+fn show_tools(
+    export: &Arc<Export>,
+    servers: &[(&str, &Listing)],
+    shown: &mut Table,
+    left: &mut Vec<LeftOut>,
+) {
+    let plan = Plan::of(servers, |l| &l.tools, |t| &t.source, |k, t| joined(k, &t.name), shown, left);
     plan.carry_out(
         export,
         &Change::Tools,
-        &mut shown.tools,
-        &mut left,
+        shown,
+        left,
         |tool| tool.source.clone(),
         |r, name| _ = r.remove_tool(name),
         |r, name, key, tool: &Tool, _| {
@@ -162,20 +188,20 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
             r.add_tool(tool, ToolHandler::pooled(run), Checks { input: None, output: None })
         },
     );
+}
 
-    let plan = self::plan(
-        servers,
-        |l| &l.prompts,
-        |p| &p.source,
-        |k, p| joined(k, &p.name),
-        &shown.prompts,
-        &mut left,
-    );
+fn show_prompts(
+    export: &Arc<Export>,
+    servers: &[(&str, &Listing)],
+    shown: &mut Table,
+    left: &mut Vec<LeftOut>,
+) {
+    let plan = Plan::of(servers, |l| &l.prompts, |p| &p.source, |k, p| joined(k, &p.name), shown, left);
     plan.carry_out(
         export,
         &Change::Prompts,
-        &mut shown.prompts,
-        &mut left,
+        shown,
+        left,
         |prompt| prompt.source.clone(),
         |r, name| {
             r.remove_prompt(name);
@@ -198,32 +224,39 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
             Ok(())
         },
     );
+}
 
-    let plan = self::plan(
-        servers,
-        |l| &l.resources,
-        |r| &r.source,
-        |_, r| r.uri.clone(),
-        &shown.resources,
-        &mut left,
-    );
+fn show_resources(
+    export: &Arc<Export>,
+    servers: &[(&str, &Listing)],
+    shown: &mut Table,
+    left: &mut Vec<LeftOut>,
+) {
+    let plan = Plan::of(servers, |l| &l.resources, |r| &r.source, |_, r| r.uri.clone(), shown, left);
     plan.carry_out(
         export,
         &Change::Resources,
-        &mut shown.resources,
-        &mut left,
+        shown,
+        left,
         |resource| resource.source.clone(),
         |r, uri| _ = r.remove_resource(uri),
         |r, _, key, resource: &Resource, _| r.add_resource(resource.clone(), reader(export, key)),
     );
+}
 
+fn show_templates(
+    export: &Arc<Export>,
+    servers: &[(&str, &Listing)],
+    shown: &mut Table,
+    left: &mut Vec<LeftOut>,
+) {
     let uri = |_: &str, t: &Template| t.uri_template().as_str().to_owned();
-    let plan = self::plan(servers, |l| &l.templates, |t| &t.source, uri, &shown.templates, &mut left);
+    let plan = Plan::of(servers, |l| &l.templates, |t| &t.source, uri, shown, left);
     plan.carry_out(
         export,
         &Change::Resources,
-        &mut shown.templates,
-        &mut left,
+        shown,
+        left,
         |template| template.source.clone(),
         |r, uri| {
             r.remove_template(uri);
@@ -241,7 +274,6 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
             Ok(())
         },
     );
-    left
 }
 
 fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
@@ -249,42 +281,41 @@ fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
     Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| Err(export.read(ctx, &key, uri)))
 }
 
-/// Compares what is listed with what is shown.
-fn plan<'a, T>(
-    servers: &[(&'a str, &'a Listing)],
-    part: fn(&'a Listing) -> &'a Part<T>,
-    source: fn(&T) -> &Option<Json>,
-    name: impl Fn(&str, &T) -> String,
-    shown: &Table,
-    left: &mut Vec<LeftOut>,
-) -> Plan<'a, T> {
-    let mut wanted = BTreeSet::new();
-    let mut same = BTreeSet::new();
-    let mut come = Vec::new();
-    for &(key, listing) in servers {
-        let part = part(listing);
-        if let Some(error) = &part.error {
-            let error = Error::new(error.kind(), error.to_string());
-            left.push(LeftOut { server: key.to_owned(), name: None, error });
-        }
-        for entry in &part.entries {
-            let name = name(key, entry);
-            if !wanted.insert(name.clone()) {
-                let error = Error::new(ErrorKind::Invalid, "the name is taken");
-                left.push(LeftOut { server: key.to_owned(), name: Some(name), error });
-                continue;
+impl<'a, T> Plan<'a, T> {
+    /// Compares what is listed with what is shown.
+    fn of(
+        servers: &[(&'a str, &'a Listing)],
+        part: fn(&'a Listing) -> &'a Part<T>,
+        source: fn(&T) -> &Option<Json>,
+        name: impl Fn(&str, &T) -> String,
+        shown: &Table,
+        left: &mut Vec<LeftOut>,
+    ) -> Plan<'a, T> {
+        let mut names = BTreeSet::new();
+        let mut wanted: Vec<Wanted<'a, T>> = Vec::new();
+        for &(key, listing) in servers {
+            let part = part(listing);
+            if let Some(error) = &part.error {
+                let error = Error::new(error.kind(), error.to_string());
+                left.push(LeftOut { server: key.to_owned(), name: None, error });
             }
-            match shown.get(&name) {
-                Some((owner, was)) if owner == key && was == source(entry) => _ = same.insert(name),
-                _ => come.push((name, key, entry, listing.completes)),
+            for entry in &part.entries {
+                let name = name(key, entry);
+                if !names.insert(name.clone()) {
+                    let error = Error::new(ErrorKind::Invalid, "the name is taken");
+                    left.push(LeftOut { server: key.to_owned(), name: Some(name), error });
+                    continue;
+                }
+                let there =
+                    matches!(shown.get(&name), Some((owner, was)) if owner == key && was == source(entry));
+                wanted.push(Wanted { name, key, entry, completes: listing.completes, there });
             }
         }
+        let stays: BTreeSet<&str> = wanted.iter().filter(|w| w.there).map(|w| &*w.name).collect();
+        let gone = shown.keys().filter(|name| !stays.contains(&***name)).cloned().collect();
+        Plan { gone, wanted }
     }
-    let gone = shown.keys().filter(|name| !same.contains(*name)).cloned().collect();
-    Plan { gone, come }
-}
 
-impl<T> Plan<'_, T> {
     #[expect(clippy::too_many_arguments, reason = "what differs between the four lists")]
     fn carry_out(
         self,
@@ -296,7 +327,7 @@ impl<T> Plan<'_, T> {
         remove: impl Fn(&mut Registry, &str),
         add: impl Fn(&mut Registry, &str, &str, &T, bool) -> Result<(), Error>,
     ) {
-        if self.gone.is_empty() && self.come.is_empty() {
+        if self.gone.is_empty() && self.wanted.iter().all(|wanted| wanted.there) {
             return;
         }
         let edited = export.handle.edit(change, |registry| {
@@ -306,11 +337,18 @@ impl<T> Plan<'_, T> {
                 shown.remove(name);
                 changed = true;
             }
-            for (name, key, entry, completes) in self.come {
+            let mut came = false;
+            for Wanted { name, key, entry, completes, there } in self.wanted {
+                match there {
+                    true if !came => continue,
+                    // It follows what has come.
+                    true => remove(registry, &name),
+                    false => {}
+                }
                 match add(registry, &name, key, entry, completes) {
                     Ok(()) => {
                         shown.insert(name, (key.to_owned(), source(entry)));
-                        changed = true;
+                        (came, changed) = (true, true);
                     }
                     Err(error) => left.push(LeftOut { server: key.to_owned(), name: Some(name), error }),
                 }

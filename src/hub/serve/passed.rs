@@ -2,22 +2,18 @@
 //! with the client. No thread waits for it: whoever brings something looks what is to be done.
 //!
 //! A server with sessions asks in the middle of a call. Its question is asked about one of the calls
-//! that it works on, which stays under way there until the client has answered: held in this table
-//! where the client comes back with a new call, parked in its session where not. A question of which
-//! it is not certain whose it is goes to nobody: that is so while a server works for several clients.
-//!
-//! A call to a server that still connects waits in this table, too, until that is settled or its time
-//! is over; such calls take at most half of the room there is.
+//! that it works on, which stays under way there until the client has answered: held where the client
+//! comes back with a new call, parked in its session where not. A call to a server that still connects
+//! waits until that is settled or its time is over. `passing.rs` has the table of them all.
 //!
 //! # Invariants
 //! - [`Passed::visit`] runs on one thread at a time; a visit during a visit makes that one look again.
-//! - Of the locks here at most one is held at a time, and none while anybody else's code runs.
-//! - A call is in the table until it is answered, given up, or held for longer than
-//!   [`Limits::ask_timeout`]; those that are held are at most [`Limits::parked`].
+//! - Of the locks here and of the table at most one is held at a time, and none while anybody else's
+//!   code runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
 
 use crate::client::{self, Call, Canceller, Client, InputRequired, LogEntry, Progress, Question, Watch};
 use crate::error::{Error, ErrorKind};
@@ -29,39 +25,18 @@ use crate::rpc::{RpcError, code};
 use crate::server::{Caller, Context, Failure, Later, Outcome};
 
 use super::super::lock;
-use super::super::member::{Awaiting, Member, STACK};
+use super::super::member::{Awaiting, Member};
 use super::forward::Sending;
+use super::passing::LOOK;
 use super::{Export, forward};
-
-/// How often who waits for room looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// The calls that are passed on.
-#[derive(Default)]
-pub(super) struct Passing {
-    table: Mutex<Table>,
-    changed: Condvar,
-    /// How many of the calls wait for their server to connect.
-    waiting: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Table {
-    calls: Vec<Arc<Passed>>,
-    last: u64,
-    /// A thread looks for those that were held, or waited, for too long.
-    watched: bool,
-    /// Counts calls that have begun to be held or to wait.
-    news: u64,
-    closed: bool,
-}
 
 /// One call.
 pub(super) struct Passed {
-    key: String,
+    /// Its server's.
+    pub key: String,
     /// The resource that is read.
     uri: Option<String>,
-    number: u64,
+    pub number: u64,
     export: Arc<Export>,
     round: u32,
     since: Instant,
@@ -113,21 +88,17 @@ impl Passed {
         round: u32,
         since: Instant,
     ) -> Arc<Passed> {
-        let mut table = lock(&export.passing.table);
-        table.last += 1;
-        let passed = Arc::new(Passed {
+        export.passing.enter(|number| Passed {
             key: key.to_owned(),
             uri: uri.map(str::to_owned),
-            number: table.last,
+            number,
             export: Arc::clone(export),
             round,
             since,
             visits: AtomicUsize::new(0),
             canceller: OnceLock::new(),
             state: Mutex::default(),
-        });
-        table.calls.push(Arc::clone(&passed));
-        passed
+        })
     }
 
     /// Sends it, at once or as soon as its server is connected.
@@ -227,7 +198,7 @@ impl Passed {
     }
 
     /// What has not come to its end by now comes to it, if its time is over.
-    fn expire(self: &Arc<Self>, now: Instant) {
+    pub(super) fn expire(self: &Arc<Self>, now: Instant) {
         if self.until().is_some_and(|until| until <= now) {
             self.cancel();
             // The questions are refused.
@@ -242,7 +213,7 @@ impl Passed {
     }
 
     /// When [`Passed::expire`] has something to do.
-    fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         let state = lock(&self.state);
         state.until.into_iter().chain(state.waiting.as_ref().map(|(_, until)| *until)).min()
     }
@@ -344,7 +315,7 @@ impl Passed {
     }
 
     /// Takes over a question of the server about this call.
-    fn ask(self: &Arc<Self>, question: Question) {
+    pub(super) fn ask(self: &Arc<Self>, question: Question) {
         {
             let mut state = lock(&self.state);
             state.asked += 1;
@@ -355,17 +326,24 @@ impl Passed {
     }
 
     /// Whether the client of this call can be asked this, as far as is known, and there is room.
-    fn client_can(&self, request: &AskRequest) -> bool {
+    pub(super) fn client_can(&self, request: &AskRequest) -> bool {
         let state = lock(&self.state);
         state.open.len() < self.limits().parked
             && state.later.as_ref().is_none_or(|later| later.client_can().cover(request.needs()))
     }
 
-    fn until(&self) -> Option<Instant> {
+    /// Who called, once that is known.
+    pub(super) fn caller(&self) -> Option<Caller> {
+        lock(&self.state).caller.clone()
+    }
+
+    /// Until when the client may take to come back, while the call is held.
+    pub(super) fn until(&self) -> Option<Instant> {
         lock(&self.state).until
     }
 
-    fn log(&self, logger: &str, entry: &LogEntry) {
+    /// Tells the client what the server logs.
+    pub(super) fn log(&self, logger: &str, entry: &LogEntry) {
         let mut state = lock(&self.state);
         match (&state.later, &state.caller) {
             (Some(later), _) => later.log(entry.level, logger, &entry.data),
@@ -378,91 +356,11 @@ impl Passed {
     }
 }
 
-impl Passing {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        lock(&self.table)
-    }
-
-    fn all(&self) -> Vec<Arc<Passed>> {
-        self.lock().calls.clone()
-    }
-
-    /// Waits until fewer than `most` calls are under way.
-    pub(super) fn wait_for_room(&self, ctx: &Context<'_>, most: usize) -> Result<(), Failure> {
-        let mut table = self.lock();
-        while table.calls.len() >= most {
-            if ctx.cancelled() {
-                return Err(Failure::new("The call was cancelled"));
-            }
-            table = self.changed.wait_timeout(table, LOOK).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        Ok(())
-    }
-
-    pub(super) fn remove(&self, passed: &Arc<Passed>) {
-        let mut table = self.lock();
-        table.calls.retain(|call| !Arc::ptr_eq(call, passed));
-        drop(table);
-        self.changed.notify_all();
-    }
-
-    /// The calls that a server works on, if they are certain to be of one client.
-    fn of_one(&self, key: &str) -> Vec<Arc<Passed>> {
-        let calls: Vec<_> = self.lock().calls.iter().filter(|call| call.key == key).cloned().collect();
-        let callers: Vec<Option<Caller>> =
-            calls.iter().map(|call| lock(&call.state).caller.clone()).collect();
-        let same = match callers.split_first() {
-            // The first may not be known yet: then it must be the only one.
-            Some((None, rest)) => rest.is_empty(),
-            Some((Some(first), rest)) => rest.iter().flatten().all(|other| first.is(other)),
-            None => true,
-        };
-        if same && callers.iter().skip(1).all(Option::is_some) { calls } else { Vec::new() }
-    }
-
-    /// Ends the thread that watches.
-    pub(super) fn close(&self) {
-        self.lock().closed = true;
-        self.changed.notify_all();
-    }
-}
-
 impl Export {
-    /// A server asks in the middle of a call.
-    #[expect(clippy::result_large_err, reason = "what is given back is what came")]
-    pub(in super::super) fn question(&self, key: &str, question: Question) -> Result<(), Question> {
-        let calls = self.passing.of_one(key);
-        let held = self.passing.all().iter().filter(|call| call.until().is_some()).count();
-        // The newest is the likeliest, and of one client it does not matter.
-        match calls.iter().rev().find(|call| call.client_can(&question.request)) {
-            Some(call) if held < self.hub.shared.limits.parked => {
-                call.ask(question);
-                Ok(())
-            }
-            _ => Err(question),
-        }
-    }
-
-    /// A server logs.
-    pub(in super::super) fn logged(&self, key: &str, entry: &LogEntry) {
-        let logger = match &entry.logger {
-            Some(logger) => format!("{key}/{logger}"),
-            None => key.to_owned(),
-        };
-        let busy = lock(&self.passing.table).calls.iter().any(|call| call.key == key);
-        match self.passing.of_one(key).last() {
-            Some(call) => call.log(&logger, entry),
-            // Whose it is cannot be told: nobody hears what another client has the server do.
-            None if busy => {}
-            None => self.handle.log_to_only(entry.level, &logger, &entry.data),
-        }
-    }
-
     /// Goes on with a call whose server asked in the middle of it.
     pub(super) fn go_on(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<Passed>, Failure> {
-        let found = lock(&self.passing.table).calls.iter().find(|call| call.number == number).cloned();
         let gone = || Failure::new("The answers came too late: the server's call is over. Call again");
-        let passed = found.ok_or_else(gone)?;
+        let passed = self.passing.find(number).ok_or_else(gone)?;
         let sent: Vec<(String, AskRequest)> = {
             let state = lock(&passed.state);
             if state.later.is_some() || state.until.is_none() {
@@ -506,53 +404,6 @@ impl Export {
             }
         }
         Ok(passed)
-    }
-
-    /// Sees to it that somebody looks for calls that were held, or waited, for too long.
-    fn look_after(self: &Arc<Self>) {
-        {
-            let mut table = lock(&self.passing.table);
-            table.news += 1;
-            if std::mem::replace(&mut table.watched, true) {
-                drop(table);
-                return self.passing.changed.notify_all();
-            }
-        }
-        let export = Arc::clone(self);
-        let watching = std::thread::Builder::new()
-            .name("mcp-hub-held".to_owned())
-            .stack_size(STACK)
-            .spawn(move || export.watch());
-        if watching.is_err() {
-            // OK without: the next one tries again, and those that are held are few.
-            lock(&self.passing.table).watched = false;
-        }
-    }
-
-    fn watch(&self) {
-        loop {
-            let news = self.passing.lock().news;
-            let now = Instant::now();
-            let mut next = None;
-            for call in self.passing.all() {
-                call.expire(now);
-                next = next.into_iter().chain(call.due()).min();
-            }
-            let mut table = self.passing.lock();
-            if table.closed {
-                return;
-            }
-            if table.news != news {
-                continue;
-            }
-            let Some(next) = next else {
-                table.watched = false;
-                return;
-            };
-            let left = next.saturating_duration_since(Instant::now());
-            table = self.passing.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
-            drop(table);
-        }
     }
 }
 

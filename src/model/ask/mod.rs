@@ -151,6 +151,18 @@ pub struct Root {
 }
 
 impl Root {
+    /// A folder or file by its `file://` URI.
+    pub fn new(uri: impl Into<String>) -> Root {
+        Root { uri: uri.into(), name: None }
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Root {
+        self.name = Some(name.into());
+        self
+    }
+
     /// The roots in an answer that [`AskRequest::check`] let pass.
     pub(crate) fn read_all(answer: Value<'_>) -> Vec<Root> {
         let roots = answer.get("roots").map(Value::items);
