@@ -21,8 +21,17 @@ def fields(path):
         return {parts[0].rstrip(":"): int(parts[1]) for parts in lines if len(parts) > 1 and parts[1].isdigit()}
 
 
+def forget(path):
+    """Has the program's pages read from the disk again, as after the start of the machine: of those that a linker has
+    just written the kernel maps whole stretches, whether they were asked for or not."""
+    with open(path, "rb") as file:
+        os.fsync(file)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 class Program:
     def __init__(self, path):
+        forget(path)
         self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.folder = f"/proc/{self.process.pid}"
 
