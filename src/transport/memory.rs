@@ -120,9 +120,10 @@ impl Inlet for MemoryInlet {
         match frame {
             Some(frame) => {
                 self.current = frame;
-                match self.current.len() > LARGE {
-                    true => Input::Large(&mut self.current),
-                    false => Input::Frame(&self.current),
+                if self.current.len() > LARGE {
+                    Input::Large(&mut self.current)
+                } else {
+                    Input::Frame(&self.current)
                 }
             }
             None => Input::End,

@@ -60,10 +60,8 @@ const ATTACKS: &[Attack] = &[
 /// Threads of a server, whatever is done to it: four workers, and one each that serves, watches,
 /// posts, and was started with the process; one more for a handler that another one stands in for.
 const THREADS: u64 = 10;
-/// Growth of resident memory under any attack. An emulator keeps what it has translated in the same process: 5 MB.
-fn growth_kb() -> u64 {
-    if std::env::var_os("TEST_EMULATED").is_some() { 16 << 10 } else { 8 << 10 }
-}
+/// Growth of resident memory under any attack.
+const GROWTH_KB: u64 = 8 << 10;
 
 /// Times for those who cannot wait.
 const SHORT: &[(&str, &str)] = &[
@@ -122,7 +120,7 @@ fn stands(attack: &Attack, victim: &Arc<Victim>, before: Size, long: bool) -> bo
     let grown = seen.most.resident_kb.saturating_sub(before.resident_kb);
     let stood = left.is_ok()
         && seen.slowest < if long { Duration::from_secs(1) } else { PATIENCE }
-        && grown < growth_kb()
+        && grown < GROWTH_KB
         && seen.most.threads <= THREADS;
     println!(
         "| {} | {ended} | {:.1} ms | {} | {} | {grown} | {} | {} | {} |{}",

@@ -350,7 +350,10 @@ impl<'a, T> Plan<'a, T> {
                         shown.insert(name, (key.to_owned(), source(entry)));
                         (came, changed) = (true, true);
                     }
-                    Err(error) => left.push(LeftOut { server: key.to_owned(), name: Some(name), error }),
+                    Err(error) => {
+                        changed |= shown.remove(&name).is_some();
+                        left.push(LeftOut { server: key.to_owned(), name: Some(name), error });
+                    }
                 }
             }
             changed
