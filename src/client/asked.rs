@@ -30,7 +30,7 @@ impl Core {
                 lock(&self.asked).retain(|asked| *asked != id);
             }
         } else if let Some(id) = id.as_u64().filter(|id| self.listening.listens(*id)) {
-            self.over(id, Err(Failure::Interrupted("the server stopped telling".to_owned())));
+            self.fail(id, Failure::Interrupted("the server stopped telling".to_owned()));
         }
     }
 

@@ -29,13 +29,15 @@ use crate::limits::Limits;
 use crate::model::Level;
 use crate::rpc::pending::Pending;
 use crate::rpc::{Id, Message, RpcError, ShapeError};
-use crate::transport::carrier::{Carrier, Drive, Failure, Kind, Outgoing, Session, Settled, Sink, Traits};
+use crate::transport::carrier::{
+    Answered, Carrier, Drive, Failure, Kind, Outgoing, Session, Settled, Sink, Traits, Waking,
+};
 
 use super::cache::Cache;
 use super::connect::Renewal;
 use super::desk::{Desk, LogEntry};
 use super::listen::Listening;
-use super::slot::{Clock, Progress, Reply, Slot};
+use super::slot::{Clock, Progress, Reply, Slot, Waited};
 
 /// Documents that are kept for the next answers.
 const SPARE: usize = 8;
@@ -207,6 +209,7 @@ impl Core {
     pub(super) fn give_up(&self, id: u64, why: Failure) {
         let Some(slot) = self.take(id) else { return };
         slot.fill(Err(why));
+        self.carrier.look();
         let era = self.era();
         let closing_says_it = self.traits.closing_cancels && !era.sessions();
         if !closing_says_it {
@@ -288,6 +291,7 @@ impl Core {
         for (_, slot) in waiting {
             slot.fill(Err(failure.clone()));
         }
+        self.carrier.look();
         true
     }
 
@@ -327,7 +331,7 @@ impl Core {
     }
 
     /// One message, or in the one revision that has them a batch of them.
-    fn incoming(self: &Arc<Self>, frame: &[u8]) -> Option<u64> {
+    fn incoming(self: &Arc<Self>, frame: &[u8]) -> Option<Answered> {
         let mut doc = lock(&self.spare).pop().unwrap_or_default();
         if doc.parse_again(frame, &self.limits.parse()).is_err() {
             self.count_noise(frame);
@@ -363,22 +367,55 @@ impl Core {
             self.recycle(doc);
             return None;
         };
-        if let Some(doc) = self.over(id.unwrap_or_default(), Ok(Reply { doc, node, ok })) {
-            self.late.fetch_add(1, Ordering::Relaxed);
-            self.recycle(doc);
-        }
-        id
+        let waking = self.answer_to(id.unwrap_or_default(), Reply { doc, node, ok });
+        Some(Answered { id: id?, waking })
     }
 
-    /// Gives a request its outcome; gives the answer back when nobody waits for it.
-    pub(super) fn over(self: &Arc<Self>, id: u64, outcome: Result<Reply, Failure>) -> Option<Doc> {
-        let Some(slot) = self.take(id) else { return outcome.ok().map(|reply| reply.doc) };
-        slot.fill(outcome);
+    /// Gives a request its answer; who waits for it is woken when what this gives is dropped.
+    fn answer_to(self: &Arc<Self>, id: u64, reply: Reply) -> Option<Waking> {
+        let Some(slot) = self.take(id) else {
+            self.late.fetch_add(1, Ordering::Relaxed);
+            self.recycle(reply.doc);
+            return None;
+        };
+        self.over(id, slot, Ok(reply))
+    }
+
+    /// Gives a request a failure in the place of an answer.
+    pub(super) fn fail(self: &Arc<Self>, id: u64, failure: Failure) {
+        if let Some(slot) = self.take(id) {
+            self.over(id, slot, Err(failure));
+        }
+    }
+
+    fn over(self: &Arc<Self>, id: u64, slot: Arc<Slot>, outcome: Result<Reply, Failure>) -> Option<Waking> {
+        let waking = slot.fill(outcome);
         if self.listening.ended(id) {
             let core = Arc::clone(self);
             self.desk.chore(Box::new(move || core.listen_again()));
         }
-        None
+        waking
+    }
+
+    /// Waits for the outcome of a request, and reads for itself where that is nobody else's turn. Who hears of
+    /// progress leaves the reading to others: what it does with it takes its own time.
+    pub(super) fn wait(
+        self: &Arc<Self>,
+        slot: &Slot,
+        until: Option<Instant>,
+        hear: Option<&mut dyn FnMut(Progress)>,
+    ) -> Waited {
+        match hear {
+            Some(hear) => {
+                self.carrier.attend();
+                slot.wait(&self.clock, until, hear)
+            }
+            None => {
+                let ear = Ear(Arc::clone(self));
+                self.carrier.read_here(&ear, &mut || slot.awaited(&self.clock, until));
+                slot.wait(&self.clock, until, &mut |_| {})
+            }
+        }
     }
 
     /// What has no form ends the call it seems to answer; nothing is told to the server.
@@ -387,7 +424,7 @@ impl Core {
         let waits = |id: &u64| answers && lock(&self.flight).pending.find(*id).is_some();
         if let Some(id) = shape.id.and_then(Value::as_u64).filter(waits) {
             let what = format!("a malformed answer: {}", shape.message);
-            self.over(id, Err(Failure::Misbehaved(what)));
+            self.fail(id, Failure::Misbehaved(what));
             return;
         }
         // Older servers that could not make sense of a request name no id; before anything is
@@ -398,7 +435,7 @@ impl Core {
             let mut doc = Doc::default();
             if doc.parse_again(frame, &self.limits.parse()).is_ok() {
                 if let Some(node) = doc.root().get("error").map(Value::id) {
-                    self.over(id, Ok(Reply { doc, node, ok: false }));
+                    self.answer_to(id, Reply { doc, node, ok: false });
                     return;
                 }
             }
@@ -453,8 +490,12 @@ impl Core {
 pub(super) struct Ear(pub(super) Arc<Core>);
 
 impl Sink for Ear {
-    fn frame(&self, frame: &[u8]) -> Option<u64> {
+    fn frame(&self, frame: &[u8]) -> Option<Answered> {
         self.0.incoming(frame)
+    }
+
+    fn waiting(&self) -> bool {
+        self.0.in_flight() > 0
     }
 
     fn oversized(&self) {
@@ -465,10 +506,10 @@ impl Sink for Ear {
         #[cfg(feature = "http-client")]
         if matches!(failure, Failure::SessionLost) {
             let lost = lock(&self.0.flight).pending.find(id).cloned();
-            self.0.over(id, Err(failure));
+            self.0.fail(id, failure);
             return lost.into_iter().for_each(|slot| self.0.resend(slot));
         }
-        self.0.over(id, Err(failure));
+        self.0.fail(id, failure);
     }
 
     fn end(&self, failure: Failure) {

@@ -227,6 +227,9 @@ impl Exchange {
         } else if drives && !slot.over() {
             core.give_up(id, Failure::Timeout);
         }
+        if !here {
+            core.carrier.attend();
+        }
         self.stage = Stage::Sent(id, slot);
         Ok(())
     }
@@ -267,13 +270,12 @@ impl Exchange {
                     return Some(Err(Error::new(ErrorKind::Misuse, "the call is over")));
                 }
             };
-            let mut deaf = |_| {};
-            let hear: &mut dyn FnMut(Progress) = match (&mut instead, &mut self.options.hear) {
-                (Some(hear), _) => &mut **hear,
-                (None, Some(hear)) => &mut **hear,
-                (None, None) => &mut deaf,
+            let hear: Option<&mut dyn FnMut(Progress)> = match (&mut instead, &mut self.options.hear) {
+                (Some(hear), _) => Some(&mut **hear),
+                (None, Some(hear)) => Some(&mut **hear),
+                (None, None) => None,
             };
-            let outcome = match slot.wait(&self.core.clock, until, hear) {
+            let outcome = match self.core.wait(&slot, until, hear) {
                 Waited::Over(outcome) => outcome,
                 Waited::NotYet => {
                     self.stage = Stage::Sent(id, slot);
@@ -285,7 +287,7 @@ impl Exchange {
                     let last = lock(&self.flag.state).id.unwrap_or(id);
                     self.core.give_up(last, Failure::Timeout);
                     if slot.was_reopened() {
-                        slot.fill(Err(Failure::Timeout));
+                        Arc::clone(&slot).fill(Err(Failure::Timeout));
                     }
                     self.stage = Stage::Sent(id, slot);
                     continue;

@@ -128,6 +128,7 @@ impl Core {
     }
 
     fn acknowledged(&self, id: u64, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
+        self.carrier.attend();
         if !slot.wait_acknowledged(deadline) {
             return Err(Failure::Timeout.to_error());
         }

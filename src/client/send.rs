@@ -112,8 +112,8 @@ impl Once {
     }
 
     /// Waits; the request stays in the table when its time is over.
-    pub(super) fn wait(&self, core: &Core) -> Result<Reply, Failure> {
-        match self.slot.wait(&core.clock, None, &mut |_| {}) {
+    pub(super) fn wait(&self, core: &Arc<Core>) -> Result<Reply, Failure> {
+        match core.wait(&self.slot, None, None) {
             Waited::Over(outcome) => outcome,
             Waited::NotYet | Waited::Expired => Err(Failure::Timeout),
         }

@@ -11,13 +11,11 @@
 //!   newer one says more.
 
 use std::collections::VecDeque;
-#[cfg(feature = "hub")]
-use std::sync::Arc;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::json::{Doc, NodeId, Value};
-use crate::transport::carrier::Failure;
+use crate::transport::carrier::{Failure, Wake, Waking};
 
 #[cfg(feature = "http-client")]
 use super::resend::Resend;
@@ -28,6 +26,8 @@ const KEPT: usize = 32;
 const KEPT_BYTES: usize = 64 << 10;
 /// How often a waiting thread looks again while the clock stands still.
 const STANDSTILL: Duration = Duration::from_millis(50);
+/// How long somebody waits at a time for what has no deadline.
+const UNBOUNDED: Duration = Duration::from_secs(3600);
 
 /// A step of a running call.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,30 +121,20 @@ impl Slot {
         Slot { watch, ..self }
     }
 
-    /// Wakes who waits. Called without the lock.
-    fn tell_waiting(&self) {
-        self.ready.notify_all();
-        #[cfg(feature = "hub")]
-        if let Some(watch) = &self.watch {
-            watch();
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the outcome in; `false` when there was one.
-    pub(super) fn fill(&self, outcome: Result<Reply, Failure>) -> bool {
+    /// Puts the outcome in, unless there was one; who waits is woken when what this gives is dropped.
+    pub(super) fn fill(self: Arc<Self>, outcome: Result<Reply, Failure>) -> Option<Waking> {
         let mut state = self.lock();
         if state.over {
-            return false;
+            return None;
         }
         state.over = true;
         state.outcome = Some(outcome);
         drop(state);
-        self.tell_waiting();
-        true
+        Some(Waking(self))
     }
 
     /// Lets this be sent again when its session is lost before anybody waits for it.
@@ -205,7 +195,7 @@ impl Slot {
             state.progress.push_back(progress);
         }
         drop(state);
-        self.tell_waiting();
+        self.wake();
         true
     }
 
@@ -241,6 +231,18 @@ impl Slot {
                 None => return,
             }
         }
+    }
+
+    /// Until when there is nothing to do here but to wait for messages, by the same times as [`Slot::wait`]; nothing
+    /// once there is.
+    pub(super) fn awaited(&self, clock: &Clock, until: Option<Instant>) -> Option<Instant> {
+        let state = self.lock();
+        if state.over || !state.progress.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        let by = self.deadline_of(&state, clock).into_iter().chain(until).min().unwrap_or(now + UNBOUNDED);
+        (by > now).then(|| if clock.stands() { by.max(now + STANDSTILL) } else { by })
     }
 
     /// Waits for the outcome, telling progress meanwhile.
@@ -300,6 +302,16 @@ impl Slot {
     /// The outcome, if it is there and nobody took it.
     pub(super) fn take(&self) -> Option<Result<Reply, Failure>> {
         self.lock().outcome.take()
+    }
+}
+
+impl Wake for Slot {
+    fn wake(&self) {
+        self.ready.notify_all();
+        #[cfg(feature = "hub")]
+        if let Some(watch) = &self.watch {
+            watch();
+        }
     }
 }
 

@@ -124,7 +124,8 @@ impl PipeFeed {
         *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn ring(&self) {
+    /// Wakes the thread that reads the other pipe.
+    pub(super) fn ring(&self) {
         let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
         // OK to drop: a bell that is full has rung.
         let _ = bell.as_mut().map(|bell| bell.write(&[0]));
