@@ -37,7 +37,7 @@ use super::cache::Cache;
 use super::connect::Renewal;
 use super::desk::{Desk, LogEntry};
 use super::listen::Listening;
-use super::slot::{Clock, Progress, Reply, Slot, Waited};
+use super::slot::{Clock, Progress, Reply, Slot, Waited, Waiters};
 
 /// Documents that are kept for the next answers.
 const SPARE: usize = 8;
@@ -65,6 +65,7 @@ pub(super) struct Core {
     pub(super) card: ClientCard,
     pub(super) desk: Arc<Desk>,
     pub(super) clock: Clock,
+    pub(super) waiters: Arc<Waiters>,
     pub(super) cache: Cache,
     pub(super) listening: Listening,
     /// Log entries are wanted from here on, in the era that says so with every request.
@@ -108,6 +109,7 @@ impl Core {
             card,
             desk,
             clock: Clock::new(limits.ask_timeout),
+            waiters: Arc::default(),
             cache: Cache::new(limits.cache_bytes),
             listening: Listening::default(),
             log_level: Mutex::new(None),
@@ -405,17 +407,20 @@ impl Core {
         until: Option<Instant>,
         hear: Option<&mut dyn FnMut(Progress)>,
     ) -> Waited {
-        match hear {
+        slot.expect();
+        let waited = match hear {
             Some(hear) => {
                 self.carrier.attend();
                 slot.wait(&self.clock, until, hear)
             }
             None => {
                 let ear = Ear(Arc::clone(self));
-                self.carrier.read_here(&ear, &mut || slot.awaited(&self.clock, until));
+                self.carrier.read_here(&ear, &mut || slot.idle_until(&self.clock, until));
                 slot.wait(&self.clock, until, &mut |_| {})
             }
-        }
+        };
+        slot.leave();
+        waited
     }
 
     /// What has no form ends the call it seems to answer; nothing is told to the server.
@@ -495,7 +500,7 @@ impl Sink for Ear {
     }
 
     fn waiting(&self) -> bool {
-        self.0.in_flight() > 0
+        self.0.waiters.any()
     }
 
     fn oversized(&self) {

@@ -178,7 +178,7 @@ impl Exchange {
         let wants = self.options.hear.is_some();
         let patience = self.patience();
         self.by = None;
-        let slot = Slot::new(Some(patience), wants, &core.clock);
+        let slot = Slot::new(Some(patience), wants, &core.clock, &core.waiters);
         #[cfg(feature = "hub")]
         let slot = slot.watched(self.options.watch.clone());
         let slot = Arc::new(slot);
@@ -227,7 +227,9 @@ impl Exchange {
         } else if drives && !slot.over() {
             core.give_up(id, Failure::Timeout);
         }
-        if !here {
+        #[cfg(feature = "hub")]
+        if self.options.watch.is_some() {
+            slot.expect();
             core.carrier.attend();
         }
         self.stage = Stage::Sent(id, slot);

@@ -109,7 +109,7 @@ impl Core {
             return Ok(wanted);
         }
         let order = Order::new(&Want::Listen(&wanted)).map_err(|e| Error::new(ErrorKind::Invalid, e))?;
-        let slot = Arc::new(Slot::new(None, false, &self.clock));
+        let slot = Arc::new(Slot::new(None, false, &self.clock, &self.waiters));
         let id = self.register(Arc::clone(&slot)).map_err(|f| f.to_error())?;
         lock(&self.listening.state).live.push(Live { id, version, told: Filter::default() });
         let deadline = Instant::now() + self.limits.call_timeout;
@@ -128,8 +128,11 @@ impl Core {
     }
 
     fn acknowledged(&self, id: u64, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
+        slot.expect();
         self.carrier.attend();
-        if !slot.wait_acknowledged(deadline) {
+        let acknowledged = slot.wait_acknowledged(deadline);
+        slot.leave();
+        if !acknowledged {
             return Err(Failure::Timeout.to_error());
         }
         match slot.take() {

@@ -101,7 +101,7 @@ pub(super) struct Once {
 impl Once {
     pub(super) fn send(core: &Core, order: &Order, timeout: Duration, opens: bool) -> Result<Once, Failure> {
         let patience = Patience { timeout, longest: timeout, extend: false };
-        let slot = Arc::new(Slot::new(Some(patience), false, &core.clock));
+        let slot = Arc::new(Slot::new(Some(patience), false, &core.clock, &core.waiters));
         let id = core.register(Arc::clone(&slot))?;
         let sending = Sending { opens, ..Sending::new(id, order, Instant::now() + timeout) };
         if let Err(failure) = send(core, &sending, Some(&mut || !slot.over())) {

@@ -11,6 +11,7 @@
 //!   newer one says more.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -78,14 +79,27 @@ pub(super) struct Slot {
     wants_progress: bool,
     /// What the standing clock showed when this was sent.
     stood: Duration,
+    waiters: Arc<Waiters>,
     #[cfg(feature = "hub")]
     watch: Option<Watch>,
+}
+
+/// How many requests somebody waits for.
+#[derive(Default)]
+pub(super) struct Waiters(AtomicUsize);
+
+impl Waiters {
+    pub(super) fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
 }
 
 #[derive(Default)]
 struct State {
     outcome: Option<Result<Reply, Failure>>,
     over: bool,
+    /// Somebody waits, and is counted.
+    awaited: bool,
     /// A request that listens was acknowledged.
     acknowledged: bool,
     progress: VecDeque<Progress>,
@@ -102,7 +116,12 @@ struct State {
 
 impl Slot {
     /// A request sent now. Without patience it waits for ever, as one that listens does.
-    pub(super) fn new(patience: Option<Patience>, wants_progress: bool, clock: &Clock) -> Slot {
+    pub(super) fn new(
+        patience: Option<Patience>,
+        wants_progress: bool,
+        clock: &Clock,
+        waiters: &Arc<Waiters>,
+    ) -> Slot {
         Slot {
             state: Mutex::default(),
             ready: Condvar::new(),
@@ -110,6 +129,7 @@ impl Slot {
             patience,
             wants_progress,
             stood: clock.stood(),
+            waiters: Arc::clone(waiters),
             #[cfg(feature = "hub")]
             watch: None,
         }
@@ -117,8 +137,9 @@ impl Slot {
 
     /// The same, for somebody who does not wait but is told.
     #[cfg(feature = "hub")]
-    pub(super) fn watched(self, watch: Option<Watch>) -> Slot {
-        Slot { watch, ..self }
+    pub(super) fn watched(mut self, watch: Option<Watch>) -> Slot {
+        self.watch = watch;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -133,8 +154,35 @@ impl Slot {
         }
         state.over = true;
         state.outcome = Some(outcome);
+        let awaited = self.no_longer(&mut state);
         drop(state);
-        Some(Waking(self))
+        #[cfg(feature = "hub")]
+        let sleeps = awaited && self.watch.is_none();
+        #[cfg(not(feature = "hub"))]
+        let sleeps = awaited;
+        Some(Waking { who: self, sleeps })
+    }
+
+    /// Somebody is going to wait: counts, unless it is over.
+    pub(super) fn expect(&self) {
+        let mut state = self.lock();
+        if !state.over && !std::mem::replace(&mut state.awaited, true) {
+            self.waiters.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Nobody waits any more.
+    pub(super) fn leave(&self) {
+        self.no_longer(&mut self.lock());
+    }
+
+    /// Whether somebody waited, who now does not.
+    fn no_longer(&self, state: &mut State) -> bool {
+        let awaited = std::mem::take(&mut state.awaited);
+        if awaited {
+            self.waiters.0.fetch_sub(1, Ordering::SeqCst);
+        }
+        awaited
     }
 
     /// Lets this be sent again when its session is lost before anybody waits for it.
@@ -235,7 +283,7 @@ impl Slot {
 
     /// Until when there is nothing to do here but to wait for messages, by the same times as [`Slot::wait`]; nothing
     /// once there is.
-    pub(super) fn awaited(&self, clock: &Clock, until: Option<Instant>) -> Option<Instant> {
+    pub(super) fn idle_until(&self, clock: &Clock, until: Option<Instant>) -> Option<Instant> {
         let state = self.lock();
         if state.over || !state.progress.is_empty() {
             return None;
@@ -302,6 +350,12 @@ impl Slot {
     /// The outcome, if it is there and nobody took it.
     pub(super) fn take(&self) -> Option<Result<Reply, Failure>> {
         self.lock().outcome.take()
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

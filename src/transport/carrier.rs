@@ -173,7 +173,7 @@ pub(crate) trait Sink: Send + Sync {
     /// has nothing more to say.
     fn frame(&self, frame: &[u8]) -> Option<Answered>;
 
-    /// Whether a call waits for its answer.
+    /// Whether a thread waits for something that is not there.
     fn waiting(&self) -> bool;
 
     /// Something that is no message: a line that is too long. Text that is no JSON goes through
@@ -199,9 +199,13 @@ pub(crate) struct Answered {
     pub waking: Option<Waking>,
 }
 
-/// Whoever waits for an answer that is there. Woken when this is dropped: who reads may first do what
-/// has to be done before they go on.
-pub(crate) struct Waking(pub Arc<dyn Wake>);
+/// Who waits for an answer that is there. Woken when this is dropped: who reads may do something before
+/// they go on.
+pub(crate) struct Waking {
+    pub who: Arc<dyn Wake>,
+    /// A thread waits, that may soon wait for something else.
+    pub sleeps: bool,
+}
 
 /// Can be woken.
 pub(crate) trait Wake {
@@ -211,7 +215,7 @@ pub(crate) trait Wake {
 
 impl Drop for Waking {
     fn drop(&mut self) {
-        self.0.wake();
+        self.who.wake();
     }
 }
 

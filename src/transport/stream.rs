@@ -142,10 +142,13 @@ impl Carrier for StreamCarrier {
                         Input::End => return told.end(over.set(Failure::Closed(life.last_words()))),
                         Input::Failed(error) => return told.end(over.set(Failure::Io(error.to_string()))),
                     };
-                    if let Some(answered) = answered {
-                        if inlet.patient() && !told.waiting() {
-                            inlet = turns.lend(inlet, &*told, answered.waking);
-                        }
+                    // A thread that was answered may wait for the next answer itself.
+                    let waking = answered.and_then(|answered| answered.waking);
+                    if waking.as_ref().is_some_and(|waking| waking.sleeps)
+                        && inlet.patient()
+                        && !told.waiting()
+                    {
+                        inlet = turns.lend(inlet, &*told, waking);
                     }
                 }
             },

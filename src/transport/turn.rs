@@ -8,8 +8,8 @@
 //!
 //! # Whose turn
 //! - The reading thread's, at first and always where waiting for a frame cannot be given up.
-//! - When no call is under way any more it lends the inlet. A caller that waits then reads until its
-//!   own answer is there, and puts the inlet back.
+//! - When it has answered a thread and no other waits, it lends the inlet. Who waits for something next
+//!   reads until it is there, and puts the inlet back.
 //! - If others wait by then, or the input has ended, the reading thread is called, as it is by who waits
 //!   without reading. Otherwise it goes on by itself when nobody has read for [`PAUSE`]: what the peer
 //!   says unasked right after a call is heard up to twice that later.
