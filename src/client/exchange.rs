@@ -331,7 +331,7 @@ impl Exchange {
                 self.repeated = true;
                 return Ok(None);
             }
-            Err(failure) => return Err(self.core.explained(&failure)),
+            Err(failure) => return Err(self.explained(&failure)),
         };
         if !reply.ok {
             let error = RpcError::read(reply.value());
@@ -370,6 +370,23 @@ impl Exchange {
                 Ok(Some(Step::Asked(questions, state)))
             }
         }
+    }
+
+    /// A failure for the program. Of what took too long it says what that was, and how long it might have taken.
+    fn explained(&self, failure: &Failure) -> Error {
+        if !matches!(failure, Failure::Timeout) {
+            return self.core.explained(failure);
+        }
+        let Patience { timeout, longest, extend } = self.options.patience;
+        let mut what = format!("no answer to {}", self.order.method);
+        if let Some(subject) = &self.order.subject {
+            what += &format!(" of {subject:?}");
+        }
+        what += &match extend {
+            true => format!(" within {timeout:?} of the last progress, or {longest:?} in all"),
+            false => format!(" within {:?}", timeout.min(longest)),
+        };
+        Error::new(ErrorKind::Timeout, what)
     }
 
     /// Whether a tool's result is what the tool promised.
@@ -439,7 +456,7 @@ impl Exchange {
             self.stage = Stage::Ready;
             let left = self.patience().timeout;
             self.core.rest(left.min(PAUSE * (1 << self.rounds.min(6))));
-            return if left.is_zero() { Err(Failure::Timeout.to_error()) } else { Ok(()) };
+            return if left.is_zero() { Err(self.explained(&Failure::Timeout)) } else { Ok(()) };
         };
         let doc = questions.to_doc();
         let mut asked = Vec::new();

@@ -9,7 +9,7 @@
 //! # Invariants
 //! - Notifications count only when their listen request is in `live`.
 //! - A listen request that ended by itself is sent again, at most [`TRIES`] times in a row without
-//!   having heard anything, each time after a longer pause.
+//!   having heard anything, each time after a longer pause; then whoever hears of noise is told.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -171,7 +171,12 @@ impl Core {
                 state.tries += 1;
                 state.tries
             };
-            if tries > TRIES || !self.rest(PAUSE * (1 << tries.min(5))) {
+            if tries > TRIES {
+                let what =
+                    "the server keeps ending the request that listens for its changes: no longer listening";
+                return self.desk.tell_noise(what.to_owned());
+            }
+            if !self.rest(PAUSE * (1 << tries.min(5))) {
                 return;
             }
             if self.listen().is_ok() {
