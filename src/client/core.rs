@@ -479,10 +479,10 @@ impl Core {
                 self.changed(change);
             }
             Told::Acknowledged { listen, filter } => {
-                self.listening.acknowledged(listen, filter);
+                self.listening.acknowledged(listen, filter.clone());
                 let slot = lock(&self.flight).pending.find(listen).cloned();
                 if let Some(slot) = slot {
-                    slot.acknowledge();
+                    slot.acknowledge(filter);
                 }
             }
             Told::Cancelled(id) => self.called_off(id),

@@ -115,7 +115,7 @@ impl Core {
         let deadline = Instant::now() + self.limits.call_timeout;
         let sent = send(self, &Sending { stream: true, ..Sending::new(id, &order, deadline) }, None);
         let told = match sent {
-            Ok(()) => self.acknowledged(id, &slot, deadline),
+            Ok(()) => self.acknowledged(&slot, deadline),
             Err(failure) => Err(failure.to_error()),
         };
         if told.is_err() {
@@ -127,26 +127,20 @@ impl Core {
         told
     }
 
-    fn acknowledged(&self, id: u64, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
+    fn acknowledged(&self, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
         slot.expect();
         self.carrier.attend();
         let acknowledged = slot.wait_acknowledged(deadline);
         slot.leave();
-        if !acknowledged {
-            return Err(Failure::Timeout.to_error());
-        }
-        match slot.take() {
-            None => {
-                let state = lock(&self.listening.state);
-                Ok(state.live.iter().find(|l| l.id == id).map(|l| l.told.clone()).unwrap_or_default())
-            }
-            Some(Err(failure)) => Err(failure.to_error()),
+        acknowledged.ok_or_else(|| match slot.take() {
+            None => Failure::Timeout.to_error(),
+            Some(Err(failure)) => failure.to_error(),
             Some(Ok(reply)) if reply.ok => {
-                Err(Error::new(ErrorKind::PeerMisbehaved, "the server stopped telling before it began"))
+                Error::new(ErrorKind::PeerMisbehaved, "the server stopped telling before it began")
             }
-            Some(Ok(reply)) => Err(RpcError::read(reply.value())
-                .map_or_else(|| Error::new(ErrorKind::PeerMisbehaved, "a malformed error"), remote)),
-        }
+            Some(Ok(reply)) => RpcError::read(reply.value())
+                .map_or_else(|| Error::new(ErrorKind::PeerMisbehaved, "a malformed error"), remote),
+        })
     }
 
     /// Ends the listen requests that a newer one has replaced.

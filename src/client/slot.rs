@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::json::{Doc, NodeId, Value};
+use crate::model::Filter;
 use crate::transport::carrier::{Failure, Wake, Waking};
 
 #[cfg(feature = "http-client")]
@@ -100,8 +101,8 @@ struct State {
     over: bool,
     /// Somebody waits, and is counted.
     awaited: bool,
-    /// A request that listens was acknowledged.
-    acknowledged: bool,
+    /// What a request that listens was told it will hear.
+    acknowledged: Option<Filter>,
     progress: VecDeque<Progress>,
     /// The highest step so far.
     done: Option<f64>,
@@ -247,8 +248,8 @@ impl Slot {
         true
     }
 
-    pub(super) fn acknowledge(&self) {
-        self.lock().acknowledged = true;
+    pub(super) fn acknowledge(&self, filter: Filter) {
+        self.lock().acknowledged = Some(filter);
         self.ready.notify_all();
     }
 
@@ -334,17 +335,18 @@ impl Slot {
         }
     }
 
-    /// Waits until a request that listens is acknowledged, or over; `false` when it is neither.
-    pub(super) fn wait_acknowledged(&self, deadline: Instant) -> bool {
+    /// Waits until a request that listens is acknowledged: what it will hear, though it be over by now. Nothing when it
+    /// was over before that, or was neither in time.
+    pub(super) fn wait_acknowledged(&self, deadline: Instant) -> Option<Filter> {
         let mut state = self.lock();
-        while !state.acknowledged && !state.over {
+        while state.acknowledged.is_none() && !state.over {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return false;
+                break;
             }
             state = self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        state.acknowledged.take()
     }
 
     /// The outcome, if it is there and nobody took it.
