@@ -332,14 +332,33 @@ impl Core {
         self.desk.tell_noise(String::from_utf8_lossy(shown).into_owned());
     }
 
-    /// One message, or in the one revision that has them a batch of them.
+    /// A frame that is copied.
     fn incoming(self: &Arc<Self>, frame: &[u8]) -> Option<Answered> {
         let mut doc = lock(&self.spare).pop().unwrap_or_default();
-        if doc.parse_again(frame, &self.limits.parse()).is_err() {
-            self.count_noise(frame);
-            self.recycle(doc);
-            return None;
+        match doc.parse_again(frame, &self.limits.parse()) {
+            Ok(()) => self.message(doc),
+            Err(_) => self.garbage(frame, doc),
         }
+    }
+
+    /// A frame that is taken with its buffer.
+    fn incoming_large(self: &Arc<Self>, text: &mut Vec<u8>) -> Option<Answered> {
+        let mut doc = lock(&self.spare).pop().unwrap_or_default();
+        let begins = text.get(..NOISE_SHOWN).unwrap_or(text).to_vec();
+        match doc.parse_taking(text, &self.limits.parse()) {
+            Ok(()) => self.message(doc),
+            Err(_) => self.garbage(&begins, doc),
+        }
+    }
+
+    fn garbage(&self, begins: &[u8], doc: Doc) -> Option<Answered> {
+        self.count_noise(begins);
+        self.recycle(doc);
+        None
+    }
+
+    /// One message, or in the one revision that has them a batch of them.
+    fn message(self: &Arc<Self>, doc: Doc) -> Option<Answered> {
         if doc.root().kind() == JsonKind::Array && self.era().sessions() {
             let objects = doc.root().items().filter(|item| item.kind() == JsonKind::Object);
             let answered = objects.filter_map(|item| self.incoming(item.raw().as_bytes())).last();
@@ -361,7 +380,7 @@ impl Core {
                 None
             }
             Err(shape) => {
-                self.malformed(frame, doc.root(), &shape);
+                self.malformed(doc.root(), &shape);
                 None
             }
         };
@@ -424,7 +443,7 @@ impl Core {
     }
 
     /// What has no form ends the call it seems to answer; nothing is told to the server.
-    fn malformed(self: &Arc<Self>, frame: &[u8], root: Value<'_>, shape: &ShapeError<'_>) {
+    fn malformed(self: &Arc<Self>, root: Value<'_>, shape: &ShapeError<'_>) {
         let answers = root.get("method").is_none();
         let waits = |id: &u64| answers && lock(&self.flight).pending.find(*id).is_some();
         if let Some(id) = shape.id.and_then(Value::as_u64).filter(waits) {
@@ -438,14 +457,14 @@ impl Core {
         let only = lock(&self.flight).pending.only();
         if let (Some(_), Some(id), false) = (error, only, self.is_settled()) {
             let mut doc = Doc::default();
-            if doc.parse_again(frame, &self.limits.parse()).is_ok() {
+            if doc.parse_again(root.raw().as_bytes(), &self.limits.parse()).is_ok() {
                 if let Some(node) = doc.root().get("error").map(Value::id) {
                     self.answer_to(id, Reply { doc, node, ok: false });
                     return;
                 }
             }
         }
-        self.count_noise(frame);
+        self.count_noise(root.raw().as_bytes());
     }
 
     fn notification(self: &Arc<Self>, told: Told<'_>) {
@@ -497,6 +516,10 @@ pub(super) struct Ear(pub(super) Arc<Core>);
 impl Sink for Ear {
     fn frame(&self, frame: &[u8]) -> Option<Answered> {
         self.0.incoming(frame)
+    }
+
+    fn large(&self, frame: &mut Vec<u8>) -> Option<Answered> {
+        self.0.incoming_large(frame)
     }
 
     fn waiting(&self) -> bool {

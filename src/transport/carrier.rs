@@ -173,6 +173,11 @@ pub(crate) trait Sink: Send + Sync {
     /// has nothing more to say.
     fn frame(&self, frame: &[u8]) -> Option<Answered>;
 
+    /// One large message, in a buffer that may be taken: whatever is left in exchange is read into.
+    fn large(&self, frame: &mut Vec<u8>) -> Option<Answered> {
+        self.frame(frame)
+    }
+
     /// Whether a thread waits for something that is not there.
     fn waiting(&self) -> bool;
 

@@ -134,7 +134,7 @@ impl Carrier for StreamCarrier {
                 loop {
                     let answered = match inlet.next() {
                         Input::Frame(frame) => told.frame(frame),
-                        Input::Large(frame) => told.frame(frame),
+                        Input::Large(frame) => told.large(frame),
                         Input::TooLong => {
                             told.oversized();
                             None

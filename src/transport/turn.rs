@@ -100,7 +100,7 @@ impl Turns {
             let Some(inlet) = &mut loan.inlet else { return };
             match inlet.next_by(by) {
                 Some(Input::Frame(frame)) => drop(sink.frame(frame)),
-                Some(Input::Large(frame)) => drop(sink.frame(frame)),
+                Some(Input::Large(frame)) => drop(sink.large(frame)),
                 Some(Input::TooLong) => sink.oversized(),
                 Some(Input::End | Input::Failed(_)) => {
                     // Whoever reads next comes to the same end.
