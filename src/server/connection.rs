@@ -485,7 +485,12 @@ impl Connection {
         let stuck = self.baton.get().is_some_and(Baton::look);
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
+            let parked = |late: &Running| {
+                lock(&self.parked).calls.iter().any(|parked| Arc::ptr_eq(&parked.job.call, &late.call))
+            };
+            let (asked, late): (Vec<_>, Vec<_>) = late.into_iter().partition(parked);
             let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
+            self.give_up(asked, "The client's answer did not come in time");
             self.give_up(begun, "The call was not finished within the server's deadline");
             self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
         }
