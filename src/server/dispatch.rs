@@ -27,7 +27,7 @@ use super::connection::Connection;
 use super::context::answer_of;
 use super::core::Core;
 use super::job::{self, Exchange, InlineFn, Job, Work};
-use super::operation::shape_fault;
+use super::operation::{parse_fault, shape_fault};
 use super::registry::{Registry, ToolHandler};
 use super::seal::Answers;
 use super::start::Quick;
@@ -190,7 +190,7 @@ impl Reader<dyn InlineTools> {
             Ok(Alike::Sense) if known => self.once_more(doc),
             Ok(_) => self.document(doc),
             Err(error) => {
-                self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
+                self.stray(None, &parse_fault(error));
                 Some(doc)
             }
         };
@@ -442,7 +442,7 @@ impl Reader<dyn InlineTools> {
             let doc = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
                 Ok(()) => self.message(doc, &outlet),
                 Err(error) => {
-                    self.stray(None, &Fault::Parse(error.to_string()));
+                    self.stray(None, &parse_fault(error));
                     Some(doc)
                 }
             };
