@@ -128,10 +128,10 @@ impl Core {
     }
 
     fn acknowledged(&self, id: u64, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
-        slot.expect();
+        let awaited = slot.awaited();
         self.carrier.attend();
         let acknowledged = slot.wait_acknowledged(deadline);
-        slot.leave();
+        drop(awaited);
         if !acknowledged {
             return Err(Failure::Timeout.to_error());
         }

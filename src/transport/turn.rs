@@ -49,7 +49,8 @@ struct State {
     wanted: bool,
     /// The reading thread does not look by itself.
     asleep: bool,
-    /// How often a caller has put the inlet back.
+    /// How often a caller has read and put the inlet back. One that only looked whether there is something to wait
+    /// for keeps nobody from reading.
     turns: u64,
 }
 
@@ -95,9 +96,10 @@ impl Turns {
         let Some(inlet) = lent else { return };
         state.caller = Some(std::thread::current().id());
         drop(state);
-        let mut loan = Loan { turns: self, sink, inlet: Some(inlet), ended: false };
+        let mut loan = Loan { turns: self, sink, inlet: Some(inlet), read: false, ended: false };
         while let Some(by) = turn() {
             let Some(inlet) = &mut loan.inlet else { return };
+            loan.read = true;
             match inlet.next_by(by) {
                 Some(Input::Frame(frame)) => drop(sink.frame(frame)),
                 Some(Input::Large(frame)) => drop(sink.frame(frame)),
@@ -138,6 +140,8 @@ struct Loan<'t> {
     turns: &'t Turns,
     sink: &'t dyn Sink,
     inlet: Option<Box<dyn Inlet>>,
+    /// There was something to wait for.
+    read: bool,
     ended: bool,
 }
 
@@ -145,7 +149,7 @@ impl Drop for Loan<'_> {
     fn drop(&mut self) {
         let mut state = self.turns.lock();
         (state.inlet, state.caller) = (self.inlet.take(), None);
-        state.turns += 1;
+        state.turns += u64::from(self.read);
         drop(state);
         let wanted = self.ended || self.sink.waiting();
         let mut state = self.turns.lock();
