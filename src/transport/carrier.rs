@@ -173,7 +173,7 @@ pub(crate) trait Sink: Send + Sync {
     /// has nothing more to say.
     fn frame(&self, frame: &[u8]) -> Option<Answered>;
 
-    /// Whether a thread waits for something that is not there.
+    /// Whether a thread waits for something that is not there. Takes no lock.
     fn waiting(&self) -> bool;
 
     /// Something that is no message: a line that is too long. Text that is no JSON goes through

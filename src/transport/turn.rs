@@ -16,7 +16,7 @@
 //!
 //! # Invariants
 //! - The inlet is in one place: with the reading thread, with a caller, or here.
-//! - Who leaves it here asks only then whether somebody waits: who begins to wait later finds it.
+//! - Who leaves it here asks in the same breath whether somebody waits: who begins to wait later finds it.
 //! - No other lock is taken inside this one, and nothing is read or told while it is held.
 //! - A caller does not tell of the end: to find out why may take longer than it has time.
 
@@ -67,10 +67,10 @@ impl Turns {
         sink: &dyn Sink,
         answered: Option<Waking>,
     ) -> Box<dyn Inlet> {
-        self.lock().inlet = Some(inlet);
-        if sink.waiting() {
-            self.lock().wanted = true;
-        }
+        let mut state = self.lock();
+        state.inlet = Some(inlet);
+        state.wanted |= sink.waiting();
+        drop(state);
         drop(answered);
         let mut state = self.lock();
         let mut untouched = false;
@@ -150,10 +150,7 @@ impl Drop for Loan<'_> {
         let mut state = self.turns.lock();
         (state.inlet, state.caller) = (self.inlet.take(), None);
         state.turns += u64::from(self.read);
-        drop(state);
-        let wanted = self.ended || self.sink.waiting();
-        let mut state = self.turns.lock();
-        state.wanted |= wanted;
+        state.wanted |= self.ended || self.sink.waiting();
         if state.wanted || state.asleep {
             self.turns.called.notify_one();
         }
