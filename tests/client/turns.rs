@@ -314,10 +314,11 @@ fn a_question_stops_the_clock_of_the_one_that_reads() {
 #[test]
 fn what_is_said_after_the_last_call_is_told_without_another() {
     let news = r#"*'"last"'*) text "$id" last; echo news;;
+*'"long"'*) sleep 0.03; text "$id" long; echo news;;
 *'"both"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}\nnews\n' "$id";;"#;
     let (client, noise) = slow_client(legacy(), news);
     for _ in 0..20 {
-        for tool in ["last", "both"] {
+        for tool in ["last", "both", "long"] {
             client.call_tool(tool, json!({})).unwrap();
             assert_eq!(noise.recv_timeout(SOON).unwrap(), "news", "after {tool}");
             quickly(&client, 3);
@@ -414,13 +415,14 @@ fn a_child_that_dies_while_a_caller_reads_is_told_once_with_the_reason() {
     assert!(ended.recv_timeout(SOON).is_err(), "told once, and the handlers are gone");
 }
 
-/// Ends on nothing but SIGKILL once it was called so.
-const STUBBORN: &str = r#"*'"stay"'*) trap '' TERM; echo "$$"; while :; do sleep 10; done;;"#;
+/// Ends on nothing but SIGKILL once it was called so, for longer than any test waits.
+const STUBBORN: &str =
+    r#"*'"stay"'*) trap '' TERM; echo "$$"; for n in 1 2 3 4 5 6 7 8 9; do sleep 10; done;;"#;
 
 #[test]
 fn who_reads_is_told_at_once_that_another_thread_closes() {
     let mut limits = Limits::default();
-    limits.child_exit = 10 * SOON;
+    limits.child_exit = 2 * SOON;
     let (client, noise) = slow_client(legacy().limits(limits), STUBBORN);
     let outcome = waiting(begin(&client, "stay"));
     let number = noise.recv_timeout(SOON).unwrap();
