@@ -125,7 +125,8 @@ impl Turns {
 
     /// No caller reads any more, as soon as the one that does has come back.
     pub(super) fn end(&self) {
-        self.lock().wanted = true;
+        let mut state = self.lock();
+        state.wanted = true;
         self.called.notify_one();
     }
 
