@@ -426,8 +426,8 @@ impl Core {
         until: Option<Instant>,
         hear: Option<&mut dyn FnMut(Progress)>,
     ) -> Waited {
-        slot.expect();
-        let waited = match hear {
+        let _awaited = slot.awaited();
+        match hear {
             Some(hear) => {
                 self.carrier.attend();
                 slot.wait(&self.clock, until, hear)
@@ -437,9 +437,7 @@ impl Core {
                 self.carrier.read_here(&ear, &mut || slot.idle_until(&self.clock, until));
                 slot.wait(&self.clock, until, &mut |_| {})
             }
-        };
-        slot.leave();
-        waited
+        }
     }
 
     /// What has no form ends the call it seems to answer; nothing is told to the server.

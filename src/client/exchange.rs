@@ -261,16 +261,15 @@ impl Exchange {
                     return Some(Err(error));
                 }
             }
-            let (id, slot) = match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Sent(id, slot) => (id, slot),
+            let (id, slot) = match &self.stage {
+                // It stays there: a listener may panic, and then the call is to be cancelled.
+                Stage::Sent(id, slot) => (*id, Arc::clone(slot)),
                 Stage::Kept(kept) => {
                     let doc = kept.to_doc();
+                    self.stage = Stage::Over;
                     return Some(Ok(Step::Complete(Reply { doc, node: NodeId::ROOT, ok: true })));
                 }
-                stage => {
-                    self.stage = stage;
-                    return Some(Err(Error::new(ErrorKind::Misuse, "the call is over")));
-                }
+                _ => return Some(Err(Error::new(ErrorKind::Misuse, "the call is over"))),
             };
             let hear: Option<&mut dyn FnMut(Progress)> = match (&mut instead, &mut self.options.hear) {
                 (Some(hear), _) => Some(&mut **hear),
@@ -279,22 +278,19 @@ impl Exchange {
             };
             let outcome = match self.core.wait(&slot, until, hear) {
                 Waited::Over(outcome) => outcome,
-                Waited::NotYet => {
-                    self.stage = Stage::Sent(id, slot);
-                    return None;
-                }
+                Waited::NotYet => return None,
                 Waited::Expired => {
                     // Whoever took the entry first brings the outcome, unless this was about to be sent
                     // again, under another id.
                     let last = lock(&self.flag.state).id.unwrap_or(id);
                     self.core.give_up(last, Failure::Timeout);
                     if slot.was_reopened() {
-                        Arc::clone(&slot).fill(Err(Failure::Timeout));
+                        slot.fill(Err(Failure::Timeout));
                     }
-                    self.stage = Stage::Sent(id, slot);
                     continue;
                 }
             };
+            self.stage = Stage::Over;
             lock(&self.flag.state).id = None;
             self.repeated |= slot.was_resent();
             if !matches!(&outcome, Ok(reply) if reply.ok) {

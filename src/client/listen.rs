@@ -128,10 +128,10 @@ impl Core {
     }
 
     fn acknowledged(&self, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
-        slot.expect();
+        let awaited = slot.awaited();
         self.carrier.attend();
         let acknowledged = slot.wait_acknowledged(deadline);
-        slot.leave();
+        drop(awaited);
         acknowledged.ok_or_else(|| match slot.take() {
             None => Failure::Timeout.to_error(),
             Some(Err(failure)) => failure.to_error(),

@@ -164,7 +164,7 @@ impl Slot {
         Some(Waking { who: self, sleeps })
     }
 
-    /// Somebody is going to wait: counts, unless it is over.
+    /// Somebody is going to wait: counts until it is over, unless it is by now.
     pub(super) fn expect(&self) {
         let mut state = self.lock();
         if !state.over && !std::mem::replace(&mut state.awaited, true) {
@@ -172,9 +172,11 @@ impl Slot {
         }
     }
 
-    /// Nobody waits any more.
-    pub(super) fn leave(&self) {
-        self.no_longer(&mut self.lock());
+    /// The same, until what this gives is dropped, in whatever way. Who is told instead of waiting still is, after they
+    /// have looked.
+    pub(super) fn awaited(&self) -> Awaited<'_> {
+        self.expect();
+        Awaited(self)
     }
 
     /// Whether somebody waited, who now does not.
@@ -357,7 +359,20 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.leave();
+        self.no_longer(&mut self.lock());
+    }
+}
+
+/// Somebody waits.
+pub(super) struct Awaited<'s>(&'s Slot);
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        #[cfg(feature = "hub")]
+        if self.0.watch.is_some() {
+            return;
+        }
+        self.0.no_longer(&mut self.0.lock());
     }
 }
 

@@ -178,7 +178,7 @@ pub(crate) trait Sink: Send + Sync {
         self.frame(frame)
     }
 
-    /// Whether a thread waits for something that is not there.
+    /// Whether a thread waits for something that is not there. Takes no lock.
     fn waiting(&self) -> bool;
 
     /// Something that is no message: a line that is too long. Text that is no JSON goes through

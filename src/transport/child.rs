@@ -323,6 +323,11 @@ impl Read for ChildOutput {
             if let Some(left) = self.left {
                 return self.drain(buf, left);
             }
+            // Asked before reading: there may be something to read for ever, and nothing of it a message.
+            let pause = self.by.map(|by| by.saturating_duration_since(Instant::now()));
+            if pause.is_some_and(|pause| pause.is_zero()) {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             let input = self.feed.adopted();
             let (output, bell, errors, takes, exited) = {
                 // Where there is nothing to look at, the output is looked at for nothing.
@@ -336,9 +341,8 @@ impl Read for ChildOutput {
                     let (fd, flags) = fd.unwrap_or((none, PollFlags::empty()));
                     PollFd::from_borrowed_fd(fd, flags)
                 });
-                let left = self.by.map(|by| by.saturating_duration_since(Instant::now()));
                 let look = if exit.is_some() { None } else { Some(UNTOLD) };
-                let pause = left.into_iter().chain(look).min().map(|pause| Timespec {
+                let pause = pause.into_iter().chain(look).min().map(|pause| Timespec {
                     tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
                     tv_nsec: i64::from(pause.subsec_nanos()),
                 });
@@ -374,6 +378,8 @@ impl Read for ChildOutput {
                 match self.listen.read(&mut rung) {
                     // Everything was closed from this side.
                     Ok(0) => return Ok(0),
+                    // What is there to read stays there until this thread has looked up.
+                    Ok(_) if self.by.is_some() => return Err(io::ErrorKind::WouldBlock.into()),
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error),
@@ -390,9 +396,6 @@ impl Read for ChildOutput {
                         return read;
                     }
                 }
-            }
-            if self.by.is_some_and(|by| bell || by <= Instant::now()) {
-                return Err(io::ErrorKind::WouldBlock.into());
             }
         }
     }

@@ -16,7 +16,7 @@
 //!
 //! # Invariants
 //! - The inlet is in one place: with the reading thread, with a caller, or here.
-//! - Who leaves it here asks only then whether somebody waits: who begins to wait later finds it.
+//! - Who leaves it here asks in the same breath whether somebody waits: who begins to wait later finds it.
 //! - No other lock is taken inside this one, and nothing is read or told while it is held.
 //! - A caller does not tell of the end: to find out why may take longer than it has time.
 
@@ -49,7 +49,8 @@ struct State {
     wanted: bool,
     /// The reading thread does not look by itself.
     asleep: bool,
-    /// How often a caller has put the inlet back.
+    /// How often a caller has read and put the inlet back. One that only looked whether there is something to wait
+    /// for keeps nobody from reading.
     turns: u64,
 }
 
@@ -66,10 +67,10 @@ impl Turns {
         sink: &dyn Sink,
         answered: Option<Waking>,
     ) -> Box<dyn Inlet> {
-        self.lock().inlet = Some(inlet);
-        if sink.waiting() {
-            self.lock().wanted = true;
-        }
+        let mut state = self.lock();
+        state.inlet = Some(inlet);
+        state.wanted |= sink.waiting();
+        drop(state);
         drop(answered);
         let mut state = self.lock();
         let mut untouched = false;
@@ -95,9 +96,10 @@ impl Turns {
         let Some(inlet) = lent else { return };
         state.caller = Some(std::thread::current().id());
         drop(state);
-        let mut loan = Loan { turns: self, sink, inlet: Some(inlet), ended: false };
+        let mut loan = Loan { turns: self, sink, inlet: Some(inlet), read: false, ended: false };
         while let Some(by) = turn() {
             let Some(inlet) = &mut loan.inlet else { return };
+            loan.read = true;
             match inlet.next_by(by) {
                 Some(Input::Frame(frame)) => drop(sink.frame(frame)),
                 Some(Input::Large(frame)) => drop(sink.large(frame)),
@@ -123,7 +125,8 @@ impl Turns {
 
     /// No caller reads any more, as soon as the one that does has come back.
     pub(super) fn end(&self) {
-        self.lock().wanted = true;
+        let mut state = self.lock();
+        state.wanted = true;
         self.called.notify_one();
     }
 
@@ -138,6 +141,8 @@ struct Loan<'t> {
     turns: &'t Turns,
     sink: &'t dyn Sink,
     inlet: Option<Box<dyn Inlet>>,
+    /// There was something to wait for.
+    read: bool,
     ended: bool,
 }
 
@@ -145,11 +150,8 @@ impl Drop for Loan<'_> {
     fn drop(&mut self) {
         let mut state = self.turns.lock();
         (state.inlet, state.caller) = (self.inlet.take(), None);
-        state.turns += 1;
-        drop(state);
-        let wanted = self.ended || self.sink.waiting();
-        let mut state = self.turns.lock();
-        state.wanted |= wanted;
+        state.turns += u64::from(self.read);
+        state.wanted |= self.ended || self.sink.waiting();
         if state.wanted || state.asleep {
             self.turns.called.notify_one();
         }
