@@ -22,6 +22,7 @@ pub(crate) mod decode;
 #[cfg(feature = "http-server")]
 pub(crate) mod http;
 pub(crate) mod legacy; // legacy
+pub(crate) mod meta;
 pub(crate) mod modern;
 #[cfg(feature = "client")]
 pub(crate) mod order;

@@ -138,6 +138,7 @@ impl Tool {
     }
 
     /// More for programs, an object whose names carry a prefix of yours (MCP basic/index, _meta).
+    /// Registering refuses one that [`ToolOutput::meta`](crate::ToolOutput::meta) would not send.
     #[must_use]
     pub fn meta(mut self, meta: Json) -> Tool {
         self.meta = Some(meta);
@@ -241,7 +242,7 @@ impl Resource {
         self
     }
 
-    /// More for programs.
+    /// More for programs, as with [`Tool::meta`].
     #[must_use]
     pub fn meta(mut self, meta: Json) -> Resource {
         self.meta = Some(meta);
@@ -335,7 +336,7 @@ impl Template {
         self
     }
 
-    /// More for programs.
+    /// More for programs, as with [`Tool::meta`].
     #[must_use]
     pub fn meta(mut self, meta: Json) -> Template {
         self.meta = Some(meta);
@@ -445,7 +446,7 @@ impl Prompt {
         self
     }
 
-    /// More for programs.
+    /// More for programs, as with [`Tool::meta`].
     #[must_use]
     pub fn meta(mut self, meta: Json) -> Prompt {
         self.meta = Some(meta);

@@ -38,7 +38,7 @@ pub enum Content {
         content: Box<Content>,
         /// For whom, how important.
         annotations: Option<Annotations>,
-        /// More for programs, an object.
+        /// More for programs, an object without reserved names, as with [`ToolOutput::meta`].
         meta: Option<Json>,
     },
     /// A block of a kind that this library does not know, as the server sent it.
@@ -127,7 +127,7 @@ impl ResourceContents {
         self
     }
 
-    /// More for programs, an object.
+    /// More for programs, an object without reserved names, as with [`ToolOutput::meta`].
     #[must_use]
     pub fn meta(mut self, meta: Json) -> ResourceContents {
         self.meta = Some(meta);
@@ -190,7 +190,11 @@ impl ToolOutput {
         self
     }
 
-    /// More for programs, an object.
+    /// More for programs, an object. The client gets an internal error instead of the result where it
+    /// is none, or where a name is reserved for the protocol: one with a prefix whose second label is
+    /// `modelcontextprotocol` or `mcp` (MCP 2026-07-28 basic/index, `_meta`). Only the name of the
+    /// server that gave a result is left out, so that a handler can give back what a
+    /// client of another server got.
     #[must_use]
     pub fn meta(mut self, meta: Json) -> ToolOutput {
         self.meta = Some(meta);

@@ -21,7 +21,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::era::{self, Questions, ServerEra, Signal};
+use crate::era::{self, Questions, ServerEra, Signal, meta};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::limits::FOR_EVER;
 use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormAnswer, Root, SampleAnswer, Sampling};
@@ -199,10 +199,14 @@ impl Context<'_> {
     /// Asks the client's model for a message.
     ///
     /// # Errors
-    /// As with [`Context::elicit`]; also when tool uses and results do not pair up.
+    /// As with [`Context::elicit`]; also when tool uses and results do not pair up, or the `_meta` of
+    /// a block is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes.
     pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleAnswer, Failure> {
         if let Some(why) = sampling.unpaired() {
             return Err(Failure::new(why));
+        }
+        if let Some(flaw) = sampling.contents().find_map(meta::of_block) {
+            return Err(Failure::new(format!("The _meta of a block in {key:?} {flaw}")));
         }
         self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleAnswer::new)
     }

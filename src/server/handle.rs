@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use crate::era::meta;
 use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
@@ -243,13 +244,10 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     catalog.change(|r| r.add_tool(tool, handler, checks))
 }
 
-/// `_meta` is an object (MCP basic/index, _meta).
 fn check_meta(name: &str, meta: Option<&Json>) -> Result<(), Error> {
-    match meta {
-        Some(meta) if !meta.as_str().trim_start().starts_with('{') => {
-            Err(Error::new(ErrorKind::Invalid, format!("the _meta of {name:?} is not an object")))
-        }
-        _ => Ok(()),
+    match meta.and_then(meta::flaw) {
+        Some(flaw) => Err(Error::new(ErrorKind::Invalid, format!("the _meta of {name:?} {flaw}"))),
+        None => Ok(()),
     }
 }
 
@@ -264,7 +262,12 @@ mod tests {
         fn read(_: &mut Context<'_>, _: &str) -> Result<&'static str, Failure> {
             Ok("")
         }
-        for (meta, fits) in [(json!([1]), false), (json!(null), false), (json!({"a.b/c": 1}), true)] {
+        for (meta, fits) in [
+            (json!([1]), false),
+            (json!(null), false),
+            (json!({"a.b/c": 1, "dev.mcp/x": 2}), false),
+            (json!({"a.b/c": 1}), true),
+        ] {
             let mut server = Server::new("s", "1");
             let template = Template::new("t://{a}", "t").expect("a template");
             let done = [

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::era::{self, Questions, Reply, ServerEra, To};
+use crate::era::{self, Questions, Reply, ServerEra, To, meta};
 use crate::json::{Doc, Kind, Value};
 use crate::model::ask::Ask;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
@@ -278,8 +278,18 @@ fn no_arguments() -> Value<'static> {
     EMPTY.get_or_init(|| Doc::parse(b"{}").unwrap_or_default()).root()
 }
 
-/// A result must be what the tool promised.
-fn check(work: &Work, outcome: Outcome) -> Conclusion {
+/// A result must be what the tool promised, and its `_meta` what the protocol allows.
+fn check(work: &Work, mut outcome: Outcome) -> Conclusion {
+    let flaw = match &mut outcome {
+        Outcome::Tool(output) => meta::settle(output),
+        Outcome::Read(output) => output.contents.iter().find_map(meta::of_contents),
+        Outcome::Prompt(output) => output.messages.iter().find_map(|(_, block)| meta::of_block(block)),
+        _ => None,
+    };
+    if let Some(flaw) = flaw {
+        let message = format!("The result's _meta {flaw}");
+        return Conclusion::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message, data: None });
+    }
     if let (Work::Tool(entry), Outcome::Tool(output)) = (work, &outcome) {
         if entry.entry.tool.output_schema.is_some() && !output.is_error {
             let Some(structured) = &output.structured else {

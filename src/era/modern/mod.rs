@@ -15,8 +15,8 @@ pub(super) use client::hint;
 #[cfg(feature = "client")]
 pub(super) use client::{TASKS, client_meta};
 pub(crate) use server::SERVER;
-#[cfg(feature = "hub")]
-pub(super) use server::SERVER_INFO;
-pub(super) use server::{MISSING_CAPABILITY, UNSUPPORTED_VERSION, server_info, supported, unversioned};
+pub(super) use server::{
+    MISSING_CAPABILITY, SERVER_INFO, UNSUPPORTED_VERSION, server_info, supported, unversioned,
+};
 #[cfg(feature = "client")]
 pub(super) use server::{filter as write_filter, read_filter};

@@ -178,6 +178,15 @@ impl Sampling {
         !self.tools.is_empty() || self.tool_choice.is_some()
     }
 
+    /// Every block of content, also of what tools gave.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &Content> {
+        self.messages.iter().flat_map(|(_, blocks)| blocks).flat_map(|block| match block {
+            Block::Content(content) => std::slice::from_ref(content),
+            Block::ToolResult { content, .. } => content,
+            Block::ToolUse(_) => &[],
+        })
+    }
+
     /// What a client must refuse: tool uses and results that do not pair up (MCP client/sampling,
     /// "tool result content restriction" and "tool use and result balance").
     pub(crate) fn unpaired(&self) -> Option<&'static str> {

@@ -1,0 +1,86 @@
+//! What a program may put into a `_meta`: an object, without names that belong to the protocol.
+//!
+//! What it does: tells what is wrong with one before it is written, and takes off what every result
+//! gets from the library. What it does not: look at what peers send, which is never held to this, and
+//! at results that a hub passes on.
+//!
+//! Source: MCP 2026-07-28 basic/index, `_meta` (requirements META-01, META-03, AMB-19).
+
+use crate::json::{Json, Kind, Writer};
+use crate::model::content::{Content, ResourceContents, ToolOutput};
+
+use super::modern::SERVER_INFO;
+
+/// What is wrong with a `_meta`, in words that follow its name.
+pub(crate) fn flaw(meta: &Json) -> Option<String> {
+    let doc = meta.to_doc();
+    if doc.root().kind() != Kind::Object {
+        return Some("is not an object".to_owned());
+    }
+    let (name, _) = doc.root().members().find(|(name, _)| is_reserved(name))?;
+    Some(format!("has a member {name:?}, whose prefix is reserved for the protocol"))
+}
+
+/// Takes off a tool's result who gave it, as one from another server has it: whoever passes a result
+/// on names itself. Tells what is wrong with what is left, and with the blocks.
+pub(crate) fn settle(output: &mut ToolOutput) -> Option<String> {
+    if let Some(meta) = &mut output.meta {
+        let doc = meta.to_doc();
+        if doc.root().get(SERVER_INFO).is_some() {
+            let mut w = Writer::new();
+            w.begin_object();
+            for (name, value) in doc.root().members().filter(|(name, _)| *name != SERVER_INFO) {
+                w.key(name).value(value);
+            }
+            w.end_object();
+            *meta = w.into_json();
+        }
+    }
+    output.meta.as_ref().and_then(flaw).or_else(|| output.content.iter().find_map(of_block))
+}
+
+/// What is wrong with a `_meta` of a block.
+pub(crate) fn of_block(mut block: &Content) -> Option<String> {
+    loop {
+        match block {
+            Content::Annotated { content, meta, .. } => {
+                if let Some(flaw) = meta.as_ref().and_then(flaw) {
+                    return Some(flaw);
+                }
+                block = content;
+            }
+            Content::Link(resource) => return resource.meta.as_ref().and_then(flaw),
+            Content::Embedded(contents) => return of_contents(contents),
+            _ => return None,
+        }
+    }
+}
+
+/// What is wrong with the `_meta` of a resource's contents.
+pub(crate) fn of_contents(contents: &ResourceContents) -> Option<String> {
+    contents.meta.as_ref().and_then(flaw)
+}
+
+/// A prefix whose second label is one of these is reserved, whatever stands around it; 2025-06-18
+/// reserved others (requirement META-04), which later revisions gave back.
+fn is_reserved(name: &str) -> bool {
+    let prefix = name.split_once('/').map(|(prefix, _)| prefix);
+    matches!(prefix.and_then(|p| p.split('.').nth(1)), Some("modelcontextprotocol" | "mcp"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_reserved;
+
+    #[test]
+    fn names_are_reserved_by_the_second_label_of_their_prefix() {
+        for name in
+            ["io.modelcontextprotocol/x", "dev.mcp/", "com.mcp.tools/a", "io.modelcontextprotocol.ui/a"]
+        {
+            assert!(is_reserved(name), "{name}");
+        }
+        for name in ["com.example.mcp/a", "mcp.dev/a", "mcp/a", "x", "", "/", "io.mcp", "ui/a", "io.mcpx/a"] {
+            assert!(!is_reserved(name), "{name}");
+        }
+    }
+}

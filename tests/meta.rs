@@ -1,0 +1,158 @@
+//! The `_meta` that handlers give: what of it leaves, and what is refused in words.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::thread;
+use std::time::Duration;
+
+use tinymcp::json::{Doc, Json};
+use tinymcp::{
+    Block, Content, MemoryEnd, Prompt, PromptOutput, Resource, ResourceContents, Role, Sampling, Server,
+    Tool, ToolOutput, json, memory,
+};
+
+/// Long enough that only a hang reaches it.
+const HANG: Duration = Duration::from_secs(20);
+
+const NAME: &str = "io.modelcontextprotocol/serverInfo";
+
+/// Both eras' ways to say the same: members of `_meta`.
+const ERAS: [&str; 2] = [
+    "{}",
+    r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#,
+];
+
+/// What a server answers in both eras.
+fn answers(server: Server, method: &str, params: &str) -> [Doc; 2] {
+    let (link, mut client) = memory();
+    let serving = thread::spawn(move || server.serve(link));
+    client.send(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"t","version":"1"}}}"#);
+    client.receive(HANG).expect("a greeting");
+    let ask = |client: &mut MemoryEnd, meta: &str| {
+        client.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params},"_meta":{meta}}}}}"#
+        ));
+        let answer = client.receive(HANG).expect("an answer");
+        // A member that stands there twice is refused here.
+        Doc::parse(&answer).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    };
+    let answers = ERAS.map(|meta| ask(&mut client, meta));
+    client.finish();
+    serving.join().unwrap().unwrap();
+    answers
+}
+
+/// What calling a tool gives that gives this.
+fn called(output: ToolOutput) -> [Doc; 2] {
+    let mut server = Server::new("this", "1");
+    server.tool(Tool::new("t"), move |_, (): ()| Ok(output.clone())).unwrap();
+    answers(server, "tools/call", r#""name":"t""#)
+}
+
+fn read(contents: ResourceContents) -> [Doc; 2] {
+    let mut server = Server::new("this", "1");
+    server.resource(Resource::new("r://r", "r"), move |_, _| Ok(contents.clone())).unwrap();
+    answers(server, "resources/read", r#""uri":"r://r""#)
+}
+
+fn filled(block: Content) -> [Doc; 2] {
+    let mut server = Server::new("this", "1");
+    let fill = move |_: &mut tinymcp::Context<'_>, _: &tinymcp::Arguments<'_>| {
+        Ok(PromptOutput::new().message(Role::User, block.clone()))
+    };
+    server.prompt(Prompt::new("p"), fill).unwrap();
+    answers(server, "prompts/get", r#""name":"p""#)
+}
+
+/// A block with this `_meta`, in another that has none.
+fn block(meta: &Json) -> Content {
+    let content = Box::new(Content::text("x"));
+    let inner = Content::Annotated { content, annotations: None, meta: Some(meta.clone()) };
+    Content::Annotated { content: Box::new(inner), annotations: None, meta: None }
+}
+
+/// Every way to give a `_meta` with a result, and what comes of it.
+fn given(meta: &Json) -> Vec<[Doc; 2]> {
+    let contents = || ResourceContents::text("r://r", "x").meta(meta.clone());
+    let linked = Content::link(Resource::new("r://r", "r").meta(meta.clone()));
+    vec![
+        called(ToolOutput::text("x").meta(meta.clone())),
+        called(ToolOutput::text("x").content(block(meta))),
+        called(ToolOutput::failed("x").content(linked.clone())),
+        called(Content::Embedded(contents()).into()),
+        read(contents()),
+        filled(block(meta)),
+        filled(linked),
+        filled(Content::Embedded(contents())),
+    ]
+}
+
+#[test]
+fn the_name_of_another_server_is_not_passed_on_with_its_result() {
+    let foreign = json!({"a.b/c": [1, 2], (NAME): {"name": "other", "version": "2"}, "d": null});
+    let [legacy, modern] = called(ToolOutput::text("x").meta(foreign));
+    let meta = |doc: &Doc| doc.root().pointer("/result/_meta").expect("a _meta").to_json();
+    assert_eq!(meta(&legacy).as_str(), r#"{"a.b/c":[1,2],"d":null}"#);
+    let own = format!(r#"{{"a.b/c":[1,2],"d":null,"{NAME}":{{"name":"this","version":"1"}}}}"#);
+    assert_eq!(meta(&modern).as_str(), own);
+
+    let [legacy, modern] = called(ToolOutput::text("x").meta(json!({(NAME): 1})));
+    assert!(legacy.root().pointer("/result/_meta").is_none(), "{legacy:?}");
+    assert_eq!(meta(&modern).as_str(), format!(r#"{{"{NAME}":{{"name":"this","version":"1"}}}}"#));
+}
+
+#[test]
+fn a_meta_that_is_none_or_has_a_reserved_name_is_an_internal_error_in_words() {
+    for (meta, why) in [
+        (json!([1]), "is not an object"),
+        (json!(null), "is not an object"),
+        (
+            json!({"a.b/c": 1, "dev.mcp/x": 2}),
+            r#"has a member "dev.mcp/x", whose prefix is reserved for the protocol"#,
+        ),
+    ] {
+        for answers in given(&meta) {
+            for answer in answers {
+                let error = |name: &str| answer.root().get("error").and_then(|e| e.get(name));
+                assert_eq!(error("code").and_then(|c| c.as_i64()), Some(-32603), "{meta}: {answer:?}");
+                let words = error("message").and_then(|m| m.as_str()).expect("words");
+                assert_eq!(words, format!("The result's _meta {why}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn other_names_go_out_wherever_a_handler_puts_them() {
+    for answers in given(&json!({"com.example.mcp/a": 1})) {
+        for answer in answers {
+            let text = answer.root().raw();
+            assert!(text.contains(r#""com.example.mcp/a":1"#) && !text.contains("error"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_a_model_is_sent_is_held_to_the_same() {
+    let mut server = Server::new("this", "1");
+    server
+        .tool(Tool::new("t"), |ctx, (): ()| {
+            let used = tinymcp::ToolUse { id: "u".into(), name: "u".into(), input: json!({}) };
+            let gave = Block::ToolResult {
+                id: "u".into(),
+                content: vec![block(&json!({"dev.mcp/x": 1}))],
+                is_error: false,
+            };
+            let asked = Sampling::new(9)
+                .message(Role::Assistant, vec![Block::ToolUse(used)])
+                .message(Role::User, vec![gave]);
+            ctx.sample("q", asked)?;
+            Ok("asked")
+        })
+        .unwrap();
+    for answer in answers(server, "tools/call", r#""name":"t""#) {
+        let text = answer.root().pointer("/result/content/0/text").and_then(|t| t.as_str());
+        let why = r#"The _meta of a block in "q" has a member "dev.mcp/x", whose prefix is reserved for the protocol"#;
+        assert_eq!(text, Some(why), "{}", answer.root().raw());
+    }
+}
