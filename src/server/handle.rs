@@ -6,15 +6,15 @@ use crate::era::meta;
 use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
-use crate::model::content::{PromptOutput, ReadOutput};
+use crate::model::content::{Completion, PromptOutput, ReadOutput};
 use crate::model::uri_template::Variables;
-use crate::model::{Change, Level};
+use crate::model::{Change, CompletionKind, Level};
 
 use super::context::Context;
 use super::core::Catalog;
 use super::failure::Failure;
 use super::mask;
-use super::registry::{Arguments, Checks, ToolHandler};
+use super::registry::{Arguments, Checks, CompletionRequest, ToolHandler};
 use super::tool::{self, ToolArguments, ToolResult};
 
 /// Changes what a server offers while it runs, from any thread.
@@ -84,7 +84,7 @@ impl Handle {
         self.changing(&Change::Resources, |catalog| insert_template(catalog, template, read))
     }
 
-    /// Removes a resource template and tells the clients.
+    /// Removes a resource template, with the completions of its variables, and tells the clients.
     ///
     /// # Errors
     /// As with [`Handle::remove_tool`].
@@ -104,12 +104,41 @@ impl Handle {
         self.changing(&Change::Prompts, |catalog| insert_prompt(catalog, prompt, fill))
     }
 
-    /// Removes a prompt and tells the clients.
+    /// Removes a prompt, with the completions of its arguments, and tells the clients.
     ///
     /// # Errors
     /// As with [`Handle::remove_tool`].
     pub fn remove_prompt(&self, name: &str) -> Result<bool, Error> {
         self.removing(&Change::Prompts, |catalog| catalog.change(|r| r.remove_prompt(name)))
+    }
+
+    /// Completes an argument of a registered prompt; what completed it before no longer does.
+    ///
+    /// # Errors
+    /// As with [`Server::complete_prompt`](crate::Server::complete_prompt); [`crate::ErrorKind::Misuse`] when
+    /// completions were not announced: [`Server::completions_may_change`](crate::Server::completions_may_change).
+    pub fn complete_prompt(
+        &self,
+        prompt: &str,
+        argument: &str,
+        complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let catalog = self.completing()?;
+        insert_completion(&catalog, CompletionKind::Prompt, prompt, argument, complete)
+    }
+
+    /// Completes a variable of a registered resource template; what completed it before no longer does.
+    ///
+    /// # Errors
+    /// As with [`Handle::complete_prompt`].
+    pub fn complete_template(
+        &self,
+        uri_template: &str,
+        variable: &str,
+        complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let catalog = self.completing()?;
+        insert_completion(&catalog, CompletionKind::Template, uri_template, variable, complete)
     }
 
     /// Tells those who subscribed to this resource that its contents changed; nobody did is no
@@ -154,6 +183,16 @@ impl Handle {
 
     pub(super) fn catalog(&self) -> Result<Arc<Catalog>, Error> {
         self.catalog.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server is gone"))
+    }
+
+    /// The catalog of a server whose clients know that it completes arguments.
+    fn completing(&self) -> Result<Arc<Catalog>, Error> {
+        let catalog = self.catalog()?;
+        if !catalog.promised().completions {
+            let why = "clients were not told of completions: call Server::completions_may_change first";
+            return Err(Error::new(ErrorKind::Misuse, why));
+        }
+        Ok(catalog)
     }
 
     fn changing(
@@ -220,6 +259,17 @@ pub(super) fn insert_prompt(
 ) -> Result<(), Error> {
     check_meta(&prompt.name, prompt.meta.as_ref())?;
     catalog.change(|r| r.add_prompt(prompt, Arc::new(fill)))
+}
+
+pub(super) fn insert_completion(
+    catalog: &Catalog,
+    kind: CompletionKind,
+    subject: &str,
+    argument: &str,
+    complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let complete = Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
+    catalog.change(|r| r.add_completion(kind, subject, argument, complete))
 }
 
 /// Registers a tool with the schemas of its argument and result types, where it has none.

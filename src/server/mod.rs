@@ -55,7 +55,9 @@ use crate::model::{CacheHint, CompletionKind, Identity};
 use crate::transport::Link;
 
 use self::core::Catalog;
-use self::handle::{add_tool, insert_prompt, insert_resource, insert_template, insert_tool};
+use self::handle::{
+    add_tool, insert_completion, insert_prompt, insert_resource, insert_template, insert_tool,
+};
 use self::job::InlineFn;
 pub(crate) use self::registry::ToolHandler;
 use self::seal::Sealer;
@@ -203,6 +205,13 @@ impl Server {
     /// [`Handle::resource_updated`] sends.
     pub fn resource_updates(&mut self) -> &mut Server {
         self.catalog.promise(|offer| offer.subscribe = true);
+        self
+    }
+
+    /// Announces that completions may come and go while the server runs. What completes something
+    /// from the start, [`Server::complete_prompt`] or [`Server::complete_template`], announces it too.
+    pub fn completions_may_change(&mut self) -> &mut Server {
+        self.catalog.promise(|offer| offer.completions = true);
         self
     }
 
@@ -356,10 +365,8 @@ impl Server {
         argument: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        let complete =
-            Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
-        self.catalog.change(|r| r.add_completion(CompletionKind::Prompt, prompt, argument, complete))?;
-        Ok(self)
+        insert_completion(&self.catalog, CompletionKind::Prompt, prompt, argument, complete)?;
+        Ok(self.completions_may_change())
     }
 
     /// Completes a variable of a registered resource template.
@@ -372,11 +379,8 @@ impl Server {
         variable: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        let complete =
-            Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
-        self.catalog
-            .change(|r| r.add_completion(CompletionKind::Template, uri_template, variable, complete))?;
-        Ok(self)
+        insert_completion(&self.catalog, CompletionKind::Template, uri_template, variable, complete)?;
+        Ok(self.completions_may_change())
     }
 
     /// A handle for other threads: to change what is offered, to tell of changes, to stop.

@@ -363,6 +363,7 @@ impl Registry {
     }
 
     pub(crate) fn remove_template(&mut self, uri_template: &str) -> bool {
+        self.forget_completions(CompletionKind::Template, uri_template);
         self.templates.remove(uri_template)
     }
 
@@ -374,6 +375,7 @@ impl Registry {
     }
 
     pub(crate) fn remove_prompt(&mut self, name: &str) -> bool {
+        self.forget_completions(CompletionKind::Prompt, name);
         self.prompts.remove(name)
     }
 
@@ -411,9 +413,8 @@ impl Registry {
         }
     }
 
-    /// Drops what completes the arguments of a prompt or template.
-    #[cfg(feature = "hub")]
-    pub(crate) fn forget_completions(&mut self, kind: CompletionKind, subject: &str) {
+    /// Drops what completes the arguments of a prompt or template, for it goes with these.
+    fn forget_completions(&mut self, kind: CompletionKind, subject: &str) {
         self.completions.retain(|c| c.kind != kind || c.subject != subject);
     }
 
@@ -468,7 +469,7 @@ impl Registry {
                 || !self.resources.is_empty()
                 || !self.templates.is_empty(),
             prompts: promised.prompts_changed || !self.prompts.is_empty(),
-            completions: !self.completions.is_empty(),
+            completions: promised.completions || !self.completions.is_empty(),
             ..promised
         }
     }

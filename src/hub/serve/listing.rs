@@ -203,10 +203,7 @@ fn show_prompts(
         shown,
         left,
         |prompt| prompt.source.clone(),
-        |r, name| {
-            r.remove_prompt(name);
-            r.forget_completions(CompletionKind::Prompt, name);
-        },
+        |r, name| _ = r.remove_prompt(name),
         |r, name, key, prompt: &Prompt, completes| {
             let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
             let fill = move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| {
@@ -258,10 +255,7 @@ fn show_templates(
         shown,
         left,
         |template| template.source.clone(),
-        |r, uri| {
-            r.remove_template(uri);
-            r.forget_completions(CompletionKind::Template, uri);
-        },
+        |r, uri| _ = r.remove_template(uri),
         |r, uri, key, template: &Template, completes| {
             r.add_template(template.clone(), reader(export, key))?;
             for variable in template.uri_template().variables().filter(|_| completes) {
