@@ -79,11 +79,11 @@ fn given(meta: &Json) -> Vec<[Doc; 2]> {
         called(ToolOutput::text("x").meta(meta.clone())),
         called(ToolOutput::text("x").content(block(meta))),
         called(ToolOutput::failed("x").content(linked.clone())),
-        called(Content::Embedded(contents()).into()),
+        called(Content::embedded(contents()).into()),
         read(contents()),
         filled(block(meta)),
         filled(linked),
-        filled(Content::Embedded(contents())),
+        filled(Content::embedded(contents())),
     ]
 }
 

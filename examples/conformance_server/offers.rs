@@ -69,7 +69,7 @@ fn prompts(server: &mut Server) -> Result<(), Error> {
                 let uri = arguments.required("resourceUri")?;
                 let contents = ResourceContents::text(uri, "Embedded resource content for testing.");
                 Ok(PromptOutput::new()
-                    .message(Role::User, Content::Embedded(contents.mime_type("text/plain")))
+                    .message(Role::User, Content::embedded(contents.mime_type("text/plain")))
                     .user("Please process the embedded resource above."))
             },
         )?

@@ -40,7 +40,7 @@ pub(crate) fn add(server: &mut Server) -> Result<(), Error> {
                 let text = "This is an embedded resource content.";
                 let contents =
                     ResourceContents::text("test://embedded-resource", text).mime_type("text/plain");
-                Ok(Content::Embedded(contents))
+                Ok(Content::embedded(contents))
             },
         )?
         .tool(Tool::new("test_multiple_content_types").description("Gives three things"), |_, _: Nothing| {
@@ -48,7 +48,7 @@ pub(crate) fn add(server: &mut Server) -> Result<(), Error> {
             let contents = ResourceContents::text("test://mixed-content-resource", text);
             Ok(ToolOutput::text("Multiple content types test:")
                 .content(Content::image(PNG, "image/png"))
-                .content(Content::Embedded(contents.mime_type("application/json"))))
+                .content(Content::embedded(contents.mime_type("application/json"))))
         })?
         .tool(Tool::new("test_error_handling").description("Fails"), |_, _: Nothing| {
             Err::<(), _>(Failure::new("This tool intentionally returns an error for testing"))

@@ -5,7 +5,7 @@
 //! by every method that knows it.
 
 use crate::json::{Kind, NodeId, Value};
-use crate::model::{ClientCapabilities, CompletionKind, Fault, Operation};
+use crate::model::{ClientCapabilities, CompletionKind, Fault, Level, Operation};
 
 /// The members of a request's parameters that some method knows.
 #[derive(Clone, Copy, Default)]
@@ -239,6 +239,16 @@ pub(super) fn capabilities(declared: Value<'_>) -> ClientCapabilities {
         }
     }
     capabilities
+}
+
+/// The level that a parameter of this name gives.
+///
+/// # Errors
+/// It is none (server/utilities/logging, error handling).
+pub(super) fn level(value: Option<Value<'_>>, name: &str) -> Result<Level, Fault> {
+    const KNOWN: &str = "must be one of debug, info, notice, warning, error, critical, alert, emergency";
+    let level = string(value, name)?.as_str().and_then(Level::parse);
+    level.ok_or_else(|| wrong(name, KNOWN))
 }
 
 pub(super) fn invalid(message: &'static str) -> Fault {

@@ -66,6 +66,12 @@ impl Content {
         Content::Link(Box::new(resource))
     }
 
+    /// A resource's contents within the block, text or bytes (MCP 2026-07-28 server/tools, embedded
+    /// resources): `Content::embedded(ResourceContents::text("file:///a.txt", "…"))`.
+    pub fn embedded(contents: ResourceContents) -> Content {
+        Content::Embedded(contents)
+    }
+
     /// The text of a block of text, whatever it is annotated with.
     pub fn as_text(&self) -> Option<&str> {
         let mut block = self;

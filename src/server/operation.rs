@@ -153,11 +153,8 @@ impl Reader<dyn InlineTools> {
                 gate(offer.completions, request)?;
                 let subject = text(doc, subject);
                 // A handler that only offers values asks the client nothing.
-                return match self.registry.completion(kind, subject, text(doc, argument)) {
-                    None => Err(Fault::InvalidParams(format!("Nothing to complete: {subject}").into())),
-                    Some(None) => Ok(None),
-                    Some(Some(complete)) => Ok(Some((Work::Complete(Arc::clone(complete)), Answers::new()))),
-                };
+                let complete = self.registry.completion(kind, subject, text(doc, argument))?;
+                return Ok(complete.map(|run| (Work::Complete(Arc::clone(run)), Answers::new())));
             }
             _ => return Ok(None),
         };

@@ -418,29 +418,40 @@ impl Registry {
         self.completions.retain(|c| c.kind != kind || c.subject != subject);
     }
 
-    /// The completion of an argument; `None` when its subject is unknown, `Some(None)` when the
-    /// subject offers nothing for it.
+    /// The completion of an argument; nothing when it has none.
+    ///
+    /// # Errors
+    /// There is no such prompt or template, or it has no such argument (server/utilities/completion,
+    /// error handling; requirement CMP-04).
     pub(crate) fn completion(
         &self,
         kind: CompletionKind,
         subject: &str,
         argument: &str,
-    ) -> Option<Option<&Arc<CompleteFn>>> {
-        let known = match kind {
-            CompletionKind::Prompt => self.prompts.find(subject).is_some(),
+    ) -> Result<Option<&Arc<CompleteFn>>, Fault> {
+        let found = match kind {
+            CompletionKind::Prompt => self
+                .prompts
+                .find(subject)
+                .map(|p| (subject, p.entry.prompt.arguments.iter().any(|a| a.name == argument))),
             // A client may name the template, or a URI that the template produces.
-            CompletionKind::Template => {
-                self.template_for(subject).is_some() || self.resources.find(subject).is_some()
+            CompletionKind::Template => match self.template_for(subject) {
+                // Clients cut the variables out of the template themselves, some with what stands
+                // around them in the braces: `+path`. That is nobody's mistake to be shown.
+                Some(t) => Some(t.entry.template.uri.as_str()).map(|uri| (uri, uri.contains(argument))),
+                None => self.resources.find(subject).map(|_| (subject, true)),
+            },
+        };
+        let refusal = match found {
+            None => format!("Nothing to complete: {subject}"),
+            Some((subject, false)) => format!("{subject} has no argument {argument:?}"),
+            Some((subject, true)) => {
+                let is_meant =
+                    |c: &&CompleteEntry| c.kind == kind && c.subject == subject && c.argument == argument;
+                return Ok(self.completions.iter().find(is_meant).map(|c| &c.complete));
             }
         };
-        known.then_some(())?;
-        let template = self.template_for(subject).map(|t| t.entry.template.uri.as_str());
-        let subject = template.filter(|_| kind == CompletionKind::Template).unwrap_or(subject);
-        let found = self
-            .completions
-            .iter()
-            .find(|c| c.kind == kind && c.subject == subject && c.argument == argument);
-        Some(found.map(|c| &c.complete))
+        Err(Fault::InvalidParams(refusal.into()))
     }
 
     fn template_for(&self, subject: &str) -> Option<&Arc<Listed<TemplateEntry>>> {

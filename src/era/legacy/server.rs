@@ -52,10 +52,7 @@ impl ServerEra for LegacyServer {
             }
             "initialize" => Operation::Open,
             "ping" => Operation::Ping,
-            "logging/setLevel" => {
-                let level = read::string(params.level, "level")?.as_str().and_then(Level::parse);
-                Operation::SetLevel(level.ok_or_else(|| read::invalid("level is not a log level"))?)
-            }
+            "logging/setLevel" => Operation::SetLevel(read::level(params.level, "level")?),
             "resources/subscribe" => Operation::Subscribe { uri: read::string(params.uri, "uri")?.id() },
             "resources/unsubscribe" => Operation::Unsubscribe { uri: read::string(params.uri, "uri")?.id() },
             method => match read::operation(method, params)? {

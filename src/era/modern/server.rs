@@ -12,9 +12,7 @@ use crate::json::{Json, Kind, Value, Writer};
 use crate::model::ask::Ask;
 #[cfg(feature = "hub")]
 use crate::model::relayed::Passage;
-use crate::model::{
-    CacheHint, Fault, Filter, Identity, Level, Note, Operation, Peer, Query, Revision, Session,
-};
+use crate::model::{CacheHint, Fault, Filter, Identity, Note, Operation, Peer, Query, Revision, Session};
 use crate::rpc::Request;
 
 #[cfg(feature = "http-server")]
@@ -98,12 +96,7 @@ fn peer(params: &Params<'_>) -> Result<Peer, Fault> {
     }
     let log_level = match meta.log_level {
         None => None,
-        Some(level) => Some(
-            level
-                .as_str()
-                .and_then(Level::parse)
-                .ok_or_else(|| read::invalid("logLevel is not a log level"))?,
-        ),
+        level => Some(read::level(level, "_meta field io.modelcontextprotocol/logLevel")?),
     };
     Ok(Peer { revision: V2026_07_28, capabilities: read::capabilities(capabilities), log_level })
 }
@@ -327,7 +320,10 @@ pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filte
             return Err(read::invalid("resourceSubscriptions must be an array"));
         }
         if uris.len() > most {
-            return Err(read::invalid("resourceSubscriptions holds too many URIs"));
+            return Err(Fault::InvalidParams(
+                format!("resourceSubscriptions holds {} URIs, and at most {most} are taken", uris.len())
+                    .into(),
+            ));
         }
         for uri in uris.items() {
             let uri =
