@@ -276,6 +276,8 @@ impl<J: Send + 'static> Pool<J> {
     ///
     /// `wanted` sees each queued job once, with the pool locked: it must be quick and must not
     /// call the pool.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn withdraw(&self, wanted: &mut dyn FnMut(&J) -> bool) -> Vec<J> {
         let shared = &self.door.shared;
         let mut state = shared.lock();
@@ -306,6 +308,8 @@ impl<J: Send + 'static> Pool<J> {
     }
 
     /// Waits until nothing is queued or running; false if the deadline came first.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn wait_idle(&self, deadline: Instant) -> bool {
         let shared = &self.door.shared;
         let mut state = shared.lock();
@@ -378,6 +382,7 @@ impl<J: Send + 'static> Shared<J> {
     }
 
     /// Comes back when there is room, or the pool is closed.
+    #[cold]
     fn wait_for_room<'a>(&self, mut state: MutexGuard<'a, State<J>>) -> MutexGuard<'a, State<J>> {
         let capacity = self.size.queue;
         if state.closed || state.queue.len() < capacity {
@@ -524,6 +529,7 @@ impl<J: Send + 'static> Shared<J> {
         }
     }
 
+    #[cold]
     fn close(&self) {
         let mut state = self.lock();
         state.closed = true;

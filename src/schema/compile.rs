@@ -42,6 +42,8 @@ pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaE
     compiler.run(schema).map_err(|fault| located(*fault, &compiler.library.docs))
 }
 
+#[cold]
+#[inline(never)]
 fn located(fault: Fault, docs: &[Arc<Doc>]) -> SchemaError {
     let Some(doc) = docs.get(fault.at.document as usize) else {
         return SchemaError::new("", fault.message);
@@ -419,6 +421,8 @@ impl Compiler<'_> {
     }
 
     /// Compiles a pattern; its index is the table's length before.
+    #[cold]
+    #[inline(never)]
     fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Box<Fault>> {
         let index = self.t.patterns.len() as u32;
         let pattern = super::pattern::Pattern::compile(source)

@@ -149,6 +149,8 @@ impl<'o> Library<'o> {
         self.survey.by_uri.get(uri.as_bytes()).map(|found| found as u32).ok_or_else(|| unknown.to_owned())
     }
 
+    #[cold]
+    #[inline(never)]
     fn resolve(&mut self, keyword: Keyword, reference: &str, from: u32) -> Result<Target, String> {
         let (uri, fragment) = uri::split_fragment(reference);
         let absolute = uri::join(self.survey.base(from), uri);
@@ -301,6 +303,8 @@ fn unescaped(token: &str) -> String {
 
 /// The rules a `$schema` names: a dialect known here, or one that a document handed in describes
 /// with `$vocabulary`.
+#[cold]
+#[inline(never)]
 fn rules_named(named: &str, options: &Options) -> Result<Rules, String> {
     if let Some(rules) = Rules::named(named) {
         return Ok(rules);

@@ -391,6 +391,7 @@ fn is_anchor(name: &str) -> bool {
 }
 
 /// The JSON Pointer, from `root`, of the value that is, or lies around, this one.
+#[cold]
 pub(super) fn pointer_to(root: Value<'_>, target: NodeId) -> String {
     let mut pointer = String::with_capacity(if root.id() == target { 0 } else { 48 });
     let mut at = root;

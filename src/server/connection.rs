@@ -169,6 +169,7 @@ impl Connection {
     }
 
     /// Takes in a call that was admitted.
+    #[cold]
     pub(crate) fn adopt(&self, running: Running) {
         self.calls.adopt(running);
     }
@@ -193,6 +194,8 @@ impl Connection {
     }
 
     /// Waits until a job that was refused for want of room can be taken in, or serving ends.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn wait_for_room(&self, job: &Job) {
         self.calls.wait_for_room(job.weight(), self.core.limits.in_flight_bytes);
     }
@@ -236,6 +239,8 @@ impl Connection {
     }
 
     /// Takes back what was to be answered under this id: the client cancelled it.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn cancel(&self, id: &Id) {
         if let Some(running) = self.calls.take_id(id) {
             let mine = running.call.cancel();
@@ -251,6 +256,7 @@ impl Connection {
 
     /// Cancels the calls that can no longer be answered.
     #[cfg(feature = "http-server")]
+    #[cold]
     pub(crate) fn drop_closed(&self) {
         let gone = self.calls.take_closed();
         for running in &gone {
@@ -264,6 +270,7 @@ impl Connection {
     /// Cancels the one call, or ends the one subscription, that was answered to this HTTP exchange,
     /// whose peer is gone.
     #[cfg(feature = "http-server")]
+    #[cold]
     pub(crate) fn drop_exchange(&self, exchange: u64) {
         if let Some(running) = self.calls.take_exchange(exchange) {
             running.call.cancel();
@@ -291,6 +298,7 @@ impl Connection {
     }
 
     /// Forgets queued and parked work of settled calls, and withdraws their questions.
+    #[cold]
     pub(crate) fn drop_settled(&self) {
         let queued = self.core.pool.withdraw(&mut |job: &Job| job.call.is_settled());
         drop(queued);
@@ -311,6 +319,8 @@ impl Connection {
     }
 
     /// Parks a call and sends its questions to the client.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn park(&self, job: Job, asks: &[Ask]) {
         let (era, revision) = (job.era, job.query.peer.revision);
         let (call, outlet) = (Arc::clone(&job.call), Arc::clone(&job.outlet));
@@ -353,6 +363,8 @@ impl Connection {
     }
 
     /// Takes the client's answer to a request of ours; gives the job back when it was the last one.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn answered(&self, id: u64, mut answer: Answer) -> Option<Job> {
         let mut parked = lock(&self.parked);
         let kept = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>();
@@ -389,6 +401,8 @@ impl Connection {
     }
 
     /// Opens a subscription: acknowledges it first, then lets changes through.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn listen(
         &self,
         id: Id,
@@ -437,6 +451,8 @@ impl Connection {
         self.outlet.congested() || self.post.busy()
     }
 
+    #[cold]
+    #[inline(never)]
     fn tell_now(&self, change: &Change) {
         {
             let mut w = Writer::new();
@@ -485,9 +501,7 @@ impl Connection {
         let stuck = self.baton.get().is_some_and(Baton::look);
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
-            let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
-            self.give_up(begun, "The call was not finished within the server's deadline");
-            self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
+            self.give_late_up(late);
         }
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
@@ -499,7 +513,16 @@ impl Connection {
         stuck || more || missed
     }
 
+    #[cold]
+    #[inline(never)]
+    fn give_late_up(&self, late: Vec<Running>) {
+        let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
+        self.give_up(begun, "The call was not finished within the server's deadline");
+        self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
+    }
+
     /// Cancels calls and answers them in the place of their handlers.
+    #[cold]
     fn give_up(&self, mut calls: Vec<Running>, why: &'static str) {
         calls.retain(|running| running.call.cancel());
         // First what takes questions back: nothing follows the answer of a call on its stream.
@@ -520,6 +543,8 @@ impl Connection {
     }
 
     /// The client will send no more: calls that wait for its answers cannot go on.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn input_ended(&self) {
         self.calls.end();
         let stuck: Vec<Arc<Call>> =
@@ -535,6 +560,7 @@ impl Connection {
     }
 
     /// Answers a call that will not run, unless it is settled.
+    #[cold]
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
             self.give_up(vec![running], why);
@@ -543,6 +569,8 @@ impl Connection {
 
     /// Answers what still runs, ends every subscription and closes the outlet; what was said before
     /// gets until `deadline` to leave.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn close(&self, deadline: Instant) {
         self.give_all_up("The server is shutting down");
         self.end_listens();
@@ -560,6 +588,8 @@ impl Connection {
     }
 
     /// Ends every subscription.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn end_listens(&self) {
         for listen in std::mem::take(&mut *lock(&self.listens)) {
             let mut w = Writer::new();

@@ -294,6 +294,8 @@ impl Core {
 
     /// The state a client comes back with: the answers so far, bound to this request and
     /// to who sent it.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn seal(
         &self,
         principal: Option<&str>,
@@ -327,6 +329,13 @@ impl Core {
         if query.state.is_none() && query.answers.is_none() {
             return Ok(Answers::new());
         }
+        self.rounds(principal, query, doc)
+    }
+
+    /// The answers of a request that goes on with a call.
+    #[cold]
+    #[inline(never)]
+    fn rounds(&self, principal: Option<&str>, query: &Query, doc: &Doc) -> Result<Answers, Fault> {
         let mut answers = match query.state.and_then(|node| doc.at(node).as_str()) {
             None => Answers::new(),
             Some(state) => {

@@ -227,6 +227,7 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Takes note of a frame that was too long to be read.
+    #[cold]
     pub(crate) fn too_long(&mut self) {
         let most = self.core.limits.frame_bytes;
         self.stray(None, &Fault::InvalidRequest(format!("The message is longer than {most} bytes").into()));
@@ -246,16 +247,7 @@ impl Reader<dyn InlineTools> {
             }
         } else if let Some(job) = self.jobs.pop() {
             let refused = match self.core.pool.try_submit(job) {
-                Err(Refused { job, why: pool::Refusal::Full }) => {
-                    self.send();
-                    let call = Arc::clone(&job.call);
-                    let result = self.core.pool.submit(job);
-                    if call.is_settled() {
-                        // Meanwhile; in the queue it would take the room of others.
-                        self.conn.drop_settled();
-                    }
-                    result
-                }
+                Err(Refused { job, why: pool::Refusal::Full }) => self.submit_to_full(job),
                 result => result,
             };
             if let Err(Refused { job, .. }) = refused {
@@ -264,8 +256,23 @@ impl Reader<dyn InlineTools> {
         }
     }
 
+    /// Hands a job over as soon as the pool has room for it.
+    #[cold]
+    #[inline(never)]
+    fn submit_to_full(&mut self, job: Job) -> Result<(), Refused<Job>> {
+        self.send();
+        let call = Arc::clone(&job.call);
+        let result = self.core.pool.submit(job);
+        if call.is_settled() {
+            // Meanwhile; in the queue it would take the room of others.
+            self.conn.drop_settled();
+        }
+        result
+    }
+
     /// Answers a job that cannot be handed over: the server stops, or the system has no thread
     /// left for it.
+    #[cold]
     fn refuse(&self, job: &Job) {
         self.conn.refuse(&job.call, "The server takes no more calls");
     }
@@ -333,6 +340,8 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Handles an array of messages. Gives back whether there is anything to answer.
+    #[cold]
+    #[inline(never)]
     pub(super) fn array(&mut self, messages: Value<'_>, outlet: &Arc<dyn Outlet>) -> bool {
         let batches = {
             let session = self.conn.session();

@@ -249,6 +249,8 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
 ///
 /// Nothing new is taken in. First the thread that reads comes to an end or turns out to wait for
 /// input; then the calls that run do. Their deadlines hold meanwhile.
+#[cold]
+#[inline(never)]
 fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
     let core = &conn.core;
     let since = Instant::now();
