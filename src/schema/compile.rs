@@ -255,7 +255,9 @@ impl Compiler<'_> {
         }
         self.dependents(schema, ops)?;
         for keyword in [Keyword::Ref, Keyword::DynamicRef, Keyword::RecursiveRef] {
-            self.reference(schema, keyword, docs, ops)?;
+            if schema.get(keyword).is_some() {
+                self.reference(schema, keyword, docs, ops)?;
+            }
         }
         for keyword in [Keyword::AllOf, Keyword::AnyOf, Keyword::OneOf] {
             let Some(branches) = schema.get(keyword) else { continue };
@@ -297,6 +299,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
+    #[cold]
+    #[inline(never)]
     fn reference(
         &mut self,
         schema: &Subschema<'_>,
@@ -304,9 +308,6 @@ impl Compiler<'_> {
         docs: &[Arc<Doc>],
         ops: &mut Vec<Op>,
     ) -> Result<(), Box<Fault>> {
-        if schema.get(keyword).is_none() {
-            return Ok(());
-        }
         let target = match self.library.target(schema.place, keyword) {
             Some(Ok(target)) => target,
             Some(Err(fault)) => return Err(fault.clone()),

@@ -130,6 +130,7 @@ impl Shared {
     }
 
     /// Sends what is posted until nothing was for `idle`.
+    #[cold]
     fn deliver(&self, idle: Duration) {
         let mut last = Instant::now();
         let mut state = self.state();
