@@ -144,6 +144,24 @@ impl<'d> Subschema<'d> {
     }
 }
 
+/// Keywords that hold other subschemas than those of members and elements.
+const COMBINED: &[Keyword] = &[
+    Keyword::PropertyNames,
+    Keyword::DependentRequired,
+    Keyword::DependentSchemas,
+    Keyword::Dependencies,
+    Keyword::Ref,
+    Keyword::DynamicRef,
+    Keyword::RecursiveRef,
+    Keyword::AllOf,
+    Keyword::AnyOf,
+    Keyword::OneOf,
+    Keyword::Not,
+    Keyword::If,
+    Keyword::UnevaluatedItems,
+    Keyword::UnevaluatedProperties,
+];
+
 impl Compiler<'_> {
     fn run(&mut self, schema: Doc) -> Result<Program, Box<Fault>> {
         self.library.load(schema)?;
@@ -247,6 +265,21 @@ impl Compiler<'_> {
     ) -> Result<(), Box<Fault>> {
         self.object(schema, ops)?;
         self.array(schema, ops)?;
+        if COMBINED.iter().any(|keyword| schema.get(*keyword).is_some()) {
+            self.combined(schema, docs, ops)?;
+        }
+        Ok(())
+    }
+
+    /// The less common of them.
+    #[cold]
+    #[inline(never)]
+    fn combined(
+        &mut self,
+        schema: &Subschema<'_>,
+        docs: &[Arc<Doc>],
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Box<Fault>> {
         if let Some(names) = schema.get(Keyword::PropertyNames) {
             let child = self.child(schema, names)?;
             if child != Child::ANY {
@@ -299,8 +332,6 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    #[cold]
-    #[inline(never)]
     fn reference(
         &mut self,
         schema: &Subschema<'_>,

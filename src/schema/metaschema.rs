@@ -134,6 +134,7 @@ impl Text {
     }
 
     /// Adds a text in which marks stand for what is repeated. No text holds one of them as itself.
+    #[cold]
     fn shaped(&mut self, marked: &str) {
         for piece in marked.split_inclusive(['@', '%', '<', '=', '&']) {
             let (plain, mark) = piece.split_at(piece.len().saturating_sub(1));

@@ -257,6 +257,7 @@ impl<'d> Visit<'_, 'd> {
         }
     }
 
+    #[cold]
     fn anchor(&mut self, name: &str, at: Place) {
         let survey = &mut *self.survey;
         let next = survey.anchored.len() as u64;
@@ -265,6 +266,7 @@ impl<'d> Visit<'_, 'd> {
         }
     }
 
+    #[cold]
     fn dynamic(&mut self, name: &str, at: Place) {
         self.survey.dynamic.enter(&key(&[self.resource, at.document, at.node.index()], name), 0);
         if let Some(resource) = self.survey.resources.get_mut(self.resource as usize) {

@@ -356,6 +356,7 @@ impl Connection {
     }
 
     /// Gives a call this much time from now.
+    #[cold]
     pub(super) fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
         let deadline = (!time.is_zero()).then(|| Instant::now() + time);
         self.calls.change(call, deadline, weight);

@@ -413,6 +413,8 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Takes the client's answer to a question; the call goes on when it was the last one.
+    #[cold]
+    #[inline(never)]
     fn response(&mut self, response: &Response<'_>) {
         let Some(id) = response.id.as_u64() else { return };
         let Some(mut job) = self.conn.answered(id, answer_of(response.outcome)) else { return };
@@ -437,6 +439,8 @@ impl Reader<dyn InlineTools> {
 
     /// Handles each message of a batch; their answers leave together (JSON-RPC 2.0 §6).
     /// Gives back whether there is anything to answer.
+    #[cold]
+    #[inline(never)]
     fn batch(&mut self, messages: Value<'_>, to: &Arc<dyn Outlet>) -> bool {
         // What `out` holds from here on are the answers of one message.
         self.send();

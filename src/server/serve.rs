@@ -288,6 +288,7 @@ pub(super) struct AtWork<'c> {
 
 impl AtWork<'_> {
     /// Looks after what is in flight, and whether there is time left.
+    #[cold]
     pub(super) fn goes_on(&self) -> bool {
         let now = Instant::now();
         self.conn.look(now);

@@ -24,8 +24,9 @@ use super::{Inlet, Input, Outlet};
 
 /// What is read at once: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
-/// What is read at once from a peer that never said that much: most calls are a few hundred bytes.
-const FIRST: usize = 8 << 10;
+/// What is read at once from a peer that never said that much: most calls are a few hundred bytes. One page, for all of
+/// it is written once.
+const FIRST: usize = 4 << 10;
 /// What some programs write before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// A longer line is handed over with its buffer: to copy it would take that much memory once more.
