@@ -276,8 +276,6 @@ impl<J: Send + 'static> Pool<J> {
     ///
     /// `wanted` sees each queued job once, with the pool locked: it must be quick and must not
     /// call the pool.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn withdraw(&self, wanted: &mut dyn FnMut(&J) -> bool) -> Vec<J> {
         let shared = &self.door.shared;
         let mut state = shared.lock();
@@ -308,8 +306,6 @@ impl<J: Send + 'static> Pool<J> {
     }
 
     /// Waits until nothing is queued or running; false if the deadline came first.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn wait_idle(&self, deadline: Instant) -> bool {
         let shared = &self.door.shared;
         let mut state = shared.lock();

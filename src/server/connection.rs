@@ -319,8 +319,6 @@ impl Connection {
     }
 
     /// Parks a call and sends its questions to the client.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn park(&self, job: Job, asks: &[Ask]) {
         let (era, revision) = (job.era, job.query.peer.revision);
         let (call, outlet) = (Arc::clone(&job.call), Arc::clone(&job.outlet));
@@ -364,8 +362,6 @@ impl Connection {
     }
 
     /// Takes the client's answer to a request of ours; gives the job back when it was the last one.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn answered(&self, id: u64, mut answer: Answer) -> Option<Job> {
         let mut parked = lock(&self.parked);
         let kept = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>();
@@ -402,8 +398,6 @@ impl Connection {
     }
 
     /// Opens a subscription: acknowledges it first, then lets changes through.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn listen(
         &self,
         id: Id,
@@ -544,8 +538,6 @@ impl Connection {
     }
 
     /// The client will send no more: calls that wait for its answers cannot go on.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn input_ended(&self) {
         self.calls.end();
         let stuck: Vec<Arc<Call>> =
@@ -570,8 +562,6 @@ impl Connection {
 
     /// Answers what still runs, ends every subscription and closes the outlet; what was said before
     /// gets until `deadline` to leave.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn close(&self, deadline: Instant) {
         self.give_all_up("The server is shutting down");
         self.end_listens();

@@ -294,8 +294,6 @@ impl Core {
 
     /// The state a client comes back with: the answers so far, bound to this request and
     /// to who sent it.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn seal(
         &self,
         principal: Option<&str>,

@@ -246,12 +246,10 @@ impl Reader<dyn InlineTools> {
                 }
             }
         } else if let Some(job) = self.jobs.pop() {
-            let refused = match self.core.pool.try_submit(job) {
+            match self.core.pool.try_submit(job) {
+                Ok(()) => {}
                 Err(Refused { job, why: pool::Refusal::Full }) => self.submit_to_full(job),
-                result => result,
-            };
-            if let Err(Refused { job, .. }) = refused {
-                self.refuse(&job);
+                Err(Refused { job, .. }) => self.refuse(&job),
             }
         }
     }
@@ -259,7 +257,7 @@ impl Reader<dyn InlineTools> {
     /// Hands a job over as soon as the pool has room for it.
     #[cold]
     #[inline(never)]
-    fn submit_to_full(&mut self, job: Job) -> Result<(), Refused<Job>> {
+    fn submit_to_full(&mut self, job: Job) {
         self.send();
         let call = Arc::clone(&job.call);
         let result = self.core.pool.submit(job);
@@ -267,7 +265,9 @@ impl Reader<dyn InlineTools> {
             // Meanwhile; in the queue it would take the room of others.
             self.conn.drop_settled();
         }
-        result
+        if let Err(Refused { job, .. }) = result {
+            self.refuse(&job);
+        }
     }
 
     /// Answers a job that cannot be handed over: the server stops, or the system has no thread
