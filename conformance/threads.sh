@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The threaded core of the client under race detectors: 16 threads on one connection with cancels and deadlines at
-# random (tests/client/race.rs), in both eras.
+# random (tests/client/race.rs, mixed.rs), in both eras.
 #
 #   conformance/threads.sh [helgrind|drd|all] [CALLS]     all, 800 calls per era unless told otherwise
 #
@@ -58,7 +58,7 @@ for tool in helgrind drd; do
     # Advice about notifying without the lock is not asked for.
     [ "$tool" = drd ] && advice=--report-signal-unlocked=no || advice=
     if TEST_CALLS=$calls valgrind --tool=$tool --error-exitcode=9 --num-callers=24 --fair-sched=try $advice \
-        --suppressions=conformance/threads.supp "$program" race::sixteen_threads_with_a_child --test-threads 1 \
+        --suppressions=conformance/threads.supp "$program" race::sixteen_threads_with_a_child mixed:: --test-threads 1 \
         > "$out/$tool.log" 2>&1; then
         grep -hE 'test result|ERROR SUMMARY' "$out/$tool.log"
     else

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::json::Json;
+use crate::json::{Json, ParseError};
 
 /// What went wrong, for the program that uses the library.
 pub struct Error(Box<Inner>);
@@ -118,9 +118,23 @@ impl From<std::io::Error> for Error {
     }
 }
 
+impl From<ParseError> for Error {
+    fn from(source: ParseError) -> Error {
+        Error::new(ErrorKind::Invalid, "the JSON text was refused").with_source(source)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refused_json_tells_why_and_where() {
+        let read = || -> Result<Json, Error> { Ok(Json::parse("{\"a\":01}")?) };
+        let error = read().err().map(|error| (error.kind(), error.to_string()));
+        let words = "the JSON text was refused: malformed number at byte 6".to_owned();
+        assert_eq!(error, Some((ErrorKind::Invalid, words)));
+    }
 
     #[test]
     fn an_error_is_one_word() {

@@ -80,7 +80,8 @@ pub struct Limits {
     /// `TINYMCP_BACKLOG_BYTES`.
     pub backlog_bytes: usize,
     /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts;
-    /// zero leaves it alone. Off by default; best effort. `TINYMCP_ADDRESS_SPACE`.
+    /// zero leaves it alone. Off by default; best effort. A program that wants memory beyond it is ended
+    /// by Rust's allocator, a thread beyond it is not started. `TINYMCP_ADDRESS_SPACE`.
     pub address_space: u64,
     /// How long a client waits for one answer unless the call says otherwise. 60 s: what common
     /// hosts use. `TINYMCP_CALL_MS`.

@@ -45,8 +45,9 @@ mod board {
 
     /// The server for the board whose pins and files are below `root`.
     pub(crate) fn server(root: &Path) -> Result<Server, Box<dyn Error>> {
-        let pins = Arc::new(Pins::below(&root.join("gpio"))?);
-        let folder = Arc::new(Folder::open(&root.join("files"))?);
+        let why = |error: io::Error| format!("{} cannot hold pins and files: {error}", root.display());
+        let pins = Arc::new(Pins::below(&root.join("gpio")).map_err(why)?);
+        let folder = Arc::new(Folder::open(&root.join("files")).map_err(why)?);
         let mut server = Server::new("board", env!("CARGO_PKG_VERSION"));
         server
             .title("Linux board")
@@ -135,8 +136,9 @@ mod board {
         };
         let mut server = server(root)?;
         if let Some(file) = &options.key {
-            let key = fs::read(file)?;
-            server.seal_key(key.try_into().map_err(|_| "a key has 32 bytes")?);
+            let name = file.display();
+            let key = fs::read(file).map_err(|error| format!("the key {name} cannot be read: {error}"))?;
+            server.seal_key(key.try_into().map_err(|_| format!("the key {name} has not 32 bytes"))?);
         }
         match &options.http {
             Some(address) => serve_http(server, address),

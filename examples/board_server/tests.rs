@@ -313,3 +313,24 @@ fn files_are_written_and_read_back() {
         assert_eq!(at(&refused, "/error/code").as_i64(), Some(-32602), "{uri}");
     }
 }
+
+#[test]
+fn a_folder_or_key_that_cannot_be_used_is_named() {
+    let options = board::Options { root: Some("/proc/no/board".into()), ..Default::default() };
+    let why = board::run(&options).unwrap_err().to_string();
+    assert!(why.starts_with("/proc/no/board cannot hold pins and files: "), "{why}");
+    let scratch = Scratch::new().unwrap();
+    let key = scratch.path().join("key");
+    for (bytes, said) in [(None, "cannot be read: "), (Some("short"), "has not 32 bytes")] {
+        if let Some(bytes) = bytes {
+            fs::write(&key, bytes).unwrap();
+        }
+        let options = board::Options {
+            root: Some(scratch.path().into()),
+            key: Some(key.clone()),
+            ..Default::default()
+        };
+        let why = board::run(&options).unwrap_err().to_string();
+        assert!(why.contains(&format!("{} {said}", key.display())), "{why}");
+    }
+}

@@ -30,7 +30,7 @@ impl Core {
                 lock(&self.asked).retain(|asked| *asked != id);
             }
         } else if let Some(id) = id.as_u64().filter(|id| self.listening.listens(*id)) {
-            self.over(id, Err(Failure::Interrupted("the server stopped telling".to_owned())));
+            self.fail(id, Failure::Interrupted("the server stopped telling".to_owned()));
         }
     }
 
@@ -62,10 +62,7 @@ impl Core {
         }
         lock(&self.asked).push(id.clone());
         // The roots are known: nobody thinks, however often they are asked for.
-        let thinks = !matches!(asked, AskRequest::Roots);
-        if thinks {
-            self.clock.stop();
-        }
+        let thinking = (!matches!(asked, AskRequest::Roots)).then(|| Thinking::begins(self));
         let core = Arc::clone(self);
         let (name, text) = (id.clone(), raw.clone());
         let queued = self.desk.run(Box::new(move || {
@@ -74,15 +71,9 @@ impl Core {
                 let answer = core.desk.answer(&asked);
                 core.answered(&name, &text, answer);
             }
-            if thinks {
-                core.clock.go();
-            }
-            drop(held);
+            drop((thinking, held));
         }));
         if !queued {
-            if thinks {
-                self.clock.go();
-            }
             self.forget(&id);
             self.say(&raw, Err(&busy()));
         }
@@ -112,11 +103,27 @@ impl Core {
     }
 }
 
+/// Somebody thinks about a question of the server: its clock stands still as long as this is there.
+struct Thinking(Arc<Core>);
+
+impl Thinking {
+    fn begins(core: &Arc<Core>) -> Thinking {
+        core.clock.stop();
+        Thinking(Arc::clone(core))
+    }
+}
+
+impl Drop for Thinking {
+    fn drop(&mut self) {
+        self.0.clock.go();
+    }
+}
+
 /// A question of a server that somebody else answers: a client of the program that is this client.
 /// Dropped without an answer it is refused.
 #[cfg(feature = "hub")]
 pub(crate) struct Question {
-    core: Option<Arc<Core>>,
+    open: Option<Thinking>,
     id: Id,
     raw: String,
     /// What is asked.
@@ -143,12 +150,10 @@ impl Core {
     fn relayed(self: &Arc<Self>, id: &Id, raw: &str, request: AskRequest) -> Option<AskRequest> {
         let Some(relay) = self.desk.relay() else { return Some(request) };
         lock(&self.asked).push(id.clone());
-        self.clock.stop();
-        let core = Some(Arc::clone(self));
+        let open = Some(Thinking::begins(self));
         let mut back =
-            relay.question(Question { core, id: id.clone(), raw: raw.to_owned(), request }).err()?;
-        back.core = None;
-        self.clock.go();
+            relay.question(Question { open, id: id.clone(), raw: raw.to_owned(), request }).err()?;
+        back.open = None;
         self.forget(id);
         Some(std::mem::replace(&mut back.request, AskRequest::Roots))
     }
@@ -162,11 +167,11 @@ impl Question {
     }
 
     fn settle(&mut self, answer: Result<&Json, &RpcError>) {
-        let Some(core) = self.core.take() else { return };
+        let Some(Thinking(core)) = &self.open else { return };
         if core.forget(&self.id) {
             core.say(&self.raw, answer);
         }
-        core.clock.go();
+        self.open = None;
     }
 }
 

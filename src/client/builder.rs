@@ -193,7 +193,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Hears of what came that is no message, shortened: stray output of the server.
+    /// Hears of what came that is no message, shortened: stray output of the server. Also, in words of this
+    /// library, that a server is no longer listened to because it ended that request again and again.
     pub fn on_noise(mut self, hear: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.noise = Some(Box::new(hear));
         self

@@ -284,7 +284,7 @@ impl Renewal {
 
 impl Core {
     /// Opens a session: the handshake.
-    fn open_session(&self, revision: Revision) -> Result<(), Error> {
+    fn open_session(self: &Arc<Self>, revision: Revision) -> Result<(), Error> {
         self.speak_sessions(true);
         let open = order(&Want::Open(revision, &self.card))?;
         let once = Once::send(self, &open, self.limits.call_timeout, true).map_err(|f| self.explained(&f))?;
@@ -356,7 +356,7 @@ impl Core {
     }
 
     /// Says again what only the session knew.
-    fn restore(&self) -> Result<(), Error> {
+    fn restore(self: &Arc<Self>) -> Result<(), Error> {
         let level = *lock(&self.log_level);
         if let Some(level) = level {
             self.ask_once(&order(&Want::SetLevel(level))?)?;
@@ -368,7 +368,7 @@ impl Core {
     }
 
     /// One request whose answer says nothing but whether it was done.
-    pub(super) fn ask_once(&self, order: &Order) -> Result<(), Error> {
+    pub(super) fn ask_once(self: &Arc<Self>, order: &Order) -> Result<(), Error> {
         let once =
             Once::send(self, order, self.limits.call_timeout, false).map_err(|f| self.explained(&f))?;
         match once.wait(self) {
@@ -386,7 +386,7 @@ impl Core {
     }
 
     /// Log entries from this level on: for the session, or with every request from now on.
-    pub(super) fn set_level(&self, level: Level) -> Result<(), Error> {
+    pub(super) fn set_level(self: &Arc<Self>, level: Level) -> Result<(), Error> {
         if self.era().sessions() && self.greeting().offer.logging {
             self.ask_once(&order(&Want::SetLevel(level))?)?;
         }

@@ -29,13 +29,15 @@ use crate::limits::Limits;
 use crate::model::Level;
 use crate::rpc::pending::Pending;
 use crate::rpc::{Id, Message, RpcError, ShapeError};
-use crate::transport::carrier::{Carrier, Drive, Failure, Kind, Outgoing, Session, Settled, Sink, Traits};
+use crate::transport::carrier::{
+    Answered, Carrier, Drive, Failure, Kind, Outgoing, Session, Settled, Sink, Traits, Waking,
+};
 
 use super::cache::Cache;
 use super::connect::Renewal;
 use super::desk::{Desk, LogEntry};
 use super::listen::Listening;
-use super::slot::{Clock, Progress, Reply, Slot};
+use super::slot::{Clock, Progress, Reply, Slot, Waited, Waiters};
 
 /// Documents that are kept for the next answers.
 const SPARE: usize = 8;
@@ -63,6 +65,7 @@ pub(super) struct Core {
     pub(super) card: ClientCard,
     pub(super) desk: Arc<Desk>,
     pub(super) clock: Clock,
+    pub(super) waiters: Arc<Waiters>,
     pub(super) cache: Cache,
     pub(super) listening: Listening,
     /// Log entries are wanted from here on, in the era that says so with every request.
@@ -106,6 +109,7 @@ impl Core {
             card,
             desk,
             clock: Clock::new(limits.ask_timeout),
+            waiters: Arc::default(),
             cache: Cache::new(limits.cache_bytes),
             listening: Listening::default(),
             log_level: Mutex::new(None),
@@ -207,6 +211,7 @@ impl Core {
     pub(super) fn give_up(&self, id: u64, why: Failure) {
         let Some(slot) = self.take(id) else { return };
         slot.fill(Err(why));
+        self.carrier.look();
         let era = self.era();
         let closing_says_it = self.traits.closing_cancels && !era.sessions();
         if !closing_says_it {
@@ -288,6 +293,7 @@ impl Core {
         for (_, slot) in waiting {
             slot.fill(Err(failure.clone()));
         }
+        self.carrier.look();
         true
     }
 
@@ -326,14 +332,33 @@ impl Core {
         self.desk.tell_noise(String::from_utf8_lossy(shown).into_owned());
     }
 
-    /// One message, or in the one revision that has them a batch of them.
-    fn incoming(self: &Arc<Self>, frame: &[u8]) -> Option<u64> {
+    /// A frame that is copied.
+    fn incoming(self: &Arc<Self>, frame: &[u8]) -> Option<Answered> {
         let mut doc = lock(&self.spare).pop().unwrap_or_default();
-        if doc.parse_again(frame, &self.limits.parse()).is_err() {
-            self.count_noise(frame);
-            self.recycle(doc);
-            return None;
+        match doc.parse_again(frame, &self.limits.parse()) {
+            Ok(()) => self.message(doc),
+            Err(_) => self.garbage(frame, doc),
         }
+    }
+
+    /// A frame that is taken with its buffer.
+    fn incoming_large(self: &Arc<Self>, text: &mut Vec<u8>) -> Option<Answered> {
+        let mut doc = lock(&self.spare).pop().unwrap_or_default();
+        let begins = text.get(..NOISE_SHOWN).unwrap_or(text).to_vec();
+        match doc.parse_taking(text, &self.limits.parse()) {
+            Ok(()) => self.message(doc),
+            Err(_) => self.garbage(&begins, doc),
+        }
+    }
+
+    fn garbage(&self, begins: &[u8], doc: Doc) -> Option<Answered> {
+        self.count_noise(begins);
+        self.recycle(doc);
+        None
+    }
+
+    /// One message, or in the one revision that has them a batch of them.
+    fn message(self: &Arc<Self>, doc: Doc) -> Option<Answered> {
         if doc.root().kind() == JsonKind::Array && self.era().sessions() {
             let objects = doc.root().items().filter(|item| item.kind() == JsonKind::Object);
             let answered = objects.filter_map(|item| self.incoming(item.raw().as_bytes())).last();
@@ -355,7 +380,7 @@ impl Core {
                 None
             }
             Err(shape) => {
-                self.malformed(frame, doc.root(), &shape);
+                self.malformed(doc.root(), &shape);
                 None
             }
         };
@@ -363,31 +388,65 @@ impl Core {
             self.recycle(doc);
             return None;
         };
-        if let Some(doc) = self.over(id.unwrap_or_default(), Ok(Reply { doc, node, ok })) {
-            self.late.fetch_add(1, Ordering::Relaxed);
-            self.recycle(doc);
-        }
-        id
+        let waking = self.answer_to(id.unwrap_or_default(), Reply { doc, node, ok });
+        Some(Answered { id: id?, waking })
     }
 
-    /// Gives a request its outcome; gives the answer back when nobody waits for it.
-    pub(super) fn over(self: &Arc<Self>, id: u64, outcome: Result<Reply, Failure>) -> Option<Doc> {
-        let Some(slot) = self.take(id) else { return outcome.ok().map(|reply| reply.doc) };
-        slot.fill(outcome);
+    /// Gives a request its answer; who waits for it is woken when what this gives is dropped.
+    fn answer_to(self: &Arc<Self>, id: u64, reply: Reply) -> Option<Waking> {
+        let Some(slot) = self.take(id) else {
+            self.late.fetch_add(1, Ordering::Relaxed);
+            self.recycle(reply.doc);
+            return None;
+        };
+        self.over(id, slot, Ok(reply))
+    }
+
+    /// Gives a request a failure in the place of an answer.
+    pub(super) fn fail(self: &Arc<Self>, id: u64, failure: Failure) {
+        if let Some(slot) = self.take(id) {
+            self.over(id, slot, Err(failure));
+        }
+    }
+
+    fn over(self: &Arc<Self>, id: u64, slot: Arc<Slot>, outcome: Result<Reply, Failure>) -> Option<Waking> {
+        let waking = slot.fill(outcome);
         if self.listening.ended(id) {
             let core = Arc::clone(self);
             self.desk.chore(Box::new(move || core.listen_again()));
         }
-        None
+        waking
+    }
+
+    /// Waits for the outcome of a request, and reads for itself where that is nobody else's turn. Who hears of
+    /// progress leaves the reading to others: what it does with it takes its own time.
+    pub(super) fn wait(
+        self: &Arc<Self>,
+        slot: &Slot,
+        until: Option<Instant>,
+        hear: Option<&mut dyn FnMut(Progress)>,
+    ) -> Waited {
+        let _awaited = slot.awaited();
+        match hear {
+            Some(hear) => {
+                self.carrier.attend();
+                slot.wait(&self.clock, until, hear)
+            }
+            None => {
+                let ear = Ear(Arc::clone(self));
+                self.carrier.read_here(&ear, &mut || slot.idle_until(&self.clock, until));
+                slot.wait(&self.clock, until, &mut |_| {})
+            }
+        }
     }
 
     /// What has no form ends the call it seems to answer; nothing is told to the server.
-    fn malformed(self: &Arc<Self>, frame: &[u8], root: Value<'_>, shape: &ShapeError<'_>) {
+    fn malformed(self: &Arc<Self>, root: Value<'_>, shape: &ShapeError<'_>) {
         let answers = root.get("method").is_none();
         let waits = |id: &u64| answers && lock(&self.flight).pending.find(*id).is_some();
         if let Some(id) = shape.id.and_then(Value::as_u64).filter(waits) {
             let what = format!("a malformed answer: {}", shape.message);
-            self.over(id, Err(Failure::Misbehaved(what)));
+            self.fail(id, Failure::Misbehaved(what));
             return;
         }
         // Older servers that could not make sense of a request name no id; before anything is
@@ -396,14 +455,14 @@ impl Core {
         let only = lock(&self.flight).pending.only();
         if let (Some(_), Some(id), false) = (error, only, self.is_settled()) {
             let mut doc = Doc::default();
-            if doc.parse_again(frame, &self.limits.parse()).is_ok() {
+            if doc.parse_again(root.raw().as_bytes(), &self.limits.parse()).is_ok() {
                 if let Some(node) = doc.root().get("error").map(Value::id) {
-                    self.over(id, Ok(Reply { doc, node, ok: false }));
+                    self.answer_to(id, Reply { doc, node, ok: false });
                     return;
                 }
             }
         }
-        self.count_noise(frame);
+        self.count_noise(root.raw().as_bytes());
     }
 
     fn notification(self: &Arc<Self>, told: Told<'_>) {
@@ -437,10 +496,10 @@ impl Core {
                 self.changed(change);
             }
             Told::Acknowledged { listen, filter } => {
-                self.listening.acknowledged(listen, filter);
+                self.listening.acknowledged(listen, filter.clone());
                 let slot = lock(&self.flight).pending.find(listen).cloned();
                 if let Some(slot) = slot {
-                    slot.acknowledge();
+                    slot.acknowledge(filter);
                 }
             }
             Told::Cancelled(id) => self.called_off(id),
@@ -453,8 +512,16 @@ impl Core {
 pub(super) struct Ear(pub(super) Arc<Core>);
 
 impl Sink for Ear {
-    fn frame(&self, frame: &[u8]) -> Option<u64> {
+    fn frame(&self, frame: &[u8]) -> Option<Answered> {
         self.0.incoming(frame)
+    }
+
+    fn large(&self, frame: &mut Vec<u8>) -> Option<Answered> {
+        self.0.incoming_large(frame)
+    }
+
+    fn waiting(&self) -> bool {
+        self.0.waiters.any()
     }
 
     fn oversized(&self) {
@@ -465,10 +532,10 @@ impl Sink for Ear {
         #[cfg(feature = "http-client")]
         if matches!(failure, Failure::SessionLost) {
             let lost = lock(&self.0.flight).pending.find(id).cloned();
-            self.0.over(id, Err(failure));
+            self.0.fail(id, failure);
             return lost.into_iter().for_each(|slot| self.0.resend(slot));
         }
-        self.0.over(id, Err(failure));
+        self.0.fail(id, failure);
     }
 
     fn end(&self, failure: Failure) {

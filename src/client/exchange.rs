@@ -178,7 +178,7 @@ impl Exchange {
         let wants = self.options.hear.is_some();
         let patience = self.patience();
         self.by = None;
-        let slot = Slot::new(Some(patience), wants, &core.clock);
+        let slot = Slot::new(Some(patience), wants, &core.clock, &core.waiters);
         #[cfg(feature = "hub")]
         let slot = slot.watched(self.options.watch.clone());
         let slot = Arc::new(slot);
@@ -227,6 +227,11 @@ impl Exchange {
         } else if drives && !slot.over() {
             core.give_up(id, Failure::Timeout);
         }
+        #[cfg(feature = "hub")]
+        if self.options.watch.is_some() {
+            slot.expect();
+            core.carrier.attend();
+        }
         self.stage = Stage::Sent(id, slot);
         Ok(())
     }
@@ -256,29 +261,24 @@ impl Exchange {
                     return Some(Err(error));
                 }
             }
-            let (id, slot) = match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Sent(id, slot) => (id, slot),
+            let (id, slot) = match &self.stage {
+                // It stays there: a listener may panic, and then the call is to be cancelled.
+                Stage::Sent(id, slot) => (*id, Arc::clone(slot)),
                 Stage::Kept(kept) => {
                     let doc = kept.to_doc();
+                    self.stage = Stage::Over;
                     return Some(Ok(Step::Complete(Reply { doc, node: NodeId::ROOT, ok: true })));
                 }
-                stage => {
-                    self.stage = stage;
-                    return Some(Err(Error::new(ErrorKind::Misuse, "the call is over")));
-                }
+                _ => return Some(Err(Error::new(ErrorKind::Misuse, "the call is over"))),
             };
-            let mut deaf = |_| {};
-            let hear: &mut dyn FnMut(Progress) = match (&mut instead, &mut self.options.hear) {
-                (Some(hear), _) => &mut **hear,
-                (None, Some(hear)) => &mut **hear,
-                (None, None) => &mut deaf,
+            let hear: Option<&mut dyn FnMut(Progress)> = match (&mut instead, &mut self.options.hear) {
+                (Some(hear), _) => Some(&mut **hear),
+                (None, Some(hear)) => Some(&mut **hear),
+                (None, None) => None,
             };
-            let outcome = match slot.wait(&self.core.clock, until, hear) {
+            let outcome = match self.core.wait(&slot, until, hear) {
                 Waited::Over(outcome) => outcome,
-                Waited::NotYet => {
-                    self.stage = Stage::Sent(id, slot);
-                    return None;
-                }
+                Waited::NotYet => return None,
                 Waited::Expired => {
                     // Whoever took the entry first brings the outcome, unless this was about to be sent
                     // again, under another id.
@@ -287,10 +287,10 @@ impl Exchange {
                     if slot.was_reopened() {
                         slot.fill(Err(Failure::Timeout));
                     }
-                    self.stage = Stage::Sent(id, slot);
                     continue;
                 }
             };
+            self.stage = Stage::Over;
             lock(&self.flag.state).id = None;
             self.repeated |= slot.was_resent();
             if !matches!(&outcome, Ok(reply) if reply.ok) {
@@ -327,7 +327,7 @@ impl Exchange {
                 self.repeated = true;
                 return Ok(None);
             }
-            Err(failure) => return Err(self.core.explained(&failure)),
+            Err(failure) => return Err(self.explained(&failure)),
         };
         if !reply.ok {
             let error = RpcError::read(reply.value());
@@ -366,6 +366,23 @@ impl Exchange {
                 Ok(Some(Step::Asked(questions, state)))
             }
         }
+    }
+
+    /// A failure for the program. Of what took too long it says what that was, and how long it might have taken.
+    fn explained(&self, failure: &Failure) -> Error {
+        if !matches!(failure, Failure::Timeout) {
+            return self.core.explained(failure);
+        }
+        let Patience { timeout, longest, extend } = self.options.patience;
+        let mut what = format!("no answer to {}", self.order.method);
+        if let Some(subject) = &self.order.subject {
+            what += &format!(" of {subject:?}");
+        }
+        what += &match extend {
+            true => format!(" within {timeout:?} of the last progress, or {longest:?} in all"),
+            false => format!(" within {:?}", timeout.min(longest)),
+        };
+        Error::new(ErrorKind::Timeout, what)
     }
 
     /// Whether a tool's result is what the tool promised.
@@ -435,7 +452,7 @@ impl Exchange {
             self.stage = Stage::Ready;
             let left = self.patience().timeout;
             self.core.rest(left.min(PAUSE * (1 << self.rounds.min(6))));
-            return if left.is_zero() { Err(Failure::Timeout.to_error()) } else { Ok(()) };
+            return if left.is_zero() { Err(self.explained(&Failure::Timeout)) } else { Ok(()) };
         };
         let doc = questions.to_doc();
         let mut asked = Vec::new();

@@ -9,7 +9,7 @@
 //! # Invariants
 //! - Notifications count only when their listen request is in `live`.
 //! - A listen request that ended by itself is sent again, at most [`TRIES`] times in a row without
-//!   having heard anything, each time after a longer pause.
+//!   having heard anything, each time after a longer pause; then whoever hears of noise is told.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -109,13 +109,13 @@ impl Core {
             return Ok(wanted);
         }
         let order = Order::new(&Want::Listen(&wanted)).map_err(|e| Error::new(ErrorKind::Invalid, e))?;
-        let slot = Arc::new(Slot::new(None, false, &self.clock));
+        let slot = Arc::new(Slot::new(None, false, &self.clock, &self.waiters));
         let id = self.register(Arc::clone(&slot)).map_err(|f| f.to_error())?;
         lock(&self.listening.state).live.push(Live { id, version, told: Filter::default() });
         let deadline = Instant::now() + self.limits.call_timeout;
         let sent = send(self, &Sending { stream: true, ..Sending::new(id, &order, deadline) }, None);
         let told = match sent {
-            Ok(()) => self.acknowledged(id, &slot, deadline),
+            Ok(()) => self.acknowledged(&slot, deadline),
             Err(failure) => Err(failure.to_error()),
         };
         if told.is_err() {
@@ -127,22 +127,20 @@ impl Core {
         told
     }
 
-    fn acknowledged(&self, id: u64, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
-        if !slot.wait_acknowledged(deadline) {
-            return Err(Failure::Timeout.to_error());
-        }
-        match slot.take() {
-            None => {
-                let state = lock(&self.listening.state);
-                Ok(state.live.iter().find(|l| l.id == id).map(|l| l.told.clone()).unwrap_or_default())
-            }
-            Some(Err(failure)) => Err(failure.to_error()),
+    fn acknowledged(&self, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
+        let awaited = slot.awaited();
+        self.carrier.attend();
+        let acknowledged = slot.wait_acknowledged(deadline);
+        drop(awaited);
+        acknowledged.ok_or_else(|| match slot.take() {
+            None => Failure::Timeout.to_error(),
+            Some(Err(failure)) => failure.to_error(),
             Some(Ok(reply)) if reply.ok => {
-                Err(Error::new(ErrorKind::PeerMisbehaved, "the server stopped telling before it began"))
+                Error::new(ErrorKind::PeerMisbehaved, "the server stopped telling before it began")
             }
-            Some(Ok(reply)) => Err(RpcError::read(reply.value())
-                .map_or_else(|| Error::new(ErrorKind::PeerMisbehaved, "a malformed error"), remote)),
-        }
+            Some(Ok(reply)) => RpcError::read(reply.value())
+                .map_or_else(|| Error::new(ErrorKind::PeerMisbehaved, "a malformed error"), remote),
+        })
     }
 
     /// Ends the listen requests that a newer one has replaced.
@@ -167,7 +165,12 @@ impl Core {
                 state.tries += 1;
                 state.tries
             };
-            if tries > TRIES || !self.rest(PAUSE * (1 << tries.min(5))) {
+            if tries > TRIES {
+                let what =
+                    "the server keeps ending the request that listens for its changes: no longer listening";
+                return self.desk.tell_noise(what.to_owned());
+            }
+            if !self.rest(PAUSE * (1 << tries.min(5))) {
                 return;
             }
             if self.listen().is_ok() {

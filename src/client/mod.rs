@@ -15,15 +15,15 @@
 //!
 //! | thread | how many | when |
 //! |---|---|---|
-//! | `mcp-client`, reads and sorts | 1 per child or link | from connecting to the end of the connection |
+//! | `mcp-client`, reads and sorts | 1 per child or link | from connecting to the end of the connection; over a child it sleeps while callers read for themselves (`transport/turn.rs`) |
 //! | `mcp-client-write` | 1 per link over streams that may block | from the first message |
 //! | `mcp-client-open` | 1 | while a session that the server lost is opened again |
 //! | `tinymcp-events`, `tinymcp-notes`, `tinymcp-http` | 2, and 1 per started call, per URL | `transport/http_client.rs` tells |
 //! | handlers | [`crate::Limits::handlers`] at most, per client | while the server asks or tells something |
 //!
-//! A call needs no thread: it is written, and waited for, by the thread that makes it. Progress is
-//! told on that thread. Questions of the server and its notifications are handled by the handler
-//! threads, never by the one that reads.
+//! A call needs no thread: it is written, and waited for, by the thread that makes it, which over a child
+//! also reads what comes while no other thread waits. Progress is told on that thread. Questions of the
+//! server and its notifications are handled by the handler threads, never by the one that reads.
 //!
 //! # Locks
 //!
@@ -91,10 +91,10 @@ pub(crate) use slot::Watch;
 ///
 /// # Threads
 ///
-/// A call is written, and waited for, by the thread that makes it. Beside that a child process has one
-/// thread, a link over streams that may block two, a URL two at most and one for each call that was
-/// started or resource stream that is open, [`crate::Limits::http_threads`] at most; they end some
-/// seconds after. Handlers and what hears of news have [`crate::Limits::handlers`] threads at most, while there is
+/// A call is written, and waited for, by the thread that makes it, which also reads what a child process
+/// says while no other thread waits. Beside that a child process has one thread, a link over streams that
+/// may block two, a URL two at most and one for each call that was started or resource stream that is open,
+/// [`crate::Limits::http_threads`] at most; they end some seconds after. Handlers and what hears of news have [`crate::Limits::handlers`] threads at most, while there is
 /// something for them.
 ///
 /// # Its end

@@ -48,7 +48,7 @@ impl Resend {
             return;
         }
         if let Err(failure) = self.send(core, slot) {
-            slot.fill(Err(failure));
+            Arc::clone(slot).fill(Err(failure));
         }
     }
 

@@ -101,7 +101,7 @@ pub(super) struct Once {
 impl Once {
     pub(super) fn send(core: &Core, order: &Order, timeout: Duration, opens: bool) -> Result<Once, Failure> {
         let patience = Patience { timeout, longest: timeout, extend: false };
-        let slot = Arc::new(Slot::new(Some(patience), false, &core.clock));
+        let slot = Arc::new(Slot::new(Some(patience), false, &core.clock, &core.waiters));
         let id = core.register(Arc::clone(&slot))?;
         let sending = Sending { opens, ..Sending::new(id, order, Instant::now() + timeout) };
         if let Err(failure) = send(core, &sending, Some(&mut || !slot.over())) {
@@ -112,8 +112,8 @@ impl Once {
     }
 
     /// Waits; the request stays in the table when its time is over.
-    pub(super) fn wait(&self, core: &Core) -> Result<Reply, Failure> {
-        match self.slot.wait(&core.clock, None, &mut |_| {}) {
+    pub(super) fn wait(&self, core: &Arc<Core>) -> Result<Reply, Failure> {
+        match core.wait(&self.slot, None, None) {
             Waited::Over(outcome) => outcome,
             Waited::NotYet | Waited::Expired => Err(Failure::Timeout),
         }

@@ -11,13 +11,13 @@
 //!   newer one says more.
 
 use std::collections::VecDeque;
-#[cfg(feature = "hub")]
-use std::sync::Arc;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::json::{Doc, NodeId, Value};
-use crate::transport::carrier::Failure;
+use crate::model::Filter;
+use crate::transport::carrier::{Failure, Wake, Waking};
 
 #[cfg(feature = "http-client")]
 use super::resend::Resend;
@@ -28,6 +28,8 @@ const KEPT: usize = 32;
 const KEPT_BYTES: usize = 64 << 10;
 /// How often a waiting thread looks again while the clock stands still.
 const STANDSTILL: Duration = Duration::from_millis(50);
+/// How long somebody waits at a time for what has no deadline.
+const UNBOUNDED: Duration = Duration::from_secs(3600);
 
 /// A step of a running call.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,16 +80,29 @@ pub(super) struct Slot {
     wants_progress: bool,
     /// What the standing clock showed when this was sent.
     stood: Duration,
+    waiters: Arc<Waiters>,
     #[cfg(feature = "hub")]
     watch: Option<Watch>,
+}
+
+/// How many requests somebody waits for.
+#[derive(Default)]
+pub(super) struct Waiters(AtomicUsize);
+
+impl Waiters {
+    pub(super) fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
 }
 
 #[derive(Default)]
 struct State {
     outcome: Option<Result<Reply, Failure>>,
     over: bool,
-    /// A request that listens was acknowledged.
-    acknowledged: bool,
+    /// Somebody waits, and is counted.
+    awaited: bool,
+    /// What a request that listens was told it will hear.
+    acknowledged: Option<Filter>,
     progress: VecDeque<Progress>,
     /// The highest step so far.
     done: Option<f64>,
@@ -102,7 +117,12 @@ struct State {
 
 impl Slot {
     /// A request sent now. Without patience it waits for ever, as one that listens does.
-    pub(super) fn new(patience: Option<Patience>, wants_progress: bool, clock: &Clock) -> Slot {
+    pub(super) fn new(
+        patience: Option<Patience>,
+        wants_progress: bool,
+        clock: &Clock,
+        waiters: &Arc<Waiters>,
+    ) -> Slot {
         Slot {
             state: Mutex::default(),
             ready: Condvar::new(),
@@ -110,6 +130,7 @@ impl Slot {
             patience,
             wants_progress,
             stood: clock.stood(),
+            waiters: Arc::clone(waiters),
             #[cfg(feature = "hub")]
             watch: None,
         }
@@ -117,34 +138,54 @@ impl Slot {
 
     /// The same, for somebody who does not wait but is told.
     #[cfg(feature = "hub")]
-    pub(super) fn watched(self, watch: Option<Watch>) -> Slot {
-        Slot { watch, ..self }
-    }
-
-    /// Wakes who waits. Called without the lock.
-    fn tell_waiting(&self) {
-        self.ready.notify_all();
-        #[cfg(feature = "hub")]
-        if let Some(watch) = &self.watch {
-            watch();
-        }
+    pub(super) fn watched(mut self, watch: Option<Watch>) -> Slot {
+        self.watch = watch;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the outcome in; `false` when there was one.
-    pub(super) fn fill(&self, outcome: Result<Reply, Failure>) -> bool {
+    /// Puts the outcome in, unless there was one; who waits is woken when what this gives is dropped.
+    pub(super) fn fill(self: Arc<Self>, outcome: Result<Reply, Failure>) -> Option<Waking> {
         let mut state = self.lock();
         if state.over {
-            return false;
+            return None;
         }
         state.over = true;
         state.outcome = Some(outcome);
+        let awaited = self.no_longer(&mut state);
         drop(state);
-        self.tell_waiting();
-        true
+        #[cfg(feature = "hub")]
+        let sleeps = awaited && self.watch.is_none();
+        #[cfg(not(feature = "hub"))]
+        let sleeps = awaited;
+        Some(Waking { who: self, sleeps })
+    }
+
+    /// Somebody is going to wait: counts until it is over, unless it is by now.
+    pub(super) fn expect(&self) {
+        let mut state = self.lock();
+        if !state.over && !std::mem::replace(&mut state.awaited, true) {
+            self.waiters.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The same, until what this gives is dropped, in whatever way. Who is told instead of waiting still is, after they
+    /// have looked.
+    pub(super) fn awaited(&self) -> Awaited<'_> {
+        self.expect();
+        Awaited(self)
+    }
+
+    /// Whether somebody waited, who now does not.
+    fn no_longer(&self, state: &mut State) -> bool {
+        let awaited = std::mem::take(&mut state.awaited);
+        if awaited {
+            self.waiters.0.fetch_sub(1, Ordering::SeqCst);
+        }
+        awaited
     }
 
     /// Lets this be sent again when its session is lost before anybody waits for it.
@@ -205,12 +246,12 @@ impl Slot {
             state.progress.push_back(progress);
         }
         drop(state);
-        self.tell_waiting();
+        self.wake();
         true
     }
 
-    pub(super) fn acknowledge(&self) {
-        self.lock().acknowledged = true;
+    pub(super) fn acknowledge(&self, filter: Filter) {
+        self.lock().acknowledged = Some(filter);
         self.ready.notify_all();
     }
 
@@ -241,6 +282,18 @@ impl Slot {
                 None => return,
             }
         }
+    }
+
+    /// Until when there is nothing to do here but to wait for messages, by the same times as [`Slot::wait`]; nothing
+    /// once there is.
+    pub(super) fn idle_until(&self, clock: &Clock, until: Option<Instant>) -> Option<Instant> {
+        let state = self.lock();
+        if state.over || !state.progress.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        let by = self.deadline_of(&state, clock).into_iter().chain(until).min().unwrap_or(now + UNBOUNDED);
+        (by > now).then(|| if clock.stands() { by.max(now + STANDSTILL) } else { by })
     }
 
     /// Waits for the outcome, telling progress meanwhile.
@@ -284,22 +337,52 @@ impl Slot {
         }
     }
 
-    /// Waits until a request that listens is acknowledged, or over; `false` when it is neither.
-    pub(super) fn wait_acknowledged(&self, deadline: Instant) -> bool {
+    /// Waits until a request that listens is acknowledged: what it will hear, though it be over by now. Nothing when it
+    /// was over before that, or was neither in time.
+    pub(super) fn wait_acknowledged(&self, deadline: Instant) -> Option<Filter> {
         let mut state = self.lock();
-        while !state.acknowledged && !state.over {
+        while state.acknowledged.is_none() && !state.over {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return false;
+                break;
             }
             state = self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        state.acknowledged.take()
     }
 
     /// The outcome, if it is there and nobody took it.
     pub(super) fn take(&self) -> Option<Result<Reply, Failure>> {
         self.lock().outcome.take()
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.no_longer(&mut self.lock());
+    }
+}
+
+/// Somebody waits.
+pub(super) struct Awaited<'s>(&'s Slot);
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        #[cfg(feature = "hub")]
+        if self.0.watch.is_some() {
+            return;
+        }
+        self.0.no_longer(&mut self.0.lock());
+    }
+}
+
+impl Wake for Slot {
+    fn wake(&self) {
+        self.ready.notify_all();
+        #[cfg(feature = "hub")]
+        if let Some(watch) = &self.watch {
+            watch();
+        }
     }
 }
 

@@ -302,7 +302,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         },
         Fault::MissingCapability(needed) => RpcError {
             code: if modern { modern::MISSING_CAPABILITY } else { code::INVALID_PARAMS },
-            message: undeclared(*needed).into(),
+            message: format!("The client did not declare the capability {}", capability(*needed)).into(),
             data: Some(missing(*needed)),
         },
         Fault::UnsupportedVersion(requested) => RpcError {
@@ -327,16 +327,14 @@ pub(crate) fn says_missing(code: i32, data: Option<Value<'_>>) -> Option<ClientC
     required.filter(|_| code == modern::MISSING_CAPABILITY).map(read::capabilities)
 }
 
-/// Which capability is missing, for a person to read.
-fn undeclared(needed: ClientCapabilities) -> &'static str {
+/// The first capability of these, as clients declare it.
+pub(crate) fn capability(needed: ClientCapabilities) -> &'static str {
     match needed {
-        ClientCapabilities { url: true, .. } => "The client did not declare the capability elicitation.url",
-        ClientCapabilities { form: true, .. } => "The client did not declare the capability elicitation",
-        ClientCapabilities { sampling_tools: true, .. } => {
-            "The client did not declare the capability sampling.tools"
-        }
-        ClientCapabilities { sampling: true, .. } => "The client did not declare the capability sampling",
-        _ => "The client did not declare the capability roots",
+        ClientCapabilities { url: true, .. } => "elicitation.url",
+        ClientCapabilities { form: true, .. } => "elicitation",
+        ClientCapabilities { sampling_tools: true, .. } => "sampling.tools",
+        ClientCapabilities { sampling: true, .. } => "sampling",
+        _ => "roots",
     }
 }
 

@@ -11,7 +11,7 @@
 //! - Every value that was valid, and had each declared member and no other, is valid still. Declared
 //!   is what a schema that holds for the value declares: of two alternatives with members of their
 //!   own each is closed against those of the other, unless one of them takes any object.
-//! - A second run changes nothing: what one pass makes possible the next one does, see [`super::tighten`].
+//! - A second run changes nothing: what one pass makes possible the next one does, see [`super::tighten()`].
 
 use std::collections::HashSet;
 

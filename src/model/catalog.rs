@@ -99,13 +99,17 @@ impl Tool {
 
     /// The arguments' JSON Schema, an object with `"type":"object"`. A handler with typed
     /// arguments brings its own.
+    ///
+    /// With the feature `schema`, or a compiler of [`Server::schema_compiler`](crate::Server::schema_compiler),
+    /// arguments are checked against it before the handler runs. With neither it is only shown to clients, and a
+    /// handler that takes [`Json`] must expect any object.
     #[must_use]
     pub fn input_schema(mut self, schema: Json) -> Tool {
         self.input_schema = Some(schema);
         self
     }
 
-    /// The JSON Schema of the structured result.
+    /// The JSON Schema of the structured result; results are held to it under the same conditions.
     #[must_use]
     pub fn output_schema(mut self, schema: Json) -> Tool {
         self.output_schema = Some(schema);

@@ -66,7 +66,6 @@ use crate::json::{Json, ToJson, Value, Writer};
 pub use rule::Rule;
 pub use violation::Violation;
 #[cfg(feature = "schema")]
-#[cfg(feature = "schema")]
 pub(crate) use violation::{nearest, push_count, push_got, push_number, push_short, push_start};
 
 /// What the macros' output is made of; not for use by hand.

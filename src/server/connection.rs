@@ -194,8 +194,6 @@ impl Connection {
     }
 
     /// Waits until a job that was refused for want of room can be taken in, or serving ends.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn wait_for_room(&self, job: &Job) {
         self.calls.wait_for_room(job.weight(), self.core.limits.in_flight_bytes);
     }
@@ -256,7 +254,6 @@ impl Connection {
 
     /// Cancels the calls that can no longer be answered.
     #[cfg(feature = "http-server")]
-    #[cold]
     pub(crate) fn drop_closed(&self) {
         let gone = self.calls.take_closed();
         for running in &gone {
@@ -270,7 +267,6 @@ impl Connection {
     /// Cancels the one call, or ends the one subscription, that was answered to this HTTP exchange,
     /// whose peer is gone.
     #[cfg(feature = "http-server")]
-    #[cold]
     pub(crate) fn drop_exchange(&self, exchange: u64) {
         if let Some(running) = self.calls.take_exchange(exchange) {
             running.call.cancel();
@@ -511,7 +507,12 @@ impl Connection {
     #[cold]
     #[inline(never)]
     fn give_late_up(&self, late: Vec<Running>) {
+        let parked = |late: &Running| {
+            lock(&self.parked).calls.iter().any(|parked| Arc::ptr_eq(&parked.job.call, &late.call))
+        };
+        let (asked, late): (Vec<_>, Vec<_>) = late.into_iter().partition(parked);
         let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
+        self.give_up(asked, "The client's answer did not come in time");
         self.give_up(begun, "The call was not finished within the server's deadline");
         self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
     }
@@ -579,8 +580,6 @@ impl Connection {
     }
 
     /// Ends every subscription.
-    #[cold]
-    #[inline(never)]
     pub(crate) fn end_listens(&self) {
         for listen in std::mem::take(&mut *lock(&self.listens)) {
             let mut w = Writer::new();

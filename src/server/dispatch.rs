@@ -14,9 +14,10 @@ use std::time::Instant;
 
 use crate::era::{self, Params, Reply, ServerEra, To};
 use crate::json::{Alike, Doc, Kind, Value, Writer};
+use crate::model::ask::Answer;
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
-use crate::rpc::{Id, Message, Notification, Request, Response};
+use crate::rpc::{Id, Message, Notification, Request, RpcError};
 use crate::transport::Outlet;
 
 use super::InlineSend;
@@ -26,7 +27,7 @@ use super::connection::Connection;
 use super::context::answer_of;
 use super::core::Core;
 use super::job::{self, Exchange, InlineFn, Job, Work};
-use super::operation::shape_fault;
+use super::operation::{parse_fault, shape_fault};
 use super::registry::{Registry, ToolHandler};
 use super::seal::Answers;
 use super::start::Quick;
@@ -189,7 +190,7 @@ impl Reader<dyn InlineTools> {
             Ok(Alike::Sense) if known => self.once_more(doc),
             Ok(_) => self.document(doc),
             Err(error) => {
-                self.stray(None, &Fault::Parse(format!("The message is not JSON: {error}")));
+                self.stray(None, &parse_fault(error));
                 Some(doc)
             }
         };
@@ -320,12 +321,15 @@ impl Reader<dyn InlineTools> {
                 Step::Done
             }
             Ok(Message::Response(response)) => {
-                self.response(&response);
+                self.response(response.id, answer_of(response.outcome));
                 Step::Done
             }
             Err(shape) => {
-                if shape.answer {
-                    self.stray(shape.id, &shape_fault(&shape));
+                match shape.id {
+                    id if shape.answer => self.stray(id, &shape_fault(&shape)),
+                    // Whoever answers so will not answer again: the question is over.
+                    Some(id) => self.response(id, Err(RpcError::new(shape.code, shape.message))),
+                    None => {}
                 }
                 Step::Done
             }
@@ -352,6 +356,7 @@ impl Reader<dyn InlineTools> {
             len if batches && len > 0 => {
                 self.stray(None, &Fault::InvalidRequest("The batch holds too many messages".into()))
             }
+            _ if batches => self.stray(None, &Fault::InvalidRequest("The batch holds no message".into())),
             _ => self.stray(None, &Fault::InvalidRequest("Batches of messages are not accepted".into())),
         }
         true
@@ -412,12 +417,11 @@ impl Reader<dyn InlineTools> {
         }
     }
 
-    /// Takes the client's answer to a question; the call goes on when it was the last one.
+    /// Takes the client's answer to the question with this id; the call goes on when it was the last one.
     #[cold]
     #[inline(never)]
-    fn response(&mut self, response: &Response<'_>) {
-        let Some(id) = response.id.as_u64() else { return };
-        let Some(mut job) = self.conn.answered(id, answer_of(response.outcome)) else { return };
+    fn response(&mut self, id: Value<'_>, answer: Answer) {
+        let Some(mut job) = id.as_u64().and_then(|id| self.conn.answered(id, answer)) else { return };
         let place = match &job.work {
             Work::Tool(entry) => match entry.entry.handler {
                 ToolHandler::Inline(place) => Some(place),
@@ -451,7 +455,7 @@ impl Reader<dyn InlineTools> {
             let doc = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
                 Ok(()) => self.message(doc, &outlet),
                 Err(error) => {
-                    self.stray(None, &Fault::Parse(error.to_string()));
+                    self.stray(None, &parse_fault(error));
                     Some(doc)
                 }
             };

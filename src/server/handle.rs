@@ -191,6 +191,7 @@ pub(super) fn insert_resource<R: Into<ReadOutput>>(
     resource: Resource,
     read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
 ) -> Result<(), Error> {
+    check_meta(&resource.uri, resource.meta.as_ref())?;
     let mime_type = resource.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| {
         read(ctx, uri).map(|output| output.into().complete(uri, mime_type.as_deref()))
@@ -203,6 +204,7 @@ pub(super) fn insert_template<R: Into<ReadOutput>>(
     template: Template,
     read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
 ) -> Result<(), Error> {
+    check_meta(template.uri.as_str(), template.meta.as_ref())?;
     let mime_type = template.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
         read(ctx, uri, variables).map(|output| output.into().complete(uri, mime_type.as_deref()))
@@ -215,6 +217,7 @@ pub(super) fn insert_prompt(
     prompt: Prompt,
     fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
 ) -> Result<(), Error> {
+    check_meta(&prompt.name, prompt.meta.as_ref())?;
     catalog.change(|r| r.add_prompt(prompt, Arc::new(fill)))
 }
 
@@ -227,6 +230,7 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     if let Some(flaw) = A::flaw().or_else(R::flaw) {
         return Err(Error::new(ErrorKind::Invalid, format!("tool {:?}: {flaw}", tool.name)));
     }
+    check_meta(&tool.name, tool.meta.as_ref())?;
     // A type that brings its schema reads and writes what the schema says; only schemas written
     // by hand need a check of their own.
     let compiler = catalog.compiler();
@@ -237,4 +241,39 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     tool.input_schema = tool.input_schema.or_else(A::schema);
     tool.output_schema = tool.output_schema.or_else(R::schema);
     catalog.change(|r| r.add_tool(tool, handler, checks))
+}
+
+/// `_meta` is an object (MCP basic/index, _meta).
+fn check_meta(name: &str, meta: Option<&Json>) -> Result<(), Error> {
+    match meta {
+        Some(meta) if !meta.as_str().trim_start().starts_with('{') => {
+            Err(Error::new(ErrorKind::Invalid, format!("the _meta of {name:?} is not an object")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used)]
+
+    use crate::{Context, Failure, Prompt, PromptOutput, Resource, Server, Template, Tool, json};
+
+    #[test]
+    fn what_clients_may_not_read_as_meta_is_refused_when_it_is_registered() {
+        fn read(_: &mut Context<'_>, _: &str) -> Result<&'static str, Failure> {
+            Ok("")
+        }
+        for (meta, fits) in [(json!([1]), false), (json!(null), false), (json!({"a.b/c": 1}), true)] {
+            let mut server = Server::new("s", "1");
+            let template = Template::new("t://{a}", "t").expect("a template");
+            let done = [
+                server.tool(Tool::new("t").meta(meta.clone()), |_, ()| Ok("")).is_ok(),
+                server.resource(Resource::new("r://r", "r").meta(meta.clone()), read).is_ok(),
+                server.template(template.meta(meta.clone()), |_, _, _| Ok("")).is_ok(),
+                server.prompt(Prompt::new("p").meta(meta.clone()), |_, _| Ok(PromptOutput::new())).is_ok(),
+            ];
+            assert_eq!(done, [fits; 4], "{meta}");
+        }
+    }
 }

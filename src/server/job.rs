@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::era::{Questions, Reply, ServerEra, To};
+use crate::era::{self, Questions, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, Value};
 use crate::model::ask::Ask;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
@@ -322,12 +322,12 @@ pub(super) fn failed(exchange: &Exchange<'_>, failure: Failure, asks: Vec<Ask>) 
             Conclusion::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })
         }
         // A session's capabilities are settled: there is no other way for this client to call.
-        Reason::Fault(Fault::MissingCapability(_))
+        Reason::Fault(Fault::MissingCapability(needed))
             if tool && exchange.era.questions() == Questions::Requests =>
         {
-            Conclusion::Done(Outcome::Tool(ToolOutput::failed(
-                "This client cannot be asked what the tool needs to know",
-            )))
+            let mut text = "This client cannot be asked what the tool needs to know: it lacks ".to_owned();
+            text.push_str(era::capability(needed));
+            Conclusion::Done(Outcome::Tool(ToolOutput::failed(text)))
         }
         Reason::Fault(fault) => Conclusion::Fault(fault),
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::era::{List, Params, Reply, ServerEra, To};
-use crate::json::{Doc, NodeId, Value};
+use crate::json::{Doc, ErrorKind, NodeId, ParseError, Value};
 use crate::model::content::Completion;
 use crate::model::{Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
@@ -19,6 +19,15 @@ use super::registry::{Describe, Registry, Table};
 use super::seal::Answers;
 
 static NOTHING: Completion = Completion::none();
+
+/// What is wrong with a text that is no document: not every one that a limit refuses is bad JSON.
+pub(super) fn parse_fault(error: ParseError) -> Fault {
+    let what = match error.kind() {
+        ErrorKind::Depth | ErrorKind::Nodes | ErrorKind::Bytes => "larger than allowed",
+        _ => "not JSON",
+    };
+    Fault::Parse(format!("The message is {what}: {error}"))
+}
 
 /// What is wrong with a document that is no message.
 pub(super) fn shape_fault(shape: &ShapeError<'_>) -> Fault {

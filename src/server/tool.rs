@@ -10,6 +10,10 @@ use super::context::Context;
 use super::failure::Failure;
 
 /// What a tool's handler can take as its arguments.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the arguments of a tool",
+    note = "define a type with `record!`, whose fields are the arguments; or take `Json`, or `()` for none"
+)]
 pub trait ToolArguments: Sized + 'static {
     /// The schema of the arguments, for a tool that was given none.
     fn schema() -> Option<Json>;

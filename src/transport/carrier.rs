@@ -7,7 +7,8 @@
 //! # Who drives
 //!
 //! A carrier over streams (a child, a link) has one thread that reads and calls the sink;
-//! [`Carrier::send`] only writes. A carrier over HTTP has no such thread: with [`Drive::Here`] the
+//! [`Carrier::send`] only writes. Over a child that thread lends its place to a caller that waits
+//! alone ([`Carrier::read_here`]). A carrier over HTTP has no such thread: with [`Drive::Here`] the
 //! thread that will wait for the answer anyway makes the exchange inside `send`, and with
 //! [`Drive::Away`] a bounded set of threads of the carrier's own does.
 //!
@@ -59,6 +60,18 @@ pub(crate) trait Carrier: Send + Sync {
 
     /// The era is agreed on. A carrier that keeps a stream open for a session opens it now.
     fn settled(&self, settled: &Settled);
+
+    /// Reads on this thread and hands what comes to the sink, while `turn` says until when it waits for
+    /// something; `turn` is asked again after every message, at that time, and after
+    /// [`Carrier::look`]. Does nothing where this is another thread's business, or its turn just now.
+    fn read_here(&self, _sink: &dyn Sink, _turn: &mut dyn FnMut() -> Option<Instant>) {}
+
+    /// Something is waited for that no thread in [`Carrier::read_here`] waits for: it has to be read
+    /// without one.
+    fn attend(&self) {}
+
+    /// What a thread in [`Carrier::read_here`] waits for may have come in another way.
+    fn look(&self) {}
 
     /// What the peer last said beside the protocol, such as the end of a child's stderr, for error
     /// messages and for people.
@@ -156,9 +169,17 @@ pub(crate) struct Settled {
 
 /// Takes what comes back. Implemented by the client.
 pub(crate) trait Sink: Send + Sync {
-    /// One message of the server. Gives the id of the request it answers, waited for or not: a
-    /// stream that was opened for that request has nothing more to say.
-    fn frame(&self, frame: &[u8]) -> Option<u64>;
+    /// One message of the server. Gives what it answers: a stream that was opened for that request
+    /// has nothing more to say.
+    fn frame(&self, frame: &[u8]) -> Option<Answered>;
+
+    /// One large message, in a buffer that may be taken: whatever is left in exchange is read into.
+    fn large(&self, frame: &mut Vec<u8>) -> Option<Answered> {
+        self.frame(frame)
+    }
+
+    /// Whether a thread waits for something that is not there. Takes no lock.
+    fn waiting(&self) -> bool;
 
     /// Something that is no message: a line that is too long. Text that is no JSON goes through
     /// [`Sink::frame`], which counts it.
@@ -173,6 +194,34 @@ pub(crate) trait Sink: Send + Sync {
     /// Until when somebody waits for this request's answer; `None` once nobody does. Ask again:
     /// it moves while the user is asked something and when progress is reported.
     fn deadline(&self, id: u64) -> Option<Instant>;
+}
+
+/// A request that a message has answered, waited for or not.
+pub(crate) struct Answered {
+    /// Its id.
+    pub id: u64,
+    /// Who waits for it.
+    pub waking: Option<Waking>,
+}
+
+/// Who waits for an answer that is there. Woken when this is dropped: who reads may do something before
+/// they go on.
+pub(crate) struct Waking {
+    pub who: Arc<dyn Wake>,
+    /// A thread waits, that may soon wait for something else.
+    pub sleeps: bool,
+}
+
+/// Can be woken.
+pub(crate) trait Wake {
+    /// Wakes every thread that waits here.
+    fn wake(&self);
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        self.who.wake();
+    }
 }
 
 /// Why a request has no answer.

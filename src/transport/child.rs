@@ -15,8 +15,8 @@
 //! also when something that it started keeps the output open.
 //!
 //! # Threads
-//! One, of `stream.rs`: it polls the output, the captured stderr, the process itself, and the input
-//! while that is full.
+//! One, of `stream.rs`, or a caller in its place: it polls the output, the captured stderr, the process
+//! itself, and the input while that is full.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -40,6 +40,7 @@ use super::carrier::{Carrier, Dial};
 use super::line::LineReader;
 use super::pipe::PipeFeed;
 use super::stream::{Life, StreamCarrier};
+use super::{Inlet, Input};
 
 /// What happens to what a child writes to its stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,12 +117,13 @@ impl Dial for ChildDial {
             listen: listen.into(),
             exit: process.watched(),
             looked: Instant::now(),
+            by: None,
             left: None,
             feed: Arc::clone(&feed),
             process: Arc::clone(&process),
         };
         let life = ChildLife { process, feed: Arc::clone(&feed), exit: self.limits.child_exit };
-        let inlet = Box::new(LineReader::new(reads, self.limits.frame_bytes));
+        let inlet = Box::new(ChildInlet(LineReader::new(reads, self.limits.frame_bytes)));
         Ok(Arc::new(StreamCarrier::new(inlet, feed, Arc::new(life))))
     }
 
@@ -260,10 +262,40 @@ impl Life for ChildLife {
         self.feed.heard()
     }
 
+    fn look(&self) {
+        self.feed.ring();
+    }
+
     fn end(&self) -> bool {
         self.process.end(self.exit);
         self.feed.hang_up();
         true
+    }
+}
+
+/// Lines of a child, for which can be waited until a certain time.
+struct ChildInlet(LineReader<ChildOutput>);
+
+impl Inlet for ChildInlet {
+    fn next(&mut self) -> Input<'_> {
+        self.0.stream().by = None;
+        self.0.next()
+    }
+
+    fn next_by(&mut self, by: Instant) -> Option<Input<'_>> {
+        self.0.stream().by = Some(by);
+        match self.0.next() {
+            Input::Failed(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            input => Some(input),
+        }
+    }
+
+    fn patient(&self) -> bool {
+        true
+    }
+
+    fn ready(&self) -> bool {
+        self.0.ready()
     }
 }
 
@@ -277,6 +309,8 @@ struct ChildOutput {
     exit: Option<OwnedFd>,
     /// When it was last looked whether it has, where it has not.
     looked: Instant,
+    /// Until when this may wait; beyond that, and when the bell was rung, reading would block.
+    by: Option<Instant>,
     /// What was in the output when the child had exited, as far as it is still there.
     left: Option<u64>,
     feed: Arc<PipeFeed>,
@@ -288,6 +322,11 @@ impl Read for ChildOutput {
         loop {
             if let Some(left) = self.left {
                 return self.drain(buf, left);
+            }
+            // Asked before reading: there may be something to read for ever, and nothing of it a message.
+            let pause = self.by.map(|by| by.saturating_duration_since(Instant::now()));
+            if pause.is_some_and(|pause| pause.is_zero()) {
+                return Err(io::ErrorKind::WouldBlock.into());
             }
             let input = self.feed.adopted();
             let (output, bell, errors, takes, exited) = {
@@ -302,8 +341,12 @@ impl Read for ChildOutput {
                     let (fd, flags) = fd.unwrap_or((none, PollFlags::empty()));
                     PollFd::from_borrowed_fd(fd, flags)
                 });
-                let pause = Timespec { tv_sec: UNTOLD.as_secs() as i64, tv_nsec: 0 };
-                match poll(&mut fds, if exit.is_some() { None } else { Some(&pause) }) {
+                let look = if exit.is_some() { None } else { Some(UNTOLD) };
+                let pause = pause.into_iter().chain(look).min().map(|pause| Timespec {
+                    tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
+                    tv_nsec: i64::from(pause.subsec_nanos()),
+                });
+                match poll(&mut fds, pause.as_ref()) {
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -335,6 +378,8 @@ impl Read for ChildOutput {
                 match self.listen.read(&mut rung) {
                     // Everything was closed from this side.
                     Ok(0) => return Ok(0),
+                    // What is there to read stays there until this thread has looked up.
+                    Ok(_) if self.by.is_some() => return Err(io::ErrorKind::WouldBlock.into()),
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error),

@@ -71,6 +71,12 @@ impl<R: Read> LineReader<R> {
         }
     }
 
+    /// The stream, whose bytes must not be read but here.
+    #[cfg(feature = "client")]
+    pub(super) fn stream(&mut self) -> &mut R {
+        &mut self.read
+    }
+
     /// The next line of the buffer as a range, without its newline.
     fn line(&mut self) -> Option<(usize, usize)> {
         let start = self.start;

@@ -26,6 +26,8 @@ pub(crate) mod sse;
 mod stdio;
 #[cfg(feature = "client")]
 mod stream;
+#[cfg(feature = "client")]
+mod turn;
 
 #[cfg(all(feature = "client", unix))]
 pub(crate) use child::ChildDial;
@@ -60,6 +62,19 @@ pub(crate) enum Input<'a> {
 pub(crate) trait Inlet: Send {
     /// Waits for the next frame.
     fn next(&mut self) -> Input<'_>;
+
+    /// Waits for the next frame until `by` at most, or until it is told to look up; nothing when none
+    /// has come by then. Only where [`Inlet::patient`] says so.
+    #[cfg(feature = "client")]
+    fn next_by(&mut self, _by: Instant) -> Option<Input<'_>> {
+        Some(self.next())
+    }
+
+    /// Whether waiting for a frame can be given up, so that any thread may do it.
+    #[cfg(feature = "client")]
+    fn patient(&self) -> bool {
+        false
+    }
 
     /// Whether another frame can be had without waiting: while it can, answers are collected and
     /// leave in one write.

@@ -7,7 +7,7 @@
 //! # Invariants
 //! - Bytes leave in the order in which frames were taken; a frame is taken whole or not at all.
 //! - `writing` belongs to at most one sender; while it is false and something is pending, `adopted`
-//!   is true and the reading thread was woken.
+//!   is true and the bell was rung: who reads has been woken, and whoever reads next sees it.
 //! - The lock is never held across a write that could block.
 
 use std::fs::File;
@@ -124,7 +124,8 @@ impl PipeFeed {
         *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn ring(&self) {
+    /// Wakes the thread that reads the other pipe.
+    pub(super) fn ring(&self) {
         let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
         // OK to drop: a bell that is full has rung.
         let _ = bell.as_mut().map(|bell| bell.write(&[0]));

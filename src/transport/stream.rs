@@ -5,7 +5,8 @@
 //!
 //! # Threads
 //! The reader is started by [`Carrier::start`] and ends with the input, or when [`Life::end`] makes
-//! the input end. A link over streams that may block has a second one, which writes.
+//! the input end; `turn.rs` tells when callers read in its place. A link over streams that may block
+//! has a second thread, which writes.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 
 use super::carrier::{Carrier, Drive, Failure, Outgoing, Settled, Sink, Traits};
+use super::turn::Turns;
 use super::{Inlet, Input, Link, Outlet};
 
 /// Stack of the thread that reads: parsing does not recurse, and no user code runs there.
@@ -46,6 +48,9 @@ pub(super) trait Life: Send + Sync {
         true
     }
 
+    /// Makes a caller that reads look up.
+    fn look(&self) {}
+
     /// Ends it; whether the reading thread is sure to come to its end.
     fn end(&self) -> bool;
 }
@@ -57,6 +62,7 @@ pub(crate) struct StreamCarrier {
     life: Arc<dyn Life>,
     running: Mutex<Option<Running>>,
     over: Arc<Over>,
+    turns: Arc<Turns>,
 }
 
 /// Why nothing comes any more, as soon as that is known.
@@ -102,6 +108,7 @@ impl StreamCarrier {
             life,
             running: Mutex::new(None),
             over: Arc::default(),
+            turns: Arc::default(),
         }
     }
 
@@ -121,20 +128,27 @@ impl Carrier for StreamCarrier {
     fn start(&self, sink: Arc<dyn Sink>) -> Result<(), Error> {
         let Some(mut inlet) = lock(&self.inlet).take() else { return Ok(()) };
         let life = Arc::clone(&self.life);
-        let (told, over) = (Arc::clone(&sink), Arc::clone(&self.over));
+        let (told, over, turns) = (Arc::clone(&sink), Arc::clone(&self.over), Arc::clone(&self.turns));
         let reader = std::thread::Builder::new().name("mcp-client".into()).stack_size(READER_STACK).spawn(
             move || {
                 loop {
-                    match inlet.next() {
-                        Input::Frame(frame) => {
-                            told.frame(frame);
+                    let answered = match inlet.next() {
+                        Input::Frame(frame) => told.frame(frame),
+                        Input::Large(frame) => told.large(frame),
+                        Input::TooLong => {
+                            told.oversized();
+                            None
                         }
-                        Input::Large(frame) => {
-                            told.frame(frame);
-                        }
-                        Input::TooLong => told.oversized(),
                         Input::End => return told.end(over.set(Failure::Closed(life.last_words()))),
                         Input::Failed(error) => return told.end(over.set(Failure::Io(error.to_string()))),
+                    };
+                    // A thread that was answered may wait for the next answer itself.
+                    let waking = answered.and_then(|answered| answered.waking);
+                    if waking.as_ref().is_some_and(|waking| waking.sleeps)
+                        && inlet.patient()
+                        && !told.waiting()
+                    {
+                        inlet = turns.lend(inlet, &*told, waking);
                     }
                 }
             },
@@ -154,6 +168,20 @@ impl Carrier for StreamCarrier {
 
     fn settled(&self, _settled: &Settled) {}
 
+    fn read_here(&self, sink: &dyn Sink, turn: &mut dyn FnMut() -> Option<Instant>) {
+        self.turns.read(sink, turn);
+    }
+
+    fn attend(&self) {
+        self.turns.attend();
+    }
+
+    fn look(&self) {
+        if self.turns.caller().is_some() {
+            self.life.look();
+        }
+    }
+
     fn aside(&self) -> Option<String> {
         self.life.aside()
     }
@@ -165,12 +193,15 @@ impl Carrier for StreamCarrier {
     fn close(&self, deadline: Instant) {
         let running = lock(&self.running).take();
         let closed = self.over.set(Failure::Closed("this side closed the connection".to_owned()));
+        // What the peer says until it is gone is read, and what was left to be written is.
+        self.turns.end();
         self.feed.close(deadline);
         let ends = self.life.end();
         let Some(running) = running else { return };
         running.sink.end(closed);
-        // The reader itself may drop the last handle of a client and come here.
-        if ends && running.reader.thread().id() != std::thread::current().id() {
+        // Who reads may drop the last handle of a client and come here.
+        let this = std::thread::current().id();
+        if ends && running.reader.thread().id() != this && self.turns.caller() != Some(this) {
             // OK to drop: a reader does not panic, and if it did there is nobody to tell.
             let _ = running.reader.join();
         }

@@ -371,5 +371,7 @@ fn an_endless_line_costs_the_call_its_time() {
         .spawn(session("read -r call; while :; do printf '%s' xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done"))
         .unwrap();
     let request = client.prepare_tool("x", json!({})).timeout(Duration::from_millis(300));
-    assert_eq!(request.wait().unwrap_err().kind(), ErrorKind::Timeout);
+    let error = request.wait().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.to_string(), "no answer to tools/call of \"x\" within 300ms");
 }

@@ -15,6 +15,8 @@
 //! | `left` | that nothing is left of a connection |
 //! | `storm` | servers that never stop saying something |
 //! | `race` | many threads, cancellation and deadlines on one connection |
+//! | `turns` | that a caller may read for itself, whatever else happens |
+//! | `mixed` | all of that at once, by many threads |
 //! | `task` | calls that a server makes tasks of |
 //! | `wide` | times, steps and codes beyond 32 bits |
 #![cfg(unix)]
@@ -27,6 +29,7 @@ mod children;
 mod detect;
 mod large;
 mod left;
+mod mixed;
 #[cfg(feature = "schema")]
 mod output;
 mod own;
@@ -34,7 +37,7 @@ mod played;
 mod questions;
 mod race;
 mod storm;
-
 mod task;
+mod turns;
 mod wide;
 mod wire;

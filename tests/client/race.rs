@@ -17,10 +17,10 @@ tinymcp::record! {
 }
 
 /// A small generator: the same calls every time.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
@@ -33,14 +33,14 @@ struct Tally {
     cancelled: AtomicU64,
 }
 
-fn calls() -> u64 {
+pub(crate) fn calls() -> u64 {
     if let Some(calls) = std::env::var("TEST_CALLS").ok().and_then(|n| n.parse().ok()) {
         return calls;
     }
     if std::env::var_os("TEST_LONG").is_some() { 200_000 } else { 8_000 }
 }
 
-const THREADS: u64 = 16;
+pub(crate) const THREADS: u64 = 16;
 
 fn storm(client: &Client) -> Arc<Tally> {
     let tally = Arc::new(Tally::default());

@@ -354,6 +354,33 @@ fn subscriptions_of_both_eras() {
 }
 
 #[test]
+fn a_server_that_keeps_ending_the_request_that_listens_is_left_alone_and_that_is_told() {
+    let (tell, told) = mpsc::channel();
+    let (link, played) = Played::new();
+    let builder = plain()
+        .on_change(|_| {})
+        .on_noise(move |noise| tell.send(noise.to_owned()).unwrap())
+        .era(Era::Modern);
+    let connecting = std::thread::spawn(move || builder.over(link));
+    played.greet_modern();
+    let ends = |played: &Played| {
+        let id = played.asked("subscriptions/listen");
+        played.say(json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            "params": {"notifications": {"toolsListChanged": true},
+                "_meta": {"io.modelcontextprotocol/subscriptionId": id}}}));
+        played.answer(&id, json!({"resultType": "complete"}));
+    };
+    // The one of the connection, and six more, each after a longer pause.
+    for _ in 0..7 {
+        ends(&played);
+    }
+    let told = told.recv_timeout(SOON).unwrap();
+    assert!(told.contains("no longer listening"), "{told}");
+    let client = connecting.join().unwrap().unwrap();
+    assert_eq!(client.counts().noise, 0, "nothing strange came");
+}
+
+#[test]
 fn log_entries_are_wanted_in_the_way_of_the_era() {
     let (tell, told) = mpsc::channel();
     let hear = |tell: mpsc::Sender<String>| {

@@ -72,12 +72,20 @@ pub(in crate::era) fn server_info(identity: &Identity) -> String {
 /// The version and the client's capabilities, which every request's `_meta` has to name.
 pub(super) fn declared<'d>(params: &Params<'d>) -> Result<(&'d str, Value<'d>), Fault> {
     let meta = &params.meta;
-    let Some(version) = meta.version.and_then(Value::as_str) else {
+    let Some(version) = meta.version else {
         return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/protocolVersion"));
     };
-    let Some(capabilities) = meta.capabilities.filter(|c| c.kind() == Kind::Object) else {
+    let Some(version) = version.as_str() else {
+        return Err(read::invalid("_meta field io.modelcontextprotocol/protocolVersion must be a string"));
+    };
+    let Some(capabilities) = meta.capabilities else {
         return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/clientCapabilities"));
     };
+    if capabilities.kind() != Kind::Object {
+        return Err(read::invalid(
+            "_meta field io.modelcontextprotocol/clientCapabilities must be an object",
+        ));
+    }
     Ok((version, capabilities))
 }
 

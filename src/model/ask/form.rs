@@ -302,8 +302,16 @@ impl Field {
             }
         };
         if self.least.is_some_and(|least| measure < least) || self.most.is_some_and(|most| measure > most) {
-            let bound = |b: Option<f64>| b.map_or("any".to_owned(), |n| n.to_string());
-            return bad(&format!("between {} and {}", bound(self.least), bound(self.most)));
+            let (before, after) = match &self.kind {
+                FieldKind::Text { .. } => ("a text of ", " characters"),
+                FieldKind::Many { .. } => ("an array of ", " choices"),
+                _ => ("", ""),
+            };
+            return bad(&match (self.least, self.most) {
+                (Some(least), Some(most)) => format!("{before}{least} to {most}{after}"),
+                (Some(least), None) => format!("{before}at least {least}{after}"),
+                (None, most) => format!("{before}at most {}{after}", most.unwrap_or_default()),
+            });
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! kind has one, and where the pattern asks for word boundaries the kinds of word characters get
 //! bytes that are word characters themselves.
 //!
-//! Invariant: every character has exactly one kind, below [`Alphabet::len`].
+//! Invariant: every character has exactly one kind, below [`KINDS`].
 
 use super::set::{Set, WORD};
 

@@ -28,7 +28,7 @@ use crate::server::core::Core;
 use crate::server::dispatch::Reader;
 use crate::server::job::Job;
 use crate::server::notice::Notices;
-use crate::server::operation::shape_fault;
+use crate::server::operation::{parse_fault, shape_fault};
 use crate::transport::Outlet;
 use crate::transport::http_server::{Admission, Exchange, Head, Refusal, Remote, Service};
 
@@ -227,8 +227,7 @@ impl Endpoint {
         let left = match parsed {
             Ok(_) => self.document(visit, doc, exchange),
             Err(error) => {
-                let fault = Fault::Parse(format!("The message is not JSON: {error}"));
-                self.stray(visit, None, &fault).say(&exchange);
+                self.stray(visit, None, &parse_fault(error)).say(&exchange);
                 Some(doc)
             }
         };

@@ -18,7 +18,7 @@ use super::Shared;
 use super::exchange::{Exchange, Stop};
 use super::listen::{self, Got};
 use super::post::{End, Reading};
-use crate::transport::carrier::{Failure, Sink};
+use crate::transport::carrier::{Answered, Failure, Sink};
 use crate::transport::sse::{Parser, Step};
 
 /// Whether the server is of that kind; then messages are posted to where it said.
@@ -72,12 +72,16 @@ struct Telling<'a> {
 }
 
 impl Sink for Telling<'_> {
-    fn frame(&self, frame: &[u8]) -> Option<u64> {
+    fn frame(&self, frame: &[u8]) -> Option<Answered> {
         let answered = self.sink.frame(frame);
-        if let Some(id) = answered {
-            self.shared.stop(id, Stop::Answered);
+        if let Some(answered) = &answered {
+            self.shared.stop(answered.id, Stop::Answered);
         }
         answered
+    }
+
+    fn waiting(&self) -> bool {
+        self.sink.waiting()
     }
 
     fn oversized(&self) {

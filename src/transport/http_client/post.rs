@@ -193,7 +193,7 @@ impl Route<'_> {
     /// One JSON message as the whole body.
     fn json(&self, body: Body) -> Result<(), Failure> {
         match self.read(body)? {
-            Some(text) if self.sink.frame(&text) == self.letter.exchange.id => Ok(()),
+            Some(text) if self.sink.frame(&text).map(|a| a.id) == self.letter.exchange.id => Ok(()),
             Some(_) => Err(misbehaved("the answer does not belong to the request".into())),
             None => {
                 self.sink.oversized();
@@ -227,7 +227,7 @@ impl Route<'_> {
         let mut words = String::new();
         if media(response.headers()) == Media::Json {
             if let Some(text) = self.read(response.into_body())? {
-                let answered = self.sink.frame(&text);
+                let answered = self.sink.frame(&text).map(|a| a.id);
                 if answered.is_some() && answered == self.letter.exchange.id {
                     return Ok(());
                 }
@@ -426,7 +426,7 @@ impl Reading<'_> {
                     // Other kinds are not the protocol's.
                     Step::Event { kind: b"" | b"message", data } => {
                         over.events = true;
-                        let answered = self.sink.frame(data);
+                        let answered = self.sink.frame(data).map(|a| a.id);
                         if answered.is_some() && answered == self.exchange.id {
                             break 'stream End::Answered;
                         }

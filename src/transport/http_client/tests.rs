@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::{Endpoint, HttpCarrier};
 use crate::Limits;
 use crate::json::Doc;
-use crate::transport::carrier::{Carrier, Drive, Failure, Kind, Outgoing, Session, Sink};
+use crate::transport::carrier::{Answered, Carrier, Drive, Failure, Kind, Outgoing, Session, Sink};
 
 /// Longer than anything takes on a loaded machine.
 const LONG: Duration = Duration::from_secs(20);
@@ -58,7 +58,7 @@ impl Ear {
 }
 
 impl Sink for Ear {
-    fn frame(&self, frame: &[u8]) -> Option<u64> {
+    fn frame(&self, frame: &[u8]) -> Option<Answered> {
         let text = String::from_utf8_lossy(frame).into_owned();
         let answers = Doc::parse(frame).ok().and_then(|doc| {
             let root = doc.root();
@@ -66,7 +66,11 @@ impl Sink for Ear {
             root.get("id")?.as_u64()
         });
         self.note(|heard| heard.frames.push(text));
-        answers
+        answers.map(|id| Answered { id, waking: None })
+    }
+
+    fn waiting(&self) -> bool {
+        false
     }
 
     fn oversized(&self) {

@@ -200,7 +200,7 @@ impl Mirror {
     /// custom headers).
     ///
     /// # Errors
-    /// What is wrong with the header; the answer is [`MISMATCH`].
+    /// What is wrong with the header; the answer is [`MISMATCH`](super::MISMATCH).
     #[cfg(feature = "http-server")]
     pub(crate) fn check(
         &self,

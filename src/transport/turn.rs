@@ -1,0 +1,159 @@
+//! Whose turn it is to read: the thread that is there for it, or a caller that waits anyway.
+//!
+//! What it does: keeps an [`Inlet`] while nobody reads, and gives it to one thread at a time. What it
+//! does not: wait for anything a message says, or know what calls are.
+//!
+//! An answer that one thread reads for another costs a change of threads, which is as much as the rest
+//! of a short call. So while calls are made one after another, each is read by the thread that makes it.
+//!
+//! # Whose turn
+//! - The reading thread's, at first and always where waiting for a frame cannot be given up.
+//! - When it has answered a thread and no other waits, it lends the inlet. Who waits for something next
+//!   reads until it is there, and puts the inlet back.
+//! - If others wait by then, or the input has ended, the reading thread is called, as it is by who waits
+//!   without reading. Otherwise it goes on by itself when nobody has read for [`PAUSE`]: what the peer
+//!   says unasked right after a call is heard up to twice that later.
+//!
+//! # Invariants
+//! - The inlet is in one place: with the reading thread, with a caller, or here.
+//! - Who leaves it here asks in the same breath whether somebody waits: who begins to wait later finds it.
+//! - No other lock is taken inside this one, and nothing is read or told while it is held.
+//! - A caller does not tell of the end: to find out why may take longer than it has time.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use super::carrier::{Sink, Waking};
+use super::{Inlet, Input};
+
+/// How long the inlet is left to callers that do not come.
+const PAUSE: Duration = Duration::from_millis(5);
+/// As good as for ever: who reads for so long calls when it is done.
+const LONG: Duration = Duration::from_secs(3600);
+
+#[derive(Default)]
+pub(super) struct Turns {
+    state: Mutex<State>,
+    /// The reading thread sleeps here while it is not its turn.
+    called: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// While nobody reads.
+    inlet: Option<Box<dyn Inlet>>,
+    /// The caller that reads.
+    caller: Option<ThreadId>,
+    /// It is the reading thread's turn as soon as the inlet is here.
+    wanted: bool,
+    /// The reading thread does not look by itself.
+    asleep: bool,
+    /// How often a caller has read and put the inlet back. One that only looked whether there is something to wait
+    /// for keeps nobody from reading.
+    turns: u64,
+}
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves the inlet to callers; comes back with it when it is the reading thread's turn again. Who was answered
+    /// is woken between the two, and finds it here.
+    pub(super) fn lend(
+        &self,
+        inlet: Box<dyn Inlet>,
+        sink: &dyn Sink,
+        answered: Option<Waking>,
+    ) -> Box<dyn Inlet> {
+        let mut state = self.lock();
+        state.inlet = Some(inlet);
+        state.wanted |= sink.waiting();
+        drop(state);
+        drop(answered);
+        let mut state = self.lock();
+        let mut untouched = false;
+        loop {
+            if state.wanted || untouched {
+                if let Some(inlet) = state.inlet.take() {
+                    (state.wanted, state.asleep) = (false, false);
+                    return inlet;
+                }
+            }
+            state.asleep = untouched;
+            let (seen, pause) = (state.turns, if untouched { LONG } else { PAUSE });
+            let (now, slept) = self.called.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner);
+            state = now;
+            untouched = slept.timed_out() && state.turns == seen;
+        }
+    }
+
+    /// Reads for a caller while `turn` says until when, if nobody else does.
+    pub(super) fn read(&self, sink: &dyn Sink, turn: &mut dyn FnMut() -> Option<Instant>) {
+        let mut state = self.lock();
+        let lent = if state.wanted { None } else { state.inlet.take() };
+        let Some(inlet) = lent else { return };
+        state.caller = Some(std::thread::current().id());
+        drop(state);
+        let mut loan = Loan { turns: self, sink, inlet: Some(inlet), read: false, ended: false };
+        while let Some(by) = turn() {
+            let Some(inlet) = &mut loan.inlet else { return };
+            loan.read = true;
+            match inlet.next_by(by) {
+                Some(Input::Frame(frame)) => drop(sink.frame(frame)),
+                Some(Input::Large(frame)) => drop(sink.large(frame)),
+                Some(Input::TooLong) => sink.oversized(),
+                Some(Input::End | Input::Failed(_)) => {
+                    // Whoever reads next comes to the same end.
+                    loan.ended = true;
+                    return;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Somebody waits who does not read.
+    pub(super) fn attend(&self) {
+        let mut state = self.lock();
+        if state.inlet.is_some() && !state.wanted {
+            state.wanted = true;
+            self.called.notify_one();
+        }
+    }
+
+    /// No caller reads any more, as soon as the one that does has come back.
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        state.wanted = true;
+        self.called.notify_one();
+    }
+
+    /// The caller that reads just now.
+    pub(super) fn caller(&self) -> Option<ThreadId> {
+        self.lock().caller
+    }
+}
+
+/// The inlet in the hands of a caller, who puts it back whatever happens.
+struct Loan<'t> {
+    turns: &'t Turns,
+    sink: &'t dyn Sink,
+    inlet: Option<Box<dyn Inlet>>,
+    /// There was something to wait for.
+    read: bool,
+    ended: bool,
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        let mut state = self.turns.lock();
+        (state.inlet, state.caller) = (self.inlet.take(), None);
+        state.turns += u64::from(self.read);
+        state.wanted |= self.ended || self.sink.waiting();
+        if state.wanted || state.asleep {
+            self.turns.called.notify_one();
+        }
+    }
+}

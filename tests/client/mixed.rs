@@ -1,0 +1,199 @@
+//! Everything that a connection to a child is used for, by sixteen threads at once and at random: every call ends exactly
+//! once, as it must, and nothing is left.
+//!
+//! As long as `race` says.
+
+use std::io::Write;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tinymcp::{
+    Call, Client, Context, Era, Error, ErrorKind, Failure, Form, FormReply, Level, Limits, Server, Tool,
+    ToolOutput, json,
+};
+
+use super::played::{SOON, plain};
+use super::race::{Dice, THREADS, calls};
+
+tinymcp::record! {
+    struct Echo { text: String }
+}
+
+/// Set for the process that runs [`serves`] as a server.
+const SERVER: &str = "TEST_MIXED_SERVER";
+
+fn asks(ctx: &mut Context<'_>, echo: Echo) -> Result<String, Failure> {
+    ctx.elicit("form", Form::new("?"))?;
+    Ok(echo.text)
+}
+
+#[test]
+fn serves() {
+    if std::env::var_os(SERVER).is_none() {
+        return;
+    }
+    // A line of its own: the test's name stands on this one.
+    std::io::stdout().write_all(b"\n").unwrap();
+    let mut server = Server::new("mixed", "1");
+    server.logging();
+    server
+        .tool(Tool::new("echo"), |_, echo: Echo| Ok(echo.text))
+        .unwrap()
+        .tool(Tool::new("steps"), |ctx, echo: Echo| {
+            (1..=3).for_each(|n| ctx.progress(f64::from(n), Some(3.0), None));
+            Ok(echo.text)
+        })
+        .unwrap()
+        .tool(Tool::new("news"), |ctx, echo: Echo| {
+            ctx.log(Level::Warning, None, "news")?;
+            Ok(echo.text)
+        })
+        .unwrap()
+        .tool(Tool::new("asks"), asks)
+        .unwrap()
+        .tool(Tool::new("waits"), |ctx, echo: Echo| {
+            // Ends as soon as it is cancelled.
+            ctx.wait(SOON * 3)?;
+            Ok(echo.text)
+        })
+        .unwrap();
+    server.serve_stdio().unwrap();
+    std::process::exit(0);
+}
+
+/// What the threads came to, and the handlers heard.
+#[derive(Default)]
+struct Tally {
+    answered: AtomicU64,
+    late: AtomicU64,
+    cancelled: AtomicU64,
+    /// Calls of `news` that were answered.
+    news: AtomicU64,
+    told: AtomicU64,
+}
+
+impl Tally {
+    fn count(&self, outcome: Result<ToolOutput, Error>, text: &str) {
+        let counter = match outcome {
+            Ok(output) => {
+                assert_eq!(output.texts(), text, "an answer that belongs to another call");
+                &self.answered
+            }
+            Err(error) if error.kind() == ErrorKind::Timeout => &self.late,
+            Err(error) if error.kind() == ErrorKind::Cancelled => &self.cancelled,
+            Err(error) => panic!("{error:?}"),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Looks at a call again and again until it is over.
+fn look(mut call: Call<ToolOutput>, pause: Duration) -> Result<ToolOutput, Error> {
+    loop {
+        if let Some(outcome) = call.wait_until(Instant::now() + pause) {
+            return outcome;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn cancelled_elsewhere(call: Call<ToolOutput>, spins: u64) -> Result<ToolOutput, Error> {
+    let canceller = call.canceller();
+    let other = std::thread::spawn(move || {
+        (0..spins).for_each(|_| std::hint::spin_loop());
+        canceller.cancel();
+    });
+    let outcome = call.wait();
+    other.join().unwrap();
+    outcome
+}
+
+fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
+    let prepare = |tool: &str| client.prepare_tool(tool, json!({"text": text}));
+    let short = Duration::from_micros(dice.roll(2_000));
+    let outcome = match dice.roll(12) {
+        0 => prepare("echo").timeout(short).wait(),
+        1 => cancelled_elsewhere(prepare("echo").start().unwrap(), dice.roll(3_000)),
+        2 => {
+            let first = prepare("steps").start().unwrap();
+            let second = client.prepare_tool("echo", json!({"text": "second"})).start().unwrap();
+            assert_eq!(second.wait().unwrap().texts(), "second");
+            first.wait()
+        }
+        3 => {
+            let tool = if dice.roll(2) == 0 { "echo" } else { "waits" };
+            drop(prepare(tool).start().unwrap());
+            tally.cancelled.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        4 => {
+            let steps = Arc::new(AtomicU64::new(0));
+            let heard = Arc::clone(&steps);
+            let hear = move |step: tinymcp::Progress| {
+                let before = heard.swap(step.done as u64, Ordering::Relaxed);
+                assert!(before < step.done as u64, "steps go forward");
+            };
+            let outcome = prepare("steps").on_progress(hear).wait();
+            assert_eq!(steps.load(Ordering::Relaxed), 3);
+            outcome
+        }
+        5 => {
+            let outcome = prepare("news").wait();
+            tally.news.fetch_add(1, Ordering::Relaxed);
+            outcome
+        }
+        6 => prepare("asks").wait(),
+        7 => prepare("asks").timeout(short).wait(),
+        8 => prepare("waits").timeout(short).wait(),
+        9 => cancelled_elsewhere(prepare("waits").start().unwrap(), dice.roll(30_000)),
+        10 => look(prepare("echo").start().unwrap(), Duration::from_micros(dice.roll(3) * 50)),
+        _ => prepare("echo").wait(),
+    };
+    tally.count(outcome, text);
+}
+
+#[test]
+fn sixteen_threads_do_everything_in_both_eras() {
+    for era in [Era::Modern, Era::Legacy] {
+        let tally = Arc::new(Tally::default());
+        let heard = Arc::clone(&tally);
+        let mut server = Command::new(std::env::current_exe().unwrap());
+        server.args(["--exact", "mixed::serves", "--nocapture", "--test-threads=1"]).env(SERVER, "1");
+        let client = plain()
+            .limits(Limits::default())
+            .era(era)
+            .on_form(|_| Ok(FormReply::decline()))
+            .on_log(Level::Info, move |_| {
+                heard.told.fetch_add(1, Ordering::Relaxed);
+            })
+            .spawn(server)
+            .unwrap();
+        let noise = client.counts().noise;
+        let each = calls() / 2 / THREADS;
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (client, tally) = (client.clone(), Arc::clone(&tally));
+                std::thread::spawn(move || {
+                    let mut dice = Dice(thread + 1);
+                    for n in 0..each {
+                        one_call(&client, &mut dice, &format!("{thread}:{n}"), &tally);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let sum = |counters: &[&AtomicU64]| counters.iter().map(|n| n.load(Ordering::Relaxed)).sum::<u64>();
+        assert_eq!(sum(&[&tally.answered, &tally.late, &tally.cancelled]), each * THREADS, "each ended once");
+        assert!(sum(&[&tally.late]) > 0 && sum(&[&tally.cancelled]) > 0);
+        // What was said before an answer has been read by now, and is told soon.
+        let until = Instant::now() + SOON;
+        while sum(&[&tally.told]) + client.counts().dropped < sum(&[&tally.news]) && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(sum(&[&tally.told]) + client.counts().dropped >= sum(&[&tally.news]));
+        assert_eq!((client.in_flight(), client.counts().noise), (0, noise));
+        client.close();
+    }
+}
