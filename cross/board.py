@@ -1,6 +1,6 @@
 """The client of cross/board.sh: calls a server under emulation in both eras and reports the memory it took.
 
-Usage: board.py EMULATOR FLOOR SERVER PANICS [--http]
+Usage: board.py EMULATOR FLOOR SERVER PANICS CLIENT [--http]
 """
 
 import http.client
@@ -128,10 +128,20 @@ def over_http(emulator, server, limit):
         assert text_of(post(echo(200, large, False), session)[1]) == large
         assert text_of(modern(echo(200, large, True), "echo")) == large
         report("http", idle, status(program.pid), limit)
+        our_client("--url", f"http://127.0.0.1:{port}/mcp")
         program.terminate()
         assert program.wait(60) == 0, "the server did not end well"
     finally:
         program.kill()
+
+
+def our_client(*where):
+    """What a person at this machine does."""
+    for era in ("legacy", "modern"):
+        command = [client, "call", "echo", '{"text": "from here"}', "--era", era, *where]
+        answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True).stdout)
+        assert answer["content"][0]["text"] == "from here", answer
+    print(f"tinymcp call … {where[0]}: answered in both eras")
 
 
 def panics(emulator, server):
@@ -165,10 +175,11 @@ def measure(emulator, floor):
     return found
 
 
-emulator, floor, server, panicking = sys.argv[1:5]
+emulator, floor, server, panicking, client = sys.argv[1:6]
 FLOOR = measure(emulator, floor)
 limit = FLOOR["VmData"] * 1024 + ROOM
 stdio(emulator, server, limit)
+our_client("--", emulator, server, "--stdio")
 panics(emulator, panicking)
 if "--http" in sys.argv:
     over_http(emulator, server, limit)
