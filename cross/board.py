@@ -10,6 +10,10 @@ import subprocess
 import sys
 
 ROOM = 16 << 20
+# In kB, over the floor's: what is resident of the board's memory when a server is idle after the first calls.
+MOST_IDLE = 300
+# Where the emulator is told to put the board's 4 GiB: what lies there is the program's, all else the emulator's own.
+BOARD = 0x200000000000
 MODERN = "2026-07-28"
 META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
 
@@ -18,6 +22,20 @@ def status(pid):
     with open(f"/proc/{pid}/status") as file:
         fields = dict(line.split(":", 1) for line in file)
     return {name: int(fields[name].split()[0]) for name in ("VmData", "VmHWM", "VmRSS", "RssAnon", "Threads")}
+
+
+def on_board(pid):
+    """What is resident of the program's own memory, and how much of that is anonymous, in kB."""
+    found, here = {"Rss": 0, "Anonymous": 0}, False
+    with open(f"/proc/{pid}/smaps") as file:
+        for line in file:
+            name, value = line.split()[:2]
+            if re.match("[0-9a-f]+-[0-9a-f]+ ", line):
+                here = BOARD <= int(name.split("-")[0], 16) < BOARD + (1 << 32)
+            elif here and name[:-1] in found:
+                found[name[:-1]] += int(value)
+    assert found["Rss"] > 0, "the emulator put the program elsewhere"
+    return found["Rss"], found["Anonymous"]
 
 
 def request(number, method, params, modern):
@@ -43,6 +61,7 @@ class Program:
 
     def __init__(self, command, limit=None):
         before = ["prlimit", f"--data={limit}", "--core=0"] if limit else []
+        command = [command[0], "-B", hex(BOARD), *command[1:]]
         self.process = subprocess.Popen(before + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def send(self, *messages):
@@ -71,6 +90,10 @@ def stdio(emulator, server, limit):
         for modern in (False, True):
             assert text_of(program.call(echo(1, "hello", modern))) == "hello"
         idle = status(program.process.pid)
+        resident, anonymous = on_board(program.process.pid)
+        more = resident - FLOOR["board"]
+        print(f"stdio: idle {resident} kB resident of the board's memory, {more} more than the floor, {anonymous} anonymous")
+        assert more <= MOST_IDLE, f"more than {MOST_IDLE} kB above the floor"
         for modern in (False, True):
             tools = program.call(request(2, "tools/list", {}, modern))["result"]["tools"]
             assert "echo" in [tool["name"] for tool in tools]
@@ -161,8 +184,8 @@ def panics(emulator, server):
 def report(name, idle, end, limit):
     room = (limit - FLOOR["VmData"] * 1024) >> 10
     print(
-        f"{name}: idle {idle['VmRSS'] - FLOOR['VmRSS']} kB more resident than the floor, "
-        f"{idle['RssAnon'] - FLOOR['RssAnon']} kB of it anonymous, {idle['Threads']} threads; "
+        f"{name}: with what the emulator takes for it, idle {idle['VmRSS'] - FLOOR['VmRSS']} kB more resident than the "
+        f"floor, {idle['RssAnon'] - FLOOR['RssAnon']} kB of it anonymous, {idle['Threads']} threads; "
         f"in the end {end['VmHWM'] - FLOOR['VmHWM']} kB at most, {end['VmData'] - FLOOR['VmData']} of {room} kB private"
     )
 
@@ -171,6 +194,7 @@ def measure(emulator, floor):
     program = Program([emulator, floor])
     program.call({"echo": 1})
     found = status(program.process.pid)
+    found["board"], _ = on_board(program.process.pid)
     program.end()
     return found
 
