@@ -1,6 +1,6 @@
 """The client of cross/board.sh: calls a server under emulation in both eras and reports the memory it took.
 
-Usage: board.py EMULATOR FLOOR SERVER PANICS [--http]
+Usage: board.py EMULATOR FLOOR SERVER PANICS CLIENT [--http]
 """
 
 import http.client
@@ -10,6 +10,10 @@ import subprocess
 import sys
 
 ROOM = 16 << 20
+# In kB, over the floor's: what is resident of the board's memory when a server is idle after the first calls.
+MOST_IDLE = 300
+# Where the emulator is told to put the board's 4 GiB: what lies there is the program's, all else the emulator's own.
+BOARD = 0x200000000000
 MODERN = "2026-07-28"
 META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
 
@@ -18,6 +22,20 @@ def status(pid):
     with open(f"/proc/{pid}/status") as file:
         fields = dict(line.split(":", 1) for line in file)
     return {name: int(fields[name].split()[0]) for name in ("VmData", "VmHWM", "VmRSS", "RssAnon", "Threads")}
+
+
+def on_board(pid):
+    """What is resident of the program's own memory, and how much of that is anonymous, in kB."""
+    found, here = {"Rss": 0, "Anonymous": 0}, False
+    with open(f"/proc/{pid}/smaps") as file:
+        for line in file:
+            name, value = line.split()[:2]
+            if re.match("[0-9a-f]+-[0-9a-f]+ ", line):
+                here = BOARD <= int(name.split("-")[0], 16) < BOARD + (1 << 32)
+            elif here and name[:-1] in found:
+                found[name[:-1]] += int(value)
+    assert found["Rss"] > 0, "the emulator put the program elsewhere"
+    return found["Rss"], found["Anonymous"]
 
 
 def request(number, method, params, modern):
@@ -43,6 +61,7 @@ class Program:
 
     def __init__(self, command, limit=None):
         before = ["prlimit", f"--data={limit}", "--core=0"] if limit else []
+        command = [command[0], "-B", hex(BOARD), *command[1:]]
         self.process = subprocess.Popen(before + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def send(self, *messages):
@@ -71,6 +90,10 @@ def stdio(emulator, server, limit):
         for modern in (False, True):
             assert text_of(program.call(echo(1, "hello", modern))) == "hello"
         idle = status(program.process.pid)
+        resident, anonymous = on_board(program.process.pid)
+        more = resident - FLOOR["board"]
+        print(f"stdio: idle {resident} kB resident of the board's memory, {more} more than the floor, {anonymous} anonymous")
+        assert more <= MOST_IDLE, f"more than {MOST_IDLE} kB above the floor"
         for modern in (False, True):
             tools = program.call(request(2, "tools/list", {}, modern))["result"]["tools"]
             assert "echo" in [tool["name"] for tool in tools]
@@ -128,10 +151,20 @@ def over_http(emulator, server, limit):
         assert text_of(post(echo(200, large, False), session)[1]) == large
         assert text_of(modern(echo(200, large, True), "echo")) == large
         report("http", idle, status(program.pid), limit)
+        our_client("--url", f"http://127.0.0.1:{port}/mcp")
         program.terminate()
         assert program.wait(60) == 0, "the server did not end well"
     finally:
         program.kill()
+
+
+def our_client(*where):
+    """What a person at this machine does."""
+    for era in ("legacy", "modern"):
+        command = [client, "call", "echo", '{"text": "from here"}', "--era", era, *where]
+        answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True).stdout)
+        assert answer["content"][0]["text"] == "from here", answer
+    print(f"tinymcp call … {where[0]}: answered in both eras")
 
 
 def panics(emulator, server):
@@ -151,8 +184,8 @@ def panics(emulator, server):
 def report(name, idle, end, limit):
     room = (limit - FLOOR["VmData"] * 1024) >> 10
     print(
-        f"{name}: idle {idle['VmRSS'] - FLOOR['VmRSS']} kB more resident than the floor, "
-        f"{idle['RssAnon'] - FLOOR['RssAnon']} kB of it anonymous, {idle['Threads']} threads; "
+        f"{name}: with what the emulator takes for it, idle {idle['VmRSS'] - FLOOR['VmRSS']} kB more resident than the "
+        f"floor, {idle['RssAnon'] - FLOOR['RssAnon']} kB of it anonymous, {idle['Threads']} threads; "
         f"in the end {end['VmHWM'] - FLOOR['VmHWM']} kB at most, {end['VmData'] - FLOOR['VmData']} of {room} kB private"
     )
 
@@ -161,14 +194,16 @@ def measure(emulator, floor):
     program = Program([emulator, floor])
     program.call({"echo": 1})
     found = status(program.process.pid)
+    found["board"], _ = on_board(program.process.pid)
     program.end()
     return found
 
 
-emulator, floor, server, panicking = sys.argv[1:5]
+emulator, floor, server, panicking, client = sys.argv[1:6]
 FLOOR = measure(emulator, floor)
 limit = FLOOR["VmData"] * 1024 + ROOM
 stdio(emulator, server, limit)
+our_client("--", emulator, server, "--stdio")
 panics(emulator, panicking)
 if "--http" in sys.argv:
     over_http(emulator, server, limit)

@@ -6,7 +6,9 @@
 
 # Whatever the profile: at a fixed address there is no table of places to be relocated, and there are no pages that
 # relocating makes the program's own. Sections need not start on pages of their own in the file.
-place_flags=(-C relocation-model=static -C link-arg=-Wl,-z,noseparate-code,--build-id=none)
+# What hardly ever runs stands apart (rare.ld).
+place_flags=(-C relocation-model=static -C link-arg=-Wl,-z,noseparate-code,--build-id=none
+    -C "link-arg=-Wl,-T,$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/rare.ld")
 
 # Sets `size_flags` to what rustc is told beside that for a target, where a panic ends the process.
 choose_size_flags() { # TARGET

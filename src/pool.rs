@@ -378,6 +378,7 @@ impl<J: Send + 'static> Shared<J> {
     }
 
     /// Comes back when there is room, or the pool is closed.
+    #[cold]
     fn wait_for_room<'a>(&self, mut state: MutexGuard<'a, State<J>>) -> MutexGuard<'a, State<J>> {
         let capacity = self.size.queue;
         if state.closed || state.queue.len() < capacity {
@@ -524,6 +525,7 @@ impl<J: Send + 'static> Shared<J> {
         }
     }
 
+    #[cold]
     fn close(&self) {
         let mut state = self.lock();
         state.closed = true;

@@ -199,6 +199,7 @@ pub(crate) enum Descriptor<'a> {
 
 impl Descriptor<'_> {
     /// The descriptor as `revision` knows it.
+    #[cold]
     pub(crate) fn render(self, w: &mut Writer, revision: Revision) {
         let features = revision::features(revision);
         match self {
@@ -267,6 +268,8 @@ impl Eras {
 ///
 /// Errors without a readable id carry none (schema of 2025-11-25 on); sessions of older
 /// revisions get `"id":null`, the only form their schema has.
+#[cold]
+#[inline(never)]
 pub(crate) fn fault_without_query(
     w: &mut Writer,
     id: Option<&str>,
@@ -282,6 +285,7 @@ pub(crate) fn fault_without_query(
 const LEGACY_RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// The single map from a failure to its code on the wire.
+#[cold]
 pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     match fault {
         Fault::Parse(message) => RpcError::new(code::PARSE, message.clone()),
@@ -360,6 +364,7 @@ fn missing(needed: ClientCapabilities) -> Json {
     })
 }
 
+#[cold]
 fn write_error(w: &mut Writer, id: Option<&str>, null_id: bool, error: &RpcError) {
     w.begin_object().key("jsonrpc").string("2.0");
     match id {

@@ -257,6 +257,7 @@ const MOST_COMPARED: usize = 48;
 
 /// The name that differs least from `wanted`, when it differs little: case, `_` and `-` do not
 /// count, and about every third character may be wrong.
+#[cold]
 pub(crate) fn nearest<'n>(wanted: &str, names: &mut dyn Iterator<Item = &'n str>) -> Option<&'n str> {
     let wanted = Folded::new(wanted)?;
     let mut best = None;

@@ -234,6 +234,7 @@ impl RpcError {
     }
 
     /// The error in a response; `None` when its shape is wrong.
+    #[cold]
     pub(crate) fn read(error: Value<'_>) -> Option<RpcError> {
         let code = i32::try_from(error.get("code")?.as_i64()?).ok()?;
         let message = error.get("message")?.as_str()?.to_owned();

@@ -42,6 +42,8 @@ pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaE
     compiler.run(schema).map_err(|fault| located(*fault, &compiler.library.docs))
 }
 
+#[cold]
+#[inline(never)]
 fn located(fault: Fault, docs: &[Arc<Doc>]) -> SchemaError {
     let Some(doc) = docs.get(fault.at.document as usize) else {
         return SchemaError::new("", fault.message);
@@ -141,6 +143,24 @@ impl<'d> Subschema<'d> {
         Place { document: self.place.document, node: value.id() }
     }
 }
+
+/// Keywords that hold other subschemas than those of members and elements.
+const COMBINED: &[Keyword] = &[
+    Keyword::PropertyNames,
+    Keyword::DependentRequired,
+    Keyword::DependentSchemas,
+    Keyword::Dependencies,
+    Keyword::Ref,
+    Keyword::DynamicRef,
+    Keyword::RecursiveRef,
+    Keyword::AllOf,
+    Keyword::AnyOf,
+    Keyword::OneOf,
+    Keyword::Not,
+    Keyword::If,
+    Keyword::UnevaluatedItems,
+    Keyword::UnevaluatedProperties,
+];
 
 impl Compiler<'_> {
     fn run(&mut self, schema: Doc) -> Result<Program, Box<Fault>> {
@@ -245,6 +265,21 @@ impl Compiler<'_> {
     ) -> Result<(), Box<Fault>> {
         self.object(schema, ops)?;
         self.array(schema, ops)?;
+        if COMBINED.iter().any(|keyword| schema.get(*keyword).is_some()) {
+            self.combined(schema, docs, ops)?;
+        }
+        Ok(())
+    }
+
+    /// The less common of them.
+    #[cold]
+    #[inline(never)]
+    fn combined(
+        &mut self,
+        schema: &Subschema<'_>,
+        docs: &[Arc<Doc>],
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Box<Fault>> {
         if let Some(names) = schema.get(Keyword::PropertyNames) {
             let child = self.child(schema, names)?;
             if child != Child::ANY {
@@ -253,7 +288,9 @@ impl Compiler<'_> {
         }
         self.dependents(schema, ops)?;
         for keyword in [Keyword::Ref, Keyword::DynamicRef, Keyword::RecursiveRef] {
-            self.reference(schema, keyword, docs, ops)?;
+            if schema.get(keyword).is_some() {
+                self.reference(schema, keyword, docs, ops)?;
+            }
         }
         for keyword in [Keyword::AllOf, Keyword::AnyOf, Keyword::OneOf] {
             let Some(branches) = schema.get(keyword) else { continue };
@@ -302,9 +339,6 @@ impl Compiler<'_> {
         docs: &[Arc<Doc>],
         ops: &mut Vec<Op>,
     ) -> Result<(), Box<Fault>> {
-        if schema.get(keyword).is_none() {
-            return Ok(());
-        }
         let target = match self.library.target(schema.place, keyword) {
             Some(Ok(target)) => target,
             Some(Err(fault)) => return Err(fault.clone()),
@@ -419,6 +453,8 @@ impl Compiler<'_> {
     }
 
     /// Compiles a pattern; its index is the table's length before.
+    #[cold]
+    #[inline(never)]
     fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Box<Fault>> {
         let index = self.t.patterns.len() as u32;
         let pattern = super::pattern::Pattern::compile(source)

@@ -219,6 +219,7 @@ fn push_pair(out: &mut String, i: usize, j: usize) {
 }
 
 /// A list of names or words in the middle of a sentence.
+#[cold]
 fn list(out: &mut String, names: &mut dyn Iterator<Item = &str>, quote: char) {
     let mut count = 0usize;
     for name in names {
@@ -355,6 +356,7 @@ fn types_of(p: &Program, child: Child) -> u8 {
 }
 
 /// Appends "a string or null".
+#[cold]
 fn push_types(out: &mut String, mask: u8) {
     let names = [
         (types::OBJECT, "an object"),
@@ -381,6 +383,7 @@ fn push_types(out: &mut String, mask: u8) {
 }
 
 /// Appends "expected 3 to 5 items", or the one bound that was broken.
+#[cold]
 fn push_limits(out: &mut String, (min, max): (u32, u32), count: usize, unit: &str) {
     let (low, high) = (min as usize, max as usize);
     out.push_str("expected ");

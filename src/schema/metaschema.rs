@@ -35,6 +35,8 @@ const DEFINITIONS: &str = r##""schemaArray":{"type":"array","minItems":1,"items"
 const FORMER: &str = r##"definitions":<@},"dependencies":<{"anyOf":[@,{"$ref":"meta/validation#/$defs/stringArray"}]}},"$recursiveAnchor":{"$ref":"meta/core#/$defs/anchorString"},"$recursiveRef":{"$ref":"meta/core#/$defs/uriReferenceString"}"##;
 
 /// The text of the metaschema with this URI.
+#[cold]
+#[inline(never)]
 pub(super) fn text(uri: &str) -> Option<String> {
     let (dialect, described) = if uri == DRAFT_07 {
         (Dialect::Draft07, vocabulary::ALL)
@@ -132,6 +134,7 @@ impl Text {
     }
 
     /// Adds a text in which marks stand for what is repeated. No text holds one of them as itself.
+    #[cold]
     fn shaped(&mut self, marked: &str) {
         for piece in marked.split_inclusive(['@', '%', '<', '=', '&']) {
             let (plain, mark) = piece.split_at(piece.len().saturating_sub(1));

@@ -74,30 +74,38 @@ impl<'o> Library<'o> {
     pub(super) fn load(&mut self, schema: Doc) -> Result<(), Box<Fault>> {
         self.add("", Arc::new(schema), Rules::of(self.options.dialect))?;
         while let Some(at) = self.survey.references.pop() {
-            let doc = self.doc(at.document);
-            let schema = doc.at(at.node);
-            let resource = self.survey.places.get(at).unwrap_or(0);
-            let rules = self.survey.rules(resource);
-            for (name, value) in schema.members() {
-                let Some(keyword) = Keyword::find(name, rules) else { continue };
-                if matches!(keyword, Keyword::Ref | Keyword::DynamicRef | Keyword::RecursiveRef) {
-                    let text = value.as_str().unwrap_or_default();
-                    let target = self.resolve(keyword, text, resource).map_err(|message| {
-                        let at = Place { document: at.document, node: value.id() };
-                        Fault::told(at, format!("{text:?} {message}"))
-                    });
-                    match &target {
-                        Ok(Target { dynamic: Some(name), .. }) => {
-                            self.dynamic_names.enter(name.as_bytes(), 0);
-                        }
-                        // In other documents only what is reached matters.
-                        Err(fault) if at.document == 0 => return Err(fault.clone()),
-                        _ => {}
+            self.refer(at)?;
+        }
+        Ok(())
+    }
+
+    /// Resolves the references that a subschema makes.
+    #[cold]
+    #[inline(never)]
+    fn refer(&mut self, at: Place) -> Result<(), Box<Fault>> {
+        let doc = self.doc(at.document);
+        let schema = doc.at(at.node);
+        let resource = self.survey.places.get(at).unwrap_or(0);
+        let rules = self.survey.rules(resource);
+        for (name, value) in schema.members() {
+            let Some(keyword) = Keyword::find(name, rules) else { continue };
+            if matches!(keyword, Keyword::Ref | Keyword::DynamicRef | Keyword::RecursiveRef) {
+                let text = value.as_str().unwrap_or_default();
+                let target = self.resolve(keyword, text, resource).map_err(|message| {
+                    let at = Place { document: at.document, node: value.id() };
+                    Fault::told(at, format!("{text:?} {message}"))
+                });
+                match &target {
+                    Ok(Target { dynamic: Some(name), .. }) => {
+                        self.dynamic_names.enter(name.as_bytes(), 0);
                     }
-                    let next = self.targeted.len() as u64;
-                    if self.targets.enter(&target_key(at, keyword), next) == next {
-                        self.targeted.push(target);
-                    }
+                    // In other documents only what is reached matters.
+                    Err(fault) if at.document == 0 => return Err(fault.clone()),
+                    _ => {}
+                }
+                let next = self.targeted.len() as u64;
+                if self.targets.enter(&target_key(at, keyword), next) == next {
+                    self.targeted.push(target);
                 }
             }
         }
@@ -301,6 +309,8 @@ fn unescaped(token: &str) -> String {
 
 /// The rules a `$schema` names: a dialect known here, or one that a document handed in describes
 /// with `$vocabulary`.
+#[cold]
+#[inline(never)]
 fn rules_named(named: &str, options: &Options) -> Result<Rules, String> {
     if let Some(rules) = Rules::named(named) {
         return Ok(rules);

@@ -257,6 +257,7 @@ impl<'d> Visit<'_, 'd> {
         }
     }
 
+    #[cold]
     fn anchor(&mut self, name: &str, at: Place) {
         let survey = &mut *self.survey;
         let next = survey.anchored.len() as u64;
@@ -265,6 +266,7 @@ impl<'d> Visit<'_, 'd> {
         }
     }
 
+    #[cold]
     fn dynamic(&mut self, name: &str, at: Place) {
         self.survey.dynamic.enter(&key(&[self.resource, at.document, at.node.index()], name), 0);
         if let Some(resource) = self.survey.resources.get_mut(self.resource as usize) {
@@ -391,6 +393,7 @@ fn is_anchor(name: &str) -> bool {
 }
 
 /// The JSON Pointer, from `root`, of the value that is, or lies around, this one.
+#[cold]
 pub(super) fn pointer_to(root: Value<'_>, target: NodeId) -> String {
     let mut pointer = String::with_capacity(if root.id() == target { 0 } else { 48 });
     let mut at = root;

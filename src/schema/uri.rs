@@ -13,6 +13,7 @@ struct Parts<'a> {
     query: Option<&'a str>,
 }
 
+#[cold]
 fn parts(text: &str) -> Parts<'_> {
     let scheme = scheme(text);
     let rest = scheme.map_or(text, |s| text.get(s.len() + 1..).unwrap_or_default());
@@ -51,6 +52,7 @@ pub(super) fn last_slash(path: &str) -> Option<usize> {
 }
 
 /// Joins a reference without fragment to a base without fragment.
+#[cold]
 pub(super) fn join(base: &str, reference: &str) -> String {
     if reference.is_empty() {
         return base.to_owned();
@@ -90,6 +92,7 @@ pub(super) fn join(base: &str, reference: &str) -> String {
 }
 
 /// Appends a path without its `.` and `..` segments (RFC 3986 §5.2.4).
+#[cold]
 fn without_dots(path: &str, out: &mut String) {
     let start = out.len();
     let mut segments = path.split('/').peekable();
@@ -119,6 +122,7 @@ fn without_dots(path: &str, out: &mut String) {
 }
 
 /// Resolves `%XX`. `None` when the result is not UTF-8 or an escape is broken.
+#[cold]
 pub(super) fn percent_decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -195,6 +195,8 @@ impl<'p, 'd> Run<'p, 'd> {
         fits && !self.over
     }
 
+    #[cold]
+    #[inline(never)]
     fn limit_violation(&self) -> Violation {
         let message = if self.steps == 0 {
             "the value takes too many steps to check against this schema"
@@ -261,6 +263,8 @@ impl<'p, 'd> Run<'p, 'd> {
         false
     }
 
+    #[cold]
+    #[inline(never)]
     fn note(&mut self, value: Value<'d>, why: Why<'_, 'd>, level: u32) {
         let mut trail = Vec::new();
         let keyword = why.keyword(value);
@@ -514,6 +518,7 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     /// Why a value does not fit a subschema, for messages about the value around it.
+    #[cold]
     pub(super) fn reason(&self, child: Child, value: Value<'d>) -> Option<Violation> {
         let mut inner = Run::new(self.program, self.limits, self.root);
         (inner.quiet, inner.most, inner.nested) = (false, 1, true);

@@ -78,10 +78,12 @@ impl Outlet for Batch {
         self.outlet.send(frames);
     }
 
+    #[cold]
     fn expect(&self) {
         self.state().open += 1;
     }
 
+    #[cold]
     fn answer(&self, frame: &[u8]) {
         self.change(|state| {
             state.add(frame);
@@ -89,10 +91,12 @@ impl Outlet for Batch {
         });
     }
 
+    #[cold]
     fn abandon(&self) {
         self.change(|state| state.open = state.open.saturating_sub(1));
     }
 
+    #[cold]
     fn post(&self, frames: &[u8], answer: bool) -> bool {
         // Nothing is a question: whether the outlet below can.
         let can = self.outlet.post(if answer { b"" } else { frames }, false);

@@ -169,6 +169,7 @@ impl Connection {
     }
 
     /// Takes in a call that was admitted.
+    #[cold]
     pub(crate) fn adopt(&self, running: Running) {
         self.calls.adopt(running);
     }
@@ -236,6 +237,8 @@ impl Connection {
     }
 
     /// Takes back what was to be answered under this id: the client cancelled it.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn cancel(&self, id: &Id) {
         if let Some(running) = self.calls.take_id(id) {
             let mine = running.call.cancel();
@@ -291,6 +294,7 @@ impl Connection {
     }
 
     /// Forgets queued and parked work of settled calls, and withdraws their questions.
+    #[cold]
     pub(crate) fn drop_settled(&self) {
         let queued = self.core.pool.withdraw(&mut |job: &Job| job.call.is_settled());
         drop(queued);
@@ -346,6 +350,7 @@ impl Connection {
     }
 
     /// Gives a call this much time from now.
+    #[cold]
     pub(super) fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
         let deadline = (!time.is_zero()).then(|| Instant::now() + time);
         self.calls.change(call, deadline, weight);
@@ -437,6 +442,8 @@ impl Connection {
         self.outlet.congested() || self.post.busy()
     }
 
+    #[cold]
+    #[inline(never)]
     fn tell_now(&self, change: &Change) {
         {
             let mut w = Writer::new();
@@ -485,14 +492,7 @@ impl Connection {
         let stuck = self.baton.get().is_some_and(Baton::look);
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
-            let parked = |late: &Running| {
-                lock(&self.parked).calls.iter().any(|parked| Arc::ptr_eq(&parked.job.call, &late.call))
-            };
-            let (asked, late): (Vec<_>, Vec<_>) = late.into_iter().partition(parked);
-            let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
-            self.give_up(asked, "The client's answer did not come in time");
-            self.give_up(begun, "The call was not finished within the server's deadline");
-            self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
+            self.give_late_up(late);
         }
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
@@ -504,7 +504,21 @@ impl Connection {
         stuck || more || missed
     }
 
+    #[cold]
+    #[inline(never)]
+    fn give_late_up(&self, late: Vec<Running>) {
+        let parked = |late: &Running| {
+            lock(&self.parked).calls.iter().any(|parked| Arc::ptr_eq(&parked.job.call, &late.call))
+        };
+        let (asked, late): (Vec<_>, Vec<_>) = late.into_iter().partition(parked);
+        let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
+        self.give_up(asked, "The client's answer did not come in time");
+        self.give_up(begun, "The call was not finished within the server's deadline");
+        self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
+    }
+
     /// Cancels calls and answers them in the place of their handlers.
+    #[cold]
     fn give_up(&self, mut calls: Vec<Running>, why: &'static str) {
         calls.retain(|running| running.call.cancel());
         // First what takes questions back: nothing follows the answer of a call on its stream.
@@ -540,6 +554,7 @@ impl Connection {
     }
 
     /// Answers a call that will not run, unless it is settled.
+    #[cold]
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
             self.give_up(vec![running], why);

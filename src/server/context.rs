@@ -258,6 +258,8 @@ impl Context<'_> {
     }
 
     /// In words for the model: what is wrong with a tool's arguments, where, and by which keyword.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn bad_arguments(&self, violation: &Violation) -> Failure {
         let tool = match self.query.operation {
             Operation::CallTool { name, .. } => self.at(name).as_str().unwrap_or_default(),
@@ -287,6 +289,8 @@ impl Context<'_> {
 }
 
 /// What an answer of a client is worth when it arrives: checked later, by the handler that asked.
+#[cold]
+#[inline(never)]
 pub(crate) fn answer_of(outcome: Result<Value<'_>, Value<'_>>) -> Answer {
     match outcome {
         Ok(result) => Doc::parse(result.raw().as_bytes())

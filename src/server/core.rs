@@ -327,6 +327,13 @@ impl Core {
         if query.state.is_none() && query.answers.is_none() {
             return Ok(Answers::new());
         }
+        self.rounds(principal, query, doc)
+    }
+
+    /// The answers of a request that goes on with a call.
+    #[cold]
+    #[inline(never)]
+    fn rounds(&self, principal: Option<&str>, query: &Query, doc: &Doc) -> Result<Answers, Fault> {
         let mut answers = match query.state.and_then(|node| doc.at(node).as_str()) {
             None => Answers::new(),
             Some(state) => {

@@ -228,6 +228,7 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Takes note of a frame that was too long to be read.
+    #[cold]
     pub(crate) fn too_long(&mut self) {
         let most = self.core.limits.frame_bytes;
         self.stray(None, &Fault::InvalidRequest(format!("The message is longer than {most} bytes").into()));
@@ -246,27 +247,33 @@ impl Reader<dyn InlineTools> {
                 }
             }
         } else if let Some(job) = self.jobs.pop() {
-            let refused = match self.core.pool.try_submit(job) {
-                Err(Refused { job, why: pool::Refusal::Full }) => {
-                    self.send();
-                    let call = Arc::clone(&job.call);
-                    let result = self.core.pool.submit(job);
-                    if call.is_settled() {
-                        // Meanwhile; in the queue it would take the room of others.
-                        self.conn.drop_settled();
-                    }
-                    result
-                }
-                result => result,
-            };
-            if let Err(Refused { job, .. }) = refused {
-                self.refuse(&job);
+            match self.core.pool.try_submit(job) {
+                Ok(()) => {}
+                Err(Refused { job, why: pool::Refusal::Full }) => self.submit_to_full(job),
+                Err(Refused { job, .. }) => self.refuse(&job),
             }
+        }
+    }
+
+    /// Hands a job over as soon as the pool has room for it.
+    #[cold]
+    #[inline(never)]
+    fn submit_to_full(&mut self, job: Job) {
+        self.send();
+        let call = Arc::clone(&job.call);
+        let result = self.core.pool.submit(job);
+        if call.is_settled() {
+            // Meanwhile; in the queue it would take the room of others.
+            self.conn.drop_settled();
+        }
+        if let Err(Refused { job, .. }) = result {
+            self.refuse(&job);
         }
     }
 
     /// Answers a job that cannot be handed over: the server stops, or the system has no thread
     /// left for it.
+    #[cold]
     fn refuse(&self, job: &Job) {
         self.conn.refuse(&job.call, "The server takes no more calls");
     }
@@ -337,6 +344,8 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Handles an array of messages. Gives back whether there is anything to answer.
+    #[cold]
+    #[inline(never)]
     pub(super) fn array(&mut self, messages: Value<'_>, outlet: &Arc<dyn Outlet>) -> bool {
         let batches = {
             let session = self.conn.session();
@@ -409,6 +418,8 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Takes the client's answer to the question with this id; the call goes on when it was the last one.
+    #[cold]
+    #[inline(never)]
     fn response(&mut self, id: Value<'_>, answer: Answer) {
         let Some(mut job) = id.as_u64().and_then(|id| self.conn.answered(id, answer)) else { return };
         let place = match &job.work {
@@ -432,6 +443,8 @@ impl Reader<dyn InlineTools> {
 
     /// Handles each message of a batch; their answers leave together (JSON-RPC 2.0 §6).
     /// Gives back whether there is anything to answer.
+    #[cold]
+    #[inline(never)]
     fn batch(&mut self, messages: Value<'_>, to: &Arc<dyn Outlet>) -> bool {
         // What `out` holds from here on are the answers of one message.
         self.send();

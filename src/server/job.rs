@@ -155,15 +155,24 @@ impl Job {
             Conclusion::Fault(fault) => conn.finish(&self, Reply::Fault(&fault)),
             #[cfg(feature = "hub")]
             Conclusion::Later(begin) => return begin(super::later::Later::of(self)),
-            Conclusion::Asked(asks) => match self.era.questions() {
-                Questions::Requests => return Arc::clone(conn).park(self, &asks),
-                Questions::InResult => {
-                    match conn.core.seal(self.outlet.principal(), &self.query, &self.doc, &self.answers) {
-                        Ok(state) => conn.finish(&self, Reply::Asked { asks: &asks, state: &state }),
-                        Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
-                    }
+            Conclusion::Asked(asks) => return self.ask(&asks),
+        }
+        self.conn.core.recycle(self.doc);
+    }
+
+    /// Puts what the handler wants to know to the client.
+    #[cold]
+    #[inline(never)]
+    fn ask(self, asks: &[Ask]) {
+        let conn = &self.conn;
+        match self.era.questions() {
+            Questions::Requests => return Arc::clone(conn).park(self, asks),
+            Questions::InResult => {
+                match conn.core.seal(self.outlet.principal(), &self.query, &self.doc, &self.answers) {
+                    Ok(state) => conn.finish(&self, Reply::Asked { asks, state: &state }),
+                    Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
                 }
-            },
+            }
         }
         self.conn.core.recycle(self.doc);
     }
@@ -307,6 +316,8 @@ fn check(work: &Work, mut outcome: Outcome) -> Conclusion {
     Conclusion::Done(outcome)
 }
 
+#[cold]
+#[inline(never)]
 pub(super) fn failed(exchange: &Exchange<'_>, failure: Failure, asks: Vec<Ask>) -> Conclusion {
     let tool = matches!(exchange.query.operation, Operation::CallTool { .. });
     match failure.into_reason() {

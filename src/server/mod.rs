@@ -400,7 +400,8 @@ impl Server {
     /// prints goes to standard error.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, or reading failed.
+    /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, reading failed, or writing did for
+    /// another reason than that the client is gone, as on a full disk.
     /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is wrong.
     pub fn serve_stdio(self) -> Result<(), Error> {
         serve::stdio(self)

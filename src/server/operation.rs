@@ -163,6 +163,8 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Answers with a page of the list that is asked for.
+    #[cold]
+    #[inline(never)]
     fn list(
         &mut self,
         doc: &Doc,
@@ -202,6 +204,8 @@ impl Reader<dyn InlineTools> {
         *self.conn.session() = session;
     }
 
+    #[cold]
+    #[inline(never)]
     fn set_level(&mut self, level: Level) {
         if let Some(peer) = &mut self.peer {
             peer.log_level = Some(level);
@@ -213,6 +217,8 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Opens a subscription of what is both wanted and offered.
+    #[cold]
+    #[inline(never)]
     fn listen(
         &mut self,
         filter: Value<'_>,
@@ -287,6 +293,8 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Tells a session of changes to a resource from now on.
+    #[cold]
+    #[inline(never)]
     fn subscribe(&self, uri: &str) -> Result<(), Fault> {
         if self.registry.reader(uri).is_none() {
             return Err(Fault::ResourceNotFound(uri.to_owned()));
@@ -296,6 +304,8 @@ impl Reader<dyn InlineTools> {
         Ok(())
     }
 
+    #[cold]
+    #[inline(never)]
     fn unsubscribe(&self, uri: &str) {
         if let Some(session) = self.conn.session().as_mut() {
             session.subscriptions.retain(|s| s != uri);

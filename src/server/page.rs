@@ -19,6 +19,8 @@ fn letter(list: List) -> u8 {
 }
 
 /// The cursor behind this entry.
+#[cold]
+#[inline(never)]
 pub(crate) fn cursor(list: List, sequence: u64) -> String {
     let mut bytes = [0; 9];
     bytes[0] = letter(list);
@@ -30,6 +32,8 @@ pub(crate) fn cursor(list: List, sequence: u64) -> String {
 ///
 /// # Errors
 /// A text that is no cursor of this list.
+#[cold]
+#[inline(never)]
 pub(crate) fn place(list: List, cursor: Option<&str>) -> Result<u64, Fault> {
     let Some(cursor) = cursor else { return Ok(0) };
     // No longer text can be a cursor, so none is decoded.

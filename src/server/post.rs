@@ -69,6 +69,8 @@ impl Post {
     }
 
     /// Waits until everything that was posted is sent, and takes nothing more.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn close(&self, deadline: Instant) {
         let mut state = self.shared.state();
         while state.sending || !state.letters.is_empty() {
@@ -84,6 +86,8 @@ impl Post {
         self.shared.changed.notify_all();
     }
 
+    #[cold]
+    #[inline(never)]
     fn put(&self, letter: Letter) {
         if letter.to.post(&letter.frames, letter.answer) {
             return;
@@ -126,6 +130,7 @@ impl Shared {
     }
 
     /// Sends what is posted until nothing was for `idle`.
+    #[cold]
     fn deliver(&self, idle: Duration) {
         let mut last = Instant::now();
         let mut state = self.state();

@@ -136,6 +136,14 @@ impl Baton {
             slot.seen = slot.laid;
             return true;
         }
+        self.pass_on(slot);
+        true
+    }
+
+    /// Lets another thread read on in the place of one that is held up.
+    #[cold]
+    #[inline(never)]
+    fn pass_on(self: &Arc<Self>, mut slot: MutexGuard<'_, Slot>) {
         let reading = slot.reading.take();
         // Before the lock is free, or its handler could end without finding it.
         if let (Some(reading), Some(running)) = (&reading, slot.running.take()) {
@@ -159,7 +167,6 @@ impl Baton {
             slot.reading = handed.lock().unwrap_or_else(PoisonError::into_inner).take();
             slot.stuck -= 1;
         }
-        true
     }
 
     /// Waits until no handler is left that lost the baton; false if the deadline came first.

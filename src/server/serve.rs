@@ -106,7 +106,15 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
         (Ended::Served, Some(Err(error))) => Err(error),
         (Ended::Served, None) => Err(Error::new(ErrorKind::Misuse, "the reading thread panicked")),
-        _ => Ok(()),
+        _ => all_sent(&conn),
+    }
+}
+
+/// That nothing was lost for another reason than a client that is gone.
+fn all_sent(conn: &Connection) -> Result<(), Error> {
+    match conn.outlet.failure() {
+        Some(error) => Err(Error::new(ErrorKind::Io, "the answers cannot be written").with_source(error)),
+        None => Ok(()),
     }
 }
 
@@ -130,7 +138,7 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
 /// Serves a connection on this thread, for handlers that cannot leave it.
 pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
     let parts = take_apart(local.server, false)?;
-    here(parts, link, local.inline, || {})
+    here(parts, link, local.inline, |_| {})
 }
 
 /// Serves standard input and output on the calling thread, for handlers that cannot leave it.
@@ -139,12 +147,23 @@ pub(super) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     let link = own_stdio(&parts.core.limits)?;
     let _signals = parts.core.alarm.catch_signals()?;
     // Told to end, this thread may be stuck in a read that nothing can interrupt.
-    here(parts, link, local.inline, || std::process::exit(0))
+    here(parts, link, local.inline, |sent| match sent {
+        Ok(()) => std::process::exit(0),
+        Err(error) => {
+            notice::say(&error.to_string());
+            std::process::exit(1)
+        }
+    })
 }
 
 /// Reads on this thread; another one watches, and says the last words and does `then` when the
 /// program asks to stop while this one is stuck in a read.
-fn here(parts: Parts, link: Link, inline: Vec<Box<InlineFn>>, then: fn()) -> Result<(), Error> {
+fn here(
+    parts: Parts,
+    link: Link,
+    inline: Vec<Box<InlineFn>>,
+    then: fn(Result<(), Error>),
+) -> Result<(), Error> {
     let served = Arc::new(AtomicBool::new(false));
     let conn = connect(&parts.core, &link);
     let hooks = Arc::new(Mutex::new(parts.hooks));
@@ -153,7 +172,7 @@ fn here(parts: Parts, link: Link, inline: Vec<Box<InlineFn>>, then: fn()) -> Res
         spawn("mcp-watch", WATCH_STACK, move || {
             if conn.core.alarm.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
                 end(&conn, &served, take_hooks(&hooks));
-                then();
+                then(all_sent(&conn));
             }
         })?
     };
@@ -163,7 +182,7 @@ fn here(parts: Parts, link: Link, inline: Vec<Box<InlineFn>>, then: fn()) -> Res
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
     let _ = watcher.join();
     end(&conn, &served, take_hooks(&hooks));
-    result
+    result.and_then(|()| all_sent(&conn))
 }
 
 fn take_hooks(hooks: &Mutex<Hooks>) -> Hooks {
@@ -249,6 +268,8 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
 ///
 /// Nothing new is taken in. First the thread that reads comes to an end or turns out to wait for
 /// input; then the calls that run do. Their deadlines hold meanwhile.
+#[cold]
+#[inline(never)]
 fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
     let core = &conn.core;
     let since = Instant::now();
@@ -286,6 +307,7 @@ pub(super) struct AtWork<'c> {
 
 impl AtWork<'_> {
     /// Looks after what is in flight, and whether there is time left.
+    #[cold]
     pub(super) fn goes_on(&self) -> bool {
         let now = Instant::now();
         self.conn.look(now);

@@ -24,8 +24,9 @@ use super::{Inlet, Input, Outlet};
 
 /// What is read at once: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
-/// What is read at once from a peer that never said that much: most calls are a few hundred bytes.
-const FIRST: usize = 8 << 10;
+/// What is read at once from a peer that never said that much: most calls are a few hundred bytes. One page, for all of
+/// it is written once.
+const FIRST: usize = 4 << 10;
 /// What some programs write before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// A longer line is handed over with its buffer: to copy it would take that much memory once more.
@@ -274,6 +275,8 @@ struct State {
     /// Senders that wait for room; waking nobody would still cost a system call.
     waiting: usize,
     closed: bool,
+    /// Why writing failed, if the peer is not just gone.
+    failure: Option<std::io::Error>,
 }
 
 impl State {
@@ -292,6 +295,7 @@ impl LineOutlet {
                 spare: Vec::new(),
                 waiting: 0,
                 closed: false,
+                failure: None,
             }),
             gone: AtomicBool::new(false),
             drained: Condvar::new(),
@@ -338,14 +342,14 @@ impl Outlet for LineOutlet {
         };
         drop(state);
         let fuse = Fuse(self);
-        let mut alive = write(&mut *stream, frames);
+        let mut written = write(&mut *stream, frames);
         let mut state = self.state();
-        while alive && !state.closed && !state.pending.is_empty() {
+        while written.is_ok() && !state.closed && !state.pending.is_empty() {
             let next = std::mem::take(&mut state.spare);
             let batch = std::mem::replace(&mut state.pending, next);
             self.wake(&state);
             drop(state);
-            alive = write(&mut *stream, &batch);
+            written = write(&mut *stream, &batch);
             state = self.state();
             // Kept for the next turn unless it is the rare large one.
             if batch.capacity() <= LARGE {
@@ -354,6 +358,8 @@ impl Outlet for LineOutlet {
             }
         }
         std::mem::forget(fuse);
+        let alive = written.is_ok();
+        state.failure = written.err().filter(|error| !is_gone(error)).or(state.failure.take());
         if alive && !state.closed {
             state.stream = Some(stream);
         } else {
@@ -365,6 +371,10 @@ impl Outlet for LineOutlet {
 
     fn closed(&self) -> bool {
         self.gone.load(Ordering::Acquire)
+    }
+
+    fn failure(&self) -> Option<std::io::Error> {
+        self.state().failure.take()
     }
 
     fn congested(&self) -> bool {
@@ -393,7 +403,12 @@ impl Outlet for LineOutlet {
     }
 }
 
-/// Whether all of it could be written.
-fn write(stream: &mut dyn Write, bytes: &[u8]) -> bool {
-    stream.write_all(bytes).and_then(|()| stream.flush()).is_ok()
+fn write(stream: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
+    stream.write_all(bytes).and_then(|()| stream.flush())
+}
+
+/// Whether writing failed for the peer alone: it has gone, as it may.
+fn is_gone(error: &std::io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected)
 }

@@ -128,6 +128,11 @@ pub(crate) trait Outlet: Send + Sync {
     /// Whether the peer is gone.
     fn closed(&self) -> bool;
 
+    /// Why sending failed, where that is not that the peer is gone: what was not sent is lost. Told once.
+    fn failure(&self) -> Option<io::Error> {
+        None
+    }
+
     /// Whether a send would have to wait now.
     fn congested(&self) -> bool;
 

@@ -141,10 +141,11 @@ fn closed_descriptors_at_the_start_end_the_server() {
     let null = || File::open("/dev/null").unwrap();
     let mut process = Process::spawn(command("serve", &[]).stdin(null()));
     assert_eq!(process.wait().code(), Some(0));
-    // A descriptor that cannot be written to is a peer that is gone.
+    // One that cannot be written to is no peer that is gone, but a mistake.
     let mut process = Process::spawn(command("serve", &[]).stdout(null()));
     process.send(greeting("2025-11-25"));
-    assert_eq!(process.wait().code(), Some(0));
+    assert_eq!(process.wait().code(), Some(1));
+    assert!(process.errors().contains("cannot be written"));
     let mut process = Process::spawn(command("serve", &[]).stderr(Stdio::null()));
     process.read();
     process.greet("2025-11-25");
@@ -157,10 +158,15 @@ fn closed_descriptors_at_the_start_end_the_server() {
 }
 
 fn a_full_disk_ends_the_server() {
-    let Ok(full) = File::options().write(true).open("/dev/full") else { return };
-    let mut process = Process::spawn(command("serve", &[]).stdout(full));
-    process.send(greeting("2025-11-25"));
-    assert_eq!(process.wait().code(), Some(0));
+    for role in ROLES {
+        let Ok(full) = File::options().write(true).open("/dev/full") else { return };
+        let mut process = Process::spawn(command(role, &[]).stdout(full));
+        process.send(greeting("2025-11-25"));
+        // The answer is lost, and not for want of a reader: that is said.
+        assert_eq!(process.wait().code(), Some(1), "{role}");
+        let errors = process.errors();
+        assert!(errors.contains("cannot be written"), "{role}: {errors}");
+    }
 }
 
 fn signals_end_the_server() {

@@ -302,6 +302,8 @@ pub(in crate::era) fn filter(w: &mut Writer, filter: &Filter) {
 ///
 /// # Errors
 /// A member of the wrong type, or more URIs than `most`.
+#[cold]
+#[inline(never)]
 pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
     let flag = |name: &'static str| match value.get(name) {
         None => Ok(false),

@@ -17,6 +17,7 @@ use super::frame::number;
 /// `"method":…,"params":…` into an open object.
 ///
 /// `elicitation_id` names a URL elicitation where the revision wants a name (2025-11-25).
+#[cold]
 pub(crate) fn question(
     w: &mut Writer,
     revision: Revision,

@@ -91,6 +91,7 @@ impl Compiler<'_> {
     }
 
     /// An enum or const: one of some values.
+    #[cold]
     fn members_of<'d>(
         &mut self,
         values: &mut dyn Iterator<Item = Value<'d>>,

@@ -296,10 +296,17 @@ impl Endpoint {
                 _ => Err(Stop::fault(400, None, &Fault::InvalidRequest("One message at a time".into()))),
             };
         }
-        let message = Message::read(doc.root()).map_err(|shape| match shape.answer {
-            true => self.stray(visit, shape.id, &shape_fault(&shape)),
-            false => Stop::new(400),
-        })?;
+        let message = match Message::read(doc.root()) {
+            Ok(message) => message,
+            Err(shape) if shape.answer => return Err(self.stray(visit, shape.id, &shape_fault(&shape))),
+            // In a session it ends the question that it names.
+            Err(_) => {
+                return match self.core.eras.of_post(visit.head, &Params::default(), None) {
+                    Posted::InSession => self.session(visit, None).map(|(conn, _)| Plan::Word(conn)),
+                    _ => Err(Stop::new(400)),
+                };
+            }
+        };
         let (method, params, id) = match &message {
             Message::Request(request) => {
                 (Some(request.method), Params::read(request.params), Some(request.id))
