@@ -329,7 +329,10 @@ pub(super) fn spawn(
     run: impl FnOnce() + Send + 'static,
 ) -> Result<thread::JoinHandle<()>, Error> {
     thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(run).map_err(|error| {
-        Error::new(ErrorKind::Limit, format!("the thread {name} could not be started")).with_source(error)
+        // The likeliest reason by far.
+        let what =
+            format!("the thread {name} could not be started; is TINYMCP_ADDRESS_SPACE, or a limit, too low?");
+        Error::new(ErrorKind::Limit, what).with_source(error)
     })
 }
 
