@@ -22,5 +22,5 @@ floor=$("$here/build" --manifest "$here/floor/Cargo.toml" armv7-musl line-echo)
 server=${1:-$("$here/build" ${http:+--features http-server} armv7-musl echo_server)}
 panics=$("$here/build" --manifest "$here/echo/Cargo.toml" armv7-musl panics)
 (cd "$repository" && cargo build --quiet --features cli --bin tinymcp)
-client=$CARGO_TARGET_DIR/debug/tinymcp
+client=${CARGO_TARGET_DIR:-$repository/target}/debug/tinymcp
 exec python3 "$here/board.py" "$tools/bin/qemu-arm" "$floor" "$server" "$panics" "$client" $http
