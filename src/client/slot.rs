@@ -12,12 +12,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::json::{Doc, NodeId, Value};
 use crate::model::Filter;
 use crate::transport::carrier::{Failure, Wake, Waking};
+use crate::transport::condition::Condition;
 
 #[cfg(feature = "http-client")]
 use super::resend::Resend;
@@ -74,7 +75,7 @@ pub(crate) type Watch = Arc<dyn Fn() + Send + Sync>;
 /// One request in flight.
 pub(super) struct Slot {
     state: Mutex<State>,
-    ready: Condvar,
+    ready: Condition,
     sent: Instant,
     patience: Option<Patience>,
     wants_progress: bool,
@@ -125,7 +126,7 @@ impl Slot {
     ) -> Slot {
         Slot {
             state: Mutex::default(),
-            ready: Condvar::new(),
+            ready: Condition::default(),
             sent: Instant::now(),
             patience,
             wants_progress,
@@ -147,7 +148,7 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the outcome in, unless there was one; who waits is woken when what this gives is dropped.
+    /// Puts the outcome in, unless there was one; who sleeps is woken when what this gives is dropped.
     pub(super) fn fill(self: Arc<Self>, outcome: Result<Reply, Failure>) -> Option<Waking> {
         let mut state = self.lock();
         if state.over {
@@ -155,13 +156,12 @@ impl Slot {
         }
         state.over = true;
         state.outcome = Some(outcome);
-        let awaited = self.no_longer(&mut state);
-        drop(state);
+        self.no_longer(&mut state);
+        let told = self.ready.sleeps(&state);
         #[cfg(feature = "hub")]
-        let sleeps = awaited && self.watch.is_none();
-        #[cfg(not(feature = "hub"))]
-        let sleeps = awaited;
-        Some(Waking { who: self, sleeps })
+        let told = told || self.watch.is_some();
+        drop(state);
+        told.then(|| Waking { who: self })
     }
 
     /// Somebody is going to wait: counts until it is over, unless it is by now.
@@ -179,13 +179,11 @@ impl Slot {
         Awaited(self)
     }
 
-    /// Whether somebody waited, who now does not.
-    fn no_longer(&self, state: &mut State) -> bool {
-        let awaited = std::mem::take(&mut state.awaited);
-        if awaited {
+    /// Whoever waited does not any more.
+    fn no_longer(&self, state: &mut State) {
+        if std::mem::take(&mut state.awaited) {
             self.waiters.0.fetch_sub(1, Ordering::SeqCst);
         }
-        awaited
     }
 
     /// Lets this be sent again when its session is lost before anybody waits for it.
@@ -245,14 +243,22 @@ impl Slot {
             }
             state.progress.push_back(progress);
         }
-        drop(state);
-        self.wake();
+        self.ready.release(state);
+        self.tell_watch();
         true
     }
 
     pub(super) fn acknowledge(&self, filter: Filter) {
-        self.lock().acknowledged = Some(filter);
-        self.ready.notify_all();
+        let mut state = self.lock();
+        state.acknowledged = Some(filter);
+        self.ready.release(state);
+    }
+
+    fn tell_watch(&self) {
+        #[cfg(feature = "hub")]
+        if let Some(watch) = &self.watch {
+            watch();
+        }
     }
 
     /// Until when this may wait, as things stand. For carriers that wait themselves.
@@ -330,9 +336,9 @@ impl Slot {
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     let left = if clock.stands() { left.max(STANDSTILL) } else { left };
-                    self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.ready.wait_for(state, left)
                 }
-                None => self.ready.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.ready.wait(state),
             };
         }
     }
@@ -346,7 +352,7 @@ impl Slot {
             if left.is_zero() {
                 break;
             }
-            state = self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.ready.wait_for(state, left);
         }
         state.acknowledged.take()
     }
@@ -378,11 +384,12 @@ impl Drop for Awaited<'_> {
 
 impl Wake for Slot {
     fn wake(&self) {
-        self.ready.notify_all();
-        #[cfg(feature = "hub")]
-        if let Some(watch) = &self.watch {
-            watch();
-        }
+        self.ready.release(self.lock());
+        self.tell_watch();
+    }
+
+    fn sleeps(&self) -> bool {
+        self.ready.sleeps(&self.lock())
     }
 }
 
@@ -446,5 +453,34 @@ impl Clock {
     fn stood(&self) -> Duration {
         let state = self.lock();
         state.before + state.since.map(|s| s.elapsed()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+
+    #[test]
+    fn an_answer_wakes_whoever_sleeps_and_nobody_else() {
+        let clock = Clock::new(Duration::ZERO);
+        let slot = || Arc::new(Slot::new(None, false, &clock, &Arc::default()));
+        let awake = slot();
+        awake.expect();
+        assert!(Arc::clone(&awake).fill(Err(Failure::Cancelled)).is_none(), "nobody has to be told");
+        assert!(matches!(awake.wait(&clock, None, &mut |_| {}), Waited::Over(Err(Failure::Cancelled))));
+        let slept = slot();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| slept.wait(&clock, None, &mut |_| {}));
+            while !Wake::sleeps(&*slept) {
+                std::thread::yield_now();
+            }
+            let waking = Arc::clone(&slept).fill(Err(Failure::Cancelled)).expect("somebody has to be told");
+            assert!(waking.who.sleeps(), "nobody is woken before this is dropped");
+            drop(waking);
+            assert!(matches!(waits.join().unwrap(), Waited::Over(Err(Failure::Cancelled))));
+        });
+        assert!(!Wake::sleeps(&*slept));
     }
 }

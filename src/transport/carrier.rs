@@ -200,22 +200,23 @@ pub(crate) trait Sink: Send + Sync {
 pub(crate) struct Answered {
     /// Its id.
     pub id: u64,
-    /// Who waits for it.
+    /// Who has to be told: nobody, where whoever waits for it looks by itself.
     pub waking: Option<Waking>,
 }
 
-/// Who waits for an answer that is there. Woken when this is dropped: who reads may do something before
+/// Who is to be told of an answer that is there: when this is dropped, for who reads may do something before
 /// they go on.
 pub(crate) struct Waking {
     pub who: Arc<dyn Wake>,
-    /// A thread waits, that may soon wait for something else.
-    pub sleeps: bool,
 }
 
 /// Can be woken.
 pub(crate) trait Wake {
-    /// Wakes every thread that waits here.
+    /// Wakes every thread that sleeps here, and tells whoever wants to be told.
     fn wake(&self);
+
+    /// Whether a thread sleeps here, that may soon wait for something else.
+    fn sleeps(&self) -> bool;
 }
 
 impl Drop for Waking {

@@ -13,13 +13,14 @@
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 
 use super::carrier::Failure;
+use super::condition::Condition;
 use super::stream::Feed;
 
 /// How often a sender that waits for a full pipe looks whether it was closed.
@@ -28,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct PipeFeed {
     state: Mutex<State>,
     /// Room was made, or nothing is left to write.
-    moved: Condvar,
+    moved: Condition,
     /// Wakes the reading thread.
     bell: Mutex<Option<File>>,
     limit: usize,
@@ -68,7 +69,7 @@ impl PipeFeed {
                 offered: 0,
                 heard: false,
             }),
-            moved: Condvar::new(),
+            moved: Condition::default(),
             bell: Mutex::new(Some(bell.into())),
             limit,
         }
@@ -97,8 +98,7 @@ impl PipeFeed {
             let unwritten = state.pending.len();
             state.let_go(&pipe, unwritten);
         }
-        drop(state);
-        self.moved.notify_all();
+        self.moved.release(state);
     }
 
     /// Nobody reads the other end any more: what waits comes back.
@@ -110,8 +110,7 @@ impl PipeFeed {
             Some(pipe) if !state.writing => state.let_go(&pipe, unwritten),
             _ => state.pending = Vec::new(),
         }
-        drop(state);
-        self.moved.notify_all();
+        self.moved.release(state);
     }
 
     /// Whether anything that was sent was read, once the pipe is broken.
@@ -195,7 +194,7 @@ impl Feed for PipeFeed {
             if left.is_zero() {
                 return Err(Failure::Timeout);
             }
-            state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.moved.wait_for(state, left);
         };
         state.writing = true;
         state.offered = state.offered.saturating_add(frame.len());
@@ -206,8 +205,7 @@ impl Feed for PipeFeed {
         // What others left meanwhile goes out too, by the same deadline.
         while pushed == Pushed::All && !state.pending.is_empty() {
             let batch = std::mem::take(&mut state.pending);
-            drop(state);
-            self.moved.notify_all();
+            self.moved.release(state);
             let mut left = batch.as_slice();
             pushed = self.write(&pipe, &mut left, deadline);
             state = self.lock();
@@ -224,8 +222,7 @@ impl Feed for PipeFeed {
         let closed = state.pipe.is_none();
         state.adopted = !closed && !state.pending.is_empty();
         let ring = state.adopted;
-        drop(state);
-        self.moved.notify_all();
+        self.moved.release(state);
         if ring {
             self.ring();
         }
@@ -239,7 +236,7 @@ impl Feed for PipeFeed {
             if left.is_zero() {
                 break;
             }
-            state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.moved.wait_for(state, left);
         }
         drop(state);
         self.broken();

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 
 use super::carrier::{Carrier, Drive, Failure, Outgoing, Settled, Sink, Traits};
+use super::condition::Condition;
 use super::turn::Turns;
 use super::{Inlet, Input, Link, Outlet};
 
@@ -144,11 +145,10 @@ impl Carrier for StreamCarrier {
                     };
                     // A thread that was answered may wait for the next answer itself.
                     let waking = answered.and_then(|answered| answered.waking);
-                    if waking.as_ref().is_some_and(|waking| waking.sleeps)
-                        && inlet.patient()
-                        && !told.waiting()
-                    {
-                        inlet = turns.lend(inlet, &*told, waking);
+                    if let Some(waking) = waking {
+                        if inlet.patient() && waking.who.sleeps() && !told.waiting() {
+                            inlet = turns.lend(inlet, &*told, waking);
+                        }
                     }
                 }
             },
@@ -222,7 +222,7 @@ pub(super) struct ThreadFeed {
 struct Shared {
     state: Mutex<Waiting>,
     /// The writer sleeps here while there is nothing to write, senders while there is no room.
-    moved: Condvar,
+    moved: Condition,
 }
 
 #[derive(Default)]
@@ -238,7 +238,10 @@ const WAITING: usize = 64 << 10;
 
 impl ThreadFeed {
     pub(super) fn new(outlet: Arc<dyn Outlet>) -> ThreadFeed {
-        ThreadFeed { shared: Arc::new(Shared { state: Mutex::default(), moved: Condvar::new() }), outlet }
+        ThreadFeed {
+            shared: Arc::new(Shared { state: Mutex::default(), moved: Condition::default() }),
+            outlet,
+        }
     }
 
     fn start(&self) -> Result<(), Failure> {
@@ -258,7 +261,7 @@ impl Shared {
         loop {
             state.writing = false;
             while state.frames.is_empty() && !state.closed {
-                state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.moved.wait(state);
             }
             if state.frames.is_empty() {
                 return;
@@ -266,8 +269,7 @@ impl Shared {
             state.writing = true;
             batch.clear();
             std::mem::swap(&mut batch, &mut state.frames);
-            drop(state);
-            self.moved.notify_all();
+            self.moved.release(state);
             outlet.send(&batch);
             state = lock(&self.state);
             state.closed |= outlet.closed();
@@ -289,14 +291,13 @@ impl Feed for ThreadFeed {
             if left.is_zero() {
                 return Err(Failure::Timeout);
             }
-            state = self.shared.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.moved.wait_for(state, left);
         }
         state.frames.extend_from_slice(frame);
         if !std::mem::replace(&mut state.started, true) {
             self.start()?;
         }
-        drop(state);
-        self.shared.moved.notify_all();
+        self.shared.moved.release(state);
         Ok(())
     }
 
@@ -307,12 +308,11 @@ impl Feed for ThreadFeed {
             if left.is_zero() || self.outlet.closed() {
                 break;
             }
-            state = self.shared.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.moved.wait_for(state, left);
         }
         state.closed = true;
         state.frames.clear();
-        drop(state);
-        self.shared.moved.notify_all();
+        self.shared.moved.release(state);
         self.outlet.close(deadline);
     }
 }

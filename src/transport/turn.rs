@@ -61,12 +61,7 @@ impl Turns {
 
     /// Leaves the inlet to callers; comes back with it when it is the reading thread's turn again. Who was answered
     /// is woken between the two, and finds it here.
-    pub(super) fn lend(
-        &self,
-        inlet: Box<dyn Inlet>,
-        sink: &dyn Sink,
-        answered: Option<Waking>,
-    ) -> Box<dyn Inlet> {
+    pub(super) fn lend(&self, inlet: Box<dyn Inlet>, sink: &dyn Sink, answered: Waking) -> Box<dyn Inlet> {
         let mut state = self.lock();
         state.inlet = Some(inlet);
         state.wanted |= sink.waiting();
