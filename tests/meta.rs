@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::Duration;
 
-use tinymcp::json::{Doc, Json};
+use tinymcp::json::{Doc, Json, ParseLimits};
 use tinymcp::{
     Block, Content, MemoryEnd, Prompt, PromptOutput, Resource, ResourceContents, Role, Sampling, Server,
     Tool, ToolOutput, json, memory,
@@ -34,7 +34,10 @@ fn answers(server: Server, method: &str, params: &str) -> [Doc; 2] {
         ));
         let answer = client.receive(HANG).expect("an answer");
         // A member that stands there twice is refused here.
-        Doc::parse(&answer).unwrap_or_else(|error| panic!("{error}: {answer}"))
+        let (mut doc, limits) =
+            (Doc::default(), ParseLimits { unique_names: true, ..ParseLimits::default() });
+        doc.parse_again(answer.as_bytes(), &limits).unwrap_or_else(|error| panic!("{error}: {answer}"));
+        doc
     };
     let answers = ERAS.map(|meta| ask(&mut client, meta));
     client.finish();
@@ -101,6 +104,11 @@ fn the_name_of_another_server_is_not_passed_on_with_its_result() {
     assert_eq!(meta(&modern).as_str(), format!(r#"{{"{NAME}":{{"name":"this","version":"1"}}}}"#));
 }
 
+/// JSON as RFC 8259 lets it be.
+fn twice(text: &'static str) -> Json {
+    Json::parse(text).expect("JSON")
+}
+
 #[test]
 fn a_meta_that_is_none_or_has_a_reserved_name_is_an_internal_error_in_words() {
     for (meta, why) in [
@@ -110,6 +118,9 @@ fn a_meta_that_is_none_or_has_a_reserved_name_is_an_internal_error_in_words() {
             json!({"a.b/c": 1, "dev.mcp/x": 2}),
             r#"has a member "dev.mcp/x", whose prefix is reserved for the protocol"#,
         ),
+        (twice(r#"{"b": 1, "a\"": 1, "a\u0022": 2}"#), r#"has the member "a\u0022" twice"#),
+        (twice(r#"{"a": {"b": [{"c": 1, "c": 1}]}}"#), r#"has the member "c" twice"#),
+        (twice(r#"{"dev.mcp/x": 1, "dev.mcp/x": 1}"#), r#"has the member "dev.mcp/x" twice"#),
     ] {
         for answers in given(&meta) {
             for answer in answers {

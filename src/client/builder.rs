@@ -146,7 +146,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks the model for the server. A person should be able to see and stop what is asked.
+    /// Asks the model for the server. A person should be able to see and stop what is asked. An answer with a block
+    /// whose `_meta` is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes is not sent.
     pub fn on_sample(
         mut self,
         answer: impl Fn(&Sampling) -> Result<SampleReply, Refusal> + Send + Sync + 'static,

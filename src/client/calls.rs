@@ -173,8 +173,12 @@ impl Client {
 
     /// Any method by its name, with these parameters: an object, or nothing. The result as it came.
     ///
+    /// Their `_meta` goes along with what the protocol puts there. It has no names of the protocol's own: none whose
+    /// prefix is reserved, as with [`ToolOutput::meta`], and no `progressToken`, which [`Request::on_progress`] sees to.
+    ///
     /// # Errors
-    /// As [`Request::wait`].
+    /// As [`Request::wait`]; [`ErrorKind::Invalid`] for parameters that are no object, have a name twice at any depth,
+    /// or have another `_meta` than that.
     pub fn request(&self, method: &str, params: impl ToJson) -> Result<Json, Error> {
         self.prepare(method, params).wait()
     }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::era::meta;
 use crate::error::Error;
 use crate::json::Json;
 use crate::limits::Limits;
@@ -276,7 +277,12 @@ impl Desk {
             }
             AskRequest::Sample(sampling) => {
                 let reply = self.handlers.sample.as_ref().ok_or_else(none)?(sampling);
-                reply.map(AskReply::Sample).map_err(Unanswered::Refused)
+                let reply = reply.map_err(Unanswered::Refused)?;
+                let flaw = reply.contents().find_map(meta::of_block);
+                match flaw {
+                    Some(flaw) => Err(Unanswered::Unfit(format!("the _meta of a block {flaw}"))),
+                    None => Ok(AskReply::Sample(reply)),
+                }
             }
             AskRequest::Roots => {
                 let roots = lock(&self.roots).clone();

@@ -567,7 +567,7 @@ fn unanswered(why: Unanswered) -> Error {
             format!("a question of the server was refused: {}", refusal.message),
         ),
         Unanswered::Unfit(what) => {
-            Error::new(ErrorKind::Invalid, format!("the handler's answer does not fit the form: {what}"))
+            Error::new(ErrorKind::Invalid, format!("the handler's answer does not fit the question: {what}"))
         }
     }
 }

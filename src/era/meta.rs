@@ -1,4 +1,5 @@
-//! What a program may put into a `_meta`: an object, without names that belong to the protocol.
+//! What a program may put into a `_meta`: an object, with each name once and without names that belong to the
+//! protocol.
 //!
 //! What it does: tells what is wrong with one before it is written, and takes off what every result
 //! gets from the library. What it does not: look at what peers send, which is never held to this, and
@@ -6,19 +7,79 @@
 //!
 //! Source: MCP 2026-07-28 basic/index, `_meta` (requirements META-01, META-03, AMB-19).
 
-use crate::json::{Json, Kind, Writer};
+#[cfg(feature = "client")]
+use crate::json::Value;
+use crate::json::{Doc, ErrorKind, Json, Kind, ParseLimits, Writer};
 use crate::model::content::{Content, ResourceContents, ToolOutput};
 
 use super::modern::SERVER_INFO;
 
 /// What is wrong with a `_meta`, in words that follow its name.
 pub(crate) fn flaw(meta: &Json) -> Option<String> {
-    let doc = meta.to_doc();
-    if doc.root().kind() != Kind::Object {
+    match unique(meta) {
+        Ok(doc) if doc.root().kind() != Kind::Object => Some("is not an object".to_owned()),
+        Ok(doc) => doc.root().members().find_map(|(name, _)| reserved(name)),
+        Err(why) => Some(why),
+    }
+}
+
+fn reserved(name: &str) -> Option<String> {
+    is_reserved(name).then(|| format!("has a member {name:?}, whose prefix is reserved for the protocol"))
+}
+
+/// The value as a document that has no name twice, at any depth: whoever reads a message refuses all of it for
+/// that, so that nobody sees another one in it.
+///
+/// # Errors
+/// What is wrong with it, as [`flaw`] says it.
+fn unique(json: &Json) -> Result<Doc, String> {
+    let (mut doc, text) = (Doc::default(), json.as_str());
+    let limits = ParseLimits { unique_names: true, ..ParseLimits::UNBOUNDED };
+    match doc.parse_again(text.as_bytes(), &limits) {
+        Ok(()) => Ok(doc),
+        Err(error) if error.kind() == ErrorKind::DuplicateName => {
+            Err(format!("has the member {} twice", name_at(text, error.offset())))
+        }
+        // Only a text that was never JSON.
+        Err(error) => Err(format!("is not JSON: {error}")),
+    }
+}
+
+/// The name that begins there, in its quotes.
+fn name_at(text: &str, at: usize) -> &str {
+    let rest = text.get(at..).unwrap_or_default();
+    let mut escaped = false;
+    let end = rest.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    end.and_then(|end| rest.get(..end + 2)).unwrap_or(rest)
+}
+
+/// A request's parameters of a caller's own, to be written.
+///
+/// # Errors
+/// What is wrong with them or their `_meta`. Beside the reserved names that has none which the library writes
+/// itself.
+#[cfg(feature = "client")]
+pub(super) fn params(params: &Json) -> Result<Doc, String> {
+    let doc = unique(params).map_err(|why| format!("the object of parameters {why}"))?;
+    let flaw = doc.root().get("_meta").and_then(of_request);
+    flaw.map_or(Ok(doc), |flaw| Err(format!("the request's _meta {flaw}")))
+}
+
+#[cfg(feature = "client")]
+fn of_request(meta: Value<'_>) -> Option<String> {
+    if meta.kind() != Kind::Object {
         return Some("is not an object".to_owned());
     }
-    let (name, _) = doc.root().members().find(|(name, _)| is_reserved(name))?;
-    Some(format!("has a member {name:?}, whose prefix is reserved for the protocol"))
+    meta.members().find_map(|(name, _)| match name {
+        "progressToken" => {
+            Some(format!("has a member {name:?}, which is written where progress is listened to"))
+        }
+        name => reserved(name),
+    })
 }
 
 /// Takes off a tool's result who gave it, as one from another server has it: whoever passes a result

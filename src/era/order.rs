@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Json, Kind, Value, Writer};
+use crate::json::{Json, Value, Writer};
 use crate::model::{Filter, Level, Revision};
 
 use super::List;
@@ -93,8 +93,8 @@ impl Order {
     /// Writes down what is wanted.
     ///
     /// # Errors
-    /// Parameters that are no object.
-    pub(crate) fn new(want: &Want<'_>) -> Result<Order, &'static str> {
+    /// Parameters that are no object, or have a name twice or a `_meta` that may not be.
+    pub(crate) fn new(want: &Want<'_>) -> Result<Order, Cow<'static, str>> {
         // Members without their object: the envelope opens it.
         let mut w = Writer::with_capacity(128);
         let (mut meta, mut subject, mut shelf) = (String::new(), None, None);
@@ -126,7 +126,7 @@ impl Order {
                         w.key("arguments").json(arguments);
                     }
                     b'n' => {}
-                    _ => return Err("a tool's arguments are an object"),
+                    _ => return Err("a tool's arguments are an object".into()),
                 }
                 subject = Some((*name).to_owned());
                 "tools/call".into()
@@ -166,9 +166,9 @@ impl Order {
             }
             Want::Other(method, params) => {
                 match starts(params) {
-                    b'{' => other(&mut w, params, &mut meta, &mut subject),
+                    b'{' => other(&mut w, params, &mut meta, &mut subject)?,
                     b'n' => {}
-                    _ => return Err("a request's parameters are an object"),
+                    _ => return Err("a request's parameters are an object".into()),
                 }
                 (*method).to_owned().into()
             }
@@ -218,12 +218,17 @@ fn starts(json: &Json) -> u8 {
 }
 
 /// Parameters of the caller's own: `_meta` is taken apart, because the envelope adds to it.
-fn other(w: &mut Writer, params: &Json, meta: &mut String, subject: &mut Option<String>) {
-    let doc = params.to_doc();
+fn other(
+    w: &mut Writer,
+    params: &Json,
+    meta: &mut String,
+    subject: &mut Option<String>,
+) -> Result<(), String> {
+    let doc = super::meta::params(params)?;
     for (name, value) in doc.root().members() {
-        if name == "_meta" && value.kind() == Kind::Object {
+        if name == "_meta" {
             let mut inner = Writer::new();
-            for (name, value) in value.members().filter(|(name, _)| *name != "progressToken") {
+            for (name, value) in value.members() {
                 inner.key(name).value(value);
             }
             *meta = members(inner);
@@ -234,6 +239,7 @@ fn other(w: &mut Writer, params: &Json, meta: &mut String, subject: &mut Option<
         }
         w.key(name).value(value);
     }
+    Ok(())
 }
 
 fn open(w: &mut Writer, revision: Revision, card: &super::client::ClientCard) {

@@ -197,7 +197,7 @@ impl ToolOutput {
     }
 
     /// More for programs, an object. The client gets an internal error instead of the result where it
-    /// is none, or where a name is reserved for the protocol: one with a prefix whose second label is
+    /// is none, has a name twice, or has one that is reserved for the protocol: with a prefix whose second label is
     /// `modelcontextprotocol` or `mcp` (MCP 2026-07-28 basic/index, `_meta`). Only the name of the
     /// server that gave a result is left out, so that a handler can give back what a
     /// client of another server got.

@@ -316,6 +316,7 @@ mod tests {
             (json!([1]), false),
             (json!(null), false),
             (json!({"a.b/c": 1, "dev.mcp/x": 2}), false),
+            (crate::json::Json::constant(r#"{"a": 1, "a": 1}"#), false),
             (json!({"a.b/c": 1}), true),
         ] {
             let mut server = Server::new("s", "1");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tinymcp::{Action, Era, ErrorKind, FormReply, Outcome, Root, SampleReply, json as ours};
+use tinymcp::{Action, Block, Content, Era, ErrorKind, FormReply, Outcome, Root, SampleReply, json as ours};
 
 use super::played::{Played, call, connected, holding, in_time, meta, ok, plain};
 
@@ -86,6 +86,38 @@ fn a_session_asks_and_is_answered() {
         expected["id"] = json!("s-1");
         assert_eq!(played.hear(), expected, "{method}");
     }
+}
+
+#[test]
+fn an_answer_with_metadata_that_may_not_be_is_not_sent() {
+    let builder = || {
+        plain().on_sample(|_| {
+            let content = Box::new(Content::text("Teal"));
+            let block =
+                Content::Annotated { content, annotations: None, meta: Some(ours!({"dev.mcp/x": 1})) };
+            Ok(SampleReply::new("m").block(Block::ToolResult {
+                id: "u".into(),
+                content: vec![Content::text("x"), block],
+                is_error: false,
+            }))
+        })
+    };
+    let question =
+        json!({"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 9});
+    let (_client, played) = connected(builder(), Era::Legacy);
+    played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": question}));
+    let error = json!({"code": -32603, "message": "The client's answer does not fit the question"});
+    assert_eq!(played.hear(), json!({"jsonrpc": "2.0", "id": 1, "error": error}));
+
+    let (client, played) = connected(builder(), Era::Modern);
+    let calling = call(&client, "t");
+    let questions = json!({"q": {"method": "sampling/createMessage", "params": question}});
+    let id = played.asked("tools/call");
+    played.answer(&id, json!({"resultType": "input_required", "inputRequests": questions}));
+    let error = calling.join().unwrap().unwrap_err();
+    let why = "the handler's answer does not fit the question: \
+        the _meta of a block has a member \"dev.mcp/x\", whose prefix is reserved for the protocol";
+    assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, why));
 }
 
 #[test]

@@ -54,22 +54,49 @@ fn what_has_no_parameters_has_none_in_a_session() {
 
 #[test]
 fn a_callers_metadata_and_the_eras_are_both_sent() {
-    let (client, played) = connected(plain(), Era::Modern);
-    let asking = std::thread::spawn({
-        let client = client.clone();
-        move || {
-            client.request(
-                "x/y",
-                ours!({"uri": "u", "_meta": {"traceparent": "00-1", "progressToken": "mine"}}),
-            )
+    for (era, mut expected) in [(Era::Modern, meta(json!({}))), (Era::Legacy, json!({}))] {
+        let (client, played) = connected(plain(), era);
+        let asking = std::thread::spawn({
+            let client = client.clone();
+            move || {
+                let request = client.prepare("x/y", ours!({"uri": "u", "_meta": {"traceparent": "00-1"}}));
+                request.on_progress(|_| {}).wait()
+            }
+        });
+        let message = played.hear();
+        expected["traceparent"] = json!("00-1");
+        expected["progressToken"] = message["id"].clone();
+        assert_eq!(message["params"], json!({"uri": "u", "_meta": expected}));
+        played.answer(&message["id"], json!({"resultType": "complete", "x": 1}));
+        assert_eq!(asking.join().unwrap().unwrap().as_str(), r#"{"resultType":"complete","x":1}"#);
+    }
+}
+
+#[test]
+fn metadata_that_a_caller_may_not_write_is_refused_in_words_and_not_sent() {
+    for era in [Era::Modern, Era::Legacy] {
+        let (client, played) = connected(plain(), era);
+        for (params, why) in [
+            (r#"{"_meta": 1}"#, "the request's _meta is not an object"),
+            (r#"{"_meta": null}"#, "the request's _meta is not an object"),
+            (
+                r#"{"_meta": {"a": 1, "io.modelcontextprotocol/clientInfo": {}}}"#,
+                r#"the request's _meta has a member "io.modelcontextprotocol/clientInfo", whose prefix is reserved for the protocol"#,
+            ),
+            (
+                r#"{"_meta": {"progressToken": 7}}"#,
+                r#"the request's _meta has a member "progressToken", which is written where progress is listened to"#,
+            ),
+            (r#"{"_meta": {"a": 1, "a": 1}}"#, r#"the object of parameters has the member "a" twice"#),
+            (r#"{"_meta": {}, "_meta": {}}"#, r#"the object of parameters has the member "_meta" twice"#),
+            ("[]", "a request's parameters are an object"),
+        ] {
+            let error = client.request("x/y", tinymcp::json::Json::constant(params)).unwrap_err();
+            assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, why));
         }
-    });
-    let message = played.hear();
-    let mut expected = meta(json!({}));
-    expected["traceparent"] = json!("00-1");
-    assert_eq!(message["params"], json!({"uri": "u", "_meta": expected}));
-    played.answer(&message["id"], json!({"resultType": "complete", "x": 1}));
-    assert_eq!(asking.join().unwrap().unwrap().as_str(), r#"{"resultType":"complete","x":1}"#);
+        client.close();
+        assert!(played.end.receive(SOON).is_none(), "nothing was sent");
+    }
 }
 
 #[test]

@@ -51,6 +51,17 @@ pub enum Block {
     },
 }
 
+impl Block {
+    /// The blocks of content: itself, or what a tool gave.
+    fn contents(&self) -> &[Content] {
+        match self {
+            Block::Content(content) => std::slice::from_ref(content),
+            Block::ToolResult { content, .. } => content,
+            Block::ToolUse(_) => &[],
+        }
+    }
+}
+
 /// The model's wish to have a tool run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolUse {
@@ -180,11 +191,7 @@ impl Sampling {
 
     /// Every block of content, also of what tools gave.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &Content> {
-        self.messages.iter().flat_map(|(_, blocks)| blocks).flat_map(|block| match block {
-            Block::Content(content) => std::slice::from_ref(content),
-            Block::ToolResult { content, .. } => content,
-            Block::ToolUse(_) => &[],
-        })
+        self.messages.iter().flat_map(|(_, blocks)| blocks).flat_map(Block::contents)
     }
 
     /// What a client must refuse: tool uses and results that do not pair up (MCP client/sampling,
@@ -259,6 +266,11 @@ impl SampleReply {
     pub fn stop_reason(mut self, reason: impl Into<String>) -> SampleReply {
         self.stop_reason = Some(reason.into());
         self
+    }
+
+    /// Every block of content, also of what tools gave.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &Content> {
+        self.blocks.iter().flat_map(Block::contents)
     }
 }
 
