@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Call, Client, Context, Era, Error, ErrorKind, Failure, Form, FormReply, Level, Limits, Server, Tool,
-    ToolOutput, json,
+    Call, Client, Context, Era, Error, Failure, Form, FormReply, Level, Limits, Server, Tool, ToolOutput,
+    json,
 };
 
 use super::played::{SOON, plain};
-use super::race::{Dice, THREADS, calls};
+use super::race::{self, Dice, THREADS, at_once, calls};
 
 tinymcp::record! {
     struct Echo { text: String }
@@ -63,30 +63,13 @@ fn serves() {
     std::process::exit(0);
 }
 
-/// What the threads came to, and the handlers heard.
+/// What the calls came to, and the handlers heard.
 #[derive(Default)]
 struct Tally {
-    answered: AtomicU64,
-    late: AtomicU64,
-    cancelled: AtomicU64,
+    calls: race::Tally,
     /// Calls of `news` that were answered.
     news: AtomicU64,
     told: AtomicU64,
-}
-
-impl Tally {
-    fn count(&self, outcome: Result<ToolOutput, Error>, text: &str) {
-        let counter = match outcome {
-            Ok(output) => {
-                assert_eq!(output.texts(), text, "an answer that belongs to another call");
-                &self.answered
-            }
-            Err(error) if error.kind() == ErrorKind::Timeout => &self.late,
-            Err(error) if error.kind() == ErrorKind::Cancelled => &self.cancelled,
-            Err(error) => panic!("{error:?}"),
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// Looks at a call again and again until it is over.
@@ -125,7 +108,7 @@ fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
         3 => {
             let tool = if dice.roll(2) == 0 { "echo" } else { "waits" };
             drop(prepare(tool).start().unwrap());
-            tally.cancelled.fetch_add(1, Ordering::Relaxed);
+            tally.calls.cancelled.fetch_add(1, Ordering::Relaxed);
             return;
         }
         4 => {
@@ -151,7 +134,7 @@ fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
         10 => look(prepare("echo").start().unwrap(), Duration::from_micros(dice.roll(3) * 50)),
         _ => prepare("echo").wait(),
     };
-    tally.count(outcome, text);
+    tally.calls.count(outcome, text);
 }
 
 #[test]
@@ -172,27 +155,17 @@ fn sixteen_threads_do_everything_in_both_eras() {
             .unwrap();
         let noise = client.counts().noise;
         let each = calls() / 2 / THREADS;
-        let threads: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let (client, tally) = (client.clone(), Arc::clone(&tally));
-                std::thread::spawn(move || {
-                    let mut dice = Dice(thread + 1);
-                    for n in 0..each {
-                        one_call(&client, &mut dice, &format!("{thread}:{n}"), &tally);
-                    }
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let sum = |counters: &[&AtomicU64]| counters.iter().map(|n| n.load(Ordering::Relaxed)).sum::<u64>();
-        assert_eq!(sum(&[&tally.answered, &tally.late, &tally.cancelled]), each * THREADS, "each ended once");
-        assert!(sum(&[&tally.late]) > 0 && sum(&[&tally.cancelled]) > 0);
+        at_once(&client, &tally, each, one_call);
+        let [answered, late, cancelled] = tally.calls.counts();
+        assert_eq!(answered + late + cancelled, each * THREADS, "each ended once");
+        assert!(late > 0 && cancelled > 0);
         // What was said before an answer has been read by now, and is told soon.
-        let until = Instant::now() + SOON;
-        while sum(&[&tally.told]) + client.counts().dropped < sum(&[&tally.news]) && Instant::now() < until {
+        let heard = || tally.told.load(Ordering::Relaxed) + client.counts().dropped;
+        let (news, until) = (tally.news.load(Ordering::Relaxed), Instant::now() + SOON);
+        while heard() < news && Instant::now() < until {
             std::thread::yield_now();
         }
-        assert!(sum(&[&tally.told]) + client.counts().dropped >= sum(&[&tally.news]));
+        assert!(heard() >= news);
         assert_eq!((client.in_flight(), client.counts().noise), (0, noise));
         client.close();
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tinymcp::{Client, Era, ErrorKind, Limits, Server, Tool, json, memory_links};
+use tinymcp::{Client, Era, Error, ErrorKind, Limits, Server, Tool, ToolOutput, json, memory_links};
 
 use super::played::plain;
 
@@ -26,11 +26,32 @@ impl Dice {
     }
 }
 
+/// What the calls came to.
 #[derive(Default)]
-struct Tally {
-    answered: AtomicU64,
-    late: AtomicU64,
-    cancelled: AtomicU64,
+pub(crate) struct Tally {
+    pub(crate) answered: AtomicU64,
+    pub(crate) late: AtomicU64,
+    pub(crate) cancelled: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn count(&self, outcome: Result<ToolOutput, Error>, text: &str) {
+        let counter = match outcome {
+            Ok(output) => {
+                assert_eq!(output.texts(), text, "an answer that belongs to another call");
+                &self.answered
+            }
+            Err(error) if error.kind() == ErrorKind::Timeout => &self.late,
+            Err(error) if error.kind() == ErrorKind::Cancelled => &self.cancelled,
+            Err(error) => panic!("{error:?}"),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were answered, late and cancelled.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        [&self.answered, &self.late, &self.cancelled].map(|n| n.load(Ordering::Relaxed))
+    }
 }
 
 pub(crate) fn calls() -> u64 {
@@ -42,74 +63,63 @@ pub(crate) fn calls() -> u64 {
 
 pub(crate) const THREADS: u64 = 16;
 
-fn storm(client: &Client) -> Arc<Tally> {
-    let tally = Arc::new(Tally::default());
-    let each = calls() / THREADS;
-    let threads: Vec<_> = (0..THREADS)
-        .map(|thread| {
-            let (client, tally) = (client.clone(), Arc::clone(&tally));
-            std::thread::spawn(move || {
-                let mut dice = Dice(thread + 1);
-                for n in 0..each {
-                    let text = format!("{thread}:{n}");
-                    let arguments = json!({"text": text.as_str()});
-                    let request = client.prepare_tool("echo", arguments);
-                    let outcome = match dice.roll(10) {
-                        // Too short for most, long enough for some.
-                        0 => request.timeout(Duration::from_micros(dice.roll(400))).wait(),
-                        1 => {
-                            let call = request.start().unwrap();
-                            let canceller = call.canceller();
-                            let spins = dice.roll(3_000);
-                            let other = std::thread::spawn(move || {
-                                (0..spins).for_each(|_| std::hint::spin_loop());
-                                canceller.cancel();
-                                canceller.cancel();
-                            });
-                            let outcome = call.wait();
-                            other.join().unwrap();
-                            outcome
-                        }
-                        2 => {
-                            // Two under way, waited for in the other order.
-                            let first = request.start().unwrap();
-                            let second =
-                                client.prepare_tool("echo", json!({"text": "second"})).start().unwrap();
-                            assert_eq!(second.wait().unwrap().texts(), "second");
-                            first.wait()
-                        }
-                        3 => {
-                            drop(request.start().unwrap());
-                            tally.cancelled.fetch_add(1, Ordering::Relaxed);
-                            continue;
-                        }
-                        _ => request.wait(),
-                    };
-                    match outcome {
-                        Ok(output) => {
-                            assert_eq!(output.texts(), text, "an answer that belongs to another call");
-                            tally.answered.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Err(error) if error.kind() == ErrorKind::Timeout => {
-                            tally.late.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Err(error) if error.kind() == ErrorKind::Cancelled => {
-                            tally.cancelled.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Err(error) => panic!("{error:?}"),
-                    }
-                }
-            })
+/// Has each of the threads make as many calls with dice of its own: `one` makes one, with a text that no other has.
+pub(crate) fn at_once<T: Send + Sync + 'static>(
+    client: &Client,
+    tally: &Arc<T>,
+    each: u64,
+    one: fn(&Client, &mut Dice, &str, &T),
+) {
+    let threads = (0..THREADS).map(|thread| {
+        let (client, tally) = (client.clone(), Arc::clone(tally));
+        std::thread::spawn(move || {
+            let mut dice = Dice(thread + 1);
+            (0..each).for_each(|n| one(&client, &mut dice, &format!("{thread}:{n}"), &tally));
         })
-        .collect();
+    });
+    let threads: Vec<_> = threads.collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    tally
+}
+
+fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
+    let request = client.prepare_tool("echo", json!({"text": text}));
+    let outcome = match dice.roll(10) {
+        // Too short for most, long enough for some.
+        0 => request.timeout(Duration::from_micros(dice.roll(400))).wait(),
+        1 => {
+            let call = request.start().unwrap();
+            let canceller = call.canceller();
+            let spins = dice.roll(3_000);
+            let other = std::thread::spawn(move || {
+                (0..spins).for_each(|_| std::hint::spin_loop());
+                canceller.cancel();
+                canceller.cancel();
+            });
+            let outcome = call.wait();
+            other.join().unwrap();
+            outcome
+        }
+        2 => {
+            // Two under way, waited for in the other order.
+            let first = request.start().unwrap();
+            let second = client.prepare_tool("echo", json!({"text": "second"})).start().unwrap();
+            assert_eq!(second.wait().unwrap().texts(), "second");
+            first.wait()
+        }
+        3 => {
+            drop(request.start().unwrap());
+            tally.cancelled.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        _ => request.wait(),
+    };
+    tally.count(outcome, text);
 }
 
 fn check(client: &Client) {
-    let tally = storm(client);
-    let [answered, late, cancelled] =
-        [&tally.answered, &tally.late, &tally.cancelled].map(|n| n.load(Ordering::Relaxed));
+    let tally = Arc::new(Tally::default());
+    at_once(client, &tally, calls() / THREADS, one_call);
+    let [answered, late, cancelled] = tally.counts();
     assert_eq!(answered + late + cancelled, calls() / THREADS * THREADS, "every call completed once");
     assert!(answered > calls() / 2 && late > 0 && cancelled > 0, "{answered} {late} {cancelled}");
     assert_eq!(client.in_flight(), 0);
