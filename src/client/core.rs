@@ -495,13 +495,7 @@ impl Core {
                 self.listening.heard();
                 self.changed(change);
             }
-            Told::Acknowledged { listen, filter } => {
-                self.listening.acknowledged(listen, filter.clone());
-                let slot = lock(&self.flight).pending.find(listen).cloned();
-                if let Some(slot) = slot {
-                    slot.acknowledge(filter);
-                }
-            }
+            Told::Acknowledged { listen, filter } => self.listening.acknowledged(listen, filter),
             Told::Cancelled(id) => self.called_off(id),
             Told::Ignored => {}
         }

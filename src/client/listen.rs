@@ -46,7 +46,8 @@ struct State {
 struct Live {
     id: u64,
     version: u64,
-    told: Filter,
+    /// Knows what the server said it will tell.
+    slot: Arc<Slot>,
 }
 
 impl Listening {
@@ -67,8 +68,9 @@ impl Listening {
 
     /// The server said what it will tell.
     pub(super) fn acknowledged(&self, id: u64, filter: Filter) {
-        if let Some(live) = lock(&self.state).live.iter_mut().find(|l| l.id == id) {
-            live.told = filter;
+        let live = lock(&self.state).live.iter().find(|l| l.id == id).map(|l| Arc::clone(&l.slot));
+        if let Some(slot) = live {
+            slot.acknowledge(filter);
         }
     }
 
@@ -78,7 +80,9 @@ impl Listening {
         let Some(at) = state.live.iter().position(|l| l.id == id) else { return false };
         let ended = state.live.swap_remove(at);
         // Only what was acknowledged and not yet replaced is missed.
-        ended.version == state.version && ended.told != Filter::default()
+        let newest = ended.version == state.version;
+        drop(state);
+        newest && ended.slot.acknowledged().is_some_and(|told| told != Filter::default())
     }
 
     /// The URIs of which updates are wanted.
@@ -111,7 +115,7 @@ impl Core {
         let order = Order::new(&Want::Listen(&wanted)).map_err(|e| Error::new(ErrorKind::Invalid, e))?;
         let slot = Arc::new(Slot::new(None, false, &self.clock, &self.waiters));
         let id = self.register(Arc::clone(&slot)).map_err(|f| f.to_error())?;
-        lock(&self.listening.state).live.push(Live { id, version, told: Filter::default() });
+        lock(&self.listening.state).live.push(Live { id, version, slot: Arc::clone(&slot) });
         let deadline = Instant::now() + self.limits.call_timeout;
         let sent = send(self, &Sending { stream: true, ..Sending::new(id, &order, deadline) }, None);
         let told = match sent {

@@ -343,6 +343,11 @@ impl Slot {
         }
     }
 
+    /// What a request that listens will hear, once the server has said so.
+    pub(super) fn acknowledged(&self) -> Option<Filter> {
+        self.lock().acknowledged.clone()
+    }
+
     /// Waits until a request that listens is acknowledged: what it will hear, though it be over by now. Nothing when it
     /// was over before that, or was neither in time.
     pub(super) fn wait_acknowledged(&self, deadline: Instant) -> Option<Filter> {
@@ -354,7 +359,7 @@ impl Slot {
             }
             state = self.ready.wait_for(state, left);
         }
-        state.acknowledged.take()
+        state.acknowledged.clone()
     }
 
     /// The outcome, if it is there and nobody took it.
