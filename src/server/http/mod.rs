@@ -6,6 +6,7 @@
 //! | `auth.rs` | bearer tokens |
 //! | `cors.rs` | what browsers ask for pages of other origins |
 //! | `refusal.rs` | statuses and words of what is turned away |
+//! | `door.rs` | what is said of a request before its body is there |
 //! | `service.rs` | what becomes of each request |
 //! | `reply.rs` | the way back of one POST |
 //! | `stream.rs` | the event streams of a session |
@@ -23,6 +24,7 @@
 
 mod auth;
 mod cors;
+mod door;
 mod gate;
 mod refusal;
 mod reply;

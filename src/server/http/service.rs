@@ -4,8 +4,8 @@
 //! pool and answer through their [`Reply`]. Nothing here waits: a call for which the pool has no
 //! room is told to come again.
 //!
-//! Order of checks (requirement H26-28): host and origin, path, method, token, media types; then, with the body,
-//! JSON, shape of the message, era, fields against body, and whatever the operation needs.
+//! Order of checks (requirement H26-28): those of `door.rs`, which need no body; then JSON, shape of the message, era,
+//! fields against body, and whatever the operation needs.
 //!
 //! # Invariants
 //! - A request is answered here, or its [`Reply`] is with a job or a subscription that will.
@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use crate::era::http::{Fields, Posted, Sessions};
+use crate::era::http::{Fields, Posted};
 use crate::era::{Params, ServerEra};
 use crate::json::{Doc, Free, Kind, Value, Writer};
 use crate::model::{ClientCapabilities, Fault};
@@ -27,16 +27,14 @@ use crate::server::connection::Connection;
 use crate::server::core::Core;
 use crate::server::dispatch::Reader;
 use crate::server::job::Job;
-use crate::server::notice::Notices;
 use crate::server::operation::{parse_fault, shape_fault};
 use crate::transport::Outlet;
 use crate::transport::http_server::{Admission, Exchange, Head, Refusal, Remote, Service};
 
 use super::Options;
-use super::auth::WELL_KNOWN;
-use super::cors;
+use super::door::{Door, Visit};
 use super::refusal::{self, Reason, Stop};
-use super::reply::{Accepts, Load, Mode, Reply};
+use super::reply::{Load, Mode, Reply};
 use super::session::{Session, Table};
 use super::stream::{Budget, Came, Place, Streams};
 
@@ -48,7 +46,7 @@ const SPARE_BYTES: usize = 64 << 10;
 /// The endpoint.
 pub(super) struct Endpoint {
     core: Arc<Core>,
-    options: Arc<Options>,
+    door: Door,
     reader: Reader<Vec<Box<InlineSend>>>,
     /// For requests without a session.
     shared: Arc<Connection>,
@@ -56,10 +54,7 @@ pub(super) struct Endpoint {
     budget: Arc<Budget>,
     /// Bytes of the messages that are being worked on.
     load: Arc<AtomicUsize>,
-    /// Whose token was looked at last: its hash and its owner. The body of that request comes next.
-    admitted: Option<([u8; 32], Arc<str>)>,
     remote: Option<Remote>,
-    notices: Notices<{ Reason::LINES }>,
 }
 
 /// What is to be done with a document.
@@ -74,27 +69,6 @@ enum Plan {
     Word(Arc<Connection>),
 }
 
-/// What the rest of a request's way depends on.
-struct Visit<'h> {
-    head: &'h Head<'h>,
-    accepts: Accepts,
-    principal: Option<Arc<str>>,
-}
-
-impl Fields for Head<'_> {
-    fn field(&self, name: &str) -> Option<&[u8]> {
-        let mut all = self.all(name);
-        let first = all.next();
-        // Twice is no value at all: no check takes a control character for what it looks for.
-        if all.next().is_some() { Some(b"\0") } else { first }
-    }
-}
-
-/// A field that must be text.
-fn text<'h>(head: &'h Head<'_>, name: &str) -> Option<&'h str> {
-    Fields::field(head, name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
-}
-
 impl Endpoint {
     pub(super) fn new(
         core: &Arc<Core>,
@@ -107,117 +81,19 @@ impl Endpoint {
         reader.waits = false;
         Endpoint {
             core: Arc::clone(core),
-            options: Arc::clone(options),
+            door: Door::new(options, core.eras.legacy.and_then(|era| era.http().sessions())),
             reader,
             shared: Arc::clone(shared),
             sessions: Table::new(limits.sessions, limits.session_timeout),
             budget: Arc::new(Budget::new(limits)),
             load: Arc::default(),
-            admitted: None,
             remote: None,
-            notices: Notices::new(),
         }
     }
 
     /// How to have the engine call [`Service::tick`].
     pub(super) fn wake_with(&mut self, remote: Remote) {
         self.remote = Some(remote);
-    }
-
-    fn legacy(&self) -> Option<(&'static dyn ServerEra, &'static Sessions)> {
-        let era = self.core.eras.legacy?;
-        Some((era, era.http().sessions()?))
-    }
-
-    /// Everything that can be said before the body is there.
-    fn admit(&mut self, head: &Head<'_>) -> Result<(), Stop> {
-        let gate = &self.options.gate;
-        if !gate.admits_host(text(head, "host")) {
-            return Err(Reason::Host.into());
-        }
-        let origin = text(head, "origin");
-        if !gate.admits_origin(origin) {
-            return Err(Reason::Origin.into());
-        }
-        let document = self.metadata(head.path());
-        if document.is_none() && head.path() != self.options.path {
-            return Err(Reason::Path.into());
-        }
-        if cors::is_preflight(head) && origin.is_some_and(|origin| gate.names(origin)) {
-            return Err(cors::preflight(head));
-        }
-        if let Some(document) = document {
-            return Err(match head.method() {
-                "GET" | "HEAD" => Stop::document(200, document),
-                _ => Stop::new(405).with("allow", "GET, HEAD"),
-            });
-        }
-        self.principal(head, false)?;
-        let accepts = Accepts::read(head.all("accept"));
-        let sessions = self.legacy().map(|(_, sessions)| sessions);
-        match head.method() {
-            "POST" => {
-                if !is_json(Fields::field(head, "content-type")) {
-                    return Err(Reason::Media.into());
-                }
-                if !accepts.json && !accepts.events {
-                    return Err(Reason::Accept.into());
-                }
-            }
-            "GET" | "DELETE" if sessions.is_some_and(|s| Fields::field(head, s.id).is_some()) => {
-                if head.method() == "GET" && !accepts.events {
-                    return Err(Reason::AcceptEvents.into());
-                }
-            }
-            _ => return Err(Stop::method(sessions)),
-        }
-        Ok(())
-    }
-
-    /// What goes along with every answer to this request: what a browser wants to see before it
-    /// shows the answer to a page of an origin that is allowed.
-    fn along(&self, head: &Head<'_>) -> Vec<(&'static str, String)> {
-        match text(head, "origin").filter(|origin| self.options.gate.names(origin)) {
-            Some(origin) => cors::fields(origin, self.legacy().map(|(_, sessions)| sessions)),
-            None => Vec::new(),
-        }
-    }
-
-    /// Tells the operator of a refusal that is worth it.
-    fn report(&mut self, reason: Reason, head: &Head<'_>) {
-        let Some(kind) = reason.line() else { return };
-        let field = if reason == Reason::Host { "host" } else { "origin" };
-        let path = &self.options.path;
-        self.notices.say(kind, Instant::now(), || reason.told(text(head, field), path));
-    }
-
-    /// What of a request that was admitted is needed with its body.
-    fn visit<'h>(&mut self, head: &'h Head<'h>) -> Result<Visit<'h>, Stop> {
-        let principal = self.principal(head, true)?;
-        Ok(Visit { head, accepts: Accepts::read(head.all("accept")), principal })
-    }
-
-    /// The protected resource's metadata, which anybody may read, if it is at this path.
-    fn metadata(&self, path: &str) -> Option<Vec<u8>> {
-        let metadata = self.options.auth.metadata.as_ref()?;
-        let rest = path.strip_prefix(WELL_KNOWN)?;
-        (rest.is_empty() || rest == self.options.path).then(|| metadata.document())
-    }
-
-    fn principal(&mut self, head: &Head<'_>, again: bool) -> Result<Option<Arc<str>>, Stop> {
-        if self.options.auth.check.is_none() {
-            return Ok(None);
-        }
-        let field = text(head, "authorization");
-        let hash = hmac_sha256::Hash::hash(field.unwrap_or_default().as_bytes());
-        if let Some((known, owner)) = self.admitted.take() {
-            if again && field.is_some() && known == hash {
-                return Ok(Some(owner));
-            }
-        }
-        let owner = self.options.auth.admit(field)?;
-        self.admitted = owner.clone().map(|owner| (hash, owner));
-        Ok(owner)
     }
 
     fn post(&mut self, visit: &Visit<'_>, body: &[u8], exchange: Exchange) {
@@ -281,7 +157,7 @@ impl Endpoint {
 
     /// What is said of bytes that are no message, in the form that the client of a session knows.
     fn stray(&mut self, visit: &Visit<'_>, id: Option<Value<'_>>, fault: &Fault) -> Stop {
-        let name = self.legacy().and_then(|(_, words)| Fields::field(visit.head, words.id));
+        let name = self.door.words().and_then(|words| Fields::field(visit.head, words.id));
         let session = name.and_then(|name| self.sessions.find(name, visit.principal.as_deref()));
         Stop::fault_to(session.map(|session| &*session.conn), 400, id, fault)
     }
@@ -353,7 +229,7 @@ impl Endpoint {
     }
 
     fn names_session(&self, visit: &Visit<'_>) -> bool {
-        self.legacy().is_some_and(|(_, sessions)| Fields::field(visit.head, sessions.id).is_some())
+        self.door.words().is_some_and(|words| Fields::field(visit.head, words.id).is_some())
     }
 
     /// The session that a request names.
@@ -362,7 +238,7 @@ impl Endpoint {
         visit: &Visit<'_>,
         id: Option<Value<'_>>,
     ) -> Result<(Arc<Connection>, Arc<Streams>), Stop> {
-        let Some((_, words)) = self.legacy() else { return Err(Stop::method(None)) };
+        let Some(words) = self.door.words() else { return Err(Stop::method(None)) };
         let Some(name) = Fields::field(visit.head, words.id) else {
             return Err(Stop::fault(400, id, &(words.missing)()));
         };
@@ -471,8 +347,7 @@ impl Endpoint {
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
         let doc = self.reader.whole().message(doc, &outlet);
         let revision = conn.session().as_ref().map(|session| session.peer.revision);
-        let words = self.legacy().map(|(_, words)| words);
-        match (revision, words) {
+        match (revision, self.door.words()) {
             (Some(revision), Some(words)) => {
                 if (words.resumes)(revision) {
                     streams.set_resumes();
@@ -496,7 +371,7 @@ impl Endpoint {
     /// A client of a session comes to listen, or for what it missed.
     fn get(&mut self, visit: &Visit<'_>, exchange: Exchange) -> Result<(), (Stop, Exchange)> {
         let found = self.session(visit, None).and_then(|(_, streams)| {
-            let last = self.legacy().and_then(|(_, words)| Fields::field(visit.head, words.last_event));
+            let last = self.door.words().and_then(|words| Fields::field(visit.head, words.last_event));
             match last.map(Place::parse) {
                 Some(None) => Err(Stop::fault(400, None, &Fault::InvalidRequest("No such event".into()))),
                 place => Ok((streams, place.flatten())),
@@ -520,8 +395,8 @@ impl Endpoint {
         match self.session(visit, None) {
             Err(stop) => stop,
             Ok(_) => {
-                let words = self.legacy().map(|(_, words)| words.id);
-                let name = words.and_then(|name| Fields::field(visit.head, name)).unwrap_or_default();
+                let words = self.door.words();
+                let name = words.and_then(|words| Fields::field(visit.head, words.id)).unwrap_or_default();
                 if let Some(session) = self.sessions.remove(name) {
                     session.end();
                 }
@@ -533,14 +408,9 @@ impl Endpoint {
 
 impl Service for Endpoint {
     fn head(&mut self, head: &Head<'_>) -> Admission {
-        match self.admit(head) {
+        match self.door.admit(head) {
             Ok(()) => Admission::Read,
-            Err(stop) => {
-                if let Some(reason) = stop.reason {
-                    self.report(reason, head);
-                }
-                Admission::Refuse(stop.with_all(self.along(head)).into())
-            }
+            Err(stop) => Admission::Refuse(stop.with_all(self.door.along(head)).into()),
         }
     }
 
@@ -549,8 +419,8 @@ impl Service for Endpoint {
     }
 
     fn request(&mut self, head: &Head<'_>, body: &[u8], mut exchange: Exchange) {
-        exchange.say_along(self.along(head));
-        match self.visit(head) {
+        exchange.say_along(self.door.along(head));
+        match self.door.visit(head) {
             Err(stop) => stop.say(&exchange),
             Ok(visit) => match head.method() {
                 "POST" => self.post(&visit, body, exchange),
@@ -583,10 +453,4 @@ impl Service for Endpoint {
             session.streams.end_general();
         }
     }
-}
-
-/// Whether a body is said to be JSON, whatever parameters stand behind.
-fn is_json(field: Option<&[u8]>) -> bool {
-    let kind = field.and_then(|field| field.split(|byte| *byte == b';').next()).unwrap_or_default();
-    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
