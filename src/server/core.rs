@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::era::{Card, Eras};
 use crate::error::{Error, ErrorKind};
@@ -287,7 +287,7 @@ impl Core {
         if self.sealer.get().is_none() {
             let mut key = [0; 32];
             getrandom::fill(&mut key).map_err(|_| Fault::Internal("The system gave no random numbers"))?;
-            self.sealer.get_or_init(|| Sealer::new(key));
+            self.sealer.get_or_init(|| Sealer::own(key));
         }
         Ok(())
     }
@@ -301,10 +301,10 @@ impl Core {
         doc: &Doc,
         answers: &Answers,
     ) -> Result<String, Fault> {
-        let expires = now().saturating_add(self.limits.ask_timeout.as_secs().max(1));
         // A question was asked, so there is one.
         let sealer = self.sealer.get().ok_or(Fault::Internal("Nothing was asked"))?;
-        let state = sealer.seal(principal.unwrap_or_default(), request(query, doc), expires, answers);
+        let time = self.limits.ask_timeout;
+        let state = sealer.seal(principal.unwrap_or_default(), request(query, doc), time, answers);
         if state.len() > self.limits.state_bytes {
             return Err(Fault::Internal(
                 "The answers to this call's questions are too large to be carried along",
@@ -340,7 +340,7 @@ impl Core {
                 let principal = principal.unwrap_or_default();
                 // Who never sealed gave no state out.
                 let sealer = self.sealer.get().ok_or(Fault::ForeignState)?;
-                sealer.open(principal, request(query, doc), now(), state).ok_or(Fault::ForeignState)?
+                sealer.open(principal, request(query, doc), state).ok_or(Fault::ForeignState)?
             }
         };
         for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
@@ -366,9 +366,4 @@ fn request<'d>(query: &Query, doc: &'d Doc) -> seal::Request<'d> {
         _ => "",
     };
     (method, query.params.map(|node| doc.at(node)))
-}
-
-/// Seconds of Unix time; a clock before 1970 counts as 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

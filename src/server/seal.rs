@@ -5,6 +5,11 @@
 //! HMAC-SHA256 over it and over the caller's principal, in base64url (RFC 2104, RFC 4648 §5).
 //! Whatever does not verify is refused in one way, so that nothing is learnt from a refusal.
 //! Source: MCP 2026-07-28 basic/patterns/mrtr, `requestState` security.
+//!
+//! Times are whole seconds, rounded so that a state lives for at least as long as it should, and for less than two
+//! seconds more.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64ct::{Base64UrlUnpadded, Encoding};
 use hmac_sha256::{HMAC, Hash};
@@ -32,38 +37,55 @@ type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>;
 /// Everything below is called through its fields: a program that neither asks nor gives a key links no cryptography.
 pub(crate) struct Sealer {
     key: [u8; 32],
+    /// Since when times count. Without it they are those of the system's clock, which others have too.
+    since: Option<Instant>,
     digest: fn(&str, Option<Value<'_>>) -> [u8; 32],
     seal: fn(&[u8; 32], &str, &[u8; 32], u64, &Answers) -> String,
     open: Open,
 }
 
 impl Sealer {
+    /// For a key that other processes have, or will.
     pub(crate) fn new(key: [u8; 32]) -> Sealer {
-        Sealer { key, digest, seal, open }
+        Sealer { key, since: None, digest, seal, open }
     }
 
-    /// Seals `answers` for the request until `expires` (seconds of Unix time).
+    /// For a key that nobody else ever has. Then nothing depends on the system's clock, which on a board without a
+    /// clock of its own jumps by years when the network is there.
+    pub(crate) fn own(key: [u8; 32]) -> Sealer {
+        Sealer { since: Some(Instant::now()), ..Sealer::new(key) }
+    }
+
+    /// In seconds; a clock before 1970 counts as 1970.
+    fn now(&self) -> u64 {
+        match self.since {
+            Some(since) => since.elapsed().as_secs(),
+            None => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+        }
+    }
+
+    /// Seals `answers` for the request, to be opened within this time.
     pub(crate) fn seal(
         &self,
         principal: &str,
         request: Request<'_>,
-        expires: u64,
+        time: Duration,
         answers: &Answers,
     ) -> String {
+        let expires = self.now().saturating_add(seconds(time));
         (self.seal)(&self.key, principal, &(self.digest)(request.0, request.1), expires, answers)
     }
 
     /// The answers in a sealed state; `None` for one that is not ours, was changed, has expired, or
     /// belongs to another request or principal.
-    pub(crate) fn open(
-        &self,
-        principal: &str,
-        request: Request<'_>,
-        now: u64,
-        state: &str,
-    ) -> Option<Answers> {
-        (self.open)(&self.key, principal, &(self.digest)(request.0, request.1), now, state)
+    pub(crate) fn open(&self, principal: &str, request: Request<'_>, state: &str) -> Option<Answers> {
+        (self.open)(&self.key, principal, &(self.digest)(request.0, request.1), self.now(), state)
     }
+}
+
+/// Rounded up: what is sealed in the course of a second is opened to the end of its last one.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
 fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, answers: &Answers) -> String {
@@ -209,6 +231,33 @@ mod tests {
         assert!(open(&KEY, "bob", &digest, 0, &state).is_none());
         assert!(open(&KEY, "ada", &[0; 32], 0, &state).is_none());
         assert!(open(&KEY, "ada", &digest, 1001, &state).is_none());
+    }
+
+    #[test]
+    fn a_state_lives_as_long_as_it_should_whatever_part_of_a_second_that_is() {
+        for (time, whole) in
+            [(0, 0), (1, 1), (999, 1), (1000, 1), (1001, 2), (1900, 2), (2000, 2), (600_000, 600)]
+        {
+            assert_eq!(seconds(Duration::from_millis(time)), whole, "{time} ms");
+        }
+        assert_eq!(seconds(Duration::MAX), u64::MAX);
+        // Sealed at the very end of a second, opened when all of the time has passed but a moment.
+        let (key, digest) = (&KEY, &[1; 32]);
+        let (sealed, opened) = (Duration::from_millis(10_999), Duration::from_millis(10_999 + 1_900 - 1));
+        let state = seal(key, "", digest, sealed.as_secs() + seconds(Duration::from_millis(1_900)), &vec![]);
+        assert!(open(key, "", digest, opened.as_secs(), &state).is_some());
+        assert!(open(key, "", digest, opened.as_secs() + 2, &state).is_none());
+    }
+
+    #[test]
+    fn a_key_of_ones_own_counts_time_from_when_it_was_made() {
+        let (own, common) = (Sealer::own(KEY), Sealer::new(KEY));
+        let request = ("tool", None);
+        let state = own.seal("", request, Duration::from_secs(600), &vec![]);
+        assert!(own.open("", request, &state).is_some());
+        assert!(common.open("", request, &state).is_none(), "by the system's clock it was over in 1970");
+        let state = common.seal("", request, Duration::from_secs(600), &vec![]);
+        assert!(common.open("", request, &state).is_some());
     }
 
     #[test]

@@ -186,8 +186,11 @@ fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
         }
         assert_eq!(it.client.call_tool("one__quick", json!({})).unwrap().texts(), "quick");
         drop(hold);
-        let output = waiting.join().unwrap().unwrap();
-        assert!(output.is_error, "{output:?}");
+        match waiting.join().unwrap() {
+            Ok(output) => assert!(output.is_error, "{output:?}"),
+            // So late that not even the state is known any more, which lives a little longer.
+            Err(error) => assert_eq!((below, error.code()), (Era::Modern, Some(-32602)), "{error}"),
+        }
     }
 }
 
