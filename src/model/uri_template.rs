@@ -51,6 +51,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use percent::unencoded;
 use percent::{encode, is_literal, is_triplet, literal_at};
 use std::fmt;
 

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput};
-use crate::model::uri_template::Variables;
+use crate::model::uri_template::{Variables, unencoded};
 use crate::model::{Change, CompletionKind, Level};
 
 use super::context::Context;
@@ -55,7 +55,7 @@ impl Handle {
     /// Adds a resource and tells the clients.
     ///
     /// # Errors
-    /// As with [`Handle::add_tool`].
+    /// As with [`Server::resource`](crate::Server::resource) and [`Handle::add_tool`].
     pub fn add_resource<R: Into<ReadOutput>>(
         &self,
         resource: Resource,
@@ -232,6 +232,7 @@ pub(super) fn insert_resource<R: Into<ReadOutput>>(
     read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
 ) -> Result<(), Error> {
     check_meta(&resource.uri, resource.meta.as_ref())?;
+    check_uri(&resource.uri)?;
     let mime_type = resource.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| {
         read(ctx, uri).map(|output| output.into().complete(uri, mime_type.as_deref()))
@@ -294,6 +295,19 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     catalog.change(|r| r.add_tool(tool, handler, checks))
 }
 
+/// Refuses what RFC 3986 §2 lets stand in no URI. There are clients that percent-encode it on the way: they would list
+/// the resource and never find it.
+fn check_uri(uri: &str) -> Result<(), Error> {
+    match unencoded(uri) {
+        None => Ok(()),
+        Some((at, c)) => {
+            let what =
+                format!("{uri:?} is no URI: {c:?} at byte {at} has to be percent-encoded (RFC 3986 §2)");
+            Err(Error::new(ErrorKind::Invalid, what))
+        }
+    }
+}
+
 fn check_meta(name: &str, meta: Option<&Json>) -> Result<(), Error> {
     match meta.and_then(meta::flaw) {
         Some(flaw) => Err(Error::new(ErrorKind::Invalid, format!("the _meta of {name:?} {flaw}"))),
@@ -306,6 +320,31 @@ mod tests {
     #![allow(clippy::expect_used)]
 
     use crate::{Context, Failure, Prompt, PromptOutput, Resource, Server, Template, Tool, json};
+
+    #[test]
+    fn what_is_no_uri_is_refused_when_it_is_registered() {
+        let register = |uri: &str| {
+            let done = Server::new("s", "1").resource(Resource::new(uri, "r"), |_, _| Ok("")).map(|_| ());
+            done.map_err(|error| error.to_string()).err()
+        };
+        for uri in ["file:///a%20b/%C3%a9", "a+b-c.1:x", "urn:a:b?c=d&e='(f)'*,;#[g]@h!$~i_", "tel:"] {
+            assert_eq!(register(uri), None, "{uri}");
+        }
+        for (uri, why) in [
+            ("file:///a b", "' ' at byte 9 has to be percent-encoded (RFC 3986 §2)"),
+            ("a:é", "'é' at byte 2 has to be percent-encoded (RFC 3986 §2)"),
+            ("a:b\n", "'\\n' at byte 3 has to be percent-encoded (RFC 3986 §2)"),
+            ("a:100%", "'%' at byte 5 has to be percent-encoded (RFC 3986 §2)"),
+            ("a:%2", "'%' at byte 2 has to be percent-encoded (RFC 3986 §2)"),
+            ("a:%2é", "'%' at byte 2 has to be percent-encoded (RFC 3986 §2)"),
+            ("a:{b}", "'{' at byte 2 has to be percent-encoded (RFC 3986 §2)"),
+            ("users/me", "it has no scheme (RFC 3986 §3)"),
+            ("1a:b", "it has no scheme (RFC 3986 §3)"),
+            ("", "it has no scheme (RFC 3986 §3)"),
+        ] {
+            assert_eq!(register(uri), Some(format!("{uri:?} is no URI: {why}")));
+        }
+    }
 
     #[test]
     fn what_clients_may_not_read_as_meta_is_refused_when_it_is_registered() {

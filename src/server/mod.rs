@@ -317,7 +317,7 @@ impl Server {
     /// Registers a resource.
     ///
     /// # Errors
-    /// As with [`Server::tool`]; also a URI without a scheme.
+    /// As with [`Server::tool`]; also a URI without a scheme, or with characters that have to be percent-encoded.
     pub fn resource<R: Into<ReadOutput>>(
         &mut self,
         resource: Resource,

@@ -31,6 +31,16 @@ pub(super) fn is_triplet(bytes: &[u8], at: usize) -> bool {
     bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
+/// The first character that may not stand in a URI as it is, and where (RFC 3986 section 2).
+pub(crate) fn unencoded(uri: &str) -> Option<(usize, char)> {
+    let stands = |at, c: char| match u8::try_from(c) {
+        Ok(b'%') => is_triplet(uri.as_bytes(), at),
+        Ok(b) => is_unreserved(b) || is_reserved(b),
+        Err(_) => false,
+    };
+    uri.char_indices().find(|&(at, c)| !stands(at, c))
+}
+
 /// Appends a value as RFC 6570 section 3.2.1 encodes it.
 pub(super) fn encode(value: &str, reserved: bool, out: &mut String) {
     let bytes = value.as_bytes();
