@@ -9,7 +9,7 @@ use crate::era::Card;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
-use crate::transport::{Input, Link, own_stdio};
+use crate::transport::{Input, Link, is_gone, own_stdio};
 
 use super::alarm::{Alarm, TICK};
 use super::connection::Connection;
@@ -106,16 +106,24 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
         (Ended::Served, Some(Err(error))) => Err(error),
         (Ended::Served, None) => Err(Error::new(ErrorKind::Misuse, "the reading thread panicked")),
-        _ => all_sent(&conn),
+        _ => all_sent(&conn, ended),
     }
 }
 
-/// That nothing was lost for another reason than a client that is gone.
-fn all_sent(conn: &Connection) -> Result<(), Error> {
+/// That nothing was lost for another reason than a client that is gone, or that does not read while
+/// somebody else wants the end.
+fn all_sent(conn: &Connection, ended: Ended) -> Result<(), Error> {
     match conn.outlet.failure() {
+        Some(error) if ended == Ended::Told && error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
         Some(error) => Err(Error::new(ErrorKind::Io, "the answers cannot be written").with_source(error)),
         None => Ok(()),
     }
+}
+
+/// How serving ends whose input cannot be read: one whose peer has gone has ended.
+#[cold]
+pub(super) fn broken(error: std::io::Error) -> Result<(), Error> {
+    if is_gone(&error) { Ok(()) } else { Err(Error::from(error)) }
 }
 
 /// Why serving ends.
@@ -172,7 +180,7 @@ fn here(
         spawn("mcp-watch", WATCH_STACK, move || {
             if conn.core.alarm.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
                 end(&conn, &served, take_hooks(&hooks));
-                then(all_sent(&conn));
+                then(all_sent(&conn, Ended::Told));
             }
         })?
     };
@@ -182,7 +190,7 @@ fn here(
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
     let _ = watcher.join();
     end(&conn, &served, take_hooks(&hooks));
-    result.and_then(|()| all_sent(&conn))
+    result.and_then(|()| all_sent(&conn, Ended::Served))
 }
 
 fn take_hooks(hooks: &Mutex<Hooks>) -> Hooks {
@@ -249,7 +257,7 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
                 None
             }
             Input::End => break Ok(()),
-            Input::Failed(error) => break Err(Error::from(error)),
+            Input::Failed(error) => break broken(error),
         };
         debug_assert!(here.is_none(), "a reader that may not run handlers gave one out");
         if reader.over() {

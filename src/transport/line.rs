@@ -387,6 +387,8 @@ impl Outlet for LineOutlet {
         while state.writing() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                let unread = "the client did not read them within the grace period";
+                state.failure = Some(std::io::Error::new(ErrorKind::TimedOut, unread));
                 break;
             }
             state.waiting += 1;
@@ -407,8 +409,8 @@ fn write(stream: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
     stream.write_all(bytes).and_then(|()| stream.flush())
 }
 
-/// Whether writing failed for the peer alone: it has gone, as it may.
-fn is_gone(error: &std::io::Error) -> bool {
+/// Whether reading or writing failed for the peer alone: it has gone, as it may.
+pub(crate) fn is_gone(error: &std::io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected)
 }

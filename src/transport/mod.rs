@@ -33,6 +33,7 @@ mod turn;
 pub(crate) use child::ChildDial;
 #[cfg(all(feature = "client", unix))]
 pub use child::Stderr;
+pub(crate) use line::is_gone;
 use line::{LineOutlet, LineReader};
 pub use memory::{MemoryEnd, memory, memory_links};
 pub(crate) use stdio::own_stdio;

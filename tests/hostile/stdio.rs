@@ -1,7 +1,7 @@
 //! Standard input and output as real life has them: a server process, and what parents do to it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::thread;
@@ -22,6 +22,8 @@ tests! {
     a_closed_output_ends_the_server_quietly,
     closed_descriptors_at_the_start_end_the_server,
     a_full_disk_ends_the_server,
+    answers_that_nobody_reads_are_an_error,
+    a_socket_whose_peer_is_gone_has_ended,
     signals_end_the_server,
     a_signal_ends_a_server_with_a_stuck_call,
     a_signal_is_heard_during_the_grace_period,
@@ -166,6 +168,39 @@ fn a_full_disk_ends_the_server() {
         assert_eq!(process.wait().code(), Some(1), "{role}");
         let errors = process.errors();
         assert!(errors.contains("cannot be written"), "{role}: {errors}");
+    }
+}
+
+fn answers_that_nobody_reads_are_an_error() {
+    for role in ROLES {
+        let mut process = Process::spawn(&mut command(role, &[("TINYMCP_GRACE_MS", "50")]));
+        // A pipeline whose next program is slow: the pipe stays open, and nobody reads.
+        let mut output = process.output.take().unwrap();
+        process.send(greeting("2025-11-25") + &call(1, "fill", "{\"bytes\":1000000}"));
+        // As far as into the large answer.
+        output.read_exact(&mut [0; 1000]).unwrap();
+        process.input = None;
+        assert_eq!(process.wait().code(), Some(1), "{role}");
+        let errors = process.errors();
+        assert!(errors.contains("did not read"), "{role}: {errors}");
+        drop(output);
+    }
+}
+
+fn a_socket_whose_peer_is_gone_has_ended() {
+    for role in ROLES {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (input, output) = (theirs.try_clone().unwrap(), theirs);
+        let mut process = Process::spawn(
+            command(role, &[])
+                .stdin(Stdio::from(std::os::fd::OwnedFd::from(input)))
+                .stdout(Stdio::from(std::os::fd::OwnedFd::from(output))),
+        );
+        (&ours).write_all(greeting("2025-11-25").as_bytes()).unwrap();
+        (&ours).read_exact(&mut [0; 10]).unwrap();
+        // With some of an answer unread the system says that the connection was reset.
+        drop(ours);
+        assert_eq!(process.wait().code(), Some(0), "{role}: {}", process.errors());
     }
 }
 
