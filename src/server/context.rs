@@ -145,8 +145,8 @@ impl Context<'_> {
         }
     }
 
-    /// Who sends the request, as [`HttpServer::bearer`](crate::HttpServer::bearer) found out; `None`
-    /// where nobody asked.
+    /// Who sends the request, as `HttpServer::bearer` found out (feature `http-server`); `None` where
+    /// nobody asked.
     pub fn principal(&self) -> Option<&str> {
         self.outlet.principal()
     }
