@@ -34,6 +34,7 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::flight::Call;
 use super::mask;
+use super::registry::has_scheme;
 use super::seal::Answers;
 
 /// A running call, as its handler sees it.
@@ -192,7 +193,11 @@ impl Context<'_> {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> Result<Action, Failure> {
-        let doc = self.ask(key, AskRequest::Url { message: message.into(), url: url.into() })?;
+        let url = url.into();
+        if !has_scheme(&url) || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(Failure::new(format!("The address of {key:?} cannot be right: {url:?} is no URL")));
+        }
+        let doc = self.ask(key, AskRequest::Url { message: message.into(), url })?;
         Action::read(doc.root()).map_err(Failure::new)
     }
 
