@@ -296,7 +296,11 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
     while !core.catalog.at_rest() && at_work.goes_on() {
         core.alarm.pause();
     }
-    conn.close(last.max(Instant::now() + LAST_WRITES));
+    // A signal hurries a client that does not read, too.
+    while !conn.outlet.drain(to_the_last.next_look()) && to_the_last.goes_on() {}
+    let hurried = at_work.heard != core.alarm.terminated();
+    let least = Instant::now() + LAST_WRITES;
+    conn.close(if hurried { least } else { last.max(least) });
     for hook in hooks {
         // One that panics must not keep the others from switching their pumps off.
         let _ = pool::guard(hook);

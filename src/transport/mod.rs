@@ -137,6 +137,11 @@ pub(crate) trait Outlet: Send + Sync {
     /// Whether a send would have to wait now.
     fn congested(&self) -> bool;
 
+    /// Waits until what was sent has left, at most until then. Whether it has, or never will.
+    fn drain(&self, _until: Instant) -> bool {
+        true
+    }
+
     /// Lets what was sent before leave until `deadline`; from then on every send does nothing, and
     /// those that wait come back.
     fn close(&self, deadline: Instant);

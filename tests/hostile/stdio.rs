@@ -29,6 +29,7 @@ tests! {
     a_signal_is_heard_during_the_grace_period,
     a_signal_ends_a_server_whose_peer_does_not_read,
     a_later_signal_ends_the_process_at_once,
+    a_signal_hurries_a_peer_that_does_not_read_at_the_end_of_input,
     stopping_from_a_handler_answers_that_call,
     limits_come_from_the_environment,
     a_bad_limit_is_an_error,
@@ -285,6 +286,20 @@ fn a_later_signal_ends_the_process_at_once() {
             thread::yield_now();
         }
         assert_eq!(process.wait().code(), None, "{role}");
+    }
+}
+
+fn a_signal_hurries_a_peer_that_does_not_read_at_the_end_of_input() {
+    for role in ROLES {
+        let mut process = Process::spawn(&mut command(role, &[("TINYMCP_GRACE_MS", "3600000")]));
+        let mut output = process.output.take().unwrap();
+        process
+            .send(greeting("2025-11-25") + &call(1, "fill", "{\"bytes\":1000000}") + &call(2, "term", "{}"));
+        output.read_exact(&mut [0; 1000]).unwrap();
+        process.input = None;
+        // Its own signal came in the grace period, which is longer than anybody waits.
+        assert_eq!(process.wait().code(), Some(1), "{role}");
+        drop(output);
     }
 }
 
