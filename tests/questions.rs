@@ -6,13 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use tinymcp::json::Json;
-use tinymcp::{Argument, ErrorKind, Failure, Field, Form, Prompt, PromptOutput, Server, Tool, memory};
+use tinymcp::{
+    Argument, ErrorKind, Failure, Field, Form, Prompt, PromptOutput, Sampling, Server, Tool, json, memory,
+};
 
 /// Long enough that only a hang reaches it.
 const HANG: Duration = Duration::from_secs(20);
 
 /// A call of the tool `ask` by a client that can be asked anything.
-const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}}}}}}"#;
+const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}}}}"#;
 
 /// What a client reads of a question: the text of the failure, or that it was asked.
 fn outcome(ask: impl Fn(&mut tinymcp::Context<'_>) -> Result<(), Failure> + Send + Sync + 'static) -> String {
@@ -65,6 +67,21 @@ fn pages_without_an_address_are_refused() {
     }
     let said = outcome(|ctx| ctx.elicit_url("key", "m", "https://example.org/?a=%20").map(drop));
     assert_eq!(said, "input_required");
+}
+
+#[test]
+fn requests_for_messages_that_no_client_may_read_are_refused() {
+    let tool = Tool::new("t").meta(json!({"dev.mcp/x": 1}));
+    for (sampling, why) in [
+        (Sampling::new(1).tool(tool), "The _meta of a tool in \"key\" has a member"),
+        (Sampling::new(1).temperature(f64::NAN), "of \"key\" is no number"),
+        (Sampling::new(1).priorities(None, None, Some(f64::INFINITY)), "of \"key\" is no number"),
+    ] {
+        let said = outcome(move |ctx| ctx.sample("key", sampling.clone().user("hello")).map(drop));
+        assert!(said.contains(why), "{said}");
+    }
+    let fine = Sampling::new(1).temperature(0.5).priorities(Some(0.0), None, Some(1.0)).tool(Tool::new("t"));
+    assert_eq!(outcome(move |ctx| ctx.sample("key", fine.clone().user("hello")).map(drop)), "input_required");
 }
 
 #[test]

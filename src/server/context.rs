@@ -204,14 +204,21 @@ impl Context<'_> {
     /// Asks the client's model for a message.
     ///
     /// # Errors
-    /// As with [`Context::elicit`]; also when tool uses and results do not pair up, or the `_meta` of
-    /// a block is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes.
+    /// As with [`Context::elicit`]; also when tool uses and results do not pair up, the `_meta` of a
+    /// block or a tool is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes, or a number is none.
     pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleAnswer, Failure> {
         if let Some(why) = sampling.unpaired() {
             return Err(Failure::new(why));
         }
         if let Some(flaw) = sampling.contents().find_map(meta::of_block) {
             return Err(Failure::new(format!("The _meta of a block in {key:?} {flaw}")));
+        }
+        if let Some(flaw) = sampling.tools.iter().filter_map(|tool| tool.meta.as_ref()).find_map(meta::flaw) {
+            return Err(Failure::new(format!("The _meta of a tool in {key:?} {flaw}")));
+        }
+        let [a, b, c] = sampling.priorities;
+        if [sampling.temperature, a, b, c].into_iter().flatten().any(|number| !number.is_finite()) {
+            return Err(Failure::new(format!("The temperature or a priority of {key:?} is no number")));
         }
         self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleAnswer::new)
     }
