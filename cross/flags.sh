@@ -3,19 +3,29 @@
 # it prints the flags for a target, for a toolchain of one's own:
 #
 #   RUSTFLAGS=$(cross/flags.sh TARGET) cargo build --profile board --target TARGET
+#   RUSTFLAGS=$(cross/flags.sh --place TARGET) cargo build --release --target TARGET
+#
+# --place              only where things lie: as little memory at the same speed, and panics still unwind
 
-# Whatever the profile: at a fixed address there is no table of places to be relocated, and there are no pages that
-# relocating makes the program's own. Sections need not start on pages of their own in the file.
-# What hardly ever runs stands apart (rare.ld).
-place_flags=(-C relocation-model=static -C link-arg=-Wl,-z,noseparate-code,--build-id=none
-    -C "link-arg=-Wl,-T,$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/rare.ld")
+flags_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# Sets `size_flags` to what rustc is told beside that for a target, where a panic ends the process.
-choose_size_flags() { # TARGET
+# Sets `place_flags` to what rustc is told for a target whatever the profile, and `size_flags` to what it is told beside
+# that where a panic ends the process.
+choose_flags() { # TARGET
+    # At a fixed address there is no table of places to be relocated, and there are no pages that relocating makes the
+    # program's own. Sections need not start on pages of their own in the file. What hardly ever runs stands apart.
+    place_flags=(
+        -C relocation-model=static -C link-arg=-Wl,-z,noseparate-code,--build-id=none
+        -C "link-arg=-Wl,-T,$flags_folder/rare.ld"
+    )
+    # LLD, which rustc brings along for this target, keeps all code in one segment and refuses without-unwinding.ld.
+    case $1 in
+        x86_64*-gnu) place_flags+=(-C link-arg=-fuse-ld=bfd) ;;
+    esac
     size_flags=(
         # Nothing unwinds the stack.
         -C force-unwind-tables=no
-        -C "link-arg=-Wl,-T,$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/without-unwinding.ld"
+        -C "link-arg=-Wl,-T,$flags_folder/without-unwinding.ld"
     )
     # Only what gets smaller by it is inlined; on x86_64 what the profile says is smaller.
     case $1 in
@@ -29,7 +39,10 @@ choose_size_flags() { # TARGET
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
-    [ $# -eq 1 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-    choose_size_flags "$1"
-    echo "${place_flags[*]} ${size_flags[*]}"
+    only_place=
+    [ "${1-}" != --place ] || { only_place=yes; shift; }
+    [ $# -eq 1 ] && [ "${1#-}" = "$1" ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+    choose_flags "$1"
+    [ -n "$only_place" ] || place_flags+=("${size_flags[@]}")
+    echo "${place_flags[*]}"
 fi

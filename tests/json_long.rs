@@ -8,7 +8,7 @@ const LIMITS: ParseLimits = ParseLimits::UNBOUNDED;
 /// Characters of one to four bytes.
 const FILL: [&str; 4] = ["x", "é", "日", "😀"];
 /// Beyond the largest block within a string, and the place from which on they are large.
-const LONG: usize = 1100;
+const LONG: usize = 1600;
 /// A text is checked and copied in pieces of so many bytes.
 const PIECE: usize = 8 << 10;
 

@@ -13,7 +13,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 . "$root/cross/flags.sh"
 target=${CARGO_TARGET_DIR:-$here/size/target}
-choose_size_flags x86_64-unknown-linux-gnu
+choose_flags x86_64-unknown-linux-gnu
 # Of no influence but that the size is the same wherever the sources lie.
 place="--remap-path-prefix=$root="
 unset CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_TARGET

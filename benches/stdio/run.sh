@@ -5,6 +5,7 @@
 #
 # --without-rmcp   leave out the peer: its first build takes some minutes, the rest seconds
 # --without-ours   leave out our own server
+# --placed         ours is linked as cross/flags.sh --place tells, so that what hardly ever runs is not resident
 # Options of the driver, most useful first:
 #   --only PART         keep the bare loop and the servers whose name contains PART (inline, pool, rmcp)
 #   --without-counts    no instruction, allocation and system call counts
@@ -24,12 +25,22 @@ target=${CARGO_TARGET_DIR:-$root/target}
 unset CARGO_TARGET_DIR
 
 ours=yes
+placed=
 rmcp=yes
+# Of a program that a linker has just written the kernel maps whole stretches, whether they were asked for or not: have it
+# read from the disk, as after the start of the machine.
+forget() { # PROGRAM…
+    for program in "$@"; do
+        dd of="$program" oflag=nocache conv=notrunc,fdatasync count=0 status=none
+    done
+}
+
 count=$#
 while [ "$count" -gt 0 ]; do
     case $1 in
     --without-rmcp) rmcp=no ;;
     --without-ours) ours=no ;;
+    --placed) placed=yes ;;
     *) set -- "$@" "$1" ;;
     esac
     shift
@@ -38,15 +49,26 @@ done
 
 cargo build --release --manifest-path "$here/Cargo.toml" --target-dir "$target/stdio-bench"
 built=$target/stdio-bench/release
+forget "$built/floor"
 set -- --floor "$built/floor" "$@"
 
 if [ "$ours" = yes ]; then
-    cargo build --release --example echo_server --manifest-path "$root/Cargo.toml" --target-dir "$target"
-    set -- --ours "$target/release/examples/echo_server" "$@"
+    folder=$target/release
+    if [ -n "$placed" ]; then
+        host=$(rustc --print host-tuple)
+        folder=$target/placed/$host/release
+        RUSTFLAGS=$("$root/cross/flags.sh" --place "$host") cargo build --release --example echo_server \
+            --manifest-path "$root/Cargo.toml" --target-dir "$target/placed" --target "$host"
+    else
+        cargo build --release --example echo_server --manifest-path "$root/Cargo.toml" --target-dir "$target"
+    fi
+    forget "$folder/examples/echo_server"
+    set -- --ours "$folder/examples/echo_server" "$@"
 fi
 if [ "$rmcp" = yes ]; then
     cargo build --release --manifest-path "$here/rmcp-echo/Cargo.toml" --target-dir "$target/rmcp-echo"
     peers=$target/rmcp-echo/release
+    forget "$peers/readme" "$peers/tuned"
     set -- --rmcp-readme "$peers/readme" --rmcp-tuned "$peers/tuned" "$@"
 fi
 

@@ -134,20 +134,23 @@ pub(super) fn plain_long(text: &[u8], mut i: usize) -> usize {
 /// A string with so much of plain text is likely to go on in that way: base64 of a picture.
 const FAR: usize = 512;
 
+/// So many bytes are looked at twice while the first cache still holds them.
+const BLOCK: usize = 1024;
+
 /// Whether the compiler has vectors of bytes to compare.
 const VECTORS: bool = cfg!(any(target_feature = "sse2", target_feature = "neon"));
 
-/// A position from `i` on, before which all is plain: large blocks without looking where they are not.
+/// A position from `i` on, before which all is plain: blocks without looking where control characters are in them.
 #[inline(never)]
 fn plain_far(text: &[u8], mut i: usize) -> usize {
-    while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<256>()) {
-        // As in `special`, byte by byte. Two loops over the same bytes, each of which is a vector's minimum.
-        let quote_or_control = block.iter().fold(0xff, |least, b| least.min(b ^ 0x02));
-        let backslash = block.iter().fold(0xff, |least, b| least.min(b ^ b'\\'));
-        if quote_or_control < 0x21 || backslash == 0 {
+    while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
+        if block.iter().fold(0xff, |least: u8, b| least.min(*b)) < 0x20 {
             break;
         }
-        i += 256;
+        match memchr::memchr2(b'"', b'\\', block) {
+            Some(plain) => return i + plain,
+            None => i += BLOCK,
+        }
     }
     i
 }

@@ -9,15 +9,16 @@
 //! `Value`.
 //!
 //! The bars: three times serde_json on messages, the better of simd-json and sonic-rs on short
-//! ones, 0.7 times the better on large files. The texts of 1 MiB do not reach the first one. Of what
-//! serde_json takes for `text1m`, some 530 us, checking UTF-8 is 30 us with the vector unit and copying the text
+//! ones, 0.7 times the better on large files. All are reached but for `text1m`, and for `blob1m` where its text is copied
+//! instead of taken with its buffer.
+//!
+//! Of what serde_json takes for `text1m`, some 530 us, checking UTF-8 is 30 us with the vector unit and copying the text
 //! 75 to 100, for the buffers of all contenders do not fit the second cache; to find its 15,829 escapes
 //! and copy what is between them takes 240 with the best loop we know, SSE2 masks in unsafe code, and
 //! 220 of that is to find them, by AVX2 (`memchr2`) too: nobody can foretell how far the next one is.
 //! That is 0.65 of serde_json's time, and ours, without unsafe code, takes 0.8 to 1.0. So simd-json and sonic-rs are no
-//! faster than serde_json there, either. `blob1m` is 18 us of checking, 35 of looking for its end and
-//! 50 to 60 of copying, where a third of serde_json's time is 60 to 70. Taken with its buffer it is not copied, but std checks
-//! it instead of the vector unit: 2.7 to 2.9 times.
+//! faster than serde_json there, either. `blob1m` is 18 us of checking, 25 to 30 of looking for its end and 50 to 60 of
+//! copying, where a third of serde_json's time is 60 to 70.
 //!
 //! Invariant: every contender's answer is looked at, so that no work can be left out.
 
