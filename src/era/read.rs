@@ -98,8 +98,8 @@ impl<'d> Params<'d> {
     /// A token that is neither a string nor an integer (basic/utilities/progress).
     pub(super) fn progress_token(&self) -> Result<Option<NodeId>, Fault> {
         match self.meta.progress_token {
-            Some(token) if crate::rpc::is_id(token) => Ok(Some(token.id())),
             None => Ok(None),
+            Some(token) if crate::rpc::is_id(token) => Ok(Some(token.id())),
             Some(token) if token.is_null() => Ok(None),
             Some(_) => Err(invalid("progressToken must be a string or an integer")),
         }
@@ -200,8 +200,8 @@ pub(super) fn object<'d>(value: Option<Value<'d>>, name: &str) -> Result<Value<'
 /// An object that may be left out. Clients that write every member of a record say null for it.
 fn optional_object(value: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fault> {
     match value {
-        Some(value) if value.kind() == Kind::Object => Ok(Some(value.id())),
         None => Ok(None),
+        Some(value) if value.kind() == Kind::Object => Ok(Some(value.id())),
         Some(value) if value.is_null() => Ok(None),
         Some(_) => Err(wrong(name, "must be an object")),
     }

@@ -113,10 +113,7 @@ impl<'d> Message<'d> {
         }
         let good_id = id.filter(|v| is_id(*v));
         if version.is_none_or(|v| v.string_bytes() != b"2.0") {
-            // The id of an answer is one of ours: an error that names it would end a request of the
-            // peer's that happens to have the same.
-            let answer = method.is_some() || (result.is_none() && error.is_none());
-            return Err(ShapeError { answer, ..refuse("jsonrpc must be \"2.0\"", good_id) });
+            return Err(wrong_version(method.is_some() || result.or(error).is_none(), good_id));
         }
         let Some(method) = method else {
             return read_response(id, good_id, result, error);
@@ -124,11 +121,9 @@ impl<'d> Message<'d> {
         let Some(method) = method.as_str() else {
             return Err(refuse("method must be a string", good_id));
         };
-        let (params, bad_params) = match params {
-            // What is null is absent to clients that write every member of a record.
-            Some(other) if other.kind() != Kind::Object => (None, !other.is_null()),
-            params => (params, false),
-        };
+        // What is null is absent to clients that write every member of a record.
+        let params = params.filter(|p| !p.is_null());
+        let bad_params = params.is_some_and(|p| p.kind() != Kind::Object);
         match (id, good_id) {
             (Some(_), Some(id)) if bad_params => Err(ShapeError {
                 code: code::INVALID_PARAMS,
@@ -169,6 +164,14 @@ fn read_response<'d>(
             (None, _) => unanswered("a response carries the id of its request"),
         },
     }
+}
+
+/// The id of an answer is one of ours: an error that names it would end a request of the peer's that
+/// happens to have the same.
+#[cold]
+#[inline(never)]
+fn wrong_version(answer: bool, id: Option<Value<'_>>) -> ShapeError<'_> {
+    ShapeError { answer, ..refuse("jsonrpc must be \"2.0\"", id) }
 }
 
 #[cold]
