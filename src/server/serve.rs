@@ -102,11 +102,11 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     let reading = Box::new(Reading { inlet: link.inlet, reader, served });
     spawn("mcp-reader", conn.core.limits.worker_stack, move || reading::run(reading, &baton))?;
     let ended = parts.core.alarm.watch(&parts.core.catalog, || over(&conn, &done.flag));
-    end(&conn, &done.flag, parts.hooks);
+    let why = end(&conn, &done.flag, parts.hooks);
     match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
         (Ended::Served, Some(Err(error))) => Err(error),
         (Ended::Served, None) => Err(Error::new(ErrorKind::Misuse, "the reading thread panicked")),
-        _ => all_sent(&conn, ended),
+        _ => all_sent(&conn, why),
     }
 }
 
@@ -179,8 +179,8 @@ fn here(
         let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
         spawn("mcp-watch", WATCH_STACK, move || {
             if conn.core.alarm.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
-                end(&conn, &served, take_hooks(&hooks));
-                then(all_sent(&conn, Ended::Told));
+                let why = end(&conn, &served, take_hooks(&hooks));
+                then(all_sent(&conn, why));
             }
         })?
     };
@@ -189,8 +189,8 @@ fn here(
     parts.core.alarm.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
     let _ = watcher.join();
-    end(&conn, &served, take_hooks(&hooks));
-    result.and_then(|()| all_sent(&conn, Ended::Served))
+    let why = end(&conn, &served, take_hooks(&hooks));
+    result.and_then(|()| all_sent(&conn, why))
 }
 
 fn take_hooks(hooks: &Mutex<Hooks>) -> Hooks {
@@ -275,11 +275,13 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
 /// Lets running calls finish within the grace period, then ends everything.
 ///
 /// Nothing new is taken in. First the thread that reads comes to an end or turns out to wait for
-/// input; then the calls that run do. Their deadlines hold meanwhile.
+/// input; then the calls that run do. Their deadlines hold meanwhile. Tells whether somebody wanted the end.
 #[cold]
 #[inline(never)]
-fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
+fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {
     let core = &conn.core;
+    // Told to end, the thread that reads may have come to its end first, as if the input had.
+    let told = core.alarm.terminated() || core.catalog.stopping();
     let since = Instant::now();
     let deadline = since + core.limits.grace;
     let last = deadline.max(since + LAST_WRITES);
@@ -305,6 +307,7 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
         // One that panics must not keep the others from switching their pumps off.
         let _ = pool::guard(hook);
     }
+    if told { Ended::Told } else { Ended::Served }
 }
 
 /// How long the end waits for calls that run.
