@@ -94,8 +94,8 @@ pub(crate) use slot::Watch;
 /// A call is written, and waited for, by the thread that makes it, which also reads what a child process
 /// says while no other thread waits. Beside that a child process has one thread, a link over streams that
 /// may block two, a URL two at most and one for each call that was started or resource stream that is open,
-/// [`crate::Limits::http_threads`] at most; they end some seconds after. Handlers and what hears of news have [`crate::Limits::handlers`] threads at most, while there is
-/// something for them.
+/// `TINYMCP_HTTP_THREADS` at most; they end some seconds after. Handlers and what hears of news have
+/// [`crate::Limits::handlers`] threads at most, while there is something for them.
 ///
 /// # Its end
 ///

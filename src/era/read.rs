@@ -100,6 +100,7 @@ impl<'d> Params<'d> {
         match self.meta.progress_token {
             None => Ok(None),
             Some(token) if crate::rpc::is_id(token) => Ok(Some(token.id())),
+            Some(token) if token.is_null() => Ok(None),
             Some(_) => Err(invalid("progressToken must be a string or an integer")),
         }
     }
@@ -156,10 +157,9 @@ fn completion(params: &Params<'_>) -> Result<Operation, Fault> {
         _ => return Err(invalid("ref.type must be ref/prompt or ref/resource")),
     };
     let argument = object(params.argument, "argument")?;
-    let context = match params.context {
-        Some(context) if context.kind() != Kind::Object => return Err(invalid("context must be an object")),
-        context => string_map(context.and_then(|c| c.get("arguments")), "context.arguments")?,
-    };
+    optional_object(params.context, "context")?;
+    let settled = params.context.and_then(|context| context.get("arguments"));
+    let context = string_map(settled, "context.arguments")?;
     Ok(Operation::Complete {
         subject: subject.id(),
         kind,
@@ -197,10 +197,12 @@ pub(super) fn object<'d>(value: Option<Value<'d>>, name: &str) -> Result<Value<'
     }
 }
 
+/// An object that may be left out. Clients that write every member of a record say null for it.
 fn optional_object(value: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fault> {
     match value {
         None => Ok(None),
         Some(value) if value.kind() == Kind::Object => Ok(Some(value.id())),
+        Some(value) if value.is_null() => Ok(None),
         Some(_) => Err(wrong(name, "must be an object")),
     }
 }
@@ -225,15 +227,17 @@ pub(super) fn capabilities(declared: Value<'_>) -> ClientCapabilities {
         if value.kind() != Kind::Object {
             continue;
         }
+        // What is null was not declared.
+        let has = |name| value.get(name).is_some_and(|v: Value<'_>| !v.is_null());
         match name {
             "roots" => capabilities.roots = true,
             "sampling" => {
                 capabilities.sampling = true;
-                capabilities.sampling_tools = value.get("tools").is_some();
+                capabilities.sampling_tools = has("tools");
             }
             "elicitation" => {
-                capabilities.url = value.get("url").is_some();
-                capabilities.form = value.get("form").is_some() || !capabilities.url;
+                capabilities.url = has("url");
+                capabilities.form = has("form") || !capabilities.url;
             }
             _ => {}
         }

@@ -101,8 +101,8 @@ impl Tool {
     /// arguments brings its own.
     ///
     /// With the feature `schema`, or a compiler of [`Server::schema_compiler`](crate::Server::schema_compiler),
-    /// arguments are checked against it before the handler runs. With neither it is only shown to clients, and a
-    /// handler that takes [`Json`] must expect any object.
+    /// arguments are checked against it before the handler runs, known formats included. With neither it is only
+    /// shown to clients, and a handler that takes [`Json`] must expect any object.
     #[must_use]
     pub fn input_schema(mut self, schema: Json) -> Tool {
         self.input_schema = Some(schema);

@@ -52,7 +52,7 @@ pub(crate) struct Request<'d> {
     pub id: Value<'d>,
     /// The method's name.
     pub method: &'d str,
-    /// An object, when present.
+    /// An object, when present and not null.
     pub params: Option<Value<'d>>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Request<'d> {
 pub(crate) struct Notification<'d> {
     /// The method's name.
     pub method: &'d str,
-    /// An object, when present.
+    /// An object, when present and not null.
     pub params: Option<Value<'d>>,
 }
 
@@ -113,7 +113,7 @@ impl<'d> Message<'d> {
         }
         let good_id = id.filter(|v| is_id(*v));
         if version.is_none_or(|v| v.string_bytes() != b"2.0") {
-            return Err(refuse("jsonrpc must be \"2.0\"", good_id));
+            return Err(wrong_version(method.is_some() || result.or(error).is_none(), good_id));
         }
         let Some(method) = method else {
             return read_response(id, good_id, result, error);
@@ -121,6 +121,8 @@ impl<'d> Message<'d> {
         let Some(method) = method.as_str() else {
             return Err(refuse("method must be a string", good_id));
         };
+        // What is null is absent to clients that write every member of a record.
+        let params = params.filter(|p| !p.is_null());
         let bad_params = params.is_some_and(|p| p.kind() != Kind::Object);
         match (id, good_id) {
             (Some(_), Some(id)) if bad_params => Err(ShapeError {
@@ -162,6 +164,14 @@ fn read_response<'d>(
             (None, _) => unanswered("a response carries the id of its request"),
         },
     }
+}
+
+/// The id of an answer is one of ours: an error that names it would end a request of the peer's that
+/// happens to have the same.
+#[cold]
+#[inline(never)]
+fn wrong_version(answer: bool, id: Option<Value<'_>>) -> ShapeError<'_> {
+    ShapeError { answer, ..refuse("jsonrpc must be \"2.0\"", id) }
 }
 
 #[cold]

@@ -544,7 +544,7 @@ impl Connection {
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
         let stuck = stuck.iter().filter_map(|call| self.calls.take(call)).collect();
-        self.give_up(stuck, "The input ended before the client's answer came");
+        self.give_up(stuck, "The input ended, or the server stopped, before the client's answer came");
     }
 
     /// Forgets a call that its caller answers; false if somebody else has or will.

@@ -34,6 +34,7 @@ use super::connection::Connection;
 use super::failure::Failure;
 use super::flight::Call;
 use super::mask;
+use super::registry::has_scheme;
 use super::seal::Answers;
 
 /// A running call, as its handler sees it.
@@ -145,8 +146,8 @@ impl Context<'_> {
         }
     }
 
-    /// Who sends the request, as [`HttpServer::bearer`](crate::HttpServer::bearer) found out; `None`
-    /// where nobody asked.
+    /// Who sends the request, as `HttpServer::bearer` found out (feature `http-server`); `None` where
+    /// nobody asked.
     pub fn principal(&self) -> Option<&str> {
         self.outlet.principal()
     }
@@ -192,21 +193,32 @@ impl Context<'_> {
         message: impl Into<String>,
         url: impl Into<String>,
     ) -> Result<Action, Failure> {
-        let doc = self.ask(key, AskRequest::Url { message: message.into(), url: url.into() })?;
+        let url = url.into();
+        if !has_scheme(&url) || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(Failure::new(format!("The address of {key:?} cannot be right: {url:?} is no URL")));
+        }
+        let doc = self.ask(key, AskRequest::Url { message: message.into(), url })?;
         Action::read(doc.root()).map_err(Failure::new)
     }
 
     /// Asks the client's model for a message.
     ///
     /// # Errors
-    /// As with [`Context::elicit`]; also when tool uses and results do not pair up, or the `_meta` of
-    /// a block is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes.
+    /// As with [`Context::elicit`]; also when tool uses and results do not pair up, the `_meta` of a
+    /// block or a tool is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes, or a number is none.
     pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleAnswer, Failure> {
         if let Some(why) = sampling.unpaired() {
             return Err(Failure::new(why));
         }
         if let Some(flaw) = sampling.contents().find_map(meta::of_block) {
             return Err(Failure::new(format!("The _meta of a block in {key:?} {flaw}")));
+        }
+        if let Some(flaw) = sampling.tools.iter().filter_map(|tool| tool.meta.as_ref()).find_map(meta::flaw) {
+            return Err(Failure::new(format!("The _meta of a tool in {key:?} {flaw}")));
+        }
+        let [a, b, c] = sampling.priorities;
+        if [sampling.temperature, a, b, c].into_iter().flatten().any(|number| !number.is_finite()) {
+            return Err(Failure::new(format!("The temperature or a priority of {key:?} is no number")));
         }
         self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleAnswer::new)
     }

@@ -401,7 +401,8 @@ impl Server {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, reading failed, or writing did for
-    /// another reason than that the client is gone, as on a full disk.
+    /// another reason than that the client is gone, as on a full disk; or the input ended and answers
+    /// were left over when the grace period was, because nobody read them.
     /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is wrong.
     pub fn serve_stdio(self) -> Result<(), Error> {
         serve::stdio(self)

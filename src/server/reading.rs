@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
 use crate::transport::{Inlet, Input};
 
 use super::InlineSend;
@@ -209,7 +208,7 @@ pub(super) fn run(mut reading: Box<Reading>, baton: &Arc<Baton>) {
                 None
             }
             Input::End => break Ok(()),
-            Input::Failed(error) => break Err(Error::from(error)),
+            Input::Failed(error) => break super::serve::broken(error),
         };
         if let Some(quick) = here {
             reading.reader.whole().submit();

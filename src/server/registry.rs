@@ -371,6 +371,14 @@ impl Registry {
         if prompt.name.is_empty() {
             return Err(invalid("a prompt needs a name".to_owned()));
         }
+        for (at, argument) in prompt.arguments.iter().enumerate() {
+            if prompt.arguments.iter().take(at).any(|other| other.name == argument.name) {
+                return Err(misuse(format!(
+                    "prompt {:?} has two arguments {:?}",
+                    prompt.name, argument.name
+                )));
+            }
+        }
         self.prompts.add(PromptEntry { prompt, fill })
     }
 
@@ -533,7 +541,7 @@ fn mirrors(tool: &Tool) -> Result<Box<[Mirror]>, Error> {
 }
 
 /// RFC 3986 §3.1: a letter, then letters, digits, `+`, `-`, `.`, then a colon.
-fn has_scheme(uri: &str) -> bool {
+pub(super) fn has_scheme(uri: &str) -> bool {
     let Some((scheme, _)) = uri.split_once(':') else { return false };
     scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))

@@ -9,7 +9,7 @@ use crate::era::Card;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
-use crate::transport::{Input, Link, own_stdio};
+use crate::transport::{Input, Link, is_gone, own_stdio};
 
 use super::alarm::{Alarm, TICK};
 use super::connection::Connection;
@@ -102,20 +102,28 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     let reading = Box::new(Reading { inlet: link.inlet, reader, served });
     spawn("mcp-reader", conn.core.limits.worker_stack, move || reading::run(reading, &baton))?;
     let ended = parts.core.alarm.watch(&parts.core.catalog, || over(&conn, &done.flag));
-    end(&conn, &done.flag, parts.hooks);
+    let why = end(&conn, &done.flag, parts.hooks);
     match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
         (Ended::Served, Some(Err(error))) => Err(error),
         (Ended::Served, None) => Err(Error::new(ErrorKind::Misuse, "the reading thread panicked")),
-        _ => all_sent(&conn),
+        _ => all_sent(&conn, why),
     }
 }
 
-/// That nothing was lost for another reason than a client that is gone.
-fn all_sent(conn: &Connection) -> Result<(), Error> {
+/// That nothing was lost for another reason than a client that is gone, or that does not read while
+/// somebody else wants the end.
+fn all_sent(conn: &Connection, ended: Ended) -> Result<(), Error> {
     match conn.outlet.failure() {
+        Some(error) if ended == Ended::Told && error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
         Some(error) => Err(Error::new(ErrorKind::Io, "the answers cannot be written").with_source(error)),
         None => Ok(()),
     }
+}
+
+/// How serving ends whose input cannot be read: one whose peer has gone has ended.
+#[cold]
+pub(super) fn broken(error: std::io::Error) -> Result<(), Error> {
+    if is_gone(&error) { Ok(()) } else { Err(Error::from(error)) }
 }
 
 /// Why serving ends.
@@ -171,8 +179,8 @@ fn here(
         let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
         spawn("mcp-watch", WATCH_STACK, move || {
             if conn.core.alarm.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
-                end(&conn, &served, take_hooks(&hooks));
-                then(all_sent(&conn));
+                let why = end(&conn, &served, take_hooks(&hooks));
+                then(all_sent(&conn, why));
             }
         })?
     };
@@ -181,8 +189,8 @@ fn here(
     parts.core.alarm.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
     let _ = watcher.join();
-    end(&conn, &served, take_hooks(&hooks));
-    result.and_then(|()| all_sent(&conn))
+    let why = end(&conn, &served, take_hooks(&hooks));
+    result.and_then(|()| all_sent(&conn, why))
 }
 
 fn take_hooks(hooks: &Mutex<Hooks>) -> Hooks {
@@ -249,7 +257,7 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
                 None
             }
             Input::End => break Ok(()),
-            Input::Failed(error) => break Err(Error::from(error)),
+            Input::Failed(error) => break broken(error),
         };
         debug_assert!(here.is_none(), "a reader that may not run handlers gave one out");
         if reader.over() {
@@ -267,11 +275,13 @@ fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> R
 /// Lets running calls finish within the grace period, then ends everything.
 ///
 /// Nothing new is taken in. First the thread that reads comes to an end or turns out to wait for
-/// input; then the calls that run do. Their deadlines hold meanwhile.
+/// input; then the calls that run do. Their deadlines hold meanwhile. Tells whether somebody wanted the end.
 #[cold]
 #[inline(never)]
-fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
+fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {
     let core = &conn.core;
+    // Told to end, the thread that reads may have come to its end first, as if the input had.
+    let told = core.alarm.terminated() || core.catalog.stopping();
     let since = Instant::now();
     let deadline = since + core.limits.grace;
     let last = deadline.max(since + LAST_WRITES);
@@ -288,11 +298,16 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) {
     while !core.catalog.at_rest() && at_work.goes_on() {
         core.alarm.pause();
     }
-    conn.close(last.max(Instant::now() + LAST_WRITES));
+    // A signal hurries a client that does not read, too.
+    while !conn.outlet.drain(to_the_last.next_look()) && to_the_last.goes_on() {}
+    let hurried = at_work.heard != core.alarm.terminated();
+    let least = Instant::now() + LAST_WRITES;
+    conn.close(if hurried { least } else { last.max(least) });
     for hook in hooks {
         // One that panics must not keep the others from switching their pumps off.
         let _ = pool::guard(hook);
     }
+    if told { Ended::Told } else { Ended::Served }
 }
 
 /// How long the end waits for calls that run.

@@ -308,6 +308,21 @@ impl LineOutlet {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until nobody writes any more, at most until then.
+    fn written(&self, until: Instant) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        while state.writing() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state.waiting += 1;
+            state = self.drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
+        }
+        state
+    }
+
     fn wake(&self, state: &State) {
         if state.waiting > 0 {
             self.drained.notify_all();
@@ -382,16 +397,15 @@ impl Outlet for LineOutlet {
         state.writing() && state.pending.len() > self.limit / 2
     }
 
+    fn drain(&self, until: Instant) -> bool {
+        !self.written(until).writing()
+    }
+
     fn close(&self, deadline: Instant) {
-        let mut state = self.state();
-        while state.writing() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            state.waiting += 1;
-            state = self.drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-            state.waiting -= 1;
+        let mut state = self.written(deadline);
+        if state.writing() {
+            let unread = "the client did not read them within the grace period";
+            state.failure = Some(std::io::Error::new(ErrorKind::TimedOut, unread));
         }
         state.closed = true;
         self.gone.store(true, Ordering::Release);
@@ -407,8 +421,8 @@ fn write(stream: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
     stream.write_all(bytes).and_then(|()| stream.flush())
 }
 
-/// Whether writing failed for the peer alone: it has gone, as it may.
-fn is_gone(error: &std::io::Error) -> bool {
+/// Whether reading or writing failed for the peer alone: it has gone, as it may.
+pub(crate) fn is_gone(error: &std::io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected)
 }

@@ -35,6 +35,7 @@ mod turn;
 pub(crate) use child::ChildDial;
 #[cfg(all(feature = "client", unix))]
 pub use child::Stderr;
+pub(crate) use line::is_gone;
 use line::{LineOutlet, LineReader};
 pub use memory::{MemoryEnd, memory, memory_links};
 pub(crate) use stdio::own_stdio;
@@ -137,6 +138,11 @@ pub(crate) trait Outlet: Send + Sync {
 
     /// Whether a send would have to wait now.
     fn congested(&self) -> bool;
+
+    /// Waits until what was sent has left, at most until then. Whether it has, or never will.
+    fn drain(&self, _until: Instant) -> bool {
+        true
+    }
 
     /// Lets what was sent before leave until `deadline`; from then on every send does nothing, and
     /// those that wait come back.

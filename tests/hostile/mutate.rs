@@ -190,17 +190,13 @@ fn oracle(line: &[u8]) -> (Expected, Value) {
     let id = object.get("id");
     let good = id.filter(|id| id.is_string() || id.is_i64() || id.is_u64());
     let answer = || good.map_or(Expected::Stray, |id| Expected::Answer(name_of(id)));
-    let expected = if object.get("jsonrpc") != Some(&Value::from("2.0")) {
-        answer()
-    } else if let Some(method) = object.get("method") {
-        match (method.is_string(), id) {
-            (true, None) => Expected::Nothing,
-            _ => answer(),
-        }
-    } else if object.contains_key("result") || object.contains_key("error") {
-        Expected::Nothing
-    } else {
-        answer()
+    let versioned = object.get("jsonrpc") == Some(&Value::from("2.0"));
+    let answers = object.contains_key("result") || object.contains_key("error");
+    let expected = match (object.get("method"), id) {
+        // Not even an error answers an answer, whatever its version.
+        (None, _) if answers => Expected::Nothing,
+        (Some(method), None) if versioned && method.is_string() => Expected::Nothing,
+        _ => answer(),
     };
     (expected, message)
 }
@@ -341,7 +337,10 @@ fn the_oracle_knows_right_from_wrong() {
         (r#"{"jsonrpc":"2.0","method":"x"}"#, Expected::Nothing),
         (r#"{"jsonrpc":"2.0","id":1,"result":1}"#, Expected::Nothing),
         (r#"{"jsonrpc":"2.0","id":1}"#, answer("1")),
-        (r#"{"jsonrpc":"2","id":1,"result":1}"#, answer("1")),
+        (r#"{"jsonrpc":"2","id":1,"result":1}"#, Expected::Nothing),
+        (r#"{"jsonrpc":"2","id":1,"method":"x","result":1}"#, answer("1")),
+        (r#"{"jsonrpc":"2","id":1}"#, answer("1")),
+        (r#"{"jsonrpc":"2","method":"x"}"#, Expected::Stray),
         (r#"{"jsonrpc":"2.0","id":1,"method":"x","a":{"b":1,"\u0062":2}}"#, Expected::Stray),
         (r#"{"jsonrpc":"2.0","id":1,"method":"x","a":[{"b":1},{"b":[":","b"]}]}"#, answer("1")),
         ("[]", Expected::Stray),

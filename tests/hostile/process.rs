@@ -80,6 +80,15 @@ fn count(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
 }
 
 /// The same, and takes half a second for it.
+/// Sends the process a signal as soon as its end has begun.
+fn term(ctx: &mut Context<'_>, _: Json) -> Result<&'static str, Failure> {
+    while !ctx.stopping() {
+        ctx.wait(Duration::from_millis(1))?;
+    }
+    rustix::process::kill_process(rustix::process::getpid(), Signal::TERM)?;
+    Ok("")
+}
+
 fn pause(ctx: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
     ctx.wait(Duration::from_millis(500))?;
     count(ctx, arguments)
@@ -108,6 +117,7 @@ pub fn serve(role: &str) -> ExitCode {
         .and_then(|s| s.tool(any("status"), status))
         .and_then(|s| s.tool(any("count"), count))
         .and_then(|s| s.tool(any("pause"), pause))
+        .and_then(|s| s.tool(any("term"), term))
         .and_then(|s| {
             s.tool(any("stop"), move |_, _: Json| {
                 stop.stop();

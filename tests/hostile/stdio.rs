@@ -1,7 +1,7 @@
 //! Standard input and output as real life has them: a server process, and what parents do to it.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::thread;
@@ -22,11 +22,14 @@ tests! {
     a_closed_output_ends_the_server_quietly,
     closed_descriptors_at_the_start_end_the_server,
     a_full_disk_ends_the_server,
+    answers_that_nobody_reads_are_an_error,
+    a_socket_whose_peer_is_gone_has_ended,
     signals_end_the_server,
     a_signal_ends_a_server_with_a_stuck_call,
     a_signal_is_heard_during_the_grace_period,
     a_signal_ends_a_server_whose_peer_does_not_read,
     a_later_signal_ends_the_process_at_once,
+    a_signal_hurries_a_peer_that_does_not_read_at_the_end_of_input,
     stopping_from_a_handler_answers_that_call,
     limits_come_from_the_environment,
     a_bad_limit_is_an_error,
@@ -169,6 +172,39 @@ fn a_full_disk_ends_the_server() {
     }
 }
 
+fn answers_that_nobody_reads_are_an_error() {
+    for role in ROLES {
+        let mut process = Process::spawn(&mut command(role, &[("TINYMCP_GRACE_MS", "50")]));
+        // A pipeline whose next program is slow: the pipe stays open, and nobody reads.
+        let mut output = process.output.take().unwrap();
+        process.send(greeting("2025-11-25") + &call(1, "fill", "{\"bytes\":1000000}"));
+        // As far as into the large answer.
+        output.read_exact(&mut [0; 1000]).unwrap();
+        process.input = None;
+        assert_eq!(process.wait().code(), Some(1), "{role}");
+        let errors = process.errors();
+        assert!(errors.contains("did not read"), "{role}: {errors}");
+        drop(output);
+    }
+}
+
+fn a_socket_whose_peer_is_gone_has_ended() {
+    for role in ROLES {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (input, output) = (theirs.try_clone().unwrap(), theirs);
+        let mut process = Process::spawn(
+            command(role, &[])
+                .stdin(Stdio::from(std::os::fd::OwnedFd::from(input)))
+                .stdout(Stdio::from(std::os::fd::OwnedFd::from(output))),
+        );
+        (&ours).write_all(greeting("2025-11-25").as_bytes()).unwrap();
+        (&ours).read_exact(&mut [0; 10]).unwrap();
+        // With some of an answer unread the system says that the connection was reset.
+        drop(ours);
+        assert_eq!(process.wait().code(), Some(0), "{role}: {}", process.errors());
+    }
+}
+
 fn signals_end_the_server() {
     for role in ROLES {
         for signal in [Signal::TERM, Signal::INT] {
@@ -250,6 +286,20 @@ fn a_later_signal_ends_the_process_at_once() {
             thread::yield_now();
         }
         assert_eq!(process.wait().code(), None, "{role}");
+    }
+}
+
+fn a_signal_hurries_a_peer_that_does_not_read_at_the_end_of_input() {
+    for role in ROLES {
+        let mut process = Process::spawn(&mut command(role, &[("TINYMCP_GRACE_MS", "3600000")]));
+        let mut output = process.output.take().unwrap();
+        process
+            .send(greeting("2025-11-25") + &call(1, "fill", "{\"bytes\":1000000}") + &call(2, "term", "{}"));
+        output.read_exact(&mut [0; 1000]).unwrap();
+        process.input = None;
+        // Its own signal came in the grace period, which is longer than anybody waits.
+        assert_eq!(process.wait().code(), Some(1), "{role}");
+        drop(output);
     }
 }
 

@@ -174,7 +174,7 @@ fn opening_peer(params: &Params<'_>) -> Result<Peer, Fault> {
         Some(revision) if revision != V2026_07_28 => revision,
         _ => V2025_11_25,
     };
-    let declared = params.capabilities;
+    let declared = params.capabilities.filter(|d| !d.is_null());
     if declared.is_some_and(|d| d.kind() != Kind::Object) {
         return Err(read::invalid("capabilities must be an object"));
     }

@@ -305,7 +305,9 @@ pub(in crate::era) fn filter(w: &mut Writer, filter: &Filter) {
 #[cold]
 #[inline(never)]
 pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
-    let flag = |name: &'static str| match value.get(name) {
+    // What is null was left out.
+    let member = |name: &str| value.get(name).filter(|v| !v.is_null());
+    let flag = |name: &'static str| match member(name) {
         None => Ok(false),
         Some(v) => {
             v.as_bool().ok_or_else(|| Fault::InvalidParams(format!("{name} must be true or false").into()))
@@ -317,7 +319,7 @@ pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filte
         resources: flag("resourcesListChanged")?,
         uris: Vec::new(),
     };
-    if let Some(uris) = value.get("resourceSubscriptions") {
+    if let Some(uris) = member("resourceSubscriptions") {
         if uris.kind() != Kind::Array {
             return Err(read::invalid("resourceSubscriptions must be an array"));
         }

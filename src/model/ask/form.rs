@@ -44,6 +44,19 @@ impl Form {
                     return Some(format!("{name:?} has nothing to choose from"));
                 }
             }
+            // The lengths and counts among them are none below zero.
+            let least = if matches!(field.kind, FieldKind::Text { .. } | FieldKind::Many { .. }) {
+                0.0
+            } else {
+                f64::MIN
+            };
+            if [field.least, field.most]
+                .into_iter()
+                .flatten()
+                .any(|bound| !(least..=f64::MAX).contains(&bound))
+            {
+                return Some(format!("{name:?} has a bound that can be none"));
+            }
             if field.least.zip(field.most).is_some_and(|(least, most)| least > most) {
                 return Some(format!("{name:?} has a lower bound above its upper one"));
             }
