@@ -52,9 +52,10 @@ pub fn counts(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Counts {
                 .into_iter()
                 .map(|(name, calls)| {
                     let before = once.get(&name).copied().unwrap_or(0.0);
-                    (name, per_call(before, calls))
+                    // To hundredths: now and then one of the first lines is read together with the next one.
+                    (name, (per_call(before, calls) * 100.0).round() / 100.0)
                 })
-                .filter(|(_, calls)| *calls >= 0.005)
+                .filter(|(_, calls)| *calls > 0.0)
                 .collect();
             by_name.sort_by(|(_, a), (_, b)| b.total_cmp(a));
             counts.syscalls = Some(by_name.iter().map(|(_, calls)| calls).sum());
