@@ -15,11 +15,12 @@
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use memchr::memchr;
 
+use super::condition::Condition;
 use super::{Inlet, Input, Outlet};
 
 /// What is read at once: the capacity of a Linux pipe.
@@ -261,7 +262,7 @@ pub(crate) struct LineOutlet {
     state: Mutex<State>,
     /// `State::closed` for those who only look: the reading thread does before every frame.
     gone: AtomicBool,
-    drained: Condvar,
+    drained: Condition,
     limit: usize,
 }
 
@@ -272,8 +273,6 @@ struct State {
     pending: Vec<u8>,
     /// The other of the two buffers that take turns.
     spare: Vec<u8>,
-    /// Senders that wait for room; waking nobody would still cost a system call.
-    waiting: usize,
     closed: bool,
     /// Why writing failed, if the peer is not just gone.
     failure: Option<std::io::Error>,
@@ -293,12 +292,11 @@ impl LineOutlet {
                 stream: Some(Box::new(stream)),
                 pending: Vec::new(),
                 spare: Vec::new(),
-                waiting: 0,
                 closed: false,
                 failure: None,
             }),
             gone: AtomicBool::new(false),
-            drained: Condvar::new(),
+            drained: Condition::default(),
             limit,
         }
     }
@@ -316,17 +314,9 @@ impl LineOutlet {
             if left.is_zero() {
                 break;
             }
-            state.waiting += 1;
-            state = self.drained.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-            state.waiting -= 1;
+            state = self.drained.wait_for(state, left);
         }
         state
-    }
-
-    fn wake(&self, state: &State) {
-        if state.waiting > 0 {
-            self.drained.notify_all();
-        }
     }
 }
 
@@ -335,9 +325,10 @@ struct Fuse<'o>(&'o LineOutlet);
 
 impl Drop for Fuse<'_> {
     fn drop(&mut self) {
-        self.0.state().closed = true;
+        let mut state = self.0.state();
+        state.closed = true;
         self.0.gone.store(true, Ordering::Release);
-        self.0.drained.notify_all();
+        self.0.drained.release(state);
     }
 }
 
@@ -345,9 +336,7 @@ impl Outlet for LineOutlet {
     fn send(&self, frames: &[u8]) {
         let mut state = self.state();
         while state.writing() && state.pending.len() + frames.len() > self.limit.max(frames.len()) {
-            state.waiting += 1;
-            state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting -= 1;
+            state = self.drained.wait(state);
         }
         let Some(mut stream) = state.stream.take() else {
             if !state.closed {
@@ -362,8 +351,7 @@ impl Outlet for LineOutlet {
         while written.is_ok() && !state.closed && !state.pending.is_empty() {
             let next = std::mem::take(&mut state.spare);
             let batch = std::mem::replace(&mut state.pending, next);
-            self.wake(&state);
-            drop(state);
+            self.drained.release(state);
             written = write(&mut *stream, &batch);
             state = self.state();
             // Kept for the next turn unless it is the rare large one.
@@ -381,7 +369,7 @@ impl Outlet for LineOutlet {
             state.closed = true;
             self.gone.store(true, Ordering::Release);
         }
-        self.wake(&state);
+        self.drained.release(state);
     }
 
     fn closed(&self) -> bool {
@@ -411,9 +399,8 @@ impl Outlet for LineOutlet {
         self.gone.store(true, Ordering::Release);
         // The peer reads the end of the stream although threads may still know this outlet.
         let stream = state.stream.take();
-        drop(state);
+        self.drained.release(state);
         drop(stream);
-        self.drained.notify_all();
     }
 }
 

@@ -13,7 +13,6 @@
 pub(crate) mod carrier;
 #[cfg(all(feature = "client", unix))]
 mod child;
-#[cfg(feature = "client")]
 pub(crate) mod condition;
 #[cfg(feature = "http-client")]
 pub(crate) mod http_client;

@@ -79,7 +79,6 @@ fn count(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
     Ok(arguments.as_str().len().to_string())
 }
 
-/// The same, and takes half a second for it.
 /// Sends the process a signal as soon as its end has begun.
 fn term(ctx: &mut Context<'_>, _: Json) -> Result<&'static str, Failure> {
     while !ctx.stopping() {
@@ -89,6 +88,7 @@ fn term(ctx: &mut Context<'_>, _: Json) -> Result<&'static str, Failure> {
     Ok("")
 }
 
+/// The same as `count`, and takes half a second for it.
 fn pause(ctx: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
     ctx.wait(Duration::from_millis(500))?;
     count(ctx, arguments)
