@@ -49,8 +49,9 @@ pub struct HttpLimits {
     /// How long an event stream may be silent before a comment is sent, so that proxies do not
     /// close it and dead peers are noticed. 15 s. `TINYMCP_COMMENT_MS`.
     pub comment_interval: Duration,
-    /// How long the rest of a refused request is read and dropped, so that the peer gets to read
-    /// why. 2 s. `TINYMCP_LINGER_MS`.
+    /// Longest pause of a peer whose request was refused, while the rest of the request is read and
+    /// dropped so that the peer can read the answer; 64 MiB and `body_timeout` at most in all. 2 s.
+    /// `TINYMCP_LINGER_MS`.
     pub linger: Duration,
     /// Sessions open at once, of clients before 2026-07-28. 1024: one costs about a kilobyte.
     /// Beyond it the one that has been idle for longest has to go. `TINYMCP_SESSIONS`.

@@ -82,6 +82,7 @@ fn a_server_on_a_socket_of_the_service_manager_tells_its_operator_who_was_refuse
     let answer = served.modern(&[token], "tools/call", call).json();
     assert_eq!(answer["result"]["content"][0]["text"], "a", "{answer}");
     server.says("TINYMCP_WORKRES");
+    server.says(&format!("tinymcp: serving http://{}/mcp", served.address));
     let evil = "evil.example".repeat(50);
     let mut lines = Vec::new();
     for (what, fields) in [

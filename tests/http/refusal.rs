@@ -35,6 +35,13 @@ fn every_refusal_says_what_to_do() {
         (post(&[token, ("Content-Type", "text/plain")]), 415, "Content-Type: application/json"),
         // Two say nothing.
         (post(&[token, JSON, JSON]), 415, "Content-Type: application/json"),
+        (post(&[token, JSON, ("Content-Encoding", "gzip")]), 415, "Content-Encoding"),
+        (post(&[token, JSON, ("Content-Encoding", "identity, br")]), 415, "Content-Encoding"),
+        (
+            post(&[token, JSON, ("Content-Encoding", "identity"), ("Content-Encoding", "zstd")]),
+            415,
+            "Content-Encoding",
+        ),
         (post(&[token, JSON, ("Accept", "text/html")]), 406, "Accept: application/json, text/event-stream"),
         (served.send("GET", "/mcp", &[token], ""), 405, "Mcp-Session-Id"),
         (served.send("PUT", "/mcp", &[token], ""), 405, "POST"),
@@ -46,6 +53,42 @@ fn every_refusal_says_what_to_do() {
     let head = served.send("HEAD", "/mcp", &[token], "");
     assert_eq!(head.status, 405);
     assert!(head.raw_rest().is_empty());
+}
+
+#[test]
+fn a_body_with_a_content_encoding_is_refused_with_the_encodings_that_are_accepted() {
+    let served = serve(server(stage()));
+    let ping = |encoding| served.modern(&[("Content-Encoding", encoding)], "tools/list", json!({}));
+    assert_eq!((ping("identity").status, ping("Identity").status, ping("").status), (200, 200, 200));
+    let refused = ping("gzip");
+    // RFC 9110, 15.5.16.
+    assert_eq!((refused.status, refused.field("accept-encoding")), (415, Some("identity")));
+}
+
+/// A client that sends its whole body before it reads must find the answer, not a reset connection.
+// shows: H26-21
+#[test]
+fn a_client_that_is_still_sending_reads_its_413() {
+    let mut limits = Limits::default();
+    limits.frame_bytes = 1024;
+    let mut server = server(stage());
+    server.limits(limits);
+    let served = serve_with(server, |http| http);
+    let post = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let body = vec![b' '; 4 << 20];
+    let length = format!("Content-Length: {}\r\n\r\n", body.len());
+    let chunk = format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", body.len());
+    for framing in [length, chunk] {
+        let mut stream = std::net::TcpStream::connect(&served.address).unwrap();
+        stream.set_read_timeout(Some(crate::client::PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(crate::client::PATIENCE)).unwrap();
+        stream.write_all(format!("{post}{framing}").as_bytes()).unwrap();
+        for piece in body.chunks(64 << 10) {
+            stream.write_all(piece).unwrap();
+        }
+        let words = words(Answer::read(stream), 413);
+        assert!(words.contains("1024 bytes"), "{words}");
+    }
 }
 
 // shows: H26-21

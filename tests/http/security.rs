@@ -1,7 +1,7 @@
 //! Who may come in, and as whom.
 
 use serde_json::json;
-use tinymcp::{ResourceMetadata, TokenRefusal};
+use tinymcp::{ErrorKind, ResourceMetadata, TokenRefusal};
 
 use crate::client::{META, initialize, serve, serve_with, server, stage};
 
@@ -13,8 +13,11 @@ fn foreign_hosts_and_origins_stay_outside() {
     for host in ["localhost", "localhost:1234", "127.0.0.1", "[::1]:8080"] {
         assert_eq!(status(&[("Host", host)]), 200, "{host}");
     }
+    assert_eq!((status(&[("Host", "localhost.")]), status(&[("Host", "localhost:+80")])), (200, 403));
     assert_eq!(status(&[("Host", "evil.example")]), 403);
     assert_eq!(status(&[("Origin", "http://evil.example")]), 403);
+    assert_eq!(status(&[("Origin", "://localhost")]), 403);
+    assert_eq!(status(&[("Origin", "javascript://localhost")]), 403);
     assert_eq!(status(&[("Origin", "null")]), 403);
     assert_eq!(status(&[("Host", "evil.example"), ("Origin", "http://evil.example")]), 403);
     assert_eq!(status(&[("Origin", "http://localhost:5173")]), 200);
@@ -133,4 +136,19 @@ fn known_tokens_are_known() {
     let served = serve_with(server(stage()), |http| http.tokens([("s3cret", "alice")]));
     let status = |token: &str| served.modern(&[("Authorization", token)], "tools/list", json!({})).status;
     assert_eq!((status("Bearer s3cret"), status("Bearer s3cre"), status("Bearer s3crets")), (200, 401, 401));
+}
+
+/// An unset variable must not make a server that nobody can call, or that anybody can.
+#[test]
+fn a_token_that_no_client_can_send_is_an_error_before_serving_starts() {
+    for token in ["", "two words", "line\n", "\u{e9}t\u{e9}"] {
+        let http = server(stage()).http().tokens([("good", "alice"), (token, "bob")]);
+        let error = http.bind("127.0.0.1:0").err().expect("the token was accepted");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{token:?}");
+        let text = error.to_string();
+        assert!(text.contains("bob") && !text.contains("alice"), "{text}");
+        assert!(token.is_empty() || !text.contains(token), "{text}");
+    }
+    let http = server(stage()).http().tokens([("A-Z._~+/=", "alice")]);
+    assert!(http.bind("127.0.0.1:0").is_ok());
 }

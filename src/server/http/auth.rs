@@ -102,6 +102,8 @@ fn list(w: &mut Writer, name: &str, items: &[String]) {
 #[derive(Default)]
 pub(super) struct Auth {
     pub(super) check: Option<Box<TokenCheck>>,
+    /// The principal of a known token that no request can carry.
+    pub(super) unusable: Option<String>,
     pub(super) metadata: Option<ResourceMetadata>,
 }
 
@@ -129,7 +131,7 @@ impl Auth {
         let Some(token) = authorization.and_then(bearer) else {
             return Err(self.denial(Reason::NoToken, None, self.scopes()));
         };
-        if token.is_empty() || !token.bytes().all(is_token_byte) {
+        if !is_token(token) {
             return Err(self.denial(Reason::MalformedToken, Some("invalid_request"), String::new()));
         }
         match check(token) {
@@ -177,9 +179,10 @@ fn bearer(field: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start_matches(' '))
 }
 
-/// `b64token`.
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)
+/// `b64token` (RFC 6750 §2.1).
+pub(super) fn is_token(token: &str) -> bool {
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    !token.is_empty() && token.bytes().all(valid)
 }
 
 /// A check of tokens that are known beforehand, each with its owner. Only their hashes are kept, and
@@ -214,7 +217,7 @@ mod tests {
             "weak" => Err(TokenRefusal::Scope("read write".to_owned())),
             token => known(token),
         };
-        Auth { check: Some(Box::new(check)), metadata: Some(metadata) }
+        Auth { check: Some(Box::new(check)), metadata: Some(metadata), ..Auth::default() }
     }
 
     #[test]

@@ -99,6 +99,9 @@ impl Door {
                 if !is_json(Fields::field(head, "content-type")) {
                     return Err(Reason::Media.into());
                 }
+                if !is_identity(head.all("content-encoding")) {
+                    return Err(Stop::from(Reason::Encoding).with("accept-encoding", "identity"));
+                }
                 if !accepts.json && !accepts.events {
                     return Err(Reason::Accept.into());
                 }
@@ -164,4 +167,10 @@ impl Door {
 fn is_json(field: Option<&[u8]>) -> bool {
     let kind = field.and_then(|field| field.split(|byte| *byte == b';').next()).unwrap_or_default();
     kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}
+
+/// Whether a body is sent as it is: no member of any `Content-Encoding` names another coding.
+fn is_identity<'f>(fields: impl Iterator<Item = &'f [u8]>) -> bool {
+    let mut codings = fields.flat_map(|field| field.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))
 }

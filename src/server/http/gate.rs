@@ -45,7 +45,7 @@ impl Gate {
     /// Whether a request from a page of this origin may come in, or one from no page.
     pub(super) fn admits_origin(&self, origin: Option<&str>) -> bool {
         origin.is_none_or(|origin| {
-            self.names(origin) || origin.split_once("://").is_some_and(|(_, host)| self.knows(host))
+            self.names(origin) || split_origin(origin).is_some_and(|(web, host)| web && self.knows(host))
         })
     }
 
@@ -54,19 +54,32 @@ impl Gate {
         self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
     }
 
+    /// Checks the hosts and origins that the program allowed: a malformed one matches no request.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if let Some(host) = self.hosts.iter().find(|host| split(host).is_none()) {
+            return Err(format!("invalid host {host:?}: expected HOST or HOST:PORT"));
+        }
+        let valid = |origin: &str| origin == "null" || split_origin(origin).is_some();
+        match self.origins.iter().find(|origin| !valid(origin)) {
+            Some(origin) => {
+                Err(format!("invalid origin {origin:?}: expected SCHEME://HOST or SCHEME://HOST:PORT"))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn knows(&self, host: &str) -> bool {
-        let Some((name, _)) = split(host) else { return false };
+        let Some((name, port)) = split(host) else { return false };
         LOCAL.iter().any(|local| local.eq_ignore_ascii_case(name))
-            || self.hosts.iter().any(|known| match split(known) {
-                Some((_, Some(_))) => known.eq_ignore_ascii_case(host),
-                Some((known, None)) => known.eq_ignore_ascii_case(name),
-                None => false,
+            || self.hosts.iter().filter_map(|known| split(known)).any(|(known, its_port)| {
+                known.eq_ignore_ascii_case(name) && (its_port.is_none() || its_port == port)
             })
     }
 }
 
-/// Name and port of a host as requests name it (RFC 9110 §7.2); `None` if it cannot be one.
-fn split(host: &str) -> Option<(&str, Option<&str>)> {
+/// Splits `Host` into name and port (RFC 9110, 7.2); `None` if it is malformed. The dot that ends an
+/// absolute DNS name is not part of the result.
+fn split(host: &str) -> Option<(&str, Option<u16>)> {
     let end = match host.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
         None => host.find(':').unwrap_or(host.len()),
@@ -74,12 +87,28 @@ fn split(host: &str) -> Option<(&str, Option<&str>)> {
     let (name, rest) = host.split_at_checked(end)?;
     let port = match rest {
         "" => None,
-        rest => Some(rest.strip_prefix(':')?),
+        rest => {
+            let digits = rest.strip_prefix(':')?;
+            // `parse` alone would accept a sign.
+            digits.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
+            Some(digits.parse().ok()?)
+        }
     };
+    let name = name.strip_suffix('.').unwrap_or(name);
     let valid = !name.is_empty()
-        && !name.contains(['/', '@', '?', '#', ' '])
-        && port.is_none_or(|port| port.parse::<u16>().is_ok());
+        && !name.ends_with('.')
+        && name.bytes().all(|b| b.is_ascii_graphic() && !b"/@?#".contains(&b));
     valid.then_some((name, port))
+}
+
+/// Splits `Origin` into scheme and host (RFC 6454, 6.1) and tells whether the scheme is `http` or `https`;
+/// `None` if it is malformed.
+fn split_origin(origin: &str) -> Option<(bool, &str)> {
+    let (scheme, host) = origin.split_once("://")?;
+    let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    let web = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+    (valid && split(host).is_some()).then_some((web, host))
 }
 
 #[cfg(test)]
@@ -118,6 +147,27 @@ mod tests {
             ("localhost:", None, false),
             ("localhost:80:80", None, false),
             ("127.0.0.1.evil.example", None, false),
+            ("localhost:+80", None, false),
+            ("localhost:-0", None, false),
+            ("localhost:65536", None, false),
+            ("localhost.", None, true),
+            ("localhost.:80", None, true),
+            ("Board.Example.:80", None, true),
+            ("other.example.:8443", None, true),
+            ("localhost..", None, false),
+            (".", None, false),
+            (".:80", None, false),
+            ("localhost\t", None, false),
+            ("localhost", Some("http://localhost.:5173"), true),
+            ("localhost", Some("https://LocalHost"), true),
+            ("localhost", Some("HTTP://localhost"), true),
+            ("localhost", Some("://localhost"), false),
+            ("localhost", Some("javascript://localhost"), false),
+            ("localhost", Some("file://localhost"), false),
+            ("localhost", Some("x http://localhost"), false),
+            ("localhost", Some("http://localhost:+80"), false),
+            ("localhost", Some("http://localhost/"), false),
+            ("localhost", Some("http://"), false),
             ("[::1", None, false),
             ("[::1]x", None, false),
             ("", None, false),
@@ -130,5 +180,25 @@ mod tests {
         gate.allow_any_host();
         assert!(gate.admits_host(None) && gate.admits_host(Some("evil.example")));
         assert!(!gate.admits_origin(Some("http://evil.example")));
+    }
+
+    #[test]
+    fn malformed_hosts_and_origins_of_the_program_are_reported() {
+        for (host, origin, valid) in [
+            ("board.example", "https://app.example", true),
+            ("[fd00::1]:8443", "chrome-extension://abcdef", true),
+            ("board.example", "null", true),
+            ("https://board.example", "null", false),
+            ("board.example:http", "null", false),
+            ("", "null", false),
+            ("board.example", "app.example", false),
+            ("board.example", "https://app.example/", false),
+            ("board.example", "", false),
+        ] {
+            let mut gate = Gate::default();
+            gate.allow_host(host.to_owned());
+            gate.allow_origin(origin.to_owned());
+            assert_eq!(gate.check().is_ok(), valid, "{host:?} {origin:?}");
+        }
     }
 }

@@ -35,7 +35,7 @@ mod stream;
 
 use crate::error::Error;
 
-use super::Server;
+use super::{Server, notice};
 use auth::Auth;
 use gate::Gate;
 
@@ -78,10 +78,18 @@ impl HttpServer {
         self
     }
 
-    /// Serves requests that name this host, beside `localhost`, `127.0.0.1` and `[::1]`, and those
-    /// of pages from this host: `board.example`, with any port, or `board.example:8443`. What
-    /// names another host is refused with 403, so that foreign pages cannot reach the server
-    /// through a user's browser (DNS rebinding).
+    /// Serves requests whose `Host` is this host, in addition to `localhost`, `127.0.0.1` and `[::1]`:
+    /// `board.example` with any port, or `board.example:8443`. Requests for other hosts are rejected
+    /// with 403, so that a foreign page cannot reach the server through a user's browser under a name
+    /// of its own (DNS rebinding).
+    ///
+    /// # Origins
+    /// A request with an `Origin` comes from a page in a browser. It is served if its scheme is `http`
+    /// or `https` and its host is one of these hosts, and otherwise only if
+    /// [`allow_origin`](HttpServer::allow_origin) names it. So `http://localhost:PORT` is served with
+    /// every port: pages of other programs on the user's machine can send requests. They cannot read
+    /// the answers, because only origins of `allow_origin` get CORS headers, but a tool that they call
+    /// runs. Use a token where that matters.
     pub fn allow_host(mut self, host: impl Into<String>) -> HttpServer {
         self.options.gate.allow_host(host.into());
         self
@@ -115,16 +123,23 @@ impl HttpServer {
         check: impl Fn(&str) -> Result<String, TokenRefusal> + Send + Sync + 'static,
     ) -> HttpServer {
         self.options.auth.check = Some(Box::new(check));
+        self.options.auth.unusable = None;
         self
     }
 
     /// The same for tokens that are known beforehand, each with its owner. They are compared in
     /// constant time, and only their hashes are kept.
+    ///
+    /// A token that is empty or has other characters than `A-Z a-z 0-9 - . _ ~ + / =` is an error when
+    /// serving starts, because no client could send it (RFC 6750).
     pub fn tokens<T: Into<String>, P: Into<String>>(
         mut self,
         tokens: impl IntoIterator<Item = (T, P)>,
     ) -> HttpServer {
-        let tokens = tokens.into_iter().map(|(token, owner)| (token.into(), owner.into())).collect();
+        let tokens: Vec<(String, String)> =
+            tokens.into_iter().map(|(token, owner)| (token.into(), owner.into())).collect();
+        let unusable = tokens.iter().find(|(token, _)| !auth::is_token(token));
+        self.options.auth.unusable = unusable.map(|(_, owner)| owner.clone());
         self.options.auth.check = Some(auth::known_tokens(tokens));
         self
     }
@@ -147,19 +162,26 @@ impl HttpServer {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Busy`]: another process listens there.
-    /// [`crate::ErrorKind::Invalid`]: it is no address, a host name that cannot be found, or
-    /// `systemd` without sockets that were passed on; a `TINYMCP_…` variable is wrong, or the path
-    /// is none. [`crate::ErrorKind::Io`]: the system refuses for another reason, which the error
+    /// [`crate::ErrorKind::Invalid`]: the address is malformed, its host cannot be found, or it is
+    /// `systemd` and no sockets were passed on; or a `TINYMCP_…` variable, the path, a token, an allowed
+    /// host or an allowed origin is invalid. [`crate::ErrorKind::Io`]: the system refuses for another reason, which the error
     /// carries, be it a lack of rights or of descriptors.
     pub fn bind(self, address: &str) -> Result<BoundServer, Error> {
         run::bind(self, address)
     }
 
     /// Serves until SIGTERM or SIGINT comes, or [`Handle::stop`](crate::Handle::stop) is called.
+    /// Prints one line on standard error with the URL; [`HttpServer::bind`] does not.
     ///
     /// # Errors
     /// As with [`HttpServer::bind`] and [`BoundServer::serve`].
     pub fn serve(self, address: &str) -> Result<(), Error> {
-        self.bind(address)?.serve()
+        let path = self.options.path.clone();
+        let bound = self.bind(address)?;
+        match bound.address().strip_prefix("unix:") {
+            Some(socket) => notice::say(&format!("serving {path} on the Unix socket {socket}")),
+            None => notice::say(&format!("serving http://{}{path}", bound.address())),
+        }
+        bound.serve()
     }
 }

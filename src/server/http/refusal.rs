@@ -32,6 +32,7 @@ pub(super) enum Reason {
     NoToken,
     MalformedToken,
     Media,
+    Encoding,
     Accept,
     AcceptEvents,
     Forgotten,
@@ -46,7 +47,7 @@ impl Reason {
             Reason::Path => 404,
             Reason::Accept | Reason::AcceptEvents => 406,
             Reason::Forgotten => 410,
-            Reason::Media => 415,
+            Reason::Media | Reason::Encoding => 415,
         }
     }
 
@@ -65,6 +66,7 @@ impl Reason {
             Reason::NoToken => "A bearer token is needed: send one in Authorization",
             Reason::MalformedToken => "Authorization holds no bearer token that can be read",
             Reason::Media => "A message is JSON: send it with Content-Type: application/json",
+            Reason::Encoding => "unsupported Content-Encoding: send the body without one",
             Reason::Accept => {
                 "Answers are JSON or event streams: send Accept: application/json, text/event-stream"
             }

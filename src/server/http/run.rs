@@ -52,7 +52,15 @@ impl Outlet for Nobody {
 pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error> {
     let HttpServer { server, options } = http;
     if !options.path.starts_with('/') || options.path.contains(['?', '#', ' ']) {
-        return Err(Error::new(ErrorKind::Invalid, format!("{:?} is no path", options.path)));
+        let message = format!("invalid path {:?}: must begin with / and have no query", options.path);
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    options.gate.check().map_err(|message| Error::new(ErrorKind::Invalid, message))?;
+    if let Some(principal) = &options.auth.unusable {
+        let message = format!(
+            "invalid token of {principal:?}: must not be empty; allowed are A-Z a-z 0-9 - . _ ~ + / ="
+        );
+        return Err(Error::new(ErrorKind::Invalid, message));
     }
     let mut parts = serve::take_apart(server, true)?;
     let listeners = Listener::bind(address)?;

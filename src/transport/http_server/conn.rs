@@ -26,8 +26,9 @@ use super::{Admission, Refusal, Service};
 const READ: usize = 16 << 10;
 /// Requests of one connection in one turn, and reads of a body; then others have theirs.
 const ROUNDS: usize = 8;
-/// What is read and dropped behind a refused request.
-const DROPPED: usize = 256 << 10;
+/// Bytes of a refused request that are read and dropped; then the connection is closed. Most clients read
+/// the answer only after they have sent their whole body, and lose it if the connection is reset before.
+const DROPPED: usize = 64 << 20;
 /// A comment of the event stream format, in a chunk of its own.
 const COMMENT: &[u8] = b"3\r\n:\n\n\r\n";
 const COMMENT_10: &[u8] = b":\n\n";
@@ -376,8 +377,9 @@ impl Conn {
         self.wire.send(state, &[&head, body]);
     }
 
-    /// Closes our side, if nothing waits to be sent; the rest of what the peer sends is dropped,
-    /// since closing on it would take the answer back that the peer has not read yet.
+    /// Closes our side, if nothing waits to be sent, and drops the rest of what the peer sends: to close
+    /// a socket with unread input resets it, which takes back the answer that the peer has not read
+    /// (RFC 9112, 9.6).
     fn linger(&mut self, state: &State, room: &Room<'_>) {
         if state.waits() == 0 {
             state.shut_down();
@@ -398,7 +400,12 @@ impl Conn {
                 return Fate::Keep;
             }
             match self.read(state, room.space) {
-                Ok(n @ 1..) if dropped + n < DROPPED => dropped += n,
+                Ok(n @ 1..) if dropped + n < DROPPED => {
+                    dropped += n;
+                    let limits = &room.shared.limits;
+                    let last = self.since + limits.body_timeout.max(limits.linger);
+                    self.deadline = last.min(room.now + limits.linger);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.ended => {}
                 _ => return Fate::Close,
             }

@@ -53,9 +53,11 @@ impl Listener {
         if let Some(path) = address.strip_prefix(UNIX) {
             return Ok(vec![bind_unix(path)?]);
         }
+        if !is_host_and_port(address) {
+            return Err(Error::new(ErrorKind::Invalid, malformed(address)));
+        }
         let resolved = address.to_socket_addrs().map_err(|error| {
-            Error::new(ErrorKind::Invalid, format!("{address:?} is no address to listen at"))
-                .with_source(error)
+            Error::new(ErrorKind::Invalid, format!("cannot find the host of {address:?}")).with_source(error)
         })?;
         let mut last = None;
         for candidate in resolved {
@@ -133,6 +135,33 @@ impl Drop for Listener {
     }
 }
 
+/// Whether an address has a host and a port; the host itself is not checked.
+fn is_host_and_port(address: &str) -> bool {
+    let Some((host, port)) = address.rsplit_once(':') else { return false };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or_else(|| {
+        // Without brackets, the last group of an IPv6 address is not a port.
+        if host.contains([':', '/']) { "" } else { host }
+    });
+    !host.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok()
+}
+
+/// Says which addresses are accepted, and which of them this one may be meant to be.
+fn malformed(address: &str) -> String {
+    let rest = ["http://", "https://"].iter().find_map(|scheme| address.strip_prefix(scheme));
+    let authority = rest.map(|rest| rest.split('/').next().unwrap_or(rest));
+    let port = address.strip_prefix(':').unwrap_or(address);
+    let meant = match authority {
+        Some(authority) => Some(authority.to_owned()),
+        None => Some(format!("127.0.0.1:{port}")),
+    };
+    let hint =
+        meant.filter(|meant| is_host_and_port(meant)).map(|meant| format!("; did you mean {meant:?}?"));
+    format!(
+        "invalid address {address:?}: expected HOST:PORT such as \"127.0.0.1:8080\", unix:PATH or systemd{}",
+        hint.unwrap_or_default()
+    )
+}
+
 fn cannot_listen(address: &str, error: io::Error) -> Error {
     let kind = if error.kind() == io::ErrorKind::AddrInUse { ErrorKind::Busy } else { ErrorKind::Io };
     Error::new(kind, format!("cannot listen at {address}")).with_source(error)
@@ -144,7 +173,7 @@ fn bind_unix(path: &str) -> Result<Listener, Error> {
     let failed = |error| cannot_listen(path, error);
     let file = Path::new(path);
     if path.is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, "unix: needs a path behind it"));
+        return Err(Error::new(ErrorKind::Invalid, "missing path after unix:"));
     }
     // Left behind by a process that was killed: nobody listens there any more.
     if std::fs::symlink_metadata(file).is_ok_and(|m| m.file_type().is_socket()) {

@@ -16,6 +16,23 @@ fn addresses_are_told_back_with_their_port() {
         let kind = Listener::bind(address).err().map(|e| e.kind());
         assert_eq!(kind, Some(crate::ErrorKind::Invalid), "{address:?}");
     }
+    for (address, hint) in [
+        (":8124", "127.0.0.1:8124"),
+        ("8124", "127.0.0.1:8124"),
+        ("http://127.0.0.1:8124", "\"127.0.0.1:8124\""),
+        ("https://localhost:8124/mcp", "\"localhost:8124\""),
+        ("127.0.0.1", "127.0.0.1:8080"),
+        ("", "127.0.0.1:8080"),
+        ("localhost:x", "127.0.0.1:8080"),
+    ] {
+        let error = Listener::bind(address).err().unwrap();
+        let text = error.to_string();
+        assert_eq!(error.kind(), crate::ErrorKind::Invalid, "{address:?}");
+        for form in ["HOST:PORT", "unix:", "systemd", hint] {
+            assert!(text.contains(form), "{address:?}: {text}");
+        }
+        assert!(!text.contains("lookup"), "{text}");
+    }
     let any = Listener::bind("0.0.0.0:0").unwrap();
     assert!(!any[0].is_local());
 }

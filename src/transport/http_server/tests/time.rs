@@ -53,6 +53,33 @@ fn trickled_bytes_do_not_buy_time() {
     assert!(answer.starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&answer));
 }
 
+/// Both in time and in bytes.
+#[test]
+fn a_peer_that_goes_on_sending_after_its_refusal_is_cut() {
+    let refused = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n";
+    let slow = serve(short(), echo());
+    let mut client = slow.connect();
+    client.stream.write_all(refused).unwrap();
+    assert_eq!(client.answer().status, 413);
+    let began = Instant::now();
+    client.stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    // Each write is well within the pause that is granted.
+    while client.stream.write_all(b"x").is_ok() {
+        let _ = client.stream.read(&mut [0; 16]);
+        assert!(began.elapsed() < LONG);
+    }
+    let limits = limits_with(|l| (l.linger, l.body_timeout) = (2 * LONG, 2 * LONG));
+    let fast = serve(limits, echo());
+    let mut client = fast.connect();
+    client.stream.write_all(refused).unwrap();
+    let (piece, mut sent) = (vec![b'x'; 1 << 20], 0);
+    while client.stream.write_all(&piece).is_ok() {
+        sent += 1;
+        assert!(sent < 256, "{sent} MiB were taken");
+    }
+    assert!(sent >= 60, "cut after {sent} MiB");
+}
+
 #[test]
 fn an_idle_connection_is_closed_without_a_word() {
     // Whoever needs longer than that to send a request has been idle; so there is ever more time.
