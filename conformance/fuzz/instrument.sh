@@ -1,0 +1,11 @@
+#!/bin/sh
+# Compiler wrapper of ../fuzz.sh: adds libFuzzer's coverage counters to the library and to nothing else, so that edges
+# count the library's code only and the oracles run at full speed.
+case " $* " in
+*" --crate-name tinymcp "*)
+    exec "$@" --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+        -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+        -Cllvm-args=-sanitizer-coverage-trace-compares
+    ;;
+*) exec "$@" ;;
+esac
