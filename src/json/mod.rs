@@ -35,12 +35,10 @@
 //! - A document recycles its buffers: [`Doc::parse_again`] on a document that has seen a
 //!   message of the same size allocates nothing.
 
-mod alike;
 mod constant;
 mod decode;
 mod error;
 mod float;
-mod kept;
 mod names;
 pub(crate) mod order;
 mod parse;
@@ -62,9 +60,6 @@ pub use typed::{TypedError, from_value, to_writer};
 pub use value::{Items, Kind, MemberValues, Members, NodeId, Value};
 pub use write::Writer;
 
-use alike::Patience;
-pub(crate) use alike::{Alike, Free};
-use kept::Kept;
 use names::Name;
 use parse::Node;
 
@@ -118,9 +113,6 @@ pub struct Doc {
     names: Vec<Name>,
     /// What the text was held to. With unique names a search may stop at the first hit.
     limits: ParseLimits,
-    /// See [`Doc::set_mark`].
-    mark: u64,
-    patience: Patience,
 }
 
 impl Doc {
@@ -146,55 +138,6 @@ impl Doc {
             return Err(e);
         }
         self.build(limits)
-    }
-
-    /// The same, and quicker where the text is like the one the document holds: see `alike.rs` and
-    /// `kept.rs`. Also says whether all values that differ are `free`; nodes keep their places then.
-    ///
-    /// # Errors
-    /// As with [`Doc::parse_again`].
-    pub(crate) fn parse_next(
-        &mut self,
-        text: &[u8],
-        limits: &ParseLimits,
-        free: &Free,
-    ) -> Result<Alike, ParseError> {
-        let new = match parse::check_size(text, limits).and_then(|()| parse::utf8(text)) {
-            Ok(new) => new,
-            Err(error) => {
-                self.clear();
-                return Err(error);
-            }
-        };
-        if self.limits == *limits && self.patience.lasts() {
-            let alike = alike::adapt(&mut self.nodes, self.text.as_bytes(), text, free);
-            self.patience.learn(alike);
-            if alike != Alike::No {
-                if alike == Alike::Shape {
-                    self.mark = 0;
-                }
-                self.text.clear();
-                self.text.push_str(new);
-                return Ok(alike);
-            }
-        }
-        let same = free.same.filter(|_| self.limits == *limits && self.decoded.is_empty());
-        let mut room = kept::ROOM;
-        let kept = same.and_then(|id| Kept::new(&self.nodes, &self.text, id, &mut room));
-        self.nodes.clear();
-        self.decoded.clear();
-        self.mark = 0;
-        let (nodes, decoded, names) = (&mut self.nodes, &mut self.decoded, &mut self.names);
-        let built = parse::build(new, nodes, decoded, names, limits, kept.as_ref());
-        self.limits = *limits;
-        match built {
-            Ok(()) => {
-                self.text.clear();
-                self.text.push_str(new);
-            }
-            Err(_) => self.clear(),
-        }
-        built.map(|()| Alike::No)
     }
 
     /// Like [`Doc::parse_again`], but takes the bytes by swapping buffers with the caller, so that
@@ -224,7 +167,7 @@ impl Doc {
 
     fn build(&mut self, limits: &ParseLimits) -> Result<(), ParseError> {
         let (nodes, decoded, names) = (&mut self.nodes, &mut self.decoded, &mut self.names);
-        let built = parse::build(&self.text, nodes, decoded, names, limits, None);
+        let built = parse::build(&self.text, nodes, decoded, names, limits);
         self.limits = *limits;
         if built.is_err() {
             self.clear();
@@ -236,18 +179,6 @@ impl Doc {
         self.text.clear();
         self.nodes.clear();
         self.decoded.clear();
-        self.mark = 0;
-    }
-
-    /// Notes what a reader made of it: any number but 0. It goes with the values that are not free
-    /// to differ in [`Doc::parse_next`].
-    pub(crate) fn set_mark(&mut self, mark: u64) {
-        self.mark = mark;
-    }
-
-    /// What [`Doc::set_mark`] noted, or 0.
-    pub(crate) fn mark(&self) -> u64 {
-        self.mark
     }
 
     /// The value the document holds.

@@ -7,7 +7,6 @@
 //! costs no memory; the table never holds more nodes than the limits allow.
 
 use super::error::{ErrorKind, ParseError};
-use super::kept::Kept;
 use super::names::{self, Name};
 use super::scan::byte;
 use super::value::Kind;
@@ -42,9 +41,6 @@ impl Node {
     /// What a document without nodes holds; its text is `null`.
     pub(super) const NULL: Node = Node { start: 0, end: 4, link: 0, meta: NULL };
 
-    /// What no document holds.
-    pub(super) const ZERO: Node = Node { start: 0, end: 0, link: 0, meta: 0 };
-
     pub(super) fn tag(self) -> u32 {
         self.meta & 7
     }
@@ -63,20 +59,6 @@ impl Node {
             ARRAY => Kind::Array,
             _ => Kind::Object,
         }
-    }
-
-    /// Takes note whether a number has neither fraction nor exponent.
-    pub(super) fn set_integer(&mut self, integer: bool) {
-        self.meta = NUMBER | u32::from(integer) << 3;
-    }
-
-    /// Makes it that of another text, so many bytes and nodes further on, modulo 2^32. For what is
-    /// no string with escapes.
-    #[inline]
-    pub(super) fn shift(&mut self, bytes: u32, nodes: u32) {
-        self.start = self.start.wrapping_add(bytes);
-        self.end = self.end.wrapping_add(bytes);
-        self.link = self.link.wrapping_add(if self.is_container() { nodes } else { 0 });
     }
 
     pub(super) fn is_container(self) -> bool {
@@ -190,8 +172,7 @@ pub(super) fn emptied(mut bytes: Vec<u8>) -> String {
 /// The parent of the root.
 const NOWHERE: u32 = u32::MAX;
 
-/// Fills the table from `text`; `nodes` and `decoded` are empty. Where what is `kept` stands in the
-/// text, it is not parsed again.
+/// Fills the table from `text`; `nodes` and `decoded` must be empty.
 #[inline(never)]
 pub(super) fn build(
     text: &str,
@@ -199,13 +180,12 @@ pub(super) fn build(
     decoded: &mut String,
     names: &mut Vec<Name>,
     limits: &ParseLimits,
-    kept: Option<&Kept<'_>>,
 ) -> Result<(), ParseError> {
     if nodes.capacity() > limits.nodes as usize {
         nodes.shrink_to(limits.nodes as usize);
     }
     // Moved in and out, so that its length and place are in registers meanwhile.
-    let mut b = Builder { nodes: std::mem::take(nodes), decoded, limits, kept, seen: 0 };
+    let mut b = Builder { nodes: std::mem::take(nodes), decoded, limits, seen: 0 };
     let built = values(text, &mut b, names);
     *nodes = b.nodes;
     built
@@ -230,35 +210,32 @@ fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), 
                 b.push(NUMBER | u32::from(integer) << 3, i, end, 0)?;
                 i = end;
             }
-            b'{' | b'[' => match b.again(bytes, i, depth) {
-                Some(end) => i = end,
-                None => {
-                    if depth >= b.limits.depth {
-                        return Err(ParseError::new(ErrorKind::Depth, i));
-                    }
-                    depth += 1;
-                    if let Some(open) = b.nodes.get_mut(parent as usize) {
-                        open.meta = open.meta & 7 | count << 3;
-                        open.end = b.seen;
-                    }
-                    let at = b.nodes.len() as u32;
-                    b.push(if found == b'{' { OBJECT } else { ARRAY }, i, i, parent)?;
-                    parent = at;
-                    count = 0;
-                    b.seen = 0;
-                    // In ASCII each closing bracket stands two behind its opening one.
-                    close = found + 2;
-                    (i, found) = scan::solid(bytes, i + 1);
-                    if found != close {
-                        if close == b'}' {
-                            (i, found) = b.name(text, i, found)?;
-                        }
-                        continue 'value;
-                    }
-                    // No element to count below.
-                    count = u32::MAX;
+            b'{' | b'[' => {
+                if depth >= b.limits.depth {
+                    return Err(ParseError::new(ErrorKind::Depth, i));
                 }
-            },
+                depth += 1;
+                if let Some(open) = b.nodes.get_mut(parent as usize) {
+                    open.meta = open.meta & 7 | count << 3;
+                    open.end = b.seen;
+                }
+                let at = b.nodes.len() as u32;
+                b.push(if found == b'{' { OBJECT } else { ARRAY }, i, i, parent)?;
+                parent = at;
+                count = 0;
+                b.seen = 0;
+                // In ASCII each closing bracket stands two behind its opening one.
+                close = found + 2;
+                (i, found) = scan::solid(bytes, i + 1);
+                if found != close {
+                    if close == b'}' {
+                        (i, found) = b.name(text, i, found)?;
+                    }
+                    continue 'value;
+                }
+                // No element to count below.
+                count = u32::MAX;
+            }
             b't' => i = b.literal(bytes, TRUE, i, b"true")?,
             b'f' => i = b.literal(bytes, FALSE, i, b"false")?,
             b'n' => i = b.literal(bytes, NULL, i, b"null")?,
@@ -366,7 +343,6 @@ struct Builder<'a> {
     nodes: Vec<Node>,
     decoded: &'a mut String,
     limits: &'a ParseLimits,
-    kept: Option<&'a Kept<'a>>,
     /// A bit for each name of the innermost object so far, at a place that equal names share. That of
     /// the objects around it waits in their nodes, where their ends will be.
     seen: u32,
@@ -382,15 +358,6 @@ impl Builder<'_> {
         }
         self.nodes.push(Node { start: start as u32, end: end as u32, link, meta });
         Ok(())
-    }
-
-    /// Adds the nodes of what is kept if it stands at `i`, and gives its end.
-    #[inline(always)]
-    fn again(&mut self, text: &[u8], i: usize, depth: u32) -> Option<usize> {
-        let kept = self.kept?;
-        let len = kept.stands(text, i)?;
-        kept.add_to(&mut self.nodes, i, self.limits.depth.saturating_sub(depth))?;
-        Some(i + len)
     }
 
     #[inline(always)]

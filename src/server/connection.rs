@@ -11,7 +11,7 @@
 //! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::{Reply, ServerEra, Signal, To};
@@ -26,7 +26,6 @@ use super::core::{Core, Seat};
 use super::flight::{Call, Flight, Refusal, Running};
 use super::job::Job;
 use super::post::Post;
-use super::reading::Baton;
 
 /// The shared state of one connection.
 pub(crate) struct Connection {
@@ -47,7 +46,6 @@ pub(crate) struct Connection {
     answering: AtomicUsize,
     /// A frame is being handled, or answers to some wait to leave together.
     reading: AtomicBool,
-    baton: OnceLock<Arc<Baton>>,
     post: Post,
 }
 
@@ -95,7 +93,6 @@ impl Connection {
             answering: AtomicUsize::new(0),
             reading: AtomicBool::new(false),
             post: Post::default(),
-            baton: OnceLock::new(),
         }
     }
 
@@ -103,21 +100,6 @@ impl Connection {
     #[cfg(feature = "http-server")]
     pub(crate) fn shared(core: Arc<Core>, outlet: Arc<dyn Outlet>) -> Connection {
         Connection { shared: true, ..Connection::new(core, outlet) }
-    }
-
-    /// What the watching thread looks at to see whether a handler holds reading up.
-    pub(crate) fn set_baton(&self, baton: &Arc<Baton>) {
-        self.baton.get_or_init(|| Arc::clone(baton));
-    }
-
-    /// Whether the thread that reads may run handlers of the pool.
-    pub(crate) fn may_run_here(&self) -> bool {
-        self.baton.get().is_some()
-    }
-
-    /// Waits for handlers that run on threads which used to read; false if the deadline came first.
-    pub(crate) fn wait_for_readers(&self, deadline: Instant) -> bool {
-        self.baton.get().is_none_or(|baton| baton.wait(deadline))
     }
 
     /// Says whether the thread that reads does anything but wait for input.
@@ -157,21 +139,6 @@ impl Connection {
         self.calls.enter(running, self.core.limits.in_flight_bytes, !self.shared)?;
         self.core.alarm.arm();
         Ok(())
-    }
-
-    /// Whether a call may be run by the thread that reads, which lets nobody look for it until it
-    /// is over or gives it to [`Connection::adopt`].
-    pub(crate) fn admit(&self, job: &Job) -> Result<Option<Running>, Refusal> {
-        let Some(running) = self.running(job)? else { return Ok(None) };
-        self.calls.admits(&running, self.core.limits.in_flight_bytes)?;
-        self.core.alarm.arm();
-        Ok(Some(running))
-    }
-
-    /// Takes in a call that was admitted.
-    #[cold]
-    pub(crate) fn adopt(&self, running: Running) {
-        self.calls.adopt(running);
     }
 
     /// What is to be known of a job while it runs; nothing if it could not be answered.
@@ -489,7 +456,6 @@ impl Connection {
     /// Flags and answers what is past its deadline; tells what was missed. Gives back whether
     /// there is still something to watch.
     pub(crate) fn look(&self, now: Instant) -> bool {
-        let stuck = self.baton.get().is_some_and(Baton::look);
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
             self.give_late_up(late);
@@ -501,7 +467,7 @@ impl Connection {
             }
         }
         let missed = !lock(&self.missed).is_empty();
-        stuck || more || missed
+        more || missed
     }
 
     #[cold]

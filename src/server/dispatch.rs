@@ -10,10 +10,9 @@
 //!   the reading of input.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::era::{self, Params, Reply, ServerEra, To};
-use crate::json::{Alike, Doc, Kind, Value, Writer};
+use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::ask::Answer;
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
@@ -21,7 +20,6 @@ use crate::rpc::{Id, Message, Notification, Request, RpcError};
 use crate::transport::Outlet;
 
 use super::InlineSend;
-use super::again::Again;
 use super::batch::Batch;
 use super::connection::Connection;
 use super::context::answer_of;
@@ -30,7 +28,6 @@ use super::job::{self, Exchange, InlineFn, Job, Work};
 use super::operation::{parse_fault, shape_fault};
 use super::registry::{Registry, ToolHandler};
 use super::seal::Answers;
-use super::start::Quick;
 
 /// Answers that collect before they are sent although more input is ready.
 const BATCH_BYTES: usize = 64 << 10;
@@ -46,13 +43,8 @@ pub(crate) struct Reader<I: ?Sized> {
     pub(super) core: Arc<Core>,
     pub(super) registry: Arc<Registry>,
     version: usize,
-    /// Whether quick tools of the pool may be given out to be run by the thread that reads.
-    pub(super) runs_here: bool,
-    pub(super) here: Option<Quick>,
-    /// A document for the next frame, which likely is like the last one.
+    /// A document for the next frame.
     pub(super) doc: Option<Box<Doc>>,
-    /// What the last call asked for, see `again.rs`.
-    pub(super) again: Option<Again>,
     pub(super) out: Writer,
     pub(super) jobs: Vec<Job>,
     /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
@@ -63,9 +55,6 @@ pub(crate) struct Reader<I: ?Sized> {
     pub(super) outlet: Option<Arc<dyn Outlet>>,
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
     pub(super) peer: Option<Peer>,
-    pub(super) first_waiting: Option<Instant>,
-    /// The inline tool that ran last.
-    pub(super) last_inline: Option<Work>,
     pub(super) offer: Offer,
     /// Length of the frame before this one.
     last_size: usize,
@@ -101,7 +90,7 @@ enum Step {
 }
 
 impl<I: InlineTools + 'static> Reader<I> {
-    pub(crate) fn new(conn: Arc<Connection>, inline: I, runs_here: bool) -> Reader<I> {
+    pub(crate) fn new(conn: Arc<Connection>, inline: I) -> Reader<I> {
         let core = Arc::clone(&conn.core);
         // In this order: a change in between is noticed with the first frame.
         let version = core.catalog.version();
@@ -113,18 +102,13 @@ impl<I: InlineTools + 'static> Reader<I> {
             core,
             registry,
             version,
-            runs_here,
-            here: None,
             doc: None,
-            again: None,
             out: Writer::new(),
             jobs: Vec::new(),
             waits: true,
             crowded: false,
             outlet,
             peer: None,
-            first_waiting: None,
-            last_inline: None,
             offer,
             last_size: 0,
             large_out: false,
@@ -135,16 +119,6 @@ impl<I: InlineTools + 'static> Reader<I> {
     /// The reader as all its methods know it.
     pub(crate) fn whole(&mut self) -> &mut Reader<dyn InlineTools> {
         self
-    }
-
-    /// What it reads for.
-    pub(crate) fn connection(&self) -> &Arc<Connection> {
-        &self.conn
-    }
-
-    /// Stack for a thread that reads, in bytes.
-    pub(crate) fn stack(&self) -> usize {
-        self.core.limits.worker_stack
     }
 }
 
@@ -157,28 +131,23 @@ enum Text<'a> {
 }
 
 impl Reader<dyn InlineTools> {
-    /// Takes one frame. A job that comes back is for the caller to run.
-    pub(crate) fn frame(&mut self, bytes: &[u8]) -> Option<Quick> {
-        self.take(Text::Read(bytes))
+    /// Handles one frame.
+    pub(crate) fn frame(&mut self, bytes: &[u8]) {
+        self.take(Text::Read(bytes));
     }
 
-    /// Takes one large frame out of its buffer and leaves another there, otherwise the same.
-    pub(crate) fn large(&mut self, text: &mut Vec<u8>) -> Option<Quick> {
-        self.take(Text::Whole(text))
+    /// Handles one large frame. Takes its buffer and leaves another one.
+    pub(crate) fn large(&mut self, text: &mut Vec<u8>) {
+        self.take(Text::Whole(text));
     }
 
-    fn take(&mut self, text: Text<'_>) -> Option<Quick> {
+    fn take(&mut self, text: Text<'_>) {
         self.refresh();
         let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let again = self.again.as_ref().filter(|again| again.knows(&doc));
-        let known = again.is_some();
         let limits = self.core.limits.parse();
         let (size, parsed) = match text {
-            Text::Read(bytes) => {
-                let free = again.map(Again::free).unwrap_or_default();
-                (bytes.len(), doc.parse_next(bytes, &limits, &free))
-            }
-            Text::Whole(text) => (text.len(), doc.parse_taking(text, &limits).map(|()| Alike::No)),
+            Text::Read(bytes) => (bytes.len(), doc.parse_again(bytes, &limits)),
+            Text::Whole(text) => (text.len(), doc.parse_taking(text, &limits)),
         };
         // Memory of a large message is given back by the next small one, not between large ones,
         // and before a call may keep it.
@@ -187,8 +156,7 @@ impl Reader<dyn InlineTools> {
         }
         self.last_size = size;
         self.doc = match parsed {
-            Ok(Alike::Sense) if known => self.once_more(doc),
-            Ok(_) => self.document(doc),
+            Ok(()) => self.document(doc),
             Err(error) => {
                 self.stray(None, &parse_fault(error));
                 Some(doc)
@@ -197,8 +165,6 @@ impl Reader<dyn InlineTools> {
         if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
             self.flush();
         }
-        // Looked at first: a job is too large to be moved for nothing.
-        if self.here.is_some() { self.here.take() } else { None }
     }
 
     /// Takes note of changes to what is registered.
@@ -206,7 +172,6 @@ impl Reader<dyn InlineTools> {
         let version = self.core.catalog.version();
         if version != self.version {
             self.version = version;
-            self.again = None;
             self.registry = self.core.catalog.registry();
             self.offer = self.registry.offer(self.core.catalog.promised());
         }
@@ -219,7 +184,6 @@ impl Reader<dyn InlineTools> {
             self.conn = Arc::clone(conn);
         }
         self.peer = peer;
-        self.again = None;
     }
 
     /// Whether there is no point in reading on.
@@ -283,7 +247,6 @@ impl Reader<dyn InlineTools> {
     pub(crate) fn flush(&mut self) {
         self.send();
         self.submit();
-        self.first_waiting = None;
     }
 
     pub(super) fn send(&mut self) {
@@ -313,7 +276,7 @@ impl Reader<dyn InlineTools> {
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    pub(super) fn message(&mut self, mut doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
+    pub(super) fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -336,10 +299,7 @@ impl Reader<dyn InlineTools> {
         };
         match step {
             Step::Done => Some(doc),
-            Step::Run { era, query, work, answers } => {
-                self.remember(&mut doc, era, &query, &work, outlet);
-                self.start(doc, outlet, era, query, work, answers)
-            }
+            Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
         }
     }
 

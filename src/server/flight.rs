@@ -237,16 +237,6 @@ impl Flight {
         Ok(())
     }
 
-    /// Whether a call could be entered that will rather be over before anybody could look for it.
-    pub(crate) fn admits(&self, running: &Running, most: usize) -> Result<(), Refusal> {
-        if self.any() { self.table().admits(running, most, true) } else { Ok(()) }
-    }
-
-    /// Enters such a call after all.
-    pub(crate) fn adopt(&self, running: Running) {
-        self.push(&mut self.table(), running);
-    }
-
     fn push(&self, table: &mut Table, running: Running) {
         table.push(running);
         self.open.store(table.calls.len(), Ordering::Relaxed);

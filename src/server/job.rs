@@ -1,7 +1,6 @@
 //! Running one call's handler and turning what it did into an answer, a question or nothing.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::era::{self, Questions, Reply, ServerEra, To, meta};
@@ -19,7 +18,6 @@ use super::connection::Connection;
 use super::context::Context;
 use super::failure::{Failure, Reason};
 use super::flight::Call;
-use super::reading::Pace;
 use super::registry::{
     Arguments, CompleteFn, CompletionRequest, Listed, PromptEntry, ReadFn, ToolEntry, ToolHandler,
 };
@@ -82,23 +80,11 @@ impl Job {
         if self.call.is_settled() {
             return self.conn.core.recycle(self.doc);
         }
-        // Where no handler of the pool runs on the thread that reads, nobody asks how quick it was.
-        let timed = self.conn.may_run_here().then(Instant::now);
-        let conclusion = self.conclude_since(timed);
+        self.call.start();
+        let mut answers = std::mem::take(&mut self.answers);
+        let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
+        self.answers = answers;
         self.settle(conclusion);
-    }
-
-    /// Trusts its tool no more, until [`Job::conclude_here`] has shown that it still is quick.
-    pub(crate) fn suspend_trust(&self) {
-        self.pace().inspect(|pace| pace.suspend());
-    }
-
-    /// Runs the handler on the thread that reads, which accepted the job just now and suspended trust.
-    pub(crate) fn conclude_here(&mut self) -> Conclusion {
-        // Reading the clock takes as long as a lock, so it is not read again.
-        let conclusion = self.conclude_since(Some(self.accepted.unwrap_or_else(Instant::now)));
-        self.pace().inspect(|pace| pace.resume());
-        conclusion
     }
 
     /// Whom its answer goes to.
@@ -114,24 +100,6 @@ impl Job {
     pub(crate) fn weight(&self) -> usize {
         let answers = self.answers.iter().map(|(_, answer)| answer.as_ref().map_or(0, Doc::memory));
         self.doc.memory() + answers.sum::<usize>()
-    }
-
-    fn pace(&self) -> Option<&Pace> {
-        match &self.work {
-            Work::Tool(entry) => Some(&entry.entry.pace),
-            _ => None,
-        }
-    }
-
-    fn conclude_since(&mut self, started: Option<Instant>) -> Conclusion {
-        self.call.start();
-        let mut answers = std::mem::take(&mut self.answers);
-        let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
-        if let (Some(pace), Some(started)) = (self.pace(), started) {
-            pace.note(started.elapsed());
-        }
-        self.answers = answers;
-        conclusion
     }
 
     /// What the handler needs to see of this job.

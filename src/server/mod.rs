@@ -10,7 +10,6 @@
 //! running calls finish within [`Limits::grace`] and are answered; what still runs then is flagged
 //! as cancelled and answered with an error; subscriptions end; the output is closed.
 
-mod again;
 mod alarm;
 mod batch;
 mod connection;
@@ -31,7 +30,6 @@ mod operation;
 mod page;
 mod post;
 mod profile;
-mod reading;
 mod registry;
 #[cfg(feature = "hub")]
 mod relay;

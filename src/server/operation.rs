@@ -10,7 +10,6 @@ use crate::model::{Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
-use super::again::tool_work;
 use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
@@ -130,7 +129,7 @@ impl Reader<dyn InlineTools> {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {name}").into()));
                 };
                 let answers = self.core.answers(outlet.principal(), query, doc)?;
-                return Ok(Some((tool_work(entry, &mut self.last_inline), answers)));
+                return Ok(Some((Work::Tool(Arc::clone(entry)), answers)));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources, request)?;
@@ -200,7 +199,6 @@ impl Reader<dyn InlineTools> {
     fn open(&mut self, params: &Params<'_>, era: &'static dyn ServerEra, query: &Query) {
         let session = era.open(params, query);
         self.peer = session.as_ref().map(|s| s.peer);
-        self.again = None;
         *self.conn.session() = session;
     }
 
@@ -210,7 +208,6 @@ impl Reader<dyn InlineTools> {
         if let Some(peer) = &mut self.peer {
             peer.log_level = Some(level);
         }
-        self.again = None;
         if let Some(session) = self.conn.session().as_mut() {
             session.peer.log_level = Some(level);
         }

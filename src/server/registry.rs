@@ -26,7 +26,6 @@ use super::failure::Failure;
 #[cfg(feature = "lint")]
 use super::profile;
 use super::profile::Form;
-use super::reading::Pace;
 
 /// Checks values against one schema; what a schema validator plugs in here.
 pub trait SchemaCheck: Send + Sync {
@@ -124,7 +123,6 @@ pub(crate) struct ToolEntry {
     /// Arguments that HTTP clients repeat in fields of the head.
     #[cfg(feature = "http-server")]
     pub mirrors: Box<[Mirror]>,
-    pub pace: Pace,
 }
 
 pub(crate) struct ResourceEntry {
@@ -339,7 +337,6 @@ impl Registry {
             output,
             #[cfg(feature = "http-server")]
             mirrors,
-            pace: Pace::default(),
         })
     }
 

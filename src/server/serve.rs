@@ -9,14 +9,13 @@ use crate::era::Card;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
-use crate::transport::{Input, Link, is_gone, own_stdio};
+use crate::transport::{Inlet, Input, Link, is_gone, own_stdio};
 
 use super::alarm::{Alarm, TICK};
 use super::connection::Connection;
 use super::core::Core;
-use super::dispatch::Reader;
+use super::dispatch::{InlineTools, Reader};
 use super::job::{InlineFn, Job};
-use super::reading::{self, Baton, Reading};
 use super::{LocalServer, Server, notice};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
@@ -94,13 +93,10 @@ pub(super) fn connection(server: Server, link: Link) -> Result<(), Error> {
 /// Reads on a thread of its own, watches on this one.
 fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     let conn = connect(&parts.core, &link);
-    let baton = Arc::new(Baton::new(parts.core.limits.workers));
-    conn.set_baton(&baton);
     let served = Served { done: Arc::default(), core: Arc::clone(&parts.core) };
     let done = Arc::clone(&served.done);
-    let reader = Reader::new(Arc::clone(&conn), parts.inline, true);
-    let reading = Box::new(Reading { inlet: link.inlet, reader, served });
-    spawn("mcp-reader", conn.core.limits.worker_stack, move || reading::run(reading, &baton))?;
+    let (reading, inline) = (Arc::clone(&conn), parts.inline);
+    spawn("mcp-reader", conn.core.limits.worker_stack, move || served.with(read(&reading, link, inline)))?;
     let ended = parts.core.alarm.watch(&parts.core.catalog, || over(&conn, &done.flag));
     let why = end(&conn, &done.flag, parts.hooks);
     match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
@@ -225,12 +221,7 @@ impl Drop for Served {
 }
 
 fn all_inline(first: Vec<Box<super::InlineSend>>, rest: Vec<Box<InlineFn>>) -> Vec<Box<InlineFn>> {
-    let mut all: Vec<Box<InlineFn>> = Vec::with_capacity(first.len() + rest.len());
-    for handler in first {
-        all.push(handler);
-    }
-    all.extend(rest);
-    all
+    first.into_iter().map(|handler| handler as Box<InlineFn>).chain(rest).collect()
 }
 
 fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
@@ -240,30 +231,37 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
 }
 
 /// Reads until the input ends, the peer is gone or the program asks to stop.
-fn read(conn: &Arc<Connection>, mut link: Link, inline: Vec<Box<InlineFn>>) -> Result<(), Error> {
-    let mut reader = Reader::new(Arc::clone(conn), inline, false);
-    let reader = reader.whole();
+fn read<I>(conn: &Arc<Connection>, mut link: Link, inline: I) -> Result<(), Error>
+where
+    I: InlineTools + 'static,
+{
+    let mut reader = Reader::new(Arc::clone(conn), inline);
+    read_with(conn, reader.whole(), &mut *link.inlet)
+}
+
+/// The same whatever the inline tools are.
+fn read_with(
+    conn: &Connection,
+    reader: &mut Reader<dyn InlineTools>,
+    inlet: &mut dyn Inlet,
+) -> Result<(), Error> {
     let result = loop {
-        let input = link.inlet.next();
+        let input = inlet.next();
         conn.set_reading(true);
         if reader.over() {
             break Ok(());
         }
-        let here = match input {
+        match input {
             Input::Frame(bytes) => reader.frame(bytes),
             Input::Large(text) => reader.large(text),
-            Input::TooLong => {
-                reader.too_long();
-                None
-            }
+            Input::TooLong => reader.too_long(),
             Input::End => break Ok(()),
             Input::Failed(error) => break broken(error),
-        };
-        debug_assert!(here.is_none(), "a reader that may not run handlers gave one out");
+        }
         if reader.over() {
             break Ok(());
         }
-        if !link.inlet.ready() {
+        if !inlet.ready() {
             reader.flush();
             conn.set_reading(false);
         }
@@ -294,7 +292,6 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {
         core.alarm.pause();
     }
     while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {}
-    while !conn.wait_for_readers(at_work.next_look()) && at_work.goes_on() {}
     while !core.catalog.at_rest() && at_work.goes_on() {
         core.alarm.pause();
     }

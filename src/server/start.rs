@@ -5,7 +5,7 @@
 //! reads no messages and calls no handler of the pool.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::era::{Reply, ServerEra, To};
 use crate::json::Doc;
@@ -13,49 +13,13 @@ use crate::model::Query;
 use crate::transport::Outlet;
 
 use super::dispatch::{InlineTools, Reader};
-use super::flight::{Refusal, Running};
+use super::flight::Refusal;
 use super::job::{self, Conclusion, Exchange, Job, Work};
 use super::operation::duplicate;
 use super::registry::ToolHandler;
 use super::seal::Answers;
 
-/// Answers wait no longer than this for later ones while inline handlers run.
-const BATCH_TIME: Duration = Duration::from_millis(1);
-
-/// A job to be run by the thread that reads.
-pub(crate) struct Quick {
-    pub job: Job,
-    /// To be entered among the calls in flight if it is not over soon.
-    pub running: Option<Running>,
-}
-
 impl Reader<dyn InlineTools> {
-    /// Takes a job back that the caller does not run.
-    pub(crate) fn put(&mut self, quick: Quick) {
-        if let Some(running) = quick.running {
-            self.conn.adopt(running);
-        }
-        self.jobs.push(quick.job);
-    }
-
-    /// Takes the outcome of a job that the caller has run.
-    pub(crate) fn conclude(&mut self, quick: Quick, conclusion: Conclusion) {
-        let job = quick.job;
-        let reply = match &conclusion {
-            Conclusion::Done(outcome) => outcome.reply(&job.conn),
-            Conclusion::Fault(fault) => Reply::Fault(fault),
-            _ => {
-                if let Some(running) = quick.running {
-                    self.conn.adopt(running);
-                }
-                return job.settle(conclusion);
-            }
-        };
-        job.era.reply(&mut self.out, &job.to(), reply);
-        self.out.newline();
-        self.doc = Some(job.doc);
-    }
-
     /// Runs a handler here, or makes a job of it.
     pub(super) fn start(
         &mut self,
@@ -68,14 +32,13 @@ impl Reader<dyn InlineTools> {
     ) -> Option<Box<Doc>> {
         let inline = match &work {
             Work::Tool(entry) => match entry.entry.handler {
-                ToolHandler::Inline(place) => Some((place, &entry.entry.pace)),
+                ToolHandler::Inline(place) => Some(place),
                 ToolHandler::Pooled(_) => None,
             },
             _ => None,
         };
-        let mut watch = None;
         let mut deadline = None;
-        if let Some((_, pace)) = inline {
+        if inline.is_some() {
             if self.conn.is_taken(doc.at(query.id)) {
                 let to =
                     To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
@@ -83,30 +46,11 @@ impl Reader<dyn InlineTools> {
                 self.out.newline();
                 return Some(doc);
             }
-            // Calls that came before need not wait for this one, nor answers for long.
-            self.submit();
-            let now = Instant::now();
-            let waiting = self.first_waiting.filter(|_| !self.out.is_empty());
-            let late = waiting.is_some_and(|since| now > since + BATCH_TIME);
-            if late {
-                // Most likely it was the one that ran last that took so long: another, or this very one.
-                match &self.last_inline {
-                    Some(Work::Tool(entry)) => entry.entry.pace.suspend(),
-                    _ => pace.suspend(),
-                }
-            }
-            if late || !pace.is_quick() {
-                self.send();
-            }
-            if self.out.is_empty() {
-                self.first_waiting = Some(now);
-            }
-            // Reading the clock once more is for those that have to win trust.
-            watch = (!pace.is_quick()).then_some(now);
-            let time = self.core.limits.handler_deadline;
-            deadline = (!time.is_zero()).then(|| now + time);
+            // Earlier calls and answers must not wait for this handler.
+            self.flush();
+            deadline = self.core.deadline();
         }
-        if let Some(handler) = inline.and_then(|(place, _)| self.inline.tool(place)) {
+        if let Some(handler) = inline.and_then(|place| self.inline.tool(place)) {
             let exchange = Exchange {
                 conn: &self.conn,
                 outlet: &**outlet,
@@ -117,9 +61,6 @@ impl Reader<dyn InlineTools> {
                 deadline,
             };
             let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler));
-            if let (Some(started), Some((_, pace))) = (watch, inline) {
-                pace.note(started.elapsed());
-            }
             let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
             match &conclusion {
                 Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
@@ -132,20 +73,9 @@ impl Reader<dyn InlineTools> {
                 }
             }
             self.out.newline();
-            self.last_inline = Some(work);
             return Some(doc);
         }
-        let quick = self.runs_here
-            && Arc::ptr_eq(outlet, &self.conn.outlet)
-            && matches!(&work, Work::Tool(entry) if entry.entry.pace.is_quick());
-        let mut job = self.job(doc, outlet, era, query, work, answers);
-        if quick {
-            job.accepted = Some(Instant::now());
-            if let Ok(running) = self.conn.admit(&job) {
-                self.here = Some(Quick { job, running });
-                return None;
-            }
-        }
+        let job = self.job(doc, outlet, era, query, work, answers);
         self.accept(job, |reader, job| reader.jobs.push(job))
     }
 

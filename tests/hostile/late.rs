@@ -1,7 +1,6 @@
 //! Calls that take too long: their deadlines, and what stuck handlers must not stop.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +19,6 @@ tests! {
     queued_calls_have_deadlines_too,
     everything_that_runs_has_a_deadline,
     stuck_handlers_stop_nothing_else,
-    a_stuck_handler_that_used_to_be_quick_stops_nothing_else,
     deadlines_free_a_full_queue,
     endless_times_are_times,
 }
@@ -189,66 +187,6 @@ fn stuck_handlers_stop_nothing_else() {
         // All the others are answered at the end.
         let rest = wire.end();
         assert_eq!(rest.len(), workers + 4);
-    }
-}
-
-fn a_stuck_handler_that_used_to_be_quick_stops_nothing_else() {
-    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-    for workers in [1, 2] {
-        let (stick, gate) = (Arc::new(AtomicBool::new(false)), Gate::default());
-        let (tell, stuck) = mpsc::channel();
-        let mut server = plain();
-        for name in NAMES {
-            let (stick, pass, tell) = (Arc::clone(&stick), gate.clone(), tell.clone());
-            server
-                .tool(any(name), move |_, _: Json| {
-                    let thread = thread::current().name().unwrap_or_default().to_owned();
-                    if stick.load(Ordering::Relaxed) {
-                        tell.send((name, thread.clone()))?;
-                        pass.pass();
-                    }
-                    Ok(thread)
-                })
-                .unwrap();
-        }
-        drop(tell);
-        let wire = Wire::open(
-            server,
-            limits(|l| {
-                (l.workers, l.queue, l.handler_deadline) = (workers, 8, Duration::ZERO);
-                l.grace = Duration::from_millis(50);
-            }),
-        );
-        // Quick so often that the thread that reads runs them itself.
-        let mut trusted = 0;
-        for round in 0_u64.. {
-            let name = NAMES[round as usize % 4];
-            wire.send(call(round, name, "{}"));
-            trusted = if text_of(&wire.receive()).contains("reader") { trusted + 1 } else { 0 };
-            if trusted > 8 {
-                break;
-            }
-        }
-        stick.store(true, Ordering::Relaxed);
-        for (id, name) in ["a", "a", "b", "b", "c", "d"].iter().enumerate() {
-            wire.send(call(id, name, "{}"));
-            wire.quiet();
-        }
-        wire.send(cancel(0));
-        wire.quiet();
-        let first = stuck.recv_timeout(SOON).expect("the first one begins");
-        assert_eq!(wire.end().len(), 5);
-        // All that began, however late, have told when the last of them is gone, and with it the server.
-        gate.open(6);
-        let rest = std::iter::from_fn(|| match stuck.recv_timeout(SOON) {
-            Ok(told) => Some(told),
-            Err(mpsc::RecvTimeoutError::Disconnected) => None,
-            Err(mpsc::RecvTimeoutError::Timeout) => panic!("a handler never ends"),
-        });
-        let stuck: Vec<(&str, String)> = std::iter::once(first).chain(rest).collect();
-        let reads = stuck.iter().filter(|(_, thread)| thread.contains("reader"));
-        assert!(reads.clone().count() <= workers, "no more threads than workers: {stuck:?}");
-        assert!(reads.filter(|(name, _)| *name == "a").count() <= 1, "trusted while it was stuck: {stuck:?}");
     }
 }
 

@@ -8,6 +8,7 @@ mod activated;
 mod client;
 mod cors;
 mod end;
+mod independence;
 mod modern;
 mod refusal;
 mod replay;

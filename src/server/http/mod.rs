@@ -17,10 +17,6 @@
 //! One thread, `mcp-http`, holds every connection, reads requests and runs inline tools; workers run
 //! the other handlers and write their answers themselves; the calling thread watches deadlines and
 //! signals. No thread waits for a client, whatever it is that the client keeps waiting.
-//!
-//! A tool of the pool goes to a worker however quick it has been: on stdio (see `reading.rs`) a handler
-//! that is slow for once holds up its own client, here it would hold up everybody's, and any client
-//! could make it so. What is quick by nature is registered as an inline tool.
 
 mod auth;
 mod cors;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::era::http::{Fields, Posted};
 use crate::era::{Params, ServerEra};
-use crate::json::{Doc, Free, Kind, Value, Writer};
+use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::{ClientCapabilities, Fault};
 use crate::pool::Refused;
 use crate::rpc::{Message, Request};
@@ -77,7 +77,7 @@ impl Endpoint {
         inline: Vec<Box<InlineSend>>,
     ) -> Endpoint {
         let limits = &core.limits.http;
-        let mut reader = Reader::new(Arc::clone(shared), inline, false);
+        let mut reader = Reader::new(Arc::clone(shared), inline);
         reader.waits = false;
         Endpoint {
             core: Arc::clone(core),
@@ -99,9 +99,9 @@ impl Endpoint {
     fn post(&mut self, visit: &Visit<'_>, body: &[u8], exchange: Exchange) {
         self.reader.whole().refresh();
         let mut doc = self.reader.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let parsed = doc.parse_next(body, &self.core.limits.parse(), &Free::default());
+        let parsed = doc.parse_again(body, &self.core.limits.parse());
         let left = match parsed {
-            Ok(_) => self.document(visit, doc, exchange),
+            Ok(()) => self.document(visit, doc, exchange),
             Err(error) => {
                 self.stray(visit, None, &parse_fault(error)).say(&exchange);
                 Some(doc)
