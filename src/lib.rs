@@ -61,6 +61,8 @@ pub mod json;
 mod limits;
 #[cfg(feature = "lint")]
 pub mod lint;
+#[cfg(doc)]
+pub mod manual;
 mod model;
 mod pool;
 pub mod record;

@@ -2,6 +2,9 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "readme/promises.rs"]
+mod promises;
+
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "tidy/promises.rs"]
+mod promises;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("schema", &["json", "limits", "record"]),
     ("lint", &["json", "model", "schema"]),
     ("bin", &[]),
+    ("manual", &[]),
     (
         "server",
         &["error", "limits", "json", "rpc", "record", "model", "era", "transport", "pool", "schema", "lint"],

@@ -300,4 +300,23 @@ mod over_http {
             assert_eq!(output.status.code(), Some(0));
         }
     }
+
+    #[test]
+    fn proxy_variables_are_ignored() {
+        let board = Board::start();
+        // Nothing listens at port 1: a client that used the proxy would fail.
+        let proxy = "http://127.0.0.1:1";
+        let output = Command::new(env!("CARGO_BIN_EXE_tinymcp"))
+            .args(["list", "tools", "--url", board.1.as_str()])
+            .envs(
+                ["http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"]
+                    .map(|name| (name, proxy)),
+            )
+            .env_remove("no_proxy")
+            .env_remove("NO_PROXY")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("gpio_read"), "{output:?}");
+    }
 }

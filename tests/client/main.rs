@@ -18,6 +18,7 @@
 //! | `turns` | that a caller may read for itself, whatever else happens |
 //! | `mixed` | all of that at once, by many threads |
 //! | `task` | calls that a server makes tasks of |
+//! | `promises` | equal ids of several clients, and listeners that use their client |
 //! | `wide` | times, steps and codes beyond 32 bits |
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -34,6 +35,7 @@ mod mixed;
 mod output;
 mod own;
 mod played;
+mod promises;
 mod questions;
 mod race;
 mod storm;

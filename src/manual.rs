@@ -1,0 +1,8 @@
+//! Manual: pages about subjects that concern more than one item.
+//!
+//! | page | subject |
+//! |---|---|
+//! | [`elsewhere`] | known bugs of MCP libraries, and the tests that keep them out of this one |
+
+#[doc = include_str!("manual/elsewhere.md")]
+pub mod elsewhere {}
