@@ -6,6 +6,7 @@
 //! which a failure prints.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod changes;
 mod frames;
 #[cfg(feature = "http-server")]
 mod http;

@@ -1,7 +1,5 @@
 //! The answer to a frame never depends on the frames before it, only on the session and the registry.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::thread;
 use std::time::Duration;
 
