@@ -16,7 +16,7 @@ tinymcp::record! {
     /// What to say back.
     struct Echo {
         /// Comes back as it is
-        text: String,
+        text: String [len ..=4_000_000],
     }
 }
 

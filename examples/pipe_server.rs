@@ -40,7 +40,7 @@ tinymcp::record! {
     /// A text to count in.
     struct Text {
         /// The text itself
-        text: String,
+        text: String [len ..=4_000_000],
     }
 }
 
@@ -60,7 +60,7 @@ tinymcp::record! {
     /// A text to sort.
     struct Sort {
         /// The lines to sort
-        text: String,
+        text: String [len ..=4_000_000],
         /// Last one first
         reverse: bool = false,
         /// Each line once
@@ -72,9 +72,9 @@ tinymcp::record! {
     /// A text to search.
     struct Find {
         /// The lines to search
-        text: String,
+        text: String [len ..=4_000_000],
         /// What a line must contain, letter for letter
-        pattern: String [len 1..],
+        pattern: String [len 1..=1000],
         /// Whether `A` is also `a`
         ignore_case as "ignoreCase": bool = false,
         /// The lines without it instead

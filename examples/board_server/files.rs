@@ -40,7 +40,7 @@ tinymcp::record! {
         /// Path below the folder, such as notes/today.txt; folders are made as needed
         path: String [len 1..=4096],
         /// What the file is to hold; replaces what it held
-        text: String,
+        text: String [len ..=1_000_000],
     }
 }
 

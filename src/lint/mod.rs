@@ -1,8 +1,8 @@
-//! Lint of tool schemas: what leaves a tool open to surprises, what breaks it, and what hosts
-//! refuse; with an autofix and simplified copies for strict hosts.
+//! Lint for tool schemas, with an autofix and simplified copies for strict hosts.
 //!
-//! It works on the raw schemas of a catalog and needs no validator, except for the rules that say
-//! so. It never changes what it was given: fixes and simplified forms are new texts.
+//! The lint reads the raw schemas of a catalog. It reports invalid schemas, missing descriptions and
+//! limits, and what single hosts refuse. Only two rules need the validator (feature `schema`). Fixed
+//! and simplified schemas are new texts; the input never changes.
 //!
 //! ```
 //! use tinymcp::lint;
@@ -14,53 +14,50 @@
 //! # Ok::<(), lint::SnapshotError>(())
 //! ```
 //!
-//! # How it works
+//! # Modules
 //!
-//! `walk.rs` lists the subschemas, `compose.rs` finds those that share their object with others,
-//! `rules.rs` and `host.rs` judge them, `tighten.rs` plans the autofix, `simplify.rs` and `part.rs` write
-//! the forms for the hosts of `profile.rs`.
+//! `walk.rs` lists the subschemas, `composition.rs` marks those that share their value with others.
+//! `rules.rs`, `validity_rules.rs` and `host_rules.rs` check them, `fix.rs` is the autofix, and
+//! `simplify/` writes the copies for the hosts in `profile.rs`.
 //!
 //! # Invariants
-//! - Rule ids, once given, keep their meaning.
-//! - Nothing recurses, and no text can make it loop: work is bounded by the size of the catalog.
+//! - The meaning of a rule id never changes.
+//! - No function recurses, and the work is bounded by the size of the catalog.
 
-mod compose;
-mod defect;
-mod host;
-mod part;
+mod catalog;
+mod composition;
+mod fix;
+mod host_rules;
 mod pattern;
 mod profile;
 mod rules;
 mod simplify;
-mod snapshot;
-mod tighten;
-mod view;
+mod validity_rules;
 mod walk;
-mod witness;
 
 use std::cell::OnceCell;
 use std::fmt;
 
 use crate::json::{Value, Writer};
 
+pub use catalog::{Snapshot, SnapshotError, Tools};
+pub use fix::Optional;
 pub use profile::{PROFILES, Profile};
-pub use rules::{RULES, Rule};
+pub use rules::{RULES, Rule, RuleSet};
 pub use simplify::{Simplified, SimplifyError, simplify, simplify_schema};
-pub use snapshot::{Snapshot, SnapshotError, Tools};
-pub use tighten::Optional;
 
-use compose::Composition;
-use tighten::Plan;
-use walk::Survey;
+use composition::Marks;
+use fix::Plan;
+use walk::Subschemas;
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing: something was left or lost on purpose. Counts as nothing.
+    /// The fix or the simplification left or dropped something. Not counted.
     Note,
-    /// Lets in more than was meant.
+    /// The schema accepts more than it should, or tells the model less than it should.
     Warning,
-    /// Accepts anything, or breaks the tool.
+    /// The schema accepts anything, or breaks the tool.
     Critical,
 }
 
@@ -75,25 +72,25 @@ impl Severity {
     }
 }
 
-/// One thing a rule has to say about one place.
+/// A finding of one rule at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
     /// The rule's id, such as `SCH-003`.
     pub rule: &'static str,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
     /// The tool's name.
     pub tool: String,
-    /// Where: a JSON Pointer (RFC 6901) into the tool's description.
+    /// JSON Pointer (RFC 6901) into the tool object.
     pub pointer: String,
-    /// What is there.
+    /// What is wrong.
     pub message: String,
-    /// What to do about it.
+    /// How to correct it; may be empty.
     pub hint: &'static str,
-    /// Whether the autofix does it.
+    /// Whether the autofix corrects it.
     pub fixable: bool,
-    /// The profile of the host it concerns.
+    /// The profile of the host that the finding is about.
     pub profile: Option<&'static str>,
 }
 
@@ -123,17 +120,17 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the rules found.
+/// Result of a lint run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// In the order of the catalog, and within a tool in the order of its text.
+    /// In catalog order, so those of one tool are neighbours; within a tool in text order.
     pub findings: Vec<Finding>,
-    /// How many are critical; `schema_criticals` in JSON output.
+    /// Number of critical findings; `schema_criticals` in JSON output.
     pub criticals: usize,
-    /// How many are warnings; `schema_warnings` in JSON output.
+    /// Number of warnings; `schema_warnings` in JSON output.
     pub warnings: usize,
-    /// Tools looked at.
+    /// Number of tools checked.
     pub tools: usize,
 }
 
@@ -145,7 +142,7 @@ impl Report {
     }
 }
 
-/// Which rules run.
+/// Selection of rules.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     rules: Option<Vec<&'static str>>,
@@ -153,29 +150,32 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The rules that run by default.
+    /// The default rules.
     pub fn new() -> Choice {
         Choice::default()
     }
 
-    /// Also what this host refuses, deletes or ignores.
+    /// Adds the rules for a host.
     #[must_use]
     pub fn profile(mut self, profile: &'static Profile) -> Choice {
         self.profile = Some(profile);
         self
     }
 
-    /// Only these rules: ids separated by commas; `default` and `all` stand for several.
+    /// Selects rules by id, separated by commas. `recommended`, `default` and `all` name sets of rules;
+    /// see [`RuleSet`].
     ///
     /// # Errors
-    /// The first id that is none.
+    /// The first unknown id.
     pub fn rules(mut self, list: &str) -> Result<Choice, String> {
+        let ids = |test: fn(RuleSet) -> bool| RULES.iter().filter(move |r| test(r.set)).map(|r| r.id);
         let mut chosen: Vec<&'static str> = Vec::new();
         for id in list.split(',').map(str::trim) {
             match RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(id)) {
                 Some(rule) => chosen.push(rule.id),
-                None if id == "all" => chosen.extend(RULES.iter().map(|r| r.id)),
-                None if id == "default" => chosen.extend(RULES.iter().filter(|r| r.standard).map(|r| r.id)),
+                None if id == "all" => chosen.extend(ids(|_| true)),
+                None if id == "default" => chosen.extend(ids(|set| set != RuleSet::Optional)),
+                None if id == "recommended" => chosen.extend(ids(|set| set == RuleSet::Recommended)),
                 None => return Err(id.to_owned()),
             }
         }
@@ -186,7 +186,7 @@ impl Choice {
     fn runs(&self, rule: &Rule) -> bool {
         match &self.rules {
             Some(chosen) => chosen.contains(&rule.id),
-            None => rule.standard,
+            None => rule.set != RuleSet::Optional,
         }
     }
 }
@@ -196,7 +196,7 @@ pub fn check<T: Tools + ?Sized>(tools: &T) -> Report {
     check_with(tools, &Choice::new())
 }
 
-/// Checks tools with the rules of a choice.
+/// Checks tools with selected rules.
 pub fn check_with<T: Tools + ?Sized>(tools: &T, choice: &Choice) -> Report {
     let snapshot = tools.snapshot();
     let mut findings = Vec::new();
@@ -206,14 +206,14 @@ pub fn check_with<T: Tools + ?Sized>(tools: &T, choice: &Choice) -> Report {
         let mut hits = rules::Hits::new(name);
         rules::tool(choice, &all, index, &mut hits);
         if let Some(profile) = choice.profile {
-            host::tool(profile, *tool, index, &mut hits);
+            host_rules::tool(profile, *tool, index, &mut hits);
         }
         for which in ["inputSchema", "outputSchema"] {
             let Some(schema) = tool.get(which) else { continue };
-            let look = Look::new(schema, which, Optional::Require);
+            let look = Look::new(schema, which);
             rules::schema(choice, &look, &mut hits);
             if let Some(profile) = choice.profile {
-                host::schema(profile, &look, *tool, &mut hits);
+                host_rules::schema(profile, &look, *tool, &mut hits);
             }
         }
         findings.append(&mut hits.into_findings());
@@ -221,56 +221,35 @@ pub fn check_with<T: Tools + ?Sized>(tools: &T, choice: &Choice) -> Report {
     Report::of(findings, all.len())
 }
 
-/// What the autofix made of a catalog.
+/// Result of the autofix.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Tightened {
-    /// The whole text, changed only where it was tightened.
+    /// The text of the catalog with the changes.
     pub text: String,
-    /// How many places changed.
+    /// Number of changes.
     pub changes: usize,
-    /// What was left as it is, and why.
+    /// What was left as it is, with the reason.
     pub left: Vec<Finding>,
 }
 
-/// Passes of the autofix over a catalog. What one pass requires of an object may be what the proof for
-/// another member was missing, such as a member that `minProperties` counts; hardly ever more than once.
-const PASSES: usize = 16;
-
 /// Closes objects and requires their declared members, in every schema of a catalog.
 pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
-    let (mut done, mut may_go_on) = pass(snapshot, optional);
-    for _ in 1..PASSES {
-        if !may_go_on {
-            break;
-        }
-        // OK because the fix writes what it has read: a text that parses.
-        let Ok(next) = Snapshot::parse(done.text.as_str()) else { break };
-        let more;
-        (more, may_go_on) = pass(&next, optional);
-        done = Tightened { changes: done.changes + more.changes, ..more };
-    }
-    done
-}
-
-/// What one pass over the catalog changes, and whether another one may find more.
-fn pass(snapshot: &Snapshot, optional: Optional) -> (Tightened, bool) {
-    let mut may_go_on = false;
     let mut edits = Vec::new();
     let mut left = Vec::new();
     for tool in snapshot.tools() {
         for which in ["inputSchema", "outputSchema"] {
             let Some(schema) = tool.get(which) else { continue };
-            let look = Look::new(schema, which, optional);
-            look.plan.edits(&look.survey, &mut edits);
-            may_go_on |= look.plan.may_go_on();
-            for (at, why) in &look.plan.left {
+            let look = Look::new(schema, which);
+            let plan = Plan::new(&look, optional);
+            plan.edits(&look.subschemas, &mut edits);
+            for (at, reason) in plan.left {
                 left.push(Finding {
                     rule: "FIX-001",
                     severity: Severity::Note,
                     tool: tool.get("name").and_then(Value::as_str).unwrap_or_default().to_owned(),
-                    pointer: look.pointer(*at),
-                    message: why.clone(),
+                    pointer: look.pointer(at),
+                    message: reason,
                     hint: "",
                     fixable: false,
                     profile: None,
@@ -279,29 +258,38 @@ fn pass(snapshot: &Snapshot, optional: Optional) -> (Tightened, bool) {
         }
     }
     let changes = edits.len();
-    (Tightened { text: tighten::apply(snapshot.text(), edits), changes, left }, may_go_on)
+    Tightened { text: fix::apply(snapshot.text(), edits), changes, left }
 }
 
-/// One schema and what is known about it.
+/// A schema and what is known about it.
 struct Look<'d> {
+    /// `inputSchema` or `outputSchema`.
     which: &'static str,
-    survey: Survey<'d>,
-    marks: Composition,
-    plan: Plan,
-    /// Which sites lead to each other, once somebody asks.
-    circles: OnceCell<Vec<usize>>,
+    subschemas: Subschemas<'d>,
+    marks: Marks,
+    plan: OnceCell<Plan>,
+    cycles: OnceCell<Vec<usize>>,
 }
 
 impl<'d> Look<'d> {
-    fn new(schema: Value<'d>, which: &'static str, optional: Optional) -> Look<'d> {
-        let survey = Survey::new(schema);
-        let marks = Composition::new(&survey);
-        let plan = Plan::new(&survey, &marks, optional);
-        Look { which, survey, marks, plan, circles: OnceCell::new() }
+    fn new(schema: Value<'d>, which: &'static str) -> Look<'d> {
+        let subschemas = Subschemas::new(schema);
+        let marks = Marks::new(&subschemas);
+        Look { which, subschemas, marks, plan: OnceCell::new(), cycles: OnceCell::new() }
     }
 
-    /// The pointer of a site within its tool.
+    /// What the autofix would change.
+    fn plan(&self) -> &Plan {
+        self.plan.get_or_init(|| Plan::new(self, Optional::Require))
+    }
+
+    /// A number for each subschema; recursive ones share a number with those they lead back to.
+    fn cycles(&self) -> &[usize] {
+        self.cycles.get_or_init(|| composition::cycles(&self.subschemas))
+    }
+
+    /// The pointer of a subschema within its tool.
     fn pointer(&self, at: usize) -> String {
-        format!("/{}{}", self.which, self.survey.pointer(at))
+        format!("/{}{}", self.which, self.subschemas.pointer(at))
     }
 }

@@ -1,230 +1,269 @@
-//! The rules: one unit each, in one list.
+//! The lint rules that apply to all hosts, one function each.
 //!
-//! A rule has an id that never changes its meaning, a severity, a sentence, a hint and a check.
-//! Rules 001 to 004 ask how much a schema lets in; those that mark certain breakage run by default
-//! as well; the rest run when they are chosen. Rules about hosts are in `host.rs`.
+//! A rule has a stable id, a severity, a set, a summary, a hint and a check. Rules SCH-001 to SCH-004
+//! report how much a schema accepts. Rules about single hosts are in `host_rules.rs`.
 //!
 //! # Invariants
-//! - A check looks at one site, one schema or one tool and at nothing else.
-//! - Within conditions (`if`, `not`, `contains`) nothing is declared, so rules 001 to 004 are
-//!   silent there.
+//! - A check reads one subschema, one schema or one tool and nothing else.
+//! - Rules SCH-001 to SCH-004 are silent within conditions (`if`, `not`, `contains`), because nothing
+//!   is declared there.
+//! - A definition that is never referenced is one finding (SCH-028), whatever it contains. Only what
+//!   makes the schema itself invalid is reported within it.
 
 use std::collections::HashSet;
 
-use super::compose::{Form, Group, is_closed_from_above};
+use super::composition::{Form, Group, is_closed_from_above};
 use super::walk::{ROOT, Role, Target, has_type, is_object};
-use super::{Choice, Finding, Look, Severity, defect, pattern};
+use super::{Choice, Finding, Look, Severity, pattern, validity_rules};
 use crate::json::{Kind, Value};
+
+/// The smallest set of rules that contains a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleSet {
+    /// Mistakes that can be corrected without a decision about limits. A gate for servers of all kinds.
+    Recommended,
+    /// Also the rules that ask for closed objects and size limits. On unless others are chosen.
+    Default,
+    /// Only on if chosen by id or by `all`.
+    Optional,
+}
 
 /// One rule.
 #[non_exhaustive]
 pub struct Rule {
-    /// Such as `SCH-001`.
+    /// The id, such as `SCH-001`.
     pub id: &'static str,
-    /// How much its findings matter.
+    /// The severity of its findings.
     pub severity: Severity,
-    /// Whether it runs unless told otherwise.
-    pub standard: bool,
-    /// What it finds.
+    /// The smallest set that contains it.
+    pub set: RuleSet,
+    /// What it reports.
     pub summary: &'static str,
-    /// What to do about it.
+    /// How to correct it.
     pub hint: &'static str,
     pub(super) check: Check,
 }
 
-/// Where, within what was looked at, and what is there.
-pub(super) type Told = Vec<(String, String)>;
+/// Findings of a check: the pointer, relative to the checked schema or tool, and the message.
+pub(super) type Found = Vec<(String, String)>;
 
-pub(super) enum Check {
-    /// Looks at one subschema.
-    Site(fn(&Look<'_>, usize) -> Option<String>),
-    /// Looks at a schema: the pointers within it and what is there.
-    Schema(fn(&Look<'_>, &mut Told)),
-    /// Looks at a tool: its catalog and its place there.
-    Tool(fn(&[Value<'_>], usize, &mut Told)),
+/// The subschemas that a check reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All, unreachable definitions included.
+    Everywhere,
+    /// Those that apply to some part of a value.
+    Reachable,
+    /// Those of input schemas.
+    Inputs,
 }
 
-/// Every rule that is not about one host.
+pub(super) enum Check {
+    /// Checks one subschema.
+    Site(Scope, fn(&Look<'_>, usize) -> Option<String>),
+    /// Checks a schema.
+    Schema(fn(&Look<'_>, &mut Found)),
+    /// Checks a tool, given its catalog and its index there.
+    Tool(fn(&[Value<'_>], usize, &mut Found)),
+}
+
+/// Every rule that applies to all hosts.
 pub const RULES: &[Rule] = &[
     Rule {
         id: "SCH-001",
         severity: Severity::Warning,
-        standard: true,
-        summary: "an object declares properties but no required list",
-        hint: "list what must be there in `required`; an empty list says that nothing must",
-        check: Check::Site(no_required),
+        set: RuleSet::Default,
+        summary: "an object declares properties but has no required list",
+        hint: "list the required members in `required`; use an empty list if all are optional",
+        check: Check::Site(Scope::Reachable, no_required),
     },
     Rule {
         id: "SCH-002",
         severity: Severity::Warning,
-        standard: true,
-        summary: "an object accepts members nobody declared",
+        set: RuleSet::Default,
+        summary: "an input object accepts undeclared members",
         hint: "add \"additionalProperties\": false, or unevaluatedProperties beside combinators",
-        check: Check::Site(open_object),
+        check: Check::Site(Scope::Inputs, open_object),
     },
     Rule {
         id: "SCH-003",
         severity: Severity::Critical,
-        standard: true,
-        summary: "a property has neither type nor enum, so anything goes",
-        hint: "give it a type, an enum, a const or a reference",
-        check: Check::Site(untyped_property),
+        set: RuleSet::Recommended,
+        summary: "a property has neither type nor enum, so it accepts any value",
+        hint: "add a type, an enum, a const or a reference",
+        check: Check::Site(Scope::Reachable, untyped_property),
     },
     Rule {
         id: "SCH-004",
         severity: Severity::Warning,
-        standard: true,
-        summary: "a string has no maxLength, or an array no maxItems",
-        hint: "state the largest size the tool can take",
-        check: Check::Site(unbounded_size),
+        set: RuleSet::Default,
+        summary: "an input string has no maxLength, or an input array no maxItems",
+        hint: "set the largest size the tool accepts",
+        check: Check::Site(Scope::Inputs, unbounded_size),
     },
     Rule {
         id: "SCH-005",
         severity: Severity::Warning,
-        standard: false,
-        summary: "a number has no lower or no upper bound",
-        hint: "state minimum and maximum",
-        check: Check::Site(unbounded_number),
+        set: RuleSet::Optional,
+        summary: "an input number has no lower or no upper bound",
+        hint: "set minimum and maximum",
+        check: Check::Site(Scope::Inputs, unbounded_number),
     },
     Rule {
         id: "SCH-006",
         severity: Severity::Warning,
-        standard: false,
-        summary: "a map has no maxProperties",
-        hint: "state the most entries the tool can take",
-        check: Check::Site(unbounded_map),
+        set: RuleSet::Optional,
+        summary: "an input map has no maxProperties",
+        hint: "set the largest number of entries the tool accepts",
+        check: Check::Site(Scope::Inputs, unbounded_map),
     },
     Rule {
         id: "SCH-007",
         severity: Severity::Warning,
-        standard: false,
-        summary: "additionalProperties: false stands beside combinators whose members it refuses",
+        set: RuleSet::Recommended,
+        summary: "additionalProperties: false rejects members that a combinator beside it declares",
         hint: "use unevaluatedProperties: false instead",
-        check: Check::Site(closed_beside_branches),
+        check: Check::Site(Scope::Reachable, closed_beside_branches),
     },
     Rule {
         id: "SCH-010",
         severity: Severity::Critical,
-        standard: true,
-        summary: "the schema is none, or cannot be run",
+        set: RuleSet::Recommended,
+        summary: "the schema is not valid",
         hint: "",
-        check: Check::Schema(defect::not_a_schema),
+        check: Check::Schema(validity_rules::not_a_schema),
     },
     Rule {
         id: "SCH-011",
         severity: Severity::Critical,
-        standard: true,
-        summary: "a tool has no input schema, or one whose root is not an object",
-        hint: "say \"type\": \"object\" at the root",
-        check: Check::Tool(defect::no_object_root),
+        set: RuleSet::Recommended,
+        summary: "a tool has no input schema, or the root of the schema is not an object",
+        hint: "add \"type\": \"object\" at the root",
+        check: Check::Tool(validity_rules::no_object_root),
     },
     Rule {
         id: "SCH-012",
         severity: Severity::Critical,
-        standard: true,
-        summary: "a reference leads nowhere, or outside of the schema",
-        hint: "keep what is referred to under $defs of the same schema; nothing is fetched",
-        check: Check::Site(defect::lost_reference),
+        set: RuleSet::Recommended,
+        summary: "a reference has no target in the schema",
+        hint: "put the target under $defs of the same schema; nothing is fetched",
+        check: Check::Site(Scope::Everywhere, validity_rules::lost_reference),
     },
     Rule {
         id: "SCH-013",
         severity: Severity::Critical,
-        standard: true,
-        summary: "a schema is defined by itself",
+        set: RuleSet::Recommended,
+        summary: "a schema applies itself to the same value without end",
         hint: "let the reference pass through a property or an element",
-        check: Check::Schema(defect::endless_reference),
+        check: Check::Schema(validity_rules::endless_reference),
     },
     Rule {
         id: "SCH-014",
         severity: Severity::Critical,
-        standard: true,
-        summary: "a pattern cannot be run in linear time",
+        set: RuleSet::Recommended,
+        summary: "a pattern cannot be matched in linear time",
         hint: "avoid backreferences and lookbehind",
-        check: Check::Schema(defect::wild_pattern),
+        check: Check::Schema(validity_rules::wild_pattern),
     },
     Rule {
         id: "SCH-015",
         severity: Severity::Critical,
-        standard: true,
-        summary: "$schema names a dialect that is not supported",
-        hint: "leave $schema out, which means draft 2020-12",
-        check: Check::Site(defect::foreign_dialect),
+        set: RuleSet::Recommended,
+        summary: "$schema names an unsupported dialect",
+        hint: "remove $schema to use draft 2020-12",
+        check: Check::Site(Scope::Everywhere, validity_rules::foreign_dialect),
     },
     Rule {
         id: "SCH-021",
         severity: Severity::Critical,
-        standard: true,
-        summary: "a schema contradicts itself, so no value fits",
+        set: RuleSet::Recommended,
+        summary: "a schema contradicts itself, so it rejects every value",
         hint: "",
-        check: Check::Site(defect::contradiction),
+        check: Check::Site(Scope::Reachable, validity_rules::contradiction),
     },
     Rule {
         id: "SCH-022",
         severity: Severity::Warning,
-        standard: false,
-        summary: "required names a property that is not declared",
-        hint: "declare it or take it off the list",
-        check: Check::Site(defect::required_unknown),
+        set: RuleSet::Recommended,
+        summary: "required names an undeclared property",
+        hint: "declare the property or remove its name",
+        check: Check::Site(Scope::Reachable, validity_rules::required_unknown),
     },
     Rule {
         id: "SCH-023",
         severity: Severity::Warning,
-        standard: false,
-        summary: "an enum, a required list or alternatives say the same twice",
-        hint: "say it once",
-        check: Check::Site(defect::said_twice),
+        set: RuleSet::Recommended,
+        summary: "an enum, a required list or a list of alternatives has a duplicate",
+        hint: "remove the duplicate",
+        check: Check::Site(Scope::Reachable, validity_rules::duplicate),
     },
     Rule {
         id: "SCH-024",
         severity: Severity::Warning,
-        standard: false,
-        summary: "a keyword is misspelled, so it means nothing",
+        set: RuleSet::Recommended,
+        summary: "a keyword is misspelled, so it has no effect",
         hint: "",
-        check: Check::Site(defect::misspelled),
+        check: Check::Site(Scope::Reachable, validity_rules::misspelled),
     },
     Rule {
         id: "SCH-025",
         severity: Severity::Warning,
-        standard: false,
-        summary: "a keyword of draft-07 stands in a 2020-12 schema",
+        set: RuleSet::Optional,
+        summary: "a draft-07 keyword is used in a 2020-12 schema",
         hint: "use $defs, prefixItems, items and dependentRequired or dependentSchemas",
-        check: Check::Site(defect::old_spelling),
+        check: Check::Site(Scope::Reachable, validity_rules::old_spelling),
     },
     Rule {
         id: "SCH-026",
         severity: Severity::Warning,
-        standard: false,
-        summary: "a property has no description",
-        hint: "tell the model what to put there, bounds included",
-        check: Check::Site(undescribed),
+        set: RuleSet::Recommended,
+        summary: "an input property has no description",
+        hint: "describe the value for the model, bounds included",
+        check: Check::Site(Scope::Inputs, undescribed),
+    },
+    Rule {
+        id: "SCH-027",
+        severity: Severity::Critical,
+        set: RuleSet::Recommended,
+        summary: "outputSchema names draft-07 or older, which some hosts refuse",
+        hint: "remove $schema or name draft 2020-12",
+        check: Check::Schema(validity_rules::old_output),
+    },
+    Rule {
+        id: "SCH-028",
+        severity: Severity::Warning,
+        set: RuleSet::Recommended,
+        summary: "a definition is never referenced",
+        hint: "remove the definition",
+        check: Check::Schema(validity_rules::unused_definitions),
     },
     Rule {
         id: "TOOL-001",
         severity: Severity::Critical,
-        standard: true,
-        summary: "a tool's name is not 1 to 128 characters of A-Z a-z 0-9 _ . -",
+        set: RuleSet::Recommended,
+        summary: "a tool name is not 1 to 128 characters of A-Z a-z 0-9 _ . -",
         hint: "",
-        check: Check::Tool(defect::tool_name),
+        check: Check::Tool(validity_rules::tool_name),
     },
     Rule {
         id: "TOOL-002",
         severity: Severity::Critical,
-        standard: true,
-        summary: "two tools have one name",
+        set: RuleSet::Recommended,
+        summary: "two tools have the same name",
         hint: "",
-        check: Check::Tool(defect::tool_twice),
+        check: Check::Tool(validity_rules::duplicate_tool),
     },
     Rule {
         id: "TOOL-003",
         severity: Severity::Warning,
-        standard: false,
+        set: RuleSet::Recommended,
         summary: "a tool has no description",
-        hint: "tell the model what it does and when to use it",
-        check: Check::Tool(defect::tool_undescribed),
+        hint: "describe what the tool does and when to use it",
+        check: Check::Tool(validity_rules::tool_undescribed),
     },
 ];
 
-/// Findings of one tool, in the order in which they are made.
+/// The findings of one tool.
 pub(super) struct Hits {
     tool: String,
     findings: Vec<(usize, Finding)>,
@@ -235,8 +274,8 @@ impl Hits {
         Hits { tool: tool.to_owned(), findings: Vec::new() }
     }
 
-    /// Adds a finding; `offset` is where in the text it belongs.
-    #[allow(clippy::too_many_arguments)] // OK because the parts of a finding have no smaller sum.
+    /// Adds a finding; `offset` is its position in the text.
+    #[allow(clippy::too_many_arguments)] // OK because these are the fields of a finding.
     pub(super) fn add(
         &mut self,
         rule: &'static str,
@@ -259,7 +298,7 @@ impl Hits {
     }
 }
 
-/// Runs the chosen rules for tools.
+/// Runs the chosen rules on a tool.
 pub(super) fn tool(choice: &Choice, all: &[Value<'_>], index: usize, hits: &mut Hits) {
     let Some(tool) = all.get(index) else { return };
     for rule in RULES.iter().filter(|r| choice.runs(r)) {
@@ -272,29 +311,39 @@ pub(super) fn tool(choice: &Choice, all: &[Value<'_>], index: usize, hits: &mut 
     }
 }
 
-/// Runs the chosen rules for schemas.
+/// Runs the chosen rules on a schema.
 pub(super) fn schema(choice: &Choice, look: &Look<'_>, hits: &mut Hits) {
     for rule in RULES.iter().filter(|r| choice.runs(r)) {
         match rule.check {
             Check::Tool(_) => {}
             Check::Schema(check) => {
+                // The profile of a host that refuses old drafts reports them itself, as HOST-005.
+                if rule.id == "SCH-027" && choice.profile.is_some_and(|p| p.modern_output) {
+                    continue;
+                }
                 let mut found = Vec::new();
                 check(look, &mut found);
-                let offset = look.survey.site(ROOT).value.offset();
+                let offset = look.subschemas.site(ROOT).value.offset();
                 for (pointer, message) in found {
                     let pointer = format!("/{}{pointer}", look.which);
                     hits.add(rule.id, rule.severity, rule.hint, None, false, offset, pointer, message);
                 }
             }
-            Check::Site(check) => {
-                for at in 0..look.survey.sites.len() {
+            Check::Site(scope, check) => {
+                if scope == Scope::Inputs && look.which != "inputSchema" {
+                    continue;
+                }
+                for at in 0..look.subschemas.sites.len() {
+                    if scope != Scope::Everywhere && !look.marks.reachable[at] {
+                        continue;
+                    }
                     let Some(message) = check(look, at) else { continue };
                     let fixable = match rule.id {
-                        "SCH-001" => look.plan.requires(&look.survey, at),
-                        "SCH-002" => look.plan.closes(at),
+                        "SCH-001" => look.plan().requires(&look.subschemas, at),
+                        "SCH-002" => look.plan().closes(at),
                         _ => false,
                     };
-                    let offset = look.survey.site(at).value.offset();
+                    let offset = look.subschemas.site(at).value.offset();
                     let pointer = look.pointer(at);
                     hits.add(rule.id, rule.severity, rule.hint, None, fixable, offset, pointer, message);
                 }
@@ -303,16 +352,16 @@ pub(super) fn schema(choice: &Choice, look: &Look<'_>, hits: &mut Hits) {
     }
 }
 
-/// Whether an object is one to judge by itself: not part of another's description, not asked for.
+/// Whether a subschema alone describes its value, outside of conditions.
 fn stands_alone(look: &Look<'_>, at: usize) -> bool {
-    !look.marks.asked[at] && !look.marks.shared[at]
+    !look.marks.conditional[at] && !look.marks.shared[at]
 }
 
 fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
     if !stands_alone(look, at) || matches!(look.marks.forms[at], Form::Wrapper | Form::Union) {
         return None;
     }
-    let schema = look.survey.site(at).value;
+    let schema = look.subschemas.site(at).value;
     if schema.get("type").is_some() && !has_type(schema, "object") {
         return None;
     }
@@ -320,15 +369,15 @@ fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
     let listed = |schema: Value<'_>| schema.get("required").is_some_and(|r| r.kind() == Kind::Array);
     let (declared, required) = match look.marks.forms[at] {
         Form::Composed => {
-            let group = Group::of(&look.survey, at)?;
-            let some = |says: &dyn Fn(Value<'_>) -> bool| {
-                group.sites.iter().any(|site| says(look.survey.site(*site).value))
+            let group = Group::of(&look.subschemas, at)?;
+            let some = |test: &dyn Fn(Value<'_>) -> bool| {
+                group.sites.iter().any(|site| test(look.subschemas.site(*site).value))
             };
             (some(&declares), some(&listed))
         }
         _ => (declares(schema), listed(schema)),
     };
-    (declared && !required).then(|| "the object declares properties but no required list".to_owned())
+    (declared && !required).then(|| "the object declares properties but has no required list".to_owned())
 }
 
 fn open_object(look: &Look<'_>, at: usize) -> Option<String> {
@@ -336,30 +385,31 @@ fn open_object(look: &Look<'_>, at: usize) -> Option<String> {
         return None;
     }
     let object = match look.marks.forms[at] {
-        Form::Composed => Group::of(&look.survey, at)?.is_object(&look.survey),
-        _ => is_object(look.survey.site(at).value),
+        Form::Composed => Group::of(&look.subschemas, at)?.is_object(&look.subschemas),
+        _ => is_object(look.subschemas.site(at).value),
     };
-    if !object || is_closed_from_above(&look.survey, at) {
+    if !object || is_closed_from_above(&look.subschemas, at) {
         return None;
     }
-    Some("additionalProperties is not false, so members nobody declared are accepted".to_owned())
+    Some("additionalProperties is not false, so undeclared members are accepted".to_owned())
 }
 
 fn untyped_property(look: &Look<'_>, at: usize) -> Option<String> {
-    let site = look.survey.site(at);
-    if site.role != Role::Member || look.marks.asked[at] || refines(look, at) || says_type(look, at) {
+    let site = look.subschemas.site(at);
+    if site.role != Role::Member || look.marks.conditional[at] || refines(look, at) || has_some_type(look, at)
+    {
         return None;
     }
     Some(format!("property {:?} has neither type nor enum", site.name().unwrap_or_default()))
 }
 
-/// Whether a property of a branch adds to one that an enclosing schema declares.
+/// Whether a property of a branch refines one that an enclosing schema declares.
 fn refines(look: &Look<'_>, at: usize) -> bool {
-    let Some(name) = look.survey.site(at).name() else { return false };
-    let mut here = look.survey.parent(at);
-    while here != ROOT && look.survey.site(here).role == Role::Branch {
-        here = look.survey.parent(here);
-        let properties = look.survey.site(here).value.get("properties");
+    let Some(name) = look.subschemas.site(at).name() else { return false };
+    let mut here = look.subschemas.parent(at);
+    while here != ROOT && look.subschemas.site(here).role == Role::Branch {
+        here = look.subschemas.parent(here);
+        let properties = look.subschemas.site(here).value.get("properties");
         if properties.is_some_and(|p| p.get(name).is_some()) {
             return true;
         }
@@ -367,26 +417,26 @@ fn refines(look: &Look<'_>, at: usize) -> bool {
     false
 }
 
-/// Schemas looked through for a type before the benefit of doubt is given.
-const LOOKS: usize = 1000;
+/// Schemas searched for a type; beyond, a type is assumed.
+const SEARCHED: usize = 1000;
 
-/// Whether a schema says what kind of value it wants, itself or by what it is combined of.
-fn says_type(look: &Look<'_>, at: usize) -> bool {
-    // Alternatives must all say it, so the first that does not decides; `allOf` needs one.
+/// Whether a schema restricts the type of its value, by its own keywords or those it combines.
+fn has_some_type(look: &Look<'_>, at: usize) -> bool {
+    // Every alternative must restrict it; of `allOf` one element suffices.
     let mut work = vec![at];
     let mut seen = HashSet::new();
     while let Some(at) = work.pop() {
         if !seen.insert(at) {
             continue;
         }
-        let schema = look.survey.site(at).value;
-        let said = schema.kind() != Kind::Object
+        let schema = look.subschemas.site(at).value;
+        let typed = schema.kind() != Kind::Object
             || ["type", "enum", "const"].iter().any(|k| schema.get(k).is_some())
-            || seen.len() > LOOKS;
-        if said {
+            || seen.len() > SEARCHED;
+        if typed {
             continue;
         }
-        match look.survey.target(at) {
+        match look.subschemas.target(at) {
             Target::Site(target) => {
                 work.push(target);
                 continue;
@@ -395,11 +445,11 @@ fn says_type(look: &Look<'_>, at: usize) -> bool {
             Target::None => {}
         }
         let branches = |keyword: &'static str| {
-            look.survey.children(at).filter(move |c| look.survey.site(*c).keyword == keyword)
+            look.subschemas.children(at).filter(move |c| look.subschemas.site(*c).keyword == keyword)
         };
         let all_of: Vec<usize> = branches("allOf").collect();
         let sure = all_of.iter().find(|c| {
-            let part = look.survey.site(**c).value;
+            let part = look.subschemas.site(**c).value;
             ["type", "enum", "const", "$ref", "anyOf", "oneOf"].iter().any(|k| part.get(k).is_some())
         });
         let before = work.len();
@@ -418,49 +468,48 @@ fn says_type(look: &Look<'_>, at: usize) -> bool {
     true
 }
 
-/// Formats whose strings cannot be long.
+/// Formats that bound the length of a string.
 const SHORT_FORMATS: &[&str] =
     &["date", "time", "date-time", "uuid", "ipv4", "ipv6", "email", "idn-email", "hostname", "idn-hostname"];
 
 fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
-    if look.marks.asked[at] {
+    if look.marks.conditional[at] {
         return None;
     }
-    let schema = look.survey.site(at).value;
+    let schema = look.subschemas.site(at).value;
     let string = has_type(schema, "string") && !bounded(look, at, &string_bounded);
     let array = has_type(schema, "array") && !bounded(look, at, &array_bounded);
     match (string, array) {
-        (true, true) => Some("neither maxLength for a string nor maxItems for an array is given".to_owned()),
+        (true, true) => Some("the string has no maxLength and the array has no maxItems".to_owned()),
         (true, false) => Some("the string has no maxLength".to_owned()),
         (false, true) => Some("the array has no maxItems".to_owned()),
         (false, false) => None,
     }
 }
 
-/// Whether a bound stands here, in a schema that is applied because of this one, or in one that
-/// this is a branch of.
-fn bounded(look: &Look<'_>, at: usize, says: &dyn Fn(Value<'_>) -> bool) -> bool {
+/// Whether a subschema is bounded: by itself, by a schema that it applies to the same value, or by a
+/// schema that has it as a branch.
+fn bounded(look: &Look<'_>, at: usize, test: &dyn Fn(Value<'_>) -> bool) -> bool {
     let mut here = at;
     loop {
-        let schema = look.survey.site(here).value;
-        if says(schema) || ["enum", "const"].iter().any(|k| schema.get(k).is_some()) {
+        let schema = look.subschemas.site(here).value;
+        if test(schema) || ["enum", "const"].iter().any(|k| schema.get(k).is_some()) {
             return true;
         }
         let beside =
-            look.survey.children(here).filter(|c| look.survey.site(*c).keyword == "allOf").chain(match look
-                .survey
-                .target(here)
-            {
-                Target::Site(target) => Some(target),
-                _ => None,
-            });
-        if beside.into_iter().any(|c| says(look.survey.site(c).value)) {
+            look.subschemas.children(here).filter(|c| look.subschemas.site(*c).keyword == "allOf").chain(
+                match look.subschemas.target(here) {
+                    Target::Site(target) => Some(target),
+                    _ => None,
+                },
+            );
+        if beside.into_iter().any(|c| test(look.subschemas.site(c).value)) {
             return true;
         }
-        if here == ROOT || look.survey.site(here).role != Role::Branch {
+        if here == ROOT || look.subschemas.site(here).role != Role::Branch {
             return false;
         }
-        here = look.survey.parent(here);
+        here = look.subschemas.parent(here);
     }
 }
 
@@ -472,18 +521,18 @@ fn string_bounded(schema: Value<'_>) -> bool {
 }
 
 fn array_bounded(schema: Value<'_>) -> bool {
-    let refused = |keyword| schema.get(keyword).and_then(Value::as_bool) == Some(false);
+    let forbidden = |keyword| schema.get(keyword).and_then(Value::as_bool) == Some(false);
     schema.get("maxItems").is_some()
-        || refused("items")
-        || refused("additionalItems")
-        || refused("unevaluatedItems")
+        || forbidden("items")
+        || forbidden("additionalItems")
+        || forbidden("unevaluatedItems")
 }
 
 fn unbounded_number(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.survey.site(at).value;
+    let schema = look.subschemas.site(at).value;
     let numeric = has_type(schema, "number") || has_type(schema, "integer");
     let either = |a, b| move |s: Value<'_>| s.get(a).is_some() || s.get(b).is_some();
-    if look.marks.asked[at]
+    if look.marks.conditional[at]
         || !numeric
         || bounded(look, at, &either("minimum", "exclusiveMinimum"))
             && bounded(look, at, &either("maximum", "exclusiveMaximum"))
@@ -494,35 +543,37 @@ fn unbounded_number(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 fn unbounded_map(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.survey.site(at).value;
+    let schema = look.subschemas.site(at).value;
     let mapped = schema.get("patternProperties").is_some()
         || ["additionalProperties", "unevaluatedProperties"]
             .iter()
             .any(|k| schema.get(k).is_some_and(|v| v.kind() == Kind::Object));
-    (mapped && !look.marks.asked[at] && !bounded(look, at, &|s| s.get("maxProperties").is_some()))
+    (mapped && !look.marks.conditional[at] && !bounded(look, at, &|s| s.get("maxProperties").is_some()))
         .then(|| "the map has no maxProperties".to_owned())
 }
 
 fn closed_beside_branches(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.survey.site(at).value;
+    let schema = look.subschemas.site(at).value;
     let closed = schema.get("additionalProperties").and_then(Value::as_bool) == Some(false);
     if !closed || look.marks.forms[at] != Form::Composed {
         return None;
     }
     let own = schema.get("properties");
-    let group = Group::of(&look.survey, at)?;
-    let refused = group.sites.iter().skip(1).find_map(|other| {
-        let properties = look.survey.site(*other).value.get("properties").map(Value::members);
+    let group = Group::of(&look.subschemas, at)?;
+    let rejected = group.sites.iter().skip(1).find_map(|other| {
+        let properties = look.subschemas.site(*other).value.get("properties").map(Value::members);
         properties.into_iter().flatten().find(|(name, _)| own.is_none_or(|o| o.get(name).is_none()))
     });
-    refused.map(|(name, _)| format!("additionalProperties: false refuses {name:?}, declared beside it"))
+    rejected.map(|(name, _)| {
+        format!("additionalProperties: false rejects {name:?}, which a schema beside it declares")
+    })
 }
 
 fn undescribed(look: &Look<'_>, at: usize) -> Option<String> {
-    let site = look.survey.site(at);
-    let described = |at: usize| look.survey.site(at).value.get("description").is_some();
-    let told = described(at) || matches!(look.survey.target(at), Target::Site(t) if described(t));
-    if site.role != Role::Member || look.marks.asked[at] || told || refines(look, at) {
+    let site = look.subschemas.site(at);
+    let described = |at: usize| look.subschemas.site(at).value.get("description").is_some();
+    let described = described(at) || matches!(look.subschemas.target(at), Target::Site(t) if described(t));
+    if site.role != Role::Member || look.marks.conditional[at] || described || refines(look, at) {
         return None;
     }
     Some(format!("property {:?} has no description", site.name().unwrap_or_default()))

@@ -107,7 +107,7 @@ const APPLICATORS: &[(&str, Role, Shape)] = &[
 ];
 
 /// Every subschema of one schema.
-pub(super) struct Survey<'d> {
+pub(super) struct Subschemas<'d> {
     pub sites: Vec<Site<'d>>,
     by_node: HashMap<NodeId, u32>,
     anchors: HashMap<&'d str, u32>,
@@ -124,9 +124,9 @@ pub(super) struct Survey<'d> {
 /// The site of the schema itself.
 pub(super) const ROOT: usize = 0;
 
-impl<'d> Survey<'d> {
+impl<'d> Subschemas<'d> {
     /// Walks a schema.
-    pub(super) fn new(root: Value<'d>) -> Survey<'d> {
+    pub(super) fn new(root: Value<'d>) -> Subschemas<'d> {
         let site = Site {
             value: root,
             role: Role::Root,
@@ -140,7 +140,7 @@ impl<'d> Survey<'d> {
             .get("$schema")
             .and_then(Value::as_str)
             .is_some_and(|s| ["draft-03", "draft-04", "draft-06", "draft-07"].iter().any(|d| s.contains(d)));
-        let mut survey = Survey {
+        let mut subschemas = Subschemas {
             sites: vec![site],
             by_node: HashMap::new(),
             anchors: HashMap::new(),
@@ -150,12 +150,12 @@ impl<'d> Survey<'d> {
             old,
         };
         let mut next = 0;
-        while next < survey.sites.len() {
-            survey.enter(next);
+        while next < subschemas.sites.len() {
+            subschemas.enter(next);
             next += 1;
         }
-        survey.targets = (0..survey.sites.len()).map(|at| survey.find_target(at)).collect();
-        survey
+        subschemas.targets = (0..subschemas.sites.len()).map(|at| subschemas.find_target(at)).collect();
+        subschemas
     }
 
     fn enter(&mut self, at: usize) {

@@ -44,9 +44,9 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
-const CLEAN: &str = r#"[{"name":"t","inputSchema":{"type":"object","additionalProperties":false}}]"#;
-const LOOSE: &str =
-    r#"{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"a":{},"b":{"type":"null"}}}}]}"#;
+const CLEAN: &str =
+    r#"[{"name":"t","description":"d","inputSchema":{"type":"object","additionalProperties":false}}]"#;
+const LOOSE: &str = r#"{"tools":[{"name":"t","description":"d","inputSchema":{"type":"object","properties":{"a":{"description":"d"},"b":{"description":"d","type":"null"}}}}]}"#;
 
 #[test]
 fn lint_exits_with_what_it_found() {
@@ -54,11 +54,14 @@ fn lint_exits_with_what_it_found() {
     assert_eq!((code, out.as_str(), err.as_str()), (0, "1 tools, 0 criticals, 0 warnings\n", ""));
     let (code, out, _) = run(&["schema-lint", "-"], LOOSE);
     assert_eq!(code, 1);
-    assert!(out.starts_with("warning SCH-001 t/inputSchema: "), "{out}");
+    assert!(out.starts_with("t: 1 critical, 2 warnings\n  warning SCH-001 /inputSchema: "), "{out}");
     assert!(out.ends_with("1 tools, 1 criticals, 2 warnings\n"), "{out}");
     assert!(!out.contains('\x1b'), "a pipe gets no colour");
     let (code, out, _) = run(&["schema-lint", "-", "--rules", "SCH-002"], LOOSE);
-    assert_eq!((code, out.lines().count()), (1, 2));
+    assert_eq!((code, out.lines().count()), (1, 3));
+    let (code, out, _) = run(&["schema-lint", "-", "--rules", "recommended"], LOOSE);
+    assert_eq!((code, out.lines().count()), (1, 3));
+    assert!(out.starts_with("t: 1 critical\n  critical SCH-003 /inputSchema/properties/a: "), "{out}");
     let (code, out, _) = run(
         &["schema-lint", "-", "--profile", "openai"],
         r#"[{"name":"t","inputSchema":{"type":"object"}}]"#,
@@ -111,7 +114,7 @@ fn unusable_input_is_told_with_its_place() {
 
 #[test]
 fn fix_prints_and_write_replaces_the_file() {
-    let fixed = r#"{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"a":{},"b":{"type":"null"}},"required":["a","b"],"additionalProperties":false}}]}"#;
+    let fixed = r#"{"tools":[{"name":"t","description":"d","inputSchema":{"type":"object","properties":{"a":{"description":"d"},"b":{"description":"d","type":"null"}},"required":["a","b"],"additionalProperties":false}}]}"#;
     let (code, out, _) = run(&["schema-lint", "-", "--fix"], LOOSE);
     assert_eq!((code, out.as_str()), (0, fixed));
     let (_, out, _) = run(&["schema-lint", "-", "--fix", "--keep-optional"], LOOSE);
@@ -254,7 +257,8 @@ fn server(schema: &str) -> String {
     let greeting = say(
         r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}"#,
     );
-    let list = say(&format!(r#""result":{{"tools":[{{"name":"t","inputSchema":{schema}}}]}}"#));
+    let list =
+        say(&format!(r#""result":{{"tools":[{{"name":"t","description":"d","inputSchema":{schema}}}]}}"#));
     let unknown = say(r#""error":{"code":-32601,"message":"unknown"}"#);
     format!(
         r#"while read -r line; do
@@ -277,10 +281,10 @@ fn tools_of_a_server_that_is_started_are_linted() {
     assert_eq!((code, out.as_str(), err.as_str()), (0, "1 tools, 0 criticals, 0 warnings\n", ""));
     let loose = server(r#"{"type":"object","properties":{"a":{}}}"#);
     let (code, out, _) = run(&["schema-lint", "--rules", "SCH-003", "--", "/bin/sh", "-c", &loose], "");
-    assert_eq!((code, out.lines().count()), (1, 2), "{out}");
-    assert!(out.starts_with("critical SCH-003 t/inputSchema/properties/a: "), "{out}");
+    assert_eq!((code, out.lines().count()), (1, 3), "{out}");
+    assert!(out.contains("\n  critical SCH-003 /inputSchema/properties/a: "), "{out}");
     let (code, out, err) = run(&["schema-lint", "--fix", "--", "/bin/sh", "-c", &loose], "");
-    let fixed = r#"{"tools":[{"name":"t","inputSchema":{"type":"object","properties":{"a":{}},"required":["a"],"additionalProperties":false}}]}"#;
+    let fixed = r#"{"tools":[{"name":"t","description":"d","inputSchema":{"type":"object","properties":{"a":{}},"required":["a"],"additionalProperties":false}}]}"#;
     assert_eq!((code, out.trim_end(), err.as_str()), (0, fixed, ""));
 }
 

@@ -1,4 +1,4 @@
-//! What the autofix does, what it leaves, and that it changes nothing else.
+//! Tests of the autofix: its changes, its reports, and the rest of the text.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tinymcp::schema::Schema;
 
 use crate::tool;
 
-/// The schema after the fix, and why something was left.
+/// Returns the fixed schema and the reports.
 fn fixed(schema: &str, optional: Optional) -> (String, Vec<String>) {
     let fixed = lint::tighten(&tool(schema), optional);
     let again = lint::tighten(&Snapshot::parse(&fixed.text).unwrap(), optional);
@@ -28,7 +28,7 @@ fn becomes(schema: &str, expected: &str) {
     assert_eq!(fixed(schema, Optional::Require).0, expected);
 }
 
-/// Nothing changes, and the reason names this.
+/// Nothing changes, and the report contains `reason`.
 #[track_caller]
 fn left(schema: &str, reason: &str) {
     let (text, left) = fixed(schema, Optional::Require);
@@ -93,28 +93,35 @@ fn optional_members_stay_optional_on_request() {
 }
 
 #[test]
-fn beside_combinators_only_unevaluated_members_are_refused() {
+fn an_object_is_closed_beside_combinators_that_only_require_members() {
+    for tail in [
+        r#""anyOf":[{"required":["a"]},{"required":["b"]}]"#,
+        r#""oneOf":[{"required":["a"]},{"type":"object","required":["b"],"title":"t"}]"#,
+        r#""not":{"required":["a","b"]}"#,
+        r#""allOf":[{"anyOf":[{"required":["a"]},{}]}]"#,
+    ] {
+        let schema =
+            format!(r#"{{"type":"object","properties":{{"a":{{"const":1}},"b":{{"const":1}}}},{tail}}}"#);
+        becomes(&schema, &format!("{},\"unevaluatedProperties\":false}}", schema.strip_suffix('}').unwrap()));
+    }
+    becomes(
+        r#"{"type":"object","additionalProperties":true,"properties":{"a":{}},"anyOf":[{"required":["a"]}]}"#,
+        r#"{"type":"object","unevaluatedProperties":false,"properties":{"a":{}},"anyOf":[{"required":["a"]}]}"#,
+    );
     for tail in [
         r#""allOf":[{"properties":{"b":{"const":1}},"required":["b"]}]"#,
         r#""anyOf":[{"required":["a"]},{"properties":{"b":{"const":1}},"required":["b"]}]"#,
-        r#""oneOf":[{"required":["a"]},{"properties":{"b":{"const":1}}}]"#,
-        r##""$ref":"#/$defs/d","$defs":{"d":{"properties":{"b":{"const":1}}}}"##,
+        r##""$ref":"#/$defs/d","$defs":{"d":{"required":["a"]}}"##,
         r#""if":{"properties":{"a":{"const":1}}},"then":{"properties":{"b":{"const":1}}}"#,
         r#""dependentSchemas":{"a":{"properties":{"b":{"const":1}}}}"#,
-        r#""not":{"required":["a"]}"#,
     ] {
         let schema = format!(r#"{{"type":"object","properties":{{"a":{{"const":1}}}},{tail}}}"#);
-        let expected = format!("{},\"unevaluatedProperties\":false}}", schema.strip_suffix('}').unwrap());
-        becomes(&schema, &expected);
+        left(&schema, "declare more members");
     }
-    becomes(
-        r#"{"type":"object","additionalProperties":true,"allOf":[{"properties":{"b":{"const":1}}}]}"#,
-        r#"{"type":"object","unevaluatedProperties":false,"allOf":[{"properties":{"b":{"const":1}}}]}"#,
-    );
 }
 
 #[test]
-fn what_closing_would_make_impossible_is_left_and_told() {
+fn objects_that_closing_would_break_are_left_and_reported() {
     left(r#"{"type":"object"}"#, "declares no properties");
     left(r#"{"type":"object","additionalProperties":{"type":"null"}}"#, "is a schema");
     left(r#"{"type":"object","properties":{},"required":["b"]}"#, "\"b\"");
@@ -124,12 +131,18 @@ fn what_closing_would_make_impossible_is_left_and_told() {
         r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{},"anyOf":[{}]}"#,
         "draft-07",
     );
-    left(r##"{"type":"object","properties":{},"allOf":[{"$ref":"https://example.com/x"}]}"##, "elsewhere");
-    left(r#"{"type":"object","properties":{},"if":{"properties":{"k":{"const":1}}}}"#, "\"k\"");
+    left(
+        r##"{"type":"object","properties":{},"allOf":[{"$ref":"https://example.com/x"}]}"##,
+        "declare more members",
+    );
+    left(
+        r#"{"type":"object","properties":{},"if":{"properties":{"k":{"const":1}}}}"#,
+        "declare more members",
+    );
 }
 
 #[test]
-fn what_an_alternative_allows_in_any_object_is_not_refused() {
+fn an_object_is_left_open_beside_an_alternative_for_any_object() {
     // The first two are what random catalogs found: `false` makes the other alternative fail, so
     // nobody declares the members of a value that the empty one accepts.
     let never = r#""a":{"type":"null"},"c":false"#;
@@ -154,16 +167,8 @@ fn what_an_alternative_allows_in_any_object_is_not_refused() {
             Schema::compile(schema.root()).unwrap().is_valid(value.root())
         };
         assert!(valid(&schema), "{schema}");
-        left(&schema, "any object");
-    }
-    // An alternative that adds nothing to what is declared anyway, or takes no object, opens nothing.
-    for tail in [
-        r#""anyOf":[{},{"properties":{"a":{"const":1}}}]"#,
-        r#""oneOf":[{"type":"string"},{"properties":{"b":{"const":1}}}]"#,
-        r#""oneOf":[{"not":{"required":["a"]}},{"properties":{"b":{"const":1}}}]"#,
-    ] {
-        let schema = format!(r#"{{"type":"object","properties":{{"a":{{"const":1}}}},{tail}}}"#);
-        becomes(&schema, &format!("{},\"unevaluatedProperties\":false}}", schema.strip_suffix('}').unwrap()));
+        let (text, _) = fixed(&schema, Optional::Keep);
+        assert!(valid(&text), "{text}");
     }
 }
 
@@ -177,15 +182,16 @@ fn alternatives_with_members_are_each_closed_against_the_other() {
 }
 
 #[test]
-fn what_requiring_would_make_impossible_stays_optional() {
+fn members_stay_optional_if_requiring_them_could_make_the_schema_impossible() {
     let closed = |properties: &str, rest: &str| {
         format!(r#"{{"type":"object","properties":{{{properties}}},"additionalProperties":false{rest}}}"#)
     };
     for (property, reason) in [
         ("false", "certain"),
-        (r##"{"$ref":"#"}"##, "certain"),
-        (r##"{"type":"array","items":{"$ref":"#"},"minItems":1}"##, "certain"),
-        (r##"{"anyOf":[{"$ref":"#"},{"$ref":"#/properties/x"}]}"##, "certain"),
+        (r##"{"$ref":"#"}"##, "recursive"),
+        (r##"{"type":"array","items":{"$ref":"#"},"minItems":1}"##, "recursive"),
+        (r##"{"anyOf":[{"$ref":"#"},{"$ref":"#/properties/x"}]}"##, "recursive"),
+        (r##"{"$ref":"https://example.com/x"}"##, "certain"),
         (r#"{"enum":[]}"#, "certain"),
         (r#"{"type":"string","const":1}"#, "certain"),
         (r#"{"type":"integer","minimum":1.2,"maximum":1.8}"#, "certain"),
@@ -203,20 +209,27 @@ fn what_requiring_would_make_impossible_stays_optional() {
         &closed(r##""n":{"type":"null"},"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}"##, ""),
         &closed(
             r##""n":{"type":"null"},"next":{"anyOf":[{"$ref":"#"},{"type":"null"}]}"##,
-            r#","required":["n","next"]"#,
+            r#","required":["n"]"#,
         ),
     );
-    // Of two that demand each other only the first can be required; what leads to them can.
+    becomes(
+        &closed(
+            r#""a":{"anyOf":[{"type":"string"},{"type":"null"}],"title":"t"},"b":{"allOf":[{"const":1}]}"#,
+            "",
+        ),
+        &closed(
+            r#""a":{"anyOf":[{"type":"string"},{"type":"null"}],"title":"t"},"b":{"allOf":[{"const":1}]}"#,
+            r#","required":["a"]"#,
+        ),
+    );
+    // Of two that contain each other neither is required; a member that leads to them is.
     let cycle = |root: &str, a: &str, b: &str| {
         format!(
             r##"{{"type":"object","properties":{{"x":{{"$ref":"#/$defs/a"}}}},"$defs":{{"a":{{"type":"object","properties":{{"b":{{"$ref":"#/$defs/b"}}}}{a}}},"b":{{"type":"object","properties":{{"a":{{"$ref":"#/$defs/a"}}}}{b}}}}}{root}}}"##
         )
     };
     let shut = r#","additionalProperties":false"#;
-    becomes(
-        &cycle("", "", ""),
-        &cycle(&format!(r#","required":["x"]{shut}"#), &format!(r#","required":["b"]{shut}"#), shut),
-    );
+    becomes(&cycle("", "", ""), &cycle(&format!(r#","required":["x"]{shut}"#), shut, shut));
 }
 
 #[test]
@@ -238,19 +251,4 @@ fn schemas_that_share_their_object_are_not_touched() {
     ] {
         becomes(&schema, &schema);
     }
-}
-
-#[test]
-fn what_one_requirement_makes_certain_is_required_in_the_same_run() {
-    // Of `p` a value is certain once its `b` is required, because of minProperties; that of `b` is
-    // certain once its own member is not.
-    let b = r#"{"type":"object","properties":{"never":false},"additionalProperties":false}"#;
-    becomes(
-        &format!(
-            r##"{{"type":"object","properties":{{"a":{{"$ref":"#/$defs/p"}}}},"additionalProperties":false,"$defs":{{"p":{{"type":"object","properties":{{"b":{b}}},"required":["kind"],"minProperties":2}}}}}}"##
-        ),
-        &format!(
-            r##"{{"type":"object","properties":{{"a":{{"$ref":"#/$defs/p"}}}},"additionalProperties":false,"$defs":{{"p":{{"type":"object","properties":{{"b":{b}}},"required":["kind", "b"],"minProperties":2}}}},"required":["a"]}}"##
-        ),
-    );
 }

@@ -1,8 +1,10 @@
-//! The lint as its users see it: rules, autofix, hosts, and random catalogs.
+//! Tests of the lint: rules, autofix, hosts, random catalogs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod blow_up;
+#[cfg(unix)]
+mod examples;
 mod fix;
 mod host;
 #[cfg(feature = "schema")]

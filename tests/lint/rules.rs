@@ -1,6 +1,6 @@
 //! Which rules find what, and what they leave alone.
 
-use tinymcp::lint::{self, Choice, Profile, RULES, Severity, Snapshot};
+use tinymcp::lint::{self, Choice, Profile, RULES, RuleSet, Severity, Snapshot};
 
 use crate::tool;
 
@@ -110,10 +110,108 @@ fn every_nested_schema_is_looked_at() {
         property(r#"{"const":1}"#)
     );
     let report = lint::check(&Snapshot::parse(text).unwrap());
-    assert!(
-        report.findings.iter().any(|f| f.pointer == "/outputSchema/properties/s"),
-        "{:?}",
-        report.findings
+    let output: Vec<&str> =
+        report.findings.iter().filter(|f| f.pointer.starts_with("/outputSchema")).map(|f| f.rule).collect();
+    assert_eq!(output, ["SCH-001"]);
+}
+
+/// Rule, pointer and message of each finding in an output schema.
+fn found_in_output(schema: &str, rules: &str) -> Vec<String> {
+    let text = format!(
+        r#"[{{"name":"t","description":"d","inputSchema":{{"type":"object","additionalProperties":false}},"outputSchema":{schema}}}]"#
+    );
+    let choice = Choice::new().rules(rules).unwrap();
+    let report = lint::check_with(&Snapshot::parse(text).unwrap(), &choice);
+    report.findings.iter().map(|f| format!("{} {} {}", f.rule, f.pointer, f.message)).collect()
+}
+
+#[test]
+fn limits_and_descriptions_are_only_asked_of_inputs() {
+    let open = r#"{"type":"object","properties":{"s":{"type":"string"},"n":{"type":"integer"},"m":{"type":"object","additionalProperties":{"type":"null"}}},"required":["s"]}"#;
+    let rules = "SCH-002,SCH-004,SCH-005,SCH-006,SCH-026";
+    assert_eq!(found_in_output(open, rules), [""; 0]);
+    let input: Vec<String> = found(open, rules).into_iter().map(|f| f[..7].to_owned()).collect();
+    for rule in rules.split(',') {
+        assert!(input.iter().any(|f| f == rule), "{rule} {input:?}");
+    }
+    // An output that accepts anything is a finding still.
+    assert_eq!(found_in_output(r#"{"type":"object","properties":{"x":{}}}"#, "SCH-003").len(), 1);
+}
+
+#[test]
+fn unused_definitions_are_one_finding() {
+    let open = r#"{"type":"object","properties":{"x":{},"s":{"type":"string"}}}"#;
+    let schema = |reference: &str| {
+        property(reference).replace("\"required\"", &format!(r##""$defs":{{"a":{open},"b":{{"$ref":"#/$defs/a"}},"c":{{"$defs":{{"d":{open}}}}}}},"required""##))
+    };
+    let report = lint::check_with(
+        &tool(&schema(r#"{"type":"null"}"#)),
+        &Choice::new().rules("default,SCH-005").unwrap(),
+    );
+    let found: Vec<String> =
+        report.findings.iter().map(|f| format!("{} {} {}", f.rule, f.pointer, f.message)).collect();
+    assert_eq!(
+        found,
+        [
+            "SCH-028 /inputSchema 3 definitions are never referenced: a, b, c",
+            "SCH-026 /inputSchema/properties/x property \"x\" has no description",
+        ]
+    );
+    // A reference to a definition reaches what that one refers to.
+    let found =
+        self::found(&schema(r##"{"$ref":"#/$defs/b","description":"d"}"##), "SCH-001,SCH-003,SCH-028");
+    assert_eq!(
+        found,
+        ["SCH-028 /inputSchema", "SCH-001 /inputSchema/$defs/a", "SCH-003 /inputSchema/$defs/a/properties/x",]
+    );
+    // What makes the schema invalid is reported wherever it is.
+    let lost = schema(r#"{"type":"null"}"#).replace("#/$defs/a", "#/$defs/none");
+    assert_eq!(self::found(&lost, "SCH-012"), ["SCH-012 /inputSchema/$defs/b"]);
+    // A definition is used if a reference leads into a part of it.
+    let part = schema(r##"{"$ref":"#/$defs/c/$defs/d/properties/s"}"##)
+        .replace(r##""b":{"$ref":"#/$defs/a"},"##, "");
+    let report = lint::check_with(&tool(&part), &Choice::new().rules("SCH-028").unwrap());
+    assert_eq!(report.findings.len(), 1);
+    assert_eq!(report.findings[0].message, "the definition a is never referenced");
+}
+
+#[test]
+fn an_output_schema_of_an_old_draft_is_critical() {
+    let old = r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object"}"#;
+    for rules in ["default", "recommended", "SCH-027"] {
+        let found = found_in_output(old, rules);
+        assert!(found.iter().any(|f| f.starts_with("SCH-027 /outputSchema ")), "{rules}: {found:?}");
+    }
+    assert_eq!(found_in_output(r#"{"type":"object"}"#, "recommended"), [""; 0]);
+    assert_eq!(found(old, "SCH-027"), [""; 0]);
+    // A host that refuses it is not counted twice.
+    let text = format!(
+        r#"[{{"name":"t","description":"d","inputSchema":{{"type":"object"}},"outputSchema":{old}}}]"#
+    );
+    let choice = Choice::new().profile(Profile::find("claude").unwrap());
+    let report = lint::check_with(&Snapshot::parse(text).unwrap(), &choice);
+    assert_eq!(report.criticals, 1, "{:?}", report.findings);
+}
+
+#[test]
+fn the_recommended_set_is_the_default_set_without_limits() {
+    let ids = |rules: &str| -> Vec<&str> {
+        let set = |rule: &&lint::Rule| match rules {
+            "recommended" => rule.set == RuleSet::Recommended,
+            _ => rule.set != RuleSet::Optional,
+        };
+        RULES.iter().filter(set).map(|r| r.id).collect()
+    };
+    let (recommended, mut default) = (ids("recommended"), ids("default"));
+    default.retain(|id| !recommended.contains(id));
+    assert_eq!(default, ["SCH-001", "SCH-002", "SCH-004"]);
+    // The name selects the set: an open object without limits passes, a missing description does not.
+    let open = r#"{"type":"object","properties":{"s":{"type":"string","description":"d"}}}"#;
+    assert_eq!(found(open, "recommended"), [""; 0]);
+    assert_eq!(found(open, "default").len(), 3);
+    assert_eq!(
+        found(&open.replace(r#","description":"d""#, ""), "recommended"),
+        ["SCH-026 /inputSchema/properties/s"]
     );
 }
 
@@ -142,7 +240,7 @@ fn required_and_closing_may_stand_beside_in_a_combinator() {
 }
 
 #[test]
-fn breakage_is_found_by_default_and_style_only_when_chosen() {
+fn mistakes_are_found_by_default_and_style_only_when_chosen() {
     let default = |schema: &str| -> Vec<&'static str> {
         let report = lint::check(&tool(schema));
         report.findings.iter().filter(|f| f.severity == Severity::Critical).map(|f| f.rule).collect()
@@ -156,6 +254,9 @@ fn breakage_is_found_by_default_and_style_only_when_chosen() {
         (r#"{"$schema":"https://example.com/mine","type":"object","additionalProperties":false}"#, "SCH-015"),
         (&*property(r#"{"enum":[]}"#), "SCH-021"),
         (&*property(r#"{"type":"integer","minimum":3,"maximum":2}"#), "SCH-021"),
+        (&*property(r#"{"type":"integer","minimum":1.2,"maximum":1.8}"#), "SCH-021"),
+        (&*property(r#"{"type":"string","const":1}"#), "SCH-021"),
+        (&*property(r#"{"type":["string","null"],"enum":[1,true]}"#), "SCH-021"),
         (r#"{"type":"object","required":["y"],"additionalProperties":false}"#, "SCH-021"),
     ] {
         assert!(default(schema).contains(&rule), "{schema}: {:?}", default(schema));
@@ -163,6 +264,7 @@ fn breakage_is_found_by_default_and_style_only_when_chosen() {
     for (schema, rule) in [
         (property(r#"{"type":"integer","minimum":1}"#), "SCH-005"),
         (property(r#"{"type":"object","additionalProperties":{"type":"null"}}"#), "SCH-006"),
+        (property(r#"{"type":"object","definitions":{}}"#), "SCH-025"),
         (
             r#"{"type":"object","allOf":[{"properties":{"a":{}}}],"additionalProperties":false}"#.to_owned(),
             "SCH-007",
@@ -170,13 +272,14 @@ fn breakage_is_found_by_default_and_style_only_when_chosen() {
         (r#"{"type":"object","properties":{},"required":["a"]}"#.to_owned(), "SCH-022"),
         (property(r#"{"enum":[1,1]}"#), "SCH-023"),
         (property(r#"{"type":"string","maxLenght":3}"#), "SCH-024"),
-        (property(r#"{"type":"object","definitions":{}}"#), "SCH-025"),
         (property(r#"{"type":"null"}"#), "SCH-026"),
     ] {
         let on = |choice: &Choice| {
             lint::check_with(&tool(&schema), choice).findings.iter().any(|f| f.rule == rule)
         };
-        assert!(!on(&Choice::new()), "{rule}");
+        let style = ["SCH-005", "SCH-006", "SCH-025"].contains(&rule);
+        assert_eq!(on(&Choice::new()), !style, "{rule}");
+        assert_eq!(on(&Choice::new().rules("recommended").unwrap()), !style, "{rule}");
         assert!(on(&Choice::new().rules(rule).unwrap()), "{rule}");
         assert!(on(&Choice::new().rules("all").unwrap()), "{rule}");
     }

@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tinymcp::json::{self, Doc, ParseError, ParseLimits, Writer};
-use tinymcp::lint::{self, Choice, Finding, Optional, PROFILES, RULES, Severity, Snapshot, SnapshotError};
+use tinymcp::lint::{
+    self, Choice, Finding, Optional, PROFILES, RULES, RuleSet, Severity, Snapshot, SnapshotError,
+};
 use tinymcp::record::Violation;
 use tinymcp::schema::{Formats, Schema};
 
@@ -180,14 +182,16 @@ fn schema_lint(asked: &Asked) -> Result<u8, Fault> {
         w.end_object().end_object().newline();
         lines.extend_from_slice(w.as_bytes());
     } else {
-        let pretty = io::stdout().is_terminal();
-        let mut tool = None;
-        for finding in &report.findings {
-            if pretty && tool != Some(&finding.tool) {
-                tool = Some(&finding.tool);
-                lines.extend_from_slice(format!("{}\n", one_line(&finding.tool)).as_bytes());
+        let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        // The hint of a rule is printed once.
+        let mut hinted: Vec<&str> = Vec::new();
+        for findings in report.findings.chunk_by(|a, b| a.tool == b.tool) {
+            lines.extend_from_slice(tool_line(findings).as_bytes());
+            for finding in findings {
+                let hint = !finding.hint.is_empty() && !hinted.contains(&finding.rule);
+                hinted.push(finding.rule);
+                lines.extend_from_slice(line(finding, hint, colour).as_bytes());
             }
-            lines.extend_from_slice(line(finding, pretty).as_bytes());
         }
         let summary =
             format!("{} tools, {} criticals, {} warnings\n", report.tools, report.criticals, report.warnings);
@@ -197,28 +201,44 @@ fn schema_lint(asked: &Asked) -> Result<u8, Fault> {
     Ok(u8::from(report.criticals + report.warnings > 0))
 }
 
-/// One finding: indented, coloured and without the tool on a terminal, a line of its own in a pipe.
-fn line(finding: &Finding, pretty: bool) -> String {
-    let word = finding.severity.as_str();
-    let fixable = if finding.fixable { " [fixable]" } else { "" };
-    if !pretty {
-        let hint = if finding.hint.is_empty() { String::new() } else { format!(" ({})", finding.hint) };
-        return format!("{}{fixable}\n", one_line(&format!("{finding}{hint}")));
+/// The summary line above the findings of one tool.
+fn tool_line(findings: &[Finding]) -> String {
+    let name = findings.first().map_or("", |finding| &finding.tool);
+    let mut counts = String::new();
+    for severity in [Severity::Critical, Severity::Warning, Severity::Note] {
+        let count = findings.iter().filter(|finding| finding.severity == severity).count();
+        if count > 0 {
+            let comma = if counts.is_empty() { "" } else { ", " };
+            let plural = if count == 1 { "" } else { "s" };
+            counts.push_str(&format!("{comma}{count} {}{plural}", severity.as_str()));
+        }
     }
-    let colour = match finding.severity {
-        _ if std::env::var_os("NO_COLOR").is_some() => ("", ""),
+    format!("{}: {counts}\n", one_line(name))
+}
+
+/// One finding of a tool, indented.
+fn line(finding: &Finding, hint: bool, colour: bool) -> String {
+    let (start, end) = match finding.severity {
+        _ if !colour => ("", ""),
         Severity::Critical => ("\x1b[31m", "\x1b[0m"),
         Severity::Warning => ("\x1b[33m", "\x1b[0m"),
         Severity::Note => ("\x1b[2m", "\x1b[0m"),
     };
+    let (severity, rule) = (finding.severity.as_str(), finding.rule);
     let (pointer, message) = (one_line(&finding.pointer), one_line(&finding.message));
-    format!("  {}{word}{} {} {pointer}: {message}{fixable}\n", colour.0, colour.1, finding.rule)
+    let hint = if hint { format!(" ({})", finding.hint) } else { String::new() };
+    let fixable = if finding.fixable { " [fixable]" } else { "" };
+    format!("  {start}{severity}{end} {rule} {pointer}: {message}{hint}{fixable}\n")
 }
 
 fn list() -> Result<(), Fault> {
     let mut text = String::new();
     for rule in RULES {
-        let on = if rule.standard { "" } else { " (off by default)" };
+        let on = match rule.set {
+            RuleSet::Recommended => "",
+            RuleSet::Default => " (not in `recommended`)",
+            RuleSet::Optional => " (off by default)",
+        };
         text.push_str(&format!("{:9} {:8} {}{on}\n", rule.id, rule.severity.as_str(), rule.summary));
     }
     text.push('\n');

@@ -8,9 +8,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::compose::Group;
-use super::walk::{Role, Survey};
 use crate::json::Value;
+use crate::lint::composition::Group;
+use crate::lint::walk::{Role, Subschemas};
 
 /// The keywords of a schema, where they come from, and its members.
 pub(super) struct View<'d> {
@@ -32,26 +32,30 @@ pub(super) struct View<'d> {
 
 impl<'d> View<'d> {
     /// A schema as it is.
-    pub(super) fn plain(survey: &Survey<'d>, at: usize) -> View<'d> {
+    pub(super) fn plain(subschemas: &Subschemas<'d>, at: usize) -> View<'d> {
         let mut view = View::empty();
-        view.add(survey, at, &mut HashMap::new(), &[]);
-        view.require(survey.site(at).value);
+        view.add(subschemas, at, &mut HashMap::new(), &[]);
+        view.require(subschemas.site(at).value);
         view
     }
 
     /// A schema and what stands beside it, without these combinators. `None`: too much of it.
-    pub(super) fn folded(survey: &Survey<'d>, at: usize, without: &[&'static str]) -> Option<View<'d>> {
-        let group = Group::of(survey, at)?;
+    pub(super) fn folded(
+        subschemas: &Subschemas<'d>,
+        at: usize,
+        without: &[&'static str],
+    ) -> Option<View<'d>> {
+        let group = Group::of(subschemas, at)?;
         let mut view = View::empty();
         let mut names = HashMap::new();
-        view.require(survey.site(at).value);
+        view.require(subschemas.site(at).value);
         for site in group.sites.iter().copied() {
-            let asked = survey.site(site).role == Role::Condition && site != at;
+            let asked = subschemas.site(site).role == Role::Condition && site != at;
             if !asked {
-                view.add(survey, site, &mut names, without);
+                view.add(subschemas, site, &mut names, without);
             }
         }
-        let value = survey.site(at).value;
+        let value = subschemas.site(at).value;
         view.folded = without.iter().copied().filter(|k| value.get(k).is_some()).collect();
         for part in value.get("allOf").map(Value::items).into_iter().flatten() {
             view.require(part);
@@ -91,12 +95,12 @@ impl<'d> View<'d> {
 
     fn add(
         &mut self,
-        survey: &Survey<'d>,
+        subschemas: &Subschemas<'d>,
         at: usize,
         names: &mut HashMap<&'d str, usize>,
         without: &[&'static str],
     ) {
-        let value = survey.site(at).value;
+        let value = subschemas.site(at).value;
         for (keyword, inner) in value.members() {
             match keyword {
                 "required" => {}
@@ -110,8 +114,8 @@ impl<'d> View<'d> {
         let written = value.get("properties").map(Value::member_values).into_iter().flatten();
         let by_name: HashMap<&str, Value<'d>> =
             written.filter_map(|(name, _)| Some((name.as_str()?, name))).collect();
-        for child in survey.children(at) {
-            let site = survey.site(child);
+        for child in subschemas.children(at) {
+            let site = subschemas.site(child);
             let Some(name) = site.name().filter(|_| site.role == Role::Member) else { continue };
             match names.get(name) {
                 Some(place) => {

@@ -1,41 +1,44 @@
-//! Checks for what is broken: contradictions, lost references, names that cannot be.
+//! Rules for what is invalid or contradictory: references, dialects, names, duplicates.
 //!
-//! Certain breakage only, or what is chosen by hand; nothing here guesses what was meant, but for
-//! misspelled keywords. Two checks ask the validator's compiler and find nothing without it.
+//! The checks report certain breakage; only the one for misspelled keywords guesses. Two checks run
+//! the schema compiler and report nothing without the feature `schema`.
 //!
-//! Invariant: each check is linear in what it looks at, up to sorting.
+//! Invariant: each check is linear in what it reads, up to sorting.
 
 use std::collections::HashSet;
 
 use super::Look;
-use super::compose::is_note;
-use super::rules::Told;
+use super::composition::is_annotation;
+use super::rules::Found;
 use super::walk::{ROOT, Role, Target, has_type};
 use crate::json::{Kind, Value};
 
-pub(super) fn no_object_root(tools: &[Value<'_>], index: usize, found: &mut Told) {
+pub(super) fn no_object_root(tools: &[Value<'_>], index: usize, found: &mut Found) {
     let Some(tool) = tools.get(index) else { return };
     match tool.get("inputSchema") {
         None => found.push((String::new(), "the tool has no inputSchema".to_owned())),
         Some(schema) if schema.get("type").and_then(Value::as_str) == Some("object") => {}
         Some(_) => {
-            found.push(("/inputSchema".to_owned(), "the root does not say \"type\": \"object\"".to_owned()));
+            found.push(("/inputSchema".to_owned(), "the root must have \"type\": \"object\"".to_owned()));
         }
     }
 }
 
-/// MCP server/tools: 1 to 128 of these characters; hosts refuse the request for others.
-pub(super) fn tool_name(tools: &[Value<'_>], index: usize, found: &mut Told) {
+/// Specification, server/tools: 1 to 128 of these characters. Hosts refuse requests with other names.
+pub(super) fn tool_name(tools: &[Value<'_>], index: usize, found: &mut Found) {
     let name = tools.get(index).and_then(|t| t.get("name")).and_then(Value::as_str).unwrap_or_default();
     let good = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
     if !good || !(1..=128).contains(&name.len()) {
-        found.push(("/name".to_owned(), format!("{:?} is no tool name", short(name))));
+        found.push((
+            "/name".to_owned(),
+            format!("invalid tool name {:?}: allowed are 1 to 128 of A-Z a-z 0-9 _ . -", short(name)),
+        ));
     }
 }
 
-pub(super) fn tool_twice(tools: &[Value<'_>], index: usize, found: &mut Told) {
+pub(super) fn duplicate_tool(tools: &[Value<'_>], index: usize, found: &mut Found) {
     let name = |tool: &Value<'_>| tool.get("name").and_then(|n| n.as_str()).map(short);
-    // The whole catalog is looked at once, for its first tool.
+    // One pass over the whole catalog, when the first tool is checked.
     if index > 0 {
         return;
     }
@@ -44,14 +47,14 @@ pub(super) fn tool_twice(tools: &[Value<'_>], index: usize, found: &mut Told) {
         if let Some(own) = tool.get("name").and_then(|n| n.as_str()) {
             if !seen.insert(own) {
                 let shown = name(tool).unwrap_or_default();
-                found
-                    .push(("/name".to_owned(), format!("tool {i} is called {shown:?} as an earlier one is")));
+                let message = format!("tool {i} has the name {shown:?} of an earlier tool");
+                found.push(("/name".to_owned(), message));
             }
         }
     }
 }
 
-pub(super) fn tool_undescribed(tools: &[Value<'_>], index: usize, found: &mut Told) {
+pub(super) fn tool_undescribed(tools: &[Value<'_>], index: usize, found: &mut Found) {
     let text = tools.get(index).and_then(|t| t.get("description")).and_then(Value::as_str);
     if text.is_none_or(|t| t.trim().is_empty()) {
         found.push((String::new(), "the tool has no description".to_owned()));
@@ -60,11 +63,11 @@ pub(super) fn tool_undescribed(tools: &[Value<'_>], index: usize, found: &mut To
 
 #[cfg(feature = "schema")]
 fn compile(look: &Look<'_>) -> Option<crate::schema::SchemaError> {
-    let schema = look.survey.site(ROOT).value;
+    let schema = look.subschemas.site(ROOT).value;
     crate::schema::Schema::options().formats(crate::schema::Formats::Assert).compile(schema).err()
 }
 
-/// Whether a compiler's complaint is about a pattern.
+/// Whether the pointer of a compile error leads to a pattern.
 #[cfg(feature = "schema")]
 fn is_about_pattern(pointer: &str) -> bool {
     let mut tokens = pointer.rsplit('/');
@@ -72,10 +75,10 @@ fn is_about_pattern(pointer: &str) -> bool {
 }
 
 #[cfg(feature = "schema")]
-pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Told) {
+pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Found) {
     let known = |at| lost_reference(look, at).is_some() || foreign_dialect(look, at).is_some();
-    // What other rules say better is not said twice.
-    if (0..look.survey.sites.len()).any(known) {
+    // SCH-012 and SCH-015 describe these errors better.
+    if (0..look.subschemas.sites.len()).any(known) {
         return;
     }
     if let Some(error) = compile(look).filter(|e| !is_about_pattern(&e.pointer)) {
@@ -84,80 +87,81 @@ pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Told) {
 }
 
 #[cfg(feature = "schema")]
-pub(super) fn wild_pattern(look: &Look<'_>, found: &mut Told) {
+pub(super) fn wild_pattern(look: &Look<'_>, found: &mut Found) {
     if let Some(error) = compile(look).filter(|e| is_about_pattern(&e.pointer)) {
         found.push((error.pointer, error.message));
     }
 }
 
 #[cfg(not(feature = "schema"))]
-pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Told) {
-    let root = look.survey.site(ROOT).value;
+pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Found) {
+    let root = look.subschemas.site(ROOT).value;
     if !matches!(root.kind(), Kind::Object | Kind::Bool) {
-        found.push((String::new(), "a schema is an object or a boolean".to_owned()));
+        found.push((String::new(), "expected a schema: an object or a boolean".to_owned()));
     }
 }
 
 #[cfg(not(feature = "schema"))]
-pub(super) fn wild_pattern(_: &Look<'_>, _: &mut Told) {}
+pub(super) fn wild_pattern(_: &Look<'_>, _: &mut Found) {}
 
 pub(super) fn lost_reference(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.survey.site(at).value;
+    let schema = look.subschemas.site(at).value;
     let reference = schema.get("$ref")?;
-    let Some(text) = reference.as_str() else { return Some("$ref is no string".to_owned()) };
-    // The metaschemas are known everywhere; with bases of their own, references need a resolver.
+    let Some(text) = reference.as_str() else { return Some("$ref must be a string".to_owned()) };
+    // Every validator knows the metaschemas. Relative base URIs would need a resolver.
     let known = text.contains("//json-schema.org/draft");
-    if known || look.survey.rebased || look.survey.target(at) != Target::Unknown {
+    if known || look.subschemas.rebased || look.subschemas.target(at) != Target::Unknown {
         return None;
     }
-    let what = if text.starts_with('#') { "leads to no schema" } else { "leads outside of this schema" };
+    let what =
+        if text.starts_with('#') { "has no target in this schema" } else { "leads outside of this schema" };
     Some(format!("$ref {:?} {what}", short(text)))
 }
 
-/// Schemas that are applied to a value because they are applied to it already.
-pub(super) fn endless_reference(look: &Look<'_>, found: &mut Told) {
-    let count = look.survey.sites.len();
+/// Finds a schema that applies itself to the same value.
+pub(super) fn endless_reference(look: &Look<'_>, found: &mut Found) {
+    let count = look.subschemas.sites.len();
     let next = |at: usize| {
         let mut beside: Vec<usize> = look
-            .survey
+            .subschemas
             .children(at)
             .filter(|c| {
-                let site = look.survey.site(*c);
+                let site = look.subschemas.site(*c);
                 site.role == Role::Branch || matches!(site.keyword, "if" | "not")
             })
             .collect();
-        // A dynamic reference leads elsewhere where another schema extends this one.
-        if look.survey.site(at).value.get("$ref").is_some() {
-            if let Target::Site(target) = look.survey.target(at) {
+        // A schema that extends this one changes the target of a dynamic reference.
+        if look.subschemas.site(at).value.get("$ref").is_some() {
+            if let Target::Site(target) = look.subschemas.target(at) {
                 beside.push(target);
             }
         }
         beside
     };
-    // 0: new, 1: on the way, 2: done.
+    // 0: new, 1: on the current path, 2: done.
     let mut state = vec![0_u8; count];
     for start in 0..count {
         if state[start] != 0 {
             continue;
         }
         state[start] = 1;
-        let mut way = vec![(start, next(start))];
-        while let Some((at, todo)) = way.last_mut() {
+        let mut path = vec![(start, next(start))];
+        while let Some((at, todo)) = path.last_mut() {
             let Some(to) = todo.pop() else {
                 state[*at] = 2;
-                way.pop();
+                path.pop();
                 continue;
             };
             match state[to] {
                 0 => {
                     state[to] = 1;
-                    way.push((to, next(to)));
+                    path.push((to, next(to)));
                 }
                 1 => {
-                    let pointer = look.survey.pointer(to);
+                    let pointer = look.subschemas.pointer(to);
                     found.push((
                         pointer,
-                        "to know whether a value fits, one has to know it already".to_owned(),
+                        "the schema applies itself to the same value without end".to_owned(),
                     ));
                     return;
                 }
@@ -167,17 +171,17 @@ pub(super) fn endless_reference(look: &Look<'_>, found: &mut Told) {
     }
 }
 
-/// Dialects that are supported here.
+/// Supported dialects.
 const DIALECTS: &[&str] =
     &["json-schema.org/draft/2020-12/", "json-schema.org/draft/2019-09/", "json-schema.org/draft-07/"];
 
 pub(super) fn foreign_dialect(look: &Look<'_>, at: usize) -> Option<String> {
-    let uri = look.survey.site(at).value.get("$schema")?.as_str()?;
+    let uri = look.subschemas.site(at).value.get("$schema")?.as_str()?;
     let known = DIALECTS.iter().any(|d| uri.contains(d));
     (!known).then(|| format!("$schema {:?} is not supported", short(uri)))
 }
 
-/// Pairs of keywords the first of which must not be greater, and the type they speak of.
+/// Pairs of keywords for a lower and an upper bound, and the type they apply to.
 const PAIRS: &[(&str, &str, &str)] = &[
     ("minLength", "maxLength", "string"),
     ("minItems", "maxItems", "array"),
@@ -186,12 +190,12 @@ const PAIRS: &[(&str, &str, &str)] = &[
 ];
 
 pub(super) fn contradiction(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.survey.site(at).value;
-    if look.marks.asked[at] {
+    let schema = look.subschemas.site(at).value;
+    if look.marks.conditional[at] {
         return None;
     }
-    if schema.get("enum").is_some_and(|e| e.kind() == Kind::Array && e.is_empty()) {
-        return Some("the enum is empty".to_owned());
+    if let Some(message) = no_choice(schema) {
+        return Some(message);
     }
     let only = |name: &str| {
         let t = schema.get("type");
@@ -199,22 +203,53 @@ pub(super) fn contradiction(look: &Look<'_>, at: usize) -> Option<String> {
         single == Some(name) || name == "number" && single == Some("integer")
     };
     for (least, most, kind) in PAIRS {
-        let figure = |keyword| schema.get(keyword).and_then(Value::as_f64);
-        if let (Some(low), Some(high)) = (figure(least), figure(most)) {
+        let number = |keyword| schema.get(keyword).and_then(Value::as_f64);
+        if let (Some(low), Some(high)) = (number(least), number(most)) {
             if low > high && only(kind) {
                 return Some(format!("{least} is greater than {most}"));
             }
+            if only("integer") && *kind == "number" && low.ceil() > high.floor() {
+                return Some(format!("no integer lies between {least} and {most}"));
+            }
         }
     }
-    // A name that must be there and must not.
+    // A required name that is also rejected.
     let closed = schema.get("additionalProperties").and_then(Value::as_bool) == Some(false);
     let patterns = schema.get("patternProperties").is_some_and(|p| !p.is_empty());
     if closed && !patterns && has_type(schema, "object") && only("object") {
         if let Some(name) = undeclared(schema) {
-            return Some(format!("{name:?} is required, and refused as not declared"));
+            return Some(format!("{name:?} is required, but rejected because it is not declared"));
         }
     }
     None
+}
+
+/// Why `enum` or `const` lists no value of an accepted type.
+fn no_choice(schema: Value<'_>) -> Option<String> {
+    let fits = |choice: Value<'_>| {
+        let kind = match choice.kind() {
+            Kind::Null => "null",
+            Kind::Bool => "boolean",
+            Kind::Number => "number",
+            Kind::String => "string",
+            Kind::Array => "array",
+            Kind::Object => "object",
+        };
+        let whole = choice.as_f64().is_some_and(|n| n.fract() == 0.0);
+        has_type(schema, kind) || whole && has_type(schema, "integer")
+    };
+    let typed = schema.get("type").is_some();
+    let choices = schema.get("enum").filter(|e| e.kind() == Kind::Array);
+    match (choices, schema.get("const")) {
+        (Some(choices), _) if choices.is_empty() => Some("the enum is empty".to_owned()),
+        (Some(choices), _) if typed && !choices.items().any(fits) => {
+            Some("no value of the enum has the declared type".to_owned())
+        }
+        (_, Some(only)) if typed && !fits(only) => {
+            Some("the const does not have the declared type".to_owned())
+        }
+        _ => None,
+    }
 }
 
 fn undeclared<'d>(schema: Value<'d>) -> Option<&'d str> {
@@ -224,20 +259,22 @@ fn undeclared<'d>(schema: Value<'d>) -> Option<&'d str> {
 }
 
 pub(super) fn required_unknown(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.survey.site(at).value;
-    if look.marks.asked[at] || schema.get("properties").is_none() || schema.get("patternProperties").is_some()
+    let schema = look.subschemas.site(at).value;
+    if look.marks.conditional[at]
+        || schema.get("properties").is_none()
+        || schema.get("patternProperties").is_some()
     {
         return None;
     }
-    undeclared(schema).map(|name| format!("required names {:?}, which is not declared", short(name)))
+    undeclared(schema).map(|name| format!("required names the undeclared property {:?}", short(name)))
 }
 
-pub(super) fn said_twice(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.survey.site(at).value;
+pub(super) fn duplicate(look: &Look<'_>, at: usize) -> Option<String> {
+    let schema = look.subschemas.site(at).value;
     ["enum", "required", "anyOf", "oneOf", "allOf", "type"].iter().find_map(|keyword| {
         let mut seen = HashSet::new();
-        let again = schema.get(keyword)?.items().find(|item| !seen.insert(item.raw()))?;
-        Some(format!("{keyword} says {} twice", short(again.raw())))
+        let duplicate = schema.get(keyword)?.items().find(|item| !seen.insert(item.raw()))?;
+        Some(format!("{keyword} lists {} twice", short(duplicate.raw())))
     })
 }
 
@@ -306,16 +343,16 @@ const KEYWORDS: &[&str] = &[
 ];
 
 pub(super) fn misspelled(look: &Look<'_>, at: usize) -> Option<String> {
-    look.survey.site(at).value.members().find_map(|(name, _)| {
-        if KEYWORDS.contains(&name) || is_note(name) || name.len() < 4 || name.len() > 30 {
+    look.subschemas.site(at).value.members().find_map(|(name, _)| {
+        if KEYWORDS.contains(&name) || is_annotation(name) || name.len() < 4 || name.len() > 30 {
             return None;
         }
         let near = KEYWORDS.iter().find(|k| k.len() >= 4 && distance_at_most_two(name, k))?;
-        Some(format!("{name:?} is no keyword; is {near:?} meant?"))
+        Some(format!("unknown keyword {name:?}; did you mean {near:?}?"))
     })
 }
 
-/// Whether at most two letters have to be changed, added or taken away.
+/// Whether two words differ by at most two changed, added or removed letters.
 fn distance_at_most_two(a: &str, b: &str) -> bool {
     if a.len().abs_diff(b.len()) > 2 {
         return false;
@@ -339,19 +376,54 @@ fn distance_at_most_two(a: &str, b: &str) -> bool {
 }
 
 pub(super) fn old_spelling(look: &Look<'_>, at: usize) -> Option<String> {
-    if look.survey.old {
+    if look.subschemas.old {
         return None;
     }
-    let schema = look.survey.site(at).value;
+    let schema = look.subschemas.site(at).value;
     let by_position = schema.get("items").is_some_and(|i| i.kind() == Kind::Array);
     if by_position {
-        return Some("items is an array, which draft-07 took for prefixItems".to_owned());
+        return Some("items is an array, which is draft-07; use prefixItems".to_owned());
     }
     let old = ["definitions", "dependencies", "additionalItems"].iter().find(|k| schema.get(k).is_some());
-    old.map(|keyword| format!("{keyword} is a keyword of draft-07"))
+    old.map(|keyword| format!("{keyword} is a draft-07 keyword"))
 }
 
-/// The start of a long text, for messages.
+/// An old dialect in an output schema: clients refuse the tool, whatever the schema says otherwise.
+pub(super) fn old_output(look: &Look<'_>, found: &mut Found) {
+    if look.which == "outputSchema" && look.subschemas.old {
+        found.push((
+            String::new(),
+            "some hosts refuse tools whose outputSchema names an old draft".to_owned(),
+        ));
+    }
+}
+
+/// Definitions that no reference leads to, directly or into one of their parts.
+pub(super) fn unused_definitions(look: &Look<'_>, found: &mut Found) {
+    const LISTED: usize = 5;
+    let count = look.subschemas.sites.len();
+    // Parents stand before their children, so one pass backwards finds the used ones.
+    let mut used = look.marks.reachable.clone();
+    for at in (1..count).rev() {
+        if used[at] {
+            used[look.subschemas.parent(at)] = true;
+        }
+    }
+    let unused: Vec<String> = (1..count)
+        .filter(|at| look.subschemas.site(*at).role == Role::Definition)
+        .filter(|at| !used[*at] && used[look.subschemas.parent(*at)])
+        .map(|at| short(look.subschemas.site(at).name().unwrap_or_default()))
+        .collect();
+    let listed = unused.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = if unused.len() > LISTED { ", …" } else { "" };
+    match unused.len() {
+        0 => {}
+        1 => found.push((String::new(), format!("the definition {listed} is never referenced"))),
+        n => found.push((String::new(), format!("{n} definitions are never referenced: {listed}{more}"))),
+    }
+}
+
+/// Truncates a text for messages.
 pub(super) fn short(text: &str) -> String {
     const MOST: usize = 60;
     match text.char_indices().nth(MOST) {

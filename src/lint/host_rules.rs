@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 use super::profile::{Names, Profile, References};
 use super::rules::Hits;
-use super::walk::{ROOT, Role, Survey, Target, has_type, is_object};
-use super::{Look, Severity, defect};
+use super::walk::{ROOT, Role, Target, has_type, is_object};
+use super::{Look, Severity, validity_rules};
 use crate::json::{Kind, Value};
 
 const SIMPLIFY: &str = "the simplified form for this host settles it";
@@ -34,7 +34,7 @@ impl Teller<'_> {
         at: usize,
         message: String,
     ) {
-        let offset = self.look.survey.site(at).value.offset();
+        let offset = self.look.subschemas.site(at).value.offset();
         let pointer = self.look.pointer(at);
         self.hits.add(rule, severity, hint, Some(self.profile.id), false, offset, pointer, message);
     }
@@ -89,9 +89,9 @@ pub(super) fn tool(profile: &'static Profile, tool: Value<'_>, index: usize, hit
 /// What concerns one schema. Output schemas reach clients, not models: only their dialect matters.
 pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>, hits: &mut Hits) {
     let mut tell = Teller { profile, hits, look };
-    let root = look.survey.site(ROOT).value;
+    let root = look.subschemas.site(ROOT).value;
     if look.which == "outputSchema" {
-        if profile.modern_output && look.survey.old {
+        if profile.modern_output && look.subschemas.old {
             tell.say(
                 "HOST-005",
                 Severity::Critical,
@@ -122,9 +122,9 @@ pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>
         }
     }
     let (mut properties, mut optional) = (0_usize, 0_usize);
-    for at in 0..look.survey.sites.len() {
+    for at in 0..look.subschemas.sites.len() {
         site(&mut tell, at);
-        let value = look.survey.site(at).value;
+        let value = look.subschemas.site(at).value;
         let members = value.get("properties").map_or(0, Value::len);
         properties += members;
         optional += members.saturating_sub(value.get("required").map_or(0, Value::len));
@@ -134,12 +134,12 @@ pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>
 
 fn budget(tell: &mut Teller<'_>, properties: usize, optional: usize) {
     let profile = tell.profile;
-    let survey = &tell.look.survey;
-    let mut depths = vec![0_usize; survey.sites.len()];
+    let subschemas = &tell.look.subschemas;
+    let mut depths = vec![0_usize; subschemas.sites.len()];
     for at in 1..depths.len() {
         let deeper =
-            matches!(survey.site(at).role, Role::Member | Role::Item | Role::Extra | Role::PatternMember);
-        depths[at] = depths[survey.parent(at)] + usize::from(deeper);
+            matches!(subschemas.site(at).role, Role::Member | Role::Item | Role::Extra | Role::PatternMember);
+        depths[at] = depths[subschemas.parent(at)] + usize::from(deeper);
     }
     let deepest = depths.into_iter().max().unwrap_or(0);
     let over = [
@@ -161,8 +161,8 @@ fn budget(tell: &mut Teller<'_>, properties: usize, optional: usize) {
 }
 
 fn site(tell: &mut Teller<'_>, at: usize) {
-    let (profile, survey) = (tell.profile, &tell.look.survey);
-    let site = *survey.site(at);
+    let (profile, subschemas) = (tell.profile, &tell.look.subschemas);
+    let site = *subschemas.site(at);
     let schema = site.value;
     if schema.kind() == Kind::Bool {
         // `additionalProperties: false` is how hosts want objects closed.
@@ -186,7 +186,7 @@ fn site(tell: &mut Teller<'_>, at: usize) {
                 Names::Token => "1 to 64 of letters, digits, _ . -",
                 Names::Identifier => "an identifier of at most 64 bytes",
             };
-            let message = format!("the property name {:?} is not {charset}", defect::short(name));
+            let message = format!("the property name {:?} is not {charset}", validity_rules::short(name));
             tell.say("HOST-004", Severity::Critical, "rename the property", at, message);
         }
     }
@@ -205,7 +205,7 @@ fn site(tell: &mut Teller<'_>, at: usize) {
         tell.refuses("HOST-010", at, "the enum has members that are no strings");
     }
     if profile.closed
-        && !tell.look.marks.asked[at]
+        && !tell.look.marks.conditional[at]
         && is_object(schema)
         && schema.get("additionalProperties").and_then(Value::as_bool) != Some(false)
     {
@@ -216,7 +216,11 @@ fn site(tell: &mut Teller<'_>, at: usize) {
         let listed: HashSet<&str> = required.filter_map(Value::as_str).collect();
         let mut properties = schema.get("properties").map(Value::members).into_iter().flatten();
         if let Some((name, _)) = properties.find(|(name, _)| !listed.contains(name)) {
-            tell.refuses("HOST-016", at, format!("property {:?} is not required", defect::short(name)));
+            tell.refuses(
+                "HOST-016",
+                at,
+                format!("property {:?} is not required", validity_rules::short(name)),
+            );
         }
     }
     let refused: Vec<&str> = schema.members().map(|(k, _)| k).filter(|k| profile.refuses(k)).collect();
@@ -231,7 +235,7 @@ fn site(tell: &mut Teller<'_>, at: usize) {
 }
 
 fn reference(tell: &mut Teller<'_>, at: usize, schema: Value<'_>) {
-    if tell.look.survey.target(at) == Target::None {
+    if tell.look.subschemas.target(at) == Target::None {
         return;
     }
     match tell.profile.references {
@@ -250,53 +254,6 @@ fn reference(tell: &mut Teller<'_>, at: usize, schema: Value<'_>) {
 
 /// Whether following a site's reference leads to the site again.
 pub(super) fn leads_back(look: &Look<'_>, at: usize) -> bool {
-    let Target::Site(target) = look.survey.target(at) else { return false };
-    let circles = look.circles.get_or_init(|| circles(&look.survey));
-    circles[at] == circles[target]
-}
-
-/// A number for each site, which those share that lead to each other by references and as parts: the strongly
-/// connected components of the schema, found in one walk (R. Tarjan, 1972).
-fn circles(survey: &Survey<'_>) -> Vec<usize> {
-    let next = |at: usize| -> Vec<usize> {
-        let inner = survey.children(at).filter(|c| survey.site(*c).role != Role::Definition);
-        let target = match survey.target(at) {
-            Target::Site(target) => Some(target),
-            _ => None,
-        };
-        inner.chain(target).collect()
-    };
-    let count = survey.sites.len();
-    // In which order sites were met, and the first one met that each leads to; both from 1 on.
-    let (mut met, mut low, mut circle) = (vec![0; count], vec![0; count], vec![0; count]);
-    let (mut last, mut open, mut path) = (0, Vec::new(), Vec::new());
-    for start in 0..count {
-        let mut enter = Some(start).filter(|start| met[*start] == 0);
-        loop {
-            if let Some(at) = enter.take() {
-                last += 1;
-                (met[at], low[at]) = (last, last);
-                open.push(at);
-                path.push((at, next(at)));
-            }
-            let Some((at, left)) = path.last_mut() else { break };
-            let at = *at;
-            match left.pop() {
-                Some(to) if met[to] == 0 => enter = Some(to),
-                Some(to) if circle[to] == 0 => low[at] = low[at].min(met[to]),
-                Some(_) => {}
-                None => {
-                    path.pop();
-                    if let Some((before, _)) = path.last() {
-                        low[*before] = low[*before].min(low[at]);
-                    }
-                    while low[at] == met[at] && circle[at] == 0 {
-                        let Some(site) = open.pop() else { break };
-                        circle[site] = met[at];
-                    }
-                }
-            }
-        }
-    }
-    circle
+    let Target::Site(target) = look.subschemas.target(at) else { return false };
+    look.cycles()[at] == look.cycles()[target]
 }

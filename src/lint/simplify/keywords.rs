@@ -8,13 +8,13 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::compose::is_note;
-use super::defect::short;
-use super::profile::References;
-use super::simplify::{Copy, Task};
-use super::view::View;
-use super::walk::{ROOT, has_type};
+use super::flatten::View;
+use super::{Copy, Task};
 use crate::json::{Kind, Value};
+use crate::lint::composition::is_annotation;
+use crate::lint::profile::References;
+use crate::lint::validity_rules::short;
+use crate::lint::walk::{ROOT, has_type};
 
 /// Members of an object in the making.
 pub(super) type Parts<'d> = Vec<(Cow<'d, str>, Vec<Task<'d>>)>;
@@ -42,7 +42,7 @@ impl<'d> Copy<'_, 'd> {
         null: bool,
     ) -> Parts<'d> {
         let mut parts: Parts<'d> = Vec::new();
-        let site = *self.look.survey.site(at);
+        let site = *self.look.subschemas.site(at);
         let root = here == ROOT && !self.wrapped;
         if root && view.get("type").is_none_or(|t| t.kind() != Kind::String) {
             parts.push(("type".into(), word("\"object\"")));
@@ -79,7 +79,7 @@ impl<'d> Copy<'_, 'd> {
                 && keyword != "$ref"
                 && !(root && matches!(keyword, "$defs" | "definitions" | "type"))
             {
-                if !is_note(keyword) {
+                if !is_annotation(keyword) {
                     self.lose(at, format!("{keyword} stood beside a reference and was dropped"));
                 }
                 continue;
@@ -94,14 +94,14 @@ impl<'d> Copy<'_, 'd> {
             let tuple = view.keywords.iter().find(|(k, ..)| *k == "prefixItems");
             let tuple = tuple.filter(|_| self.profile.refuses("prefixItems"));
             let elements: Vec<usize> = tuple.map_or(Vec::new(), |(keyword, _, from)| {
-                let survey = &self.look.survey;
-                survey.children(*from).filter(|c| survey.site(*c).keyword == *keyword).collect()
+                let subschemas = &self.look.subschemas;
+                subschemas.children(*from).filter(|c| subschemas.site(*c).keyword == *keyword).collect()
             });
             let items =
                 if elements.is_empty() { word("{}") } else { self.alternatives(&elements, chain, false) };
             parts.push(("items".into(), items));
         }
-        let asked = self.look.marks.asked[at];
+        let asked = self.look.marks.conditional[at];
         let closes = self.profile.closed && !asked && view.get("$ref").is_none();
         if closes && (view.declares || types_of(view).contains(&"object")) {
             parts.push(("additionalProperties".into(), word("false")));
@@ -129,7 +129,8 @@ impl<'d> Copy<'_, 'd> {
         let mut inner: Parts<'d> = Vec::new();
         let mut dropped = HashSet::new();
         for (name, sites) in &view.properties {
-            let forbidden = sites.iter().any(|s| self.look.survey.site(*s).value.as_bool() == Some(false));
+            let forbidden =
+                sites.iter().any(|s| self.look.subschemas.site(*s).value.as_bool() == Some(false));
             if forbidden && !self.profile.boolean_schemas {
                 self.lose(here, format!("property {} is forbidden and was dropped", short(name.raw())));
                 dropped.insert(name.as_str());
@@ -165,10 +166,11 @@ impl<'d> Copy<'_, 'd> {
 
     /// One member, as several schemas may describe it.
     fn alternatives(&self, sites: &[usize], chain: usize, null: bool) -> Vec<Task<'d>> {
-        let survey = &self.look.survey;
+        let subschemas = &self.look.subschemas;
         let mut distinct: Vec<usize> = Vec::new();
         for site in sites {
-            if !distinct.iter().any(|d| survey.site(*d).value.raw() == survey.site(*site).value.raw()) {
+            if !distinct.iter().any(|d| subschemas.site(*d).value.raw() == subschemas.site(*site).value.raw())
+            {
                 distinct.push(*site);
             }
         }
@@ -179,7 +181,7 @@ impl<'d> Copy<'_, 'd> {
         let constants: Option<Vec<&str>> = distinct
             .iter()
             .map(|at| {
-                survey.site(*at).value.get("const").filter(|c| c.kind() == Kind::String).map(Value::raw)
+                subschemas.site(*at).value.get("const").filter(|c| c.kind() == Kind::String).map(Value::raw)
             })
             .collect();
         if let Some(constants) = constants {
@@ -265,7 +267,7 @@ impl<'d> Copy<'_, 'd> {
             _ => {}
         }
         if profile.refuses(keyword) {
-            if !is_note(keyword) {
+            if !is_annotation(keyword) {
                 self.lose(at, format!("{keyword} was dropped"));
             }
             return;
@@ -276,10 +278,10 @@ impl<'d> Copy<'_, 'd> {
 
     /// Whether no branch under a keyword says a type, so that it only adds demands.
     fn untyped(&self, from: usize, keyword: &str) -> bool {
-        let survey = &self.look.survey;
-        let mut branches = survey.children(from).filter(|c| survey.site(*c).keyword == keyword);
+        let subschemas = &self.look.subschemas;
+        let mut branches = subschemas.children(from).filter(|c| subschemas.site(*c).keyword == keyword);
         branches.all(|c| {
-            let value = survey.site(c).value;
+            let value = subschemas.site(c).value;
             let says = ["type", "properties", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
             says.iter().all(|k| value.get(k).is_none())
         })
@@ -305,14 +307,14 @@ impl<'d> Copy<'_, 'd> {
 
     /// The value of a keyword: schemas within it are simplified, anything else is spliced.
     fn value_of(&self, from: usize, keyword: &str, inner: Value<'d>, chain: usize) -> Vec<Task<'d>> {
-        let survey = &self.look.survey;
+        let subschemas = &self.look.subschemas;
         let sites: Vec<usize> =
-            survey.children(from).filter(|c| survey.site(*c).keyword == keyword).collect();
+            subschemas.children(from).filter(|c| subschemas.site(*c).keyword == keyword).collect();
         let schema = |at: usize| Task::Schema { at, chain, null: false };
         if sites.is_empty() {
             return raw(inner);
         }
-        if sites.len() == 1 && sites.first().is_some_and(|s| survey.site(*s).value.id() == inner.id()) {
+        if sites.len() == 1 && sites.first().is_some_and(|s| subschemas.site(*s).value.id() == inner.id()) {
             return sites.into_iter().map(schema).collect();
         }
         let (open, close) = if inner.kind() == Kind::Array { ("[", "]") } else { ("{", "}") };
@@ -329,7 +331,7 @@ impl<'d> Copy<'_, 'd> {
             if let Some(name) = names.get(i) {
                 tasks.push(Task::Text(Cow::Owned(format!("{}:", name.raw()))));
             }
-            match survey.site_of(value) {
+            match subschemas.site_of(value) {
                 Some(at) => tasks.push(schema(at)),
                 None => tasks.push(Task::Text(Cow::Borrowed(value.raw()))),
             }

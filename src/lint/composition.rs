@@ -1,0 +1,327 @@
+//! Marks for subschemas that describe their value together with other schemas.
+//!
+//! `additionalProperties: false` is right only where one schema declares all members of an object.
+//! Combinators, references beside other keywords, and overlapping patterns apply several schemas to
+//! one value. This module finds them; it changes nothing.
+//!
+//! # Invariants
+//! - In doubt a subschema is marked as shared. The fix never changes a shared subschema.
+//! - Marks are only ever added, so each subschema is queued at most once for each mark.
+//! - A group holds at most [`GROUP`] subschemas, so the cost is bounded by the size of the schema.
+
+use std::collections::HashSet;
+
+use super::walk::{ROOT, Role, Subschemas, Target, is_object};
+use crate::json::{Kind, Value};
+
+/// Largest number of subschemas in a [`Group`].
+const GROUP: usize = 250;
+
+/// Relation of a subschema to the schemas within it that apply to the same value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// No other schema applies to the value.
+    Plain,
+    /// Only a reference, or an `allOf` with one element.
+    Wrapper,
+    /// Only alternatives, each of which is a complete schema.
+    Union,
+    /// Has keywords of its own, and other schemas apply as well.
+    Composed,
+}
+
+/// The marks of all subschemas, by index.
+pub(super) struct Marks {
+    pub forms: Vec<Form>,
+    /// Another schema may constrain the same members or elements.
+    pub shared: Vec<bool>,
+    /// Within a condition (`if`, `not`, `contains`), where a stricter schema can make the whole laxer.
+    pub conditional: Vec<bool>,
+    /// Applied to some part of a value, directly or by a reference.
+    pub reachable: Vec<bool>,
+}
+
+/// Whether a keyword is an annotation or a container of definitions.
+pub(super) fn is_annotation(keyword: &str) -> bool {
+    matches!(
+        keyword,
+        "title"
+            | "description"
+            | "default"
+            | "examples"
+            | "example"
+            | "deprecated"
+            | "readOnly"
+            | "writeOnly"
+            | "$comment"
+            | "$schema"
+            | "$id"
+            | "$anchor"
+            | "$dynamicAnchor"
+            | "$defs"
+            | "definitions"
+            | "$vocabulary"
+    ) || keyword.starts_with("x-")
+}
+
+impl Marks {
+    pub(super) fn new(subschemas: &Subschemas<'_>) -> Marks {
+        let count = subschemas.sites.len();
+        let mut marks = Marks {
+            forms: (0..count).map(|at| form(subschemas, at)).collect(),
+            shared: vec![subschemas.rebased; count],
+            conditional: vec![false; count],
+            reachable: reachable(subschemas),
+        };
+        let mut work: Vec<usize> = (0..count).rev().collect();
+        while let Some(at) = work.pop() {
+            marks.spread(subschemas, at, &mut work);
+        }
+        marks
+    }
+
+    fn share(&mut self, at: usize, work: &mut Vec<usize>) {
+        if !self.shared[at] {
+            self.shared[at] = true;
+            work.push(at);
+        }
+    }
+
+    /// Marks the children and the target of one subschema.
+    fn spread(&mut self, subschemas: &Subschemas<'_>, at: usize, work: &mut Vec<usize>) {
+        let (shared, conditional) = (self.shared[at], self.conditional[at]);
+        let composed = self.forms[at] == Form::Composed;
+        if let Target::Site(target) = subschemas.target(at) {
+            if shared || conditional || composed {
+                self.share(target, work);
+            }
+        }
+        let overlap = !shared && composed && constrained_elsewhere(subschemas, at);
+        let value = subschemas.site(at).value;
+        let patterns = value.get("patternProperties").map_or(0, Value::len);
+        let members = value.get("properties").map_or(0, Value::len);
+        for child in subschemas.children(at) {
+            let role = subschemas.site(child).role;
+            // A definition applies where a reference names it, not where it is written.
+            if role == Role::Definition {
+                continue;
+            }
+            if (conditional || role == Role::Condition) && !self.conditional[child] {
+                self.conditional[child] = true;
+                work.push(child);
+            }
+            let together = match role {
+                Role::Branch => composed,
+                Role::Member => overlap || patterns > 0,
+                Role::PatternMember => overlap || patterns > 1 || members > 0,
+                _ => overlap,
+            };
+            if shared || together {
+                self.share(child, work);
+            }
+        }
+    }
+}
+
+/// Whether another schema of the group of a subschema has keywords for members or elements.
+fn constrained_elsewhere(subschemas: &Subschemas<'_>, at: usize) -> bool {
+    const KEYWORDS: &[&str] = &[
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "unevaluatedProperties",
+        "items",
+        "prefixItems",
+        "additionalItems",
+        "unevaluatedItems",
+    ];
+    Group::of(subschemas, at).is_none_or(|group| {
+        let mut others = group.sites.iter().skip(1).map(|other| subschemas.site(*other).value);
+        others.any(|other| KEYWORDS.iter().any(|keyword| other.get(keyword).is_some()))
+    })
+}
+
+fn form(subschemas: &Subschemas<'_>, at: usize) -> Form {
+    let value = subschemas.site(at).value;
+    let reference = subschemas.target(at) != Target::None;
+    let mut branches = 0;
+    let mut found = [false; 3];
+    for child in subschemas.children(at) {
+        match subschemas.site(child).keyword {
+            "allOf" => found[0] = true,
+            "anyOf" => found[1] = true,
+            "oneOf" => found[2] = true,
+            "then" | "else" | "dependentSchemas" | "dependencies" | "if" | "not" => return Form::Composed,
+            _ => continue,
+        }
+        branches += 1;
+    }
+    if reference && subschemas.old {
+        return Form::Wrapper;
+    }
+    if !reference && branches == 0 {
+        return Form::Plain;
+    }
+    let kinds = found.iter().filter(|f| **f).count() + usize::from(reference);
+    let bare = value.members().all(|(keyword, _)| {
+        is_annotation(keyword)
+            || matches!(
+                keyword,
+                "type" | "allOf" | "anyOf" | "oneOf" | "$ref" | "$dynamicRef" | "$recursiveRef"
+            )
+    });
+    if !bare || kinds != 1 {
+        return Form::Composed;
+    }
+    if reference || found[0] && branches == 1 {
+        return if value.get("$ref").is_some() || found[0] { Form::Wrapper } else { Form::Composed };
+    }
+    let complete = |child: usize| {
+        let value = subschemas.site(child).value;
+        value.kind() == Kind::Bool
+            || ["type", "properties", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"]
+                .iter()
+                .any(|k| value.get(k).is_some())
+    };
+    let mut branches = subschemas.children(at).filter(|c| subschemas.site(*c).role == Role::Branch);
+    if !found[0] && branches.all(complete) { Form::Union } else { Form::Composed }
+}
+
+/// Marks the subschemas that apply to some part of a value. All of them, if a dynamic reference or
+/// a base URI makes the targets uncertain.
+fn reachable(subschemas: &Subschemas<'_>) -> Vec<bool> {
+    let count = subschemas.sites.len();
+    let dynamic = |at: usize| {
+        let value = subschemas.site(at).value;
+        value.get("$dynamicRef").is_some() || value.get("$recursiveRef").is_some()
+    };
+    if subschemas.rebased || (0..count).any(dynamic) {
+        return vec![true; count];
+    }
+    let mut reached = vec![false; count];
+    let mut work = vec![ROOT];
+    while let Some(at) = work.pop() {
+        if std::mem::replace(&mut reached[at], true) {
+            continue;
+        }
+        if let Target::Site(target) = subschemas.target(at) {
+            work.push(target);
+        }
+        work.extend(subschemas.children(at).filter(|child| {
+            let site = subschemas.site(*child);
+            site.role != Role::Definition || site.keyword == "contentSchema"
+        }));
+    }
+    reached
+}
+
+/// A subschema and all schemas that apply to the same value because of it.
+pub(super) struct Group {
+    /// The first one is the subschema itself.
+    pub sites: Vec<usize>,
+}
+
+impl Group {
+    /// Returns `None` if the group is larger than [`GROUP`].
+    pub(super) fn of(subschemas: &Subschemas<'_>, at: usize) -> Option<Group> {
+        let mut sites = vec![at];
+        let mut seen = HashSet::from([at]);
+        let mut next = 0;
+        while next < sites.len() {
+            let here = sites[next];
+            if let Target::Site(target) = subschemas.target(here) {
+                if seen.insert(target) {
+                    sites.push(target);
+                }
+            }
+            for child in subschemas.children(here) {
+                let site = subschemas.site(child);
+                let applies = site.role == Role::Branch || matches!(site.keyword, "if" | "not");
+                if applies && seen.insert(child) {
+                    sites.push(child);
+                }
+            }
+            if sites.len() > GROUP {
+                return None;
+            }
+            next += 1;
+        }
+        Some(Group { sites })
+    }
+
+    /// Whether the group as a whole describes objects.
+    pub(super) fn is_object(&self, subschemas: &Subschemas<'_>) -> bool {
+        let first = self.sites.first().is_some_and(|at| is_object(subschemas.site(*at).value));
+        let typed = self.sites.first().is_some_and(|at| subschemas.site(*at).value.get("type").is_some());
+        first || !typed && self.sites.iter().any(|at| is_object(subschemas.site(*at).value))
+    }
+}
+
+/// Whether a schema rejects or constrains members that it does not declare.
+pub(super) fn is_closed(schema: Value<'_>) -> bool {
+    ["additionalProperties", "unevaluatedProperties"].iter().any(|keyword| match schema.get(keyword) {
+        Some(extra) => extra.as_bool() == Some(false) || extra.members().any(|(k, _)| !is_annotation(k)),
+        None => false,
+    })
+}
+
+/// Whether a subschema, or one that applies it to the same value, is closed.
+pub(super) fn is_closed_from_above(subschemas: &Subschemas<'_>, at: usize) -> bool {
+    let mut here = at;
+    loop {
+        if is_closed(subschemas.site(here).value) {
+            return true;
+        }
+        if here == ROOT || subschemas.site(here).role != Role::Branch {
+            return false;
+        }
+        here = subschemas.parent(here);
+    }
+}
+
+/// A number for each subschema; two have the same number if each leads to the other by references
+/// and as parts. These are the strongly connected components, found in one walk (R. Tarjan, 1972).
+pub(super) fn cycles(subschemas: &Subschemas<'_>) -> Vec<usize> {
+    let next = |at: usize| -> Vec<usize> {
+        let inner = subschemas.children(at).filter(|c| subschemas.site(*c).role != Role::Definition);
+        let target = match subschemas.target(at) {
+            Target::Site(target) => Some(target),
+            _ => None,
+        };
+        inner.chain(target).collect()
+    };
+    let count = subschemas.sites.len();
+    // The order in which subschemas are first visited, and the earliest one that each leads to; both
+    // start at 1.
+    let (mut visited, mut low, mut cycle) = (vec![0; count], vec![0; count], vec![0; count]);
+    let (mut last, mut open, mut path) = (0, Vec::new(), Vec::new());
+    for start in 0..count {
+        let mut enter = Some(start).filter(|start| visited[*start] == 0);
+        loop {
+            if let Some(at) = enter.take() {
+                last += 1;
+                (visited[at], low[at]) = (last, last);
+                open.push(at);
+                path.push((at, next(at)));
+            }
+            let Some((at, left)) = path.last_mut() else { break };
+            let at = *at;
+            match left.pop() {
+                Some(to) if visited[to] == 0 => enter = Some(to),
+                Some(to) if cycle[to] == 0 => low[at] = low[at].min(visited[to]),
+                Some(_) => {}
+                None => {
+                    path.pop();
+                    if let Some((before, _)) = path.last() {
+                        low[*before] = low[*before].min(low[at]);
+                    }
+                    while low[at] == visited[at] && cycle[at] == 0 {
+                        let Some(site) = open.pop() else { break };
+                        cycle[site] = visited[at];
+                    }
+                }
+            }
+        }
+    }
+    cycle
+}

@@ -1,0 +1,437 @@
+//! The autofix: closes objects and requires their declared members.
+//!
+//! Adds `additionalProperties: false` and completes `required` where one schema alone describes an
+//! object. Beside combinators that only require members it adds `unevaluatedProperties: false`. The text is spliced, so the order of members and the spelling of numbers stay. Anything
+//! that cannot be judged from the schema itself is left as it is and reported.
+//!
+//! # Invariants
+//! - A schema that shares its value with another schema is never changed; see `composition.rs`.
+//! - Every value that was valid, and had each declared member and no other, stays valid. Alternatives
+//!   with members of their own are each closed against the members of the others.
+//! - A second run changes nothing.
+
+use std::collections::HashSet;
+
+use super::composition::{Form, Group, is_annotation, is_closed};
+use super::walk::{Role, Subschemas, Target, is_object};
+use super::{Look, validity_rules};
+use crate::json::{Kind, Value};
+
+/// What the autofix does with optional members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Optional {
+    /// Declared members become required.
+    #[default]
+    Require,
+    /// Optional members stay optional.
+    Keep,
+}
+
+/// How an object is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Close {
+    Additional,
+    Unevaluated,
+}
+
+/// The changes to one schema.
+pub(super) struct Plan {
+    close: Vec<Option<Close>>,
+    /// Members that become required.
+    require: Vec<bool>,
+    /// Subschemas left as they are, with the reason.
+    pub left: Vec<(usize, String)>,
+}
+
+/// References followed to find out whether a member accepts any value.
+const HOPS: usize = 16;
+
+impl Plan {
+    pub(super) fn new(look: &Look<'_>, optional: Optional) -> Plan {
+        let count = look.subschemas.sites.len();
+        let mut plan = Plan { close: vec![None; count], require: vec![false; count], left: Vec::new() };
+        for at in 0..count {
+            let schema = look.subschemas.site(at).value;
+            if look.marks.conditional[at] || schema.kind() != Kind::Object {
+                continue;
+            }
+            if look.marks.shared[at] {
+                let role = look.subschemas.site(at).role;
+                let applied = matches!(role, Role::Member | Role::Item | Role::Extra);
+                if applied && schema.get("properties").is_some() && !is_closed(schema) {
+                    plan.leave(at, "left open: other schemas apply to the same value");
+                }
+                continue;
+            }
+            match closable(look, at) {
+                Ok(close) => plan.close[at] = close,
+                Err(reason) => plan.leave(at, reason),
+            }
+            if optional == Optional::Require && look.marks.forms[at] == Form::Plain && is_object(schema) {
+                match requirable(schema) {
+                    Ok(true) => plan.require_members(look, at),
+                    Ok(false) => {}
+                    Err(reason) => plan.leave(at, reason),
+                }
+            }
+        }
+        plan
+    }
+
+    fn leave(&mut self, at: usize, reason: impl Into<String>) {
+        self.left.push((at, reason.into()));
+    }
+
+    /// Whether the fix closes this object.
+    pub(super) fn closes(&self, at: usize) -> bool {
+        self.close[at].is_some()
+    }
+
+    /// Whether the fix makes a member of this object required.
+    pub(super) fn requires(&self, subschemas: &Subschemas<'_>, at: usize) -> bool {
+        subschemas.children(at).any(|child| self.require[child])
+    }
+
+    /// Requires the optional members of an object for which a value can be given.
+    fn require_members(&mut self, look: &Look<'_>, at: usize) {
+        let required = look.subschemas.site(at).value.get("required").map(Value::items);
+        let given: HashSet<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+        for child in look.subschemas.children(at) {
+            let site = look.subschemas.site(child);
+            let Some(name) = site.name().filter(|_| site.role == Role::Member) else { continue };
+            if given.contains(name) {
+                continue;
+            }
+            if look.cycles()[child] == look.cycles()[at] {
+                self.leave(at, format!("{name:?} left optional: its schema is recursive"));
+            } else if !accepts_something(look, child) {
+                self.leave(at, format!("{name:?} left optional: it is not certain that a value exists"));
+            } else {
+                self.require[child] = true;
+            }
+        }
+    }
+
+    /// The changes to the text of the document that contains the schema.
+    pub(super) fn edits(&self, subschemas: &Subschemas<'_>, edits: &mut Vec<Edit>) {
+        for at in 0..subschemas.sites.len() {
+            let schema = subschemas.site(at).value;
+            let names: Vec<&str> = self.required_names(subschemas, at);
+            let mut added = Vec::new();
+            if !names.is_empty() {
+                match schema.get("required") {
+                    Some(list) => edits.push(append(list, &names)),
+                    None => added.push(Added::Required(&names)),
+                }
+            }
+            match (self.close[at], member(schema, "additionalProperties")) {
+                (None, _) => {}
+                (Some(Close::Additional), Some((_, old))) => edits.push(Edit::replace(old, "false")),
+                (Some(Close::Unevaluated), Some((name, old))) => {
+                    edits.push(Edit::replace(name, "\"unevaluatedProperties\""));
+                    edits.push(Edit::replace(old, "false"));
+                }
+                (Some(Close::Additional), None) => added.push(Added::False("additionalProperties")),
+                (Some(Close::Unevaluated), None) => added.push(Added::False("unevaluatedProperties")),
+            }
+            if !added.is_empty() {
+                edits.push(insert(schema, &added));
+            }
+        }
+    }
+
+    /// The names to add to the `required` of an object, as they are written.
+    fn required_names<'d>(&self, subschemas: &Subschemas<'d>, at: usize) -> Vec<&'d str> {
+        if !self.requires(subschemas, at) {
+            return Vec::new();
+        }
+        let members = subschemas.children(at).filter(|c| self.require[*c]);
+        let wanted: HashSet<&str> = members.filter_map(|c| subschemas.site(c).name()).collect();
+        let mut given = HashSet::new();
+        let properties = subschemas.site(at).value.get("properties").map(Value::member_values);
+        let named = properties.into_iter().flatten().filter(|(name, _)| {
+            name.as_str().is_some_and(|text| wanted.contains(text) && given.insert(text))
+        });
+        named.map(|(name, _)| name.raw()).collect()
+    }
+}
+
+/// How the fix closes an object, or the reason why it must not.
+fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
+    let schema = look.subschemas.site(at).value;
+    let close = match look.marks.forms[at] {
+        Form::Plain => Close::Additional,
+        Form::Composed => Close::Unevaluated,
+        Form::Wrapper | Form::Union => return Ok(None),
+    };
+    if !is_object(schema) || !open(schema)? {
+        return Ok(None);
+    }
+    if close == Close::Unevaluated {
+        if look.subschemas.old {
+            return Err("left open: draft-07 has no unevaluatedProperties for use beside combinators".into());
+        }
+        if !only_requires_beside(look, at) {
+            return Err("left open: combinators or a reference beside it may declare more members".into());
+        }
+    }
+    let properties = schema.get("properties");
+    let patterns = schema.get("patternProperties");
+    if properties.or(patterns).is_none() {
+        return Err("left open: it declares no properties, so closing it would reject every member".into());
+    }
+    if schema.get("const").is_some() || schema.get("enum").is_some() {
+        return Err("left open: const or enum lists the accepted objects".into());
+    }
+    let declared: HashSet<&str> =
+        properties.map(Value::members).into_iter().flatten().map(|(n, _)| n).collect();
+    let group = if close == Close::Unevaluated { Group::of(&look.subschemas, at) } else { None };
+    let sites = group.map_or(vec![at], |group| group.sites);
+    let mut names = sites.iter().flat_map(|site| demanded(look.subschemas.site(*site).value));
+    if let Some(missing) = names.find(|n| !declared.contains(n)) {
+        return Err(format!("left open: {missing:?} can be required but is not declared"));
+    }
+    let least = schema.get("minProperties").and_then(Value::as_f64);
+    if patterns.is_none_or(|p| p.is_empty()) && least.is_some_and(|n| n > declared.len() as f64) {
+        return Err("left open: minProperties is larger than the number of declared members".into());
+    }
+    Ok(Some(close))
+}
+
+/// Whether the schemas that apply beside an object only require members of it.
+fn only_requires_beside(look: &Look<'_>, at: usize) -> bool {
+    Group::of(&look.subschemas, at).is_some_and(|group| {
+        group.sites.iter().skip(1).all(|other| {
+            let keywords = look.subschemas.site(*other).value.members().map(|(keyword, _)| keyword);
+            let mut other_keywords = keywords.filter(|keyword| !is_annotation(keyword));
+            other_keywords.all(|k| matches!(k, "required" | "type" | "allOf" | "anyOf" | "oneOf" | "not"))
+        }) && group.sites.iter().all(|site| look.subschemas.target(*site) == Target::None)
+    })
+}
+
+/// Every name that a schema itself requires, always or beside another member.
+fn demanded<'d>(schema: Value<'d>) -> Vec<&'d str> {
+    let mut names = Vec::new();
+    if let Some(required) = schema.get("required") {
+        names.extend(required.items().filter_map(Value::as_str));
+    }
+    for keyword in ["dependentRequired", "dependencies"] {
+        for (_, needs) in schema.get(keyword).map(Value::members).into_iter().flatten() {
+            names.extend(needs.items().filter_map(Value::as_str));
+        }
+    }
+    names
+}
+
+/// Whether an object accepts undeclared members.
+fn open(schema: Value<'_>) -> Result<bool, String> {
+    let kind = |keyword| schema.get(keyword).map(|v| (v.kind(), v.as_bool()));
+    match (kind("additionalProperties"), kind("unevaluatedProperties")) {
+        (Some((_, Some(false))), _) | (_, Some((_, Some(false)))) => Ok(false),
+        (Some((Kind::Object, _)), _) => Err("left open: additionalProperties is a schema".into()),
+        (_, Some((Kind::Object, _))) => Err("left open: unevaluatedProperties is a schema".into()),
+        (Some((Kind::Bool, _)) | None, _) => Ok(true),
+        _ => Err("left as it is: additionalProperties is not a schema".into()),
+    }
+}
+
+/// Whether all declared members of an object may be required together, or the reason why not.
+fn requirable(schema: Value<'_>) -> Result<bool, &'static str> {
+    let Some(properties) = schema.get("properties").filter(|p| !p.is_empty()) else { return Ok(false) };
+    let required = schema.get("required");
+    if required.is_some_and(|r| r.kind() != Kind::Array || r.items().any(|n| n.as_str().is_none())) {
+        return Err("required left as it is: it is not a list of names");
+    }
+    let mut names: HashSet<&str> = properties.members().map(|(n, _)| n).collect();
+    let given: HashSet<&str> =
+        required.map(Value::items).into_iter().flatten().filter_map(Value::as_str).collect();
+    if names.is_subset(&given) {
+        return Ok(false);
+    }
+    names.extend(given);
+    if schema.get("maxProperties").and_then(Value::as_f64).is_some_and(|n| n < names.len() as f64) {
+        return Err("required left as it is: maxProperties is smaller than the number of declared members");
+    }
+    if schema.get("const").is_some() || schema.get("enum").is_some() {
+        return Err("required left as it is: const or enum lists the accepted objects");
+    }
+    let ruled =
+        ["propertyNames", "patternProperties"].iter().any(|k| schema.get(k).is_some_and(|v| !v.is_empty()));
+    if ruled || schema.get("propertyNames").and_then(Value::as_bool) == Some(false) {
+        return Err("required left as it is: rules for names may reject a declared one");
+    }
+    if schema.get("dependentRequired").or(schema.get("dependencies")).is_some() {
+        return Err("required left as it is: its members depend on each other");
+    }
+    Ok(true)
+}
+
+/// Whether a subschema plainly accepts some value. Follows references and looks at the alternatives
+/// of one `anyOf`, no further.
+fn accepts_something(look: &Look<'_>, at: usize) -> bool {
+    let Some(at) = follow(look, at) else { return false };
+    let schema = look.subschemas.site(at).value;
+    let mut alternatives =
+        look.subschemas.children(at).filter(|c| look.subschemas.site(*c).keyword == "anyOf").peekable();
+    if alternatives.peek().is_none() {
+        return is_satisfiable(look, at);
+    }
+    schema.members().all(|(k, _)| k == "anyOf" || is_annotation(k))
+        && alternatives.any(|c| follow(look, c).is_some_and(|c| is_satisfiable(look, c)))
+}
+
+/// The schema at the end of a chain of plain references.
+fn follow(look: &Look<'_>, mut at: usize) -> Option<usize> {
+    for _ in 0..HOPS {
+        match look.subschemas.target(at) {
+            Target::None => return Some(at),
+            Target::Site(target) if look.marks.forms[at] == Form::Wrapper => {
+                // A type beside the reference may contradict the target.
+                if !look.subschemas.old && look.subschemas.site(at).value.get("type").is_some() {
+                    return None;
+                }
+                at = target;
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Whether the keywords of a schema without combinators leave some value.
+fn is_satisfiable(look: &Look<'_>, at: usize) -> bool {
+    const UNCERTAIN: &[&str] = &[
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "if",
+        "contains",
+        "propertyNames",
+        "dependentSchemas",
+        "$ref",
+        "$dynamicRef",
+        "$recursiveRef",
+    ];
+    let schema = look.subschemas.site(at).value;
+    match schema.as_bool() {
+        Some(verdict) => verdict,
+        None => {
+            !UNCERTAIN.iter().any(|k| schema.get(k).is_some())
+                && validity_rules::contradiction(look, at).is_none()
+        }
+    }
+}
+
+/// A change to a text.
+#[derive(Debug)]
+pub(super) struct Edit {
+    start: usize,
+    end: usize,
+    text: String,
+}
+
+impl Edit {
+    pub(super) fn replace(old: Value<'_>, text: &str) -> Edit {
+        Edit { start: old.offset(), end: end(old), text: text.to_owned() }
+    }
+}
+
+/// Applies changes, which must not overlap, to a text.
+pub(super) fn apply(text: &str, mut edits: Vec<Edit>) -> String {
+    edits.sort_by_key(|e| e.start);
+    let added: usize = edits.iter().map(|e| e.text.len()).sum();
+    let mut out = String::with_capacity(text.len() + added);
+    let mut from = 0;
+    for edit in &edits {
+        out.push_str(text.get(from..edit.start).unwrap_or_default());
+        out.push_str(&edit.text);
+        from = edit.end;
+    }
+    out.push_str(text.get(from..).unwrap_or_default());
+    out
+}
+
+fn end(value: Value<'_>) -> usize {
+    value.offset() + value.raw().len()
+}
+
+/// The last member of this name, the one that counts, with its name as a value.
+fn member<'d>(object: Value<'d>, name: &str) -> Option<(Value<'d>, Value<'d>)> {
+    object.member_values().filter(|(n, _)| n.as_str() == Some(name)).last()
+}
+
+enum Added<'a> {
+    Required(&'a [&'a str]),
+    False(&'static str),
+}
+
+/// Adds members after the last one of an object, with the layout of its members.
+fn insert(object: Value<'_>, added: &[Added<'_>]) -> Edit {
+    let raw = object.raw();
+    let start = object.offset();
+    let mut members = object.member_values();
+    let first = members.next();
+    let second = members.next();
+    let last = object.member_values().last();
+    let cut = |from: usize, to: usize| raw.get(from - start..to - start).unwrap_or_default();
+    // Whitespace before each member, around its colon, and before the closing brace.
+    let (lead, colon, close) = match (first, last) {
+        (Some((name, value)), Some((_, last))) => (
+            cut(start + 1, name.offset()),
+            cut(end(name), value.offset()),
+            cut(end(last), start + raw.len() - 1),
+        ),
+        _ => ("", ":", ""),
+    };
+    let comma = match (first, second) {
+        (Some((_, value)), Some((name, _))) => cut(end(value), name.offset()).to_owned(),
+        _ if lead.contains('\n') => format!(",{lead}"),
+        _ if colon.ends_with(' ') => ", ".to_owned(),
+        _ => ",".to_owned(),
+    };
+    let mut text = String::new();
+    for member in added {
+        text.push_str(&comma);
+        match member {
+            Added::False(name) => {
+                text.push_str(&format!("\"{name}\"{colon}false"));
+            }
+            Added::Required(names) => {
+                text.push_str(&format!("\"required\"{colon}["));
+                let unit = lead.strip_prefix(close).filter(|_| lead.contains('\n'));
+                match unit {
+                    Some(unit) => {
+                        let between = format!(",{lead}{unit}");
+                        text.push_str(&format!("{lead}{unit}{}{lead}]", names.join(&between)));
+                    }
+                    None => {
+                        let between = if comma.ends_with(' ') { ", " } else { "," };
+                        text.push_str(&format!("{}]", names.join(between)));
+                    }
+                }
+            }
+        }
+    }
+    let at = last.map_or(start + 1, |(_, value)| end(value));
+    Edit { start: at, end: at, text }
+}
+
+/// Adds names after the last one of a list.
+fn append(list: Value<'_>, names: &[&str]) -> Edit {
+    let raw = list.raw();
+    let start = list.offset();
+    let first = list.index(0);
+    let last = list.items().last();
+    let (Some(first), Some(last)) = (first, last) else {
+        return Edit { start, end: start + raw.len(), text: format!("[{}]", names.join(", ")) };
+    };
+    let lead = raw.get(1..first.offset() - start).unwrap_or_default();
+    let comma = match list.index(1) {
+        Some(second) => raw.get(end(first) - start..second.offset() - start).unwrap_or(",").to_owned(),
+        None if lead.contains('\n') => format!(",{lead}"),
+        None => ", ".to_owned(),
+    };
+    let text = names.iter().map(|name| format!("{comma}{name}")).collect();
+    Edit { start: end(last), end: end(last), text }
+}
