@@ -10,7 +10,7 @@ use crate::model::ask::{Action, Form, FormReply, Refusal, Root, SampleReply, Sam
 use crate::model::{Change, Identity, Level};
 use crate::transport::carrier::{Carrier, Dial};
 #[cfg(unix)]
-use crate::transport::{ChildDial, Stderr};
+use crate::transport::{ChildDial, ChildSettings, Stderr};
 use crate::transport::{Link, StreamCarrier};
 
 #[cfg(feature = "http-client")]
@@ -47,7 +47,7 @@ pub struct ClientBuilder {
     limits: Option<Limits>,
     log_level: Option<Level>,
     #[cfg(unix)]
-    stderr: Stderr,
+    child: ChildSettings,
 }
 
 impl ClientBuilder {
@@ -62,7 +62,7 @@ impl ClientBuilder {
             limits: None,
             log_level: None,
             #[cfg(unix)]
-            stderr: Stderr::default(),
+            child: ChildSettings::default(),
         }
     }
 
@@ -122,7 +122,23 @@ impl ClientBuilder {
     /// goes.
     #[cfg(unix)]
     pub fn stderr(mut self, stderr: Stderr) -> ClientBuilder {
-        self.stderr = stderr;
+        self.child.stderr = stderr;
+        self
+    }
+
+    /// Writes each line of a child's inherited stderr to that of this process, after `tag` and `: `.
+    #[cfg(unix)]
+    pub fn stderr_tag(mut self, tag: impl Into<String>) -> ClientBuilder {
+        self.child.tag = Some(Arc::from(tag.into()));
+        self
+    }
+
+    /// Starts child processes with the whole environment of this process. By default a child gets only
+    /// `PATH`, `HOME`, `USER`, `LANG`, `LC_*`, `TERM`, `TMPDIR` and `SHELL`, and the variables that its
+    /// [`Command`] sets, because other variables may hold secrets. A `Command::env_clear` stays in force.
+    #[cfg(unix)]
+    pub fn inherit_env(mut self, inherit: bool) -> ClientBuilder {
+        self.child.inherit_env = inherit;
         self
     }
 
@@ -202,7 +218,8 @@ impl ClientBuilder {
     }
 
     /// Starts a program and talks with it over its standard input and output. It gets a process group
-    /// of its own, which ends with the connection.
+    /// of its own, which ends with the connection, and a small part of the environment: see
+    /// [`ClientBuilder::inherit_env`].
     ///
     /// # Errors
     /// [`crate::ErrorKind::Io`] when there is no such program; [`crate::ErrorKind::Closed`] when it
@@ -211,8 +228,8 @@ impl ClientBuilder {
     #[cfg(unix)]
     pub fn spawn(self, command: Command) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;
-        let stderr = self.stderr;
-        self.dial(limits.clone(), &mut ChildDial::new(command, stderr, limits))
+        let mut dial = ChildDial::new(command, self.child.clone(), limits.clone());
+        self.dial(limits, &mut dial)
     }
 
     /// Talks over a link: a socket, a serial line, a server in this process.

@@ -13,6 +13,7 @@ use crate::transport::Stderr;
 pub struct Upstream {
     connect: Box<Connect>,
     stderr: Option<Stderr>,
+    inherit_env: bool,
 }
 
 type Connect = dyn Fn(ClientBuilder) -> Result<Client, Error> + Send + Sync;
@@ -34,19 +35,32 @@ impl Upstream {
     pub fn with(
         connect: impl Fn(ClientBuilder) -> Result<Client, Error> + Send + Sync + 'static,
     ) -> Upstream {
-        Upstream { connect: Box::new(connect), stderr: None }
+        Upstream { connect: Box::new(connect), stderr: None, inherit_env: false }
     }
 
-    /// What happens to the stderr of a program; by default it goes where that of this process goes.
+    /// What happens to the stderr of a program. By default its lines go to that of this process, each after
+    /// the server's key.
     #[must_use]
     pub fn stderr(mut self, stderr: Stderr) -> Upstream {
         self.stderr = Some(stderr);
         self
     }
 
+    /// Starts a program with the whole environment of this process, as
+    /// [`ClientBuilder::inherit_env`](crate::ClientBuilder::inherit_env). By default it gets a small,
+    /// fixed part.
+    #[must_use]
+    pub fn inherit_env(mut self, inherit: bool) -> Upstream {
+        self.inherit_env = inherit;
+        self
+    }
+
     pub(super) fn connect(&self, mut client: ClientBuilder) -> Result<Client, Error> {
         if let Some(stderr) = self.stderr {
             client = client.stderr(stderr);
+        }
+        if self.inherit_env {
+            client = client.inherit_env(true);
         }
         (self.connect)(client)
     }

@@ -14,12 +14,18 @@
 //! A child that exited has said everything: what is in its output by then is read, and that is the end,
 //! also when something that it started keeps the output open.
 //!
+//! # Environment
+//! A child gets the variables of [`inherited`] and those that its `Command` sets. Other variables of this
+//! process may hold secrets. `ClientBuilder::inherit_env` passes all of them on.
+//!
 //! # Threads
 //! One, of `stream.rs`, or a caller in its place: it polls the output, the captured stderr, the process
 //! itself, and the input while that is full.
 
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -45,7 +51,7 @@ use super::{Inlet, Input};
 /// What happens to what a child writes to its stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stderr {
-    /// It goes where that of this process goes.
+    /// It goes where that of this process goes. A hub puts the server's key in front of each line.
     #[default]
     Inherited,
     /// Its end is kept: [`Limits::stderr_bytes`].
@@ -58,33 +64,70 @@ pub enum Stderr {
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The longest pause between two looks at a child that is to exit.
 const LOOK: Duration = Duration::from_millis(10);
+/// Bytes after which a line of stderr without an end is passed on.
+const LONGEST_LINE: usize = 8 << 10;
 /// How long a killed child may take to be gone: only the kernel can make it longer.
 const KILLED: Duration = Duration::from_secs(2);
 /// How often it is looked whether the child is there, on systems that do not tell by themselves.
 const UNTOLD: Duration = Duration::from_secs(1);
 
+/// Variables of this process that a child gets, beside those that begin with `LC_`.
+const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "TERM", "TMPDIR", "SHELL"];
+
+/// Reports if a child gets this variable of this process by default.
+fn inherited(name: &OsStr) -> bool {
+    INHERITED.iter().any(|known| name == *known) || name.as_encoded_bytes().starts_with(b"LC_")
+}
+
+/// What a child gets from this process.
+#[derive(Clone, Default)]
+pub(crate) struct ChildSettings {
+    pub stderr: Stderr,
+    /// Put in front of each line of an inherited stderr.
+    pub tag: Option<Arc<str>>,
+    /// The whole environment instead of [`INHERITED`].
+    pub inherit_env: bool,
+}
+
 /// Starts the program, as often as it is asked to.
 pub(crate) struct ChildDial {
     command: Command,
-    stderr: Stderr,
+    /// Variables that the command sets or removes itself. `None`: the child gets the whole environment.
+    own: Option<HashSet<OsString>>,
+    captured: bool,
+    tag: Option<Arc<str>>,
     limits: Limits,
 }
 
 impl ChildDial {
-    pub(crate) fn new(mut command: Command, stderr: Stderr, limits: Limits) -> ChildDial {
+    pub(crate) fn new(mut command: Command, settings: ChildSettings, limits: Limits) -> ChildDial {
+        let ChildSettings { stderr, tag, inherit_env } = settings;
+        let own = (!inherit_env).then(|| command.get_envs().map(|(name, _)| name.to_owned()).collect());
+        let tag = tag.filter(|_| stderr == Stderr::Inherited);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         command.stderr(match stderr {
-            Stderr::Inherited => Stdio::inherit(),
-            Stderr::Captured => Stdio::piped(),
+            Stderr::Inherited if tag.is_none() => Stdio::inherit(),
+            Stderr::Inherited | Stderr::Captured => Stdio::piped(),
             Stderr::Discarded => Stdio::null(),
         });
-        ChildDial { command, stderr, limits }
+        ChildDial { command, own, captured: stderr == Stderr::Captured, tag, limits }
+    }
+
+    /// Removes the variables of this process that the child must not get. Runs before each start,
+    /// because the environment may have changed.
+    fn limit_environment(&mut self) {
+        let Some(own) = &self.own else { return };
+        for (name, _) in std::env::vars_os().filter(|(name, _)| !inherited(name) && !own.contains(name)) {
+            // Removing the others keeps an `env_clear` of the caller, and the quick way of starting.
+            self.command.env_remove(name);
+        }
     }
 }
 
 impl Dial for ChildDial {
     fn dial(&mut self) -> Result<Arc<dyn Carrier>, Error> {
         let (listen, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
+        self.limit_environment();
         // A program that is not there is an error here: the standard library reports it.
         let mut child = self.command.spawn().map_err(|error| {
             let program = self.command.get_program().to_string_lossy();
@@ -92,11 +135,12 @@ impl Dial for ChildDial {
         })?;
         let input = child.stdin.take().map(OwnedFd::from);
         let output = child.stdout.take().map(OwnedFd::from);
-        let errors = child.stderr.take().filter(|_| self.stderr == Stderr::Captured).map(OwnedFd::from);
+        let errors = child.stderr.take().map(OwnedFd::from);
         let process = Arc::new(Process {
             child: Mutex::new(Running { child, exit: None }),
             tail: Mutex::default(),
-            captured: errors.is_some(),
+            captured: self.captured,
+            tag: self.tag.clone(),
             tail_bytes: self.limits.stderr_bytes,
         });
         let (Some(input), Some(output)) = (input, output) else {
@@ -137,6 +181,8 @@ struct Process {
     child: Mutex<Running>,
     tail: Mutex<Vec<u8>>,
     captured: bool,
+    /// Stderr is not captured but passed on line by line, after this.
+    tag: Option<Arc<str>>,
     tail_bytes: usize,
 }
 
@@ -220,10 +266,42 @@ impl Process {
     fn keep(&self, said: &[u8]) {
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         tail.extend_from_slice(said);
+        if self.tag.is_some() {
+            let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            // A line that does not end is cut.
+            let most = if tail.len() - whole > LONGEST_LINE { tail.len() } else { whole };
+            let lines: Vec<u8> = tail.drain(..most).collect();
+            drop(tail);
+            return self.pass_on(&lines);
+        }
         // Cut only now and then, or each line would move all of it.
         if tail.len() > self.tail_bytes.saturating_mul(2) {
             let cut = tail.len() - self.tail_bytes;
             tail.drain(..cut);
+        }
+    }
+}
+
+impl Process {
+    /// Writes lines of the child's stderr to ours.
+    fn pass_on(&self, lines: &[u8]) {
+        let Some(tag) = &self.tag else { return };
+        let mut tagged = Vec::with_capacity(lines.len() + 64);
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            tagged.extend_from_slice(tag.as_bytes());
+            tagged.extend_from_slice(b": ");
+            tagged.extend_from_slice(line);
+            tagged.push(b'\n');
+        }
+        // OK to drop: there is nowhere to report that stderr is closed.
+        let _ = io::stderr().write_all(&tagged);
+    }
+
+    /// The child's stderr ended: what stands after the last line end is a line as well.
+    fn errors_ended(&self) {
+        if self.tag.is_some() {
+            let rest = std::mem::take(&mut *self.tail.lock().unwrap_or_else(PoisonError::into_inner));
+            self.pass_on(&rest);
         }
     }
 }
@@ -426,7 +504,7 @@ impl ChildOutput {
             match errors.read(&mut said) {
                 Ok(0) => {
                     self.errors = None;
-                    return;
+                    return self.process.errors_ended();
                 }
                 Ok(n) => self.process.keep(said.get(..n).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -31,9 +31,9 @@ mod stream;
 mod turn;
 
 #[cfg(all(feature = "client", unix))]
-pub(crate) use child::ChildDial;
-#[cfg(all(feature = "client", unix))]
 pub use child::Stderr;
+#[cfg(all(feature = "client", unix))]
+pub(crate) use child::{ChildDial, ChildSettings};
 pub(crate) use line::is_gone;
 use line::{LineOutlet, LineReader};
 pub use memory::{MemoryEnd, memory, memory_links};

@@ -60,7 +60,8 @@ fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client, 
     };
     let mut command = std::process::Command::new(program);
     command.args(args);
-    client.spawn(command).map_err(|e| e.to_string())
+    // The user typed this command: it gets what the shell would give it.
+    client.inherit_env(true).spawn(command).map_err(|e| e.to_string())
 }
 
 #[cfg(not(unix))]
