@@ -165,8 +165,13 @@ impl Passed {
     /// The client's call waits for it from now on.
     pub(super) fn attach(self: &Arc<Self>, later: Later) {
         let time = self.limits().call_timeout;
-        let given_up = Arc::clone(self);
-        later.on_cancel(move || given_up.cancel());
+        // Weak, because this call keeps the client's, which keeps the hook. The table keeps this call.
+        let cancelled = Arc::downgrade(self);
+        later.on_cancel(move || {
+            if let Some(passed) = cancelled.upgrade() {
+                passed.cancel();
+            }
+        });
         {
             let mut state = lock(&self.state);
             // Whoever looks after those that wait knows better why they waited in vain.
@@ -413,6 +418,82 @@ impl Awaiting for Passed {
         let sent = connection.and_then(|client| self.send(&client, &sending, until));
         if let Err(error) = sent {
             self.fail(&error);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Client, Era, Hub, Server, Tool, Upstream, json, memory_links};
+
+    crate::record! {
+        struct Nothing {}
+    }
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// Makes a call that the hub passes on, ends it, and checks that nothing of it stays in memory.
+    fn frees(above: Era, cancelled: bool) {
+        let hub = Hub::builder("proxy", "1.0.0").build().unwrap();
+        let mut server = Server::new("proxy", "1.0.0");
+        hub.export(&mut server).unwrap();
+        let (go, gone) = mpsc::channel::<()>();
+        let gone = Arc::new(Mutex::new(gone));
+        let connect = move |client: crate::ClientBuilder| {
+            let (theirs, ours) = memory_links();
+            let mut server = Server::new("x", "1.0.0");
+            let gone = Arc::clone(&gone);
+            server.tool(Tool::new("waits"), move |ctx, _: Nothing| {
+                while gone.lock().unwrap().try_recv().is_err() && !ctx.cancelled() {
+                    std::thread::yield_now();
+                }
+                Ok("waited")
+            })?;
+            std::thread::spawn(move || server.serve(theirs));
+            client.era(above).over(ours)
+        };
+        hub.add("x", Upstream::with(connect)).unwrap();
+        hub.wait_settled(Instant::now() + SOON);
+        let export = hub.shared.handlers.exports().pop().unwrap();
+        let (theirs, ours) = memory_links();
+        std::thread::spawn(move || server.serve(theirs));
+        let client = Client::builder("test", "1.0.0").over(ours).unwrap();
+
+        let call = client.prepare_tool("x__waits", json!({})).start().unwrap();
+        let until = Instant::now() + SOON;
+        let passed = loop {
+            // Attached: from then on the call of the client and that of the hub know each other.
+            let under_way = |call: &&Arc<Passed>| call.caller().is_some();
+            if let Some(passed) = export.passing.all().iter().find(under_way) {
+                break Arc::downgrade(passed);
+            }
+            assert!(Instant::now() < until, "never passed on");
+            std::thread::yield_now();
+        };
+        match cancelled {
+            true => call.cancel(),
+            false => {
+                go.send(()).unwrap();
+                assert_eq!(call.wait().unwrap().texts(), "waited");
+            }
+        }
+        while passed.strong_count() > 0 {
+            assert!(Instant::now() < until, "{above:?}: still in memory");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_call_is_freed_when_it_is_answered_or_cancelled() {
+        for above in [Era::Legacy, Era::Modern] {
+            for cancelled in [false, true] {
+                frees(above, cancelled);
+            }
         }
     }
 }

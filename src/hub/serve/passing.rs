@@ -52,7 +52,7 @@ impl Passing {
         lock(&self.table)
     }
 
-    fn all(&self) -> Vec<Arc<Passed>> {
+    pub(super) fn all(&self) -> Vec<Arc<Passed>> {
         self.lock().calls.clone()
     }
 
