@@ -70,8 +70,11 @@ fn start(file: &str) -> Result<Hub, Error> {
     let text = std::fs::read_to_string(file)
         .map_err(|e| Error::new(ErrorKind::Io, format!("{file} cannot be read")).with_source(e))?;
     let hub = Hub::builder("host", env!("CARGO_PKG_VERSION")).build()?;
-    for (key, upstream) in Config::parse(&text)?.into_upstreams()? {
-        hub.add(&key, upstream)?;
+    for (key, upstream) in Config::parse(&text)?.into_upstreams() {
+        // A bad entry costs that server only.
+        if let Err(error) = upstream.and_then(|upstream| hub.add(&key, upstream)) {
+            eprintln!("host: {error}");
+        }
     }
     Ok(hub)
 }

@@ -1,18 +1,23 @@
-//! Many servers as one: reads the configuration file that agent hosts have, starts its servers, and
-//! offers what they offer over standard input and output, or over HTTP.
+//! MCP proxy: offers the servers of a configuration file as one server, over stdio or HTTP.
 //!
 //! ```text
 //! cargo run --features hub --example hub_proxy -- servers.json
 //! cargo run --features hub,http-server --example hub_proxy -- servers.json --http 127.0.0.1:8080
 //! ```
 //!
-//! The file says `{"mcpServers": {"board": {"command": "board_server"}}}`. What cannot be offered is told on
-//! standard error. The exit status is 2 when the file or the words cannot be used or served.
+//! The file is `{"mcpServers": {"board": {"command": "board_server"}}}`. Standard error gets the lines that
+//! the servers write to theirs, each after its server's key, and what happens to the servers: bad entries,
+//! servers that are down or connect late, tools that cannot be offered. A call to a server that is still
+//! connecting waits for it. The exit status is 2 when the arguments or the file cannot be used, no server
+//! of the file can be used, or the address cannot be served.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Config, Error, ErrorKind, Hub, Server};
+use tinymcp::{Config, Error, ErrorKind, Hub, Server, Standing, Status};
+
+/// How long the first lists wait for the servers: many hosts ask for them once, at the start.
+const START: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     match run() {
@@ -35,16 +40,31 @@ fn run() -> Result<(), Error> {
         .map_err(|e| Error::new(ErrorKind::Io, format!("{file} cannot be read")).with_source(e))?;
     let config = Config::parse(&text)?;
 
-    let hub = Hub::builder("hub_proxy", env!("CARGO_PKG_VERSION")).build()?;
+    let hub = Hub::builder("hub_proxy", env!("CARGO_PKG_VERSION")).on_status(report).build()?;
     let mut server = Server::new("hub_proxy", env!("CARGO_PKG_VERSION"));
     hub.export(&mut server)?;
-    for (key, upstream) in config.into_upstreams()? {
-        hub.add(key, upstream)?;
+    let mut failed = None;
+    for (key, upstream) in config.into_upstreams() {
+        if let Err(error) = upstream.and_then(|upstream| hub.add(key, upstream)) {
+            eprintln!("hub_proxy: {error}");
+            failed = Some(error);
+        }
     }
-    // Many hosts ask for the lists once, at the start.
-    hub.wait_settled(Instant::now() + Duration::from_secs(5));
+    if let Some(error) = failed.filter(|_| hub.servers().is_empty()) {
+        return Err(Error::new(error.kind(), format!("no server of {file} can be used")));
+    }
+    for status in hub.wait_settled(Instant::now() + START) {
+        if matches!(status.standing, Standing::Connecting) {
+            eprintln!("{}: still connecting after {} s; calls to it wait", status.server, START.as_secs());
+        }
+    }
     for left in hub.left_out() {
-        eprintln!("{}: {}: {}", left.server, left.name.as_deref().unwrap_or("a list"), left.error);
+        eprintln!(
+            "{}: {} is not offered: {}",
+            left.server,
+            left.name.as_deref().unwrap_or("a list"),
+            left.error
+        );
     }
     match address {
         None => server.serve_stdio(),
@@ -52,5 +72,17 @@ fn run() -> Result<(), Error> {
         Some(address) => server.serve_http(address),
         #[cfg(not(feature = "http-server"))]
         Some(_) => Err(Error::new(ErrorKind::Invalid, "built without the feature http-server")),
+    }
+}
+
+/// Reports on stderr that a server connected, or why it did not.
+fn report(status: &Status) {
+    match &status.standing {
+        Standing::Running(info) => {
+            eprintln!("{}: connected to {} {}", status.server, info.name, info.version)
+        }
+        Standing::Down { why, again: true, .. } => eprintln!("{}: down, will retry: {why}", status.server),
+        Standing::Down { why, .. } => eprintln!("{}: down: {why}", status.server),
+        _ => {}
     }
 }

@@ -367,7 +367,7 @@ fn check_key(key: &str) -> Result<(), Error> {
     if !fits {
         return Err(Error::new(
             ErrorKind::Invalid,
-            format!("{key:?} cannot be a server's key: 1 to 32 letters, digits, '-', '_' and '.' are needed"),
+            format!("invalid server key {key:?}: allowed are 1 to 32 characters of A-Z a-z 0-9 - _ ."),
         ));
     }
     Ok(())

@@ -1,9 +1,11 @@
-//! The configuration file of agent hosts: `{"mcpServers": {"key": {"command": …}, …}}`.
+//! Configuration file of agent hosts: `{"mcpServers": {"key": {"command": …}, …}}`.
 //!
-//! No specification has it, yet every host reads it. What is read: `command`, `args`, `env` and `cwd`
-//! of a program; `url` and `headers` of a server that is reached over HTTP; `type` (or `transport`),
-//! which must fit; `disabled`. Other members belong to one host or another and are ignored.
-//! `${NAME}` and `${NAME:-default}` in these texts stand for the environment of this process.
+//! Members of a server: `command`, `args`, `env` and `cwd` of a program, and `inheritEnv` for the whole
+//! environment of this process; `url` and `headers` of a server over HTTP; `type` (or `transport`), which
+//! must match; `disabled`. Other members are ignored. `${NAME}` and `${NAME:-default}` in a text are
+//! replaced by the environment variable `NAME` of this process.
+//!
+//! An error in one server's entry fails that server only.
 
 use std::process::Command;
 
@@ -12,10 +14,10 @@ use crate::json::{Doc, Kind, Value};
 
 use super::{Upstream, check_key};
 
-/// The servers of a configuration file, in its order.
+/// The servers of a configuration file, in the order of the file.
 #[derive(Debug)]
 pub struct Config {
-    servers: Vec<(String, Spec)>,
+    servers: Vec<(String, Result<Spec, Error>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -25,86 +27,90 @@ enum Spec {
         args: Vec<String>,
         env: Vec<(String, String)>,
         dir: Option<String>,
+        inherit_env: bool,
     },
     Url {
         url: String,
-        #[cfg_attr(not(feature = "http-client"), allow(dead_code))] // It is refused then.
+        #[cfg_attr(not(feature = "http-client"), allow(dead_code))] // Rejected without that feature.
         headers: Vec<(String, String)>,
     },
 }
 
 impl Config {
-    /// Reads the text of a configuration file; also one whose servers stand under `servers`, or at
-    /// the top.
+    /// Reads the text of a configuration file. The servers may also be under `servers`, or at the top.
+    ///
+    /// An entry that cannot be used does not fail the file: [`Config::into_upstreams`] returns its error.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] says what cannot be right, and at which server.
+    /// [`ErrorKind::Invalid`] when the text is not JSON or has no object `mcpServers`.
     pub fn parse(text: &str) -> Result<Config, Error> {
         Config::with_environment(text, &|name| std::env::var(name).ok())
     }
 
-    /// The same, with an environment of the caller's.
+    /// As [`Config::parse`], with the caller's environment.
     fn with_environment(text: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<Config, Error> {
         let doc = Doc::parse(text.trim_start_matches('\u{feff}'))
             .map_err(|e| bad(format!("the configuration is not JSON: {e}")))?;
         let root = doc.root();
         let named = root.get("mcpServers").or_else(|| root.get("servers"));
         let servers = named.unwrap_or(root);
-        // An empty object there says that there are none; an empty file says nothing.
-        if servers.kind() != Kind::Object || (named.is_none() && servers.is_empty()) {
+        // `"mcpServers": {}` means no servers. A file without it must have something like a server.
+        let like_servers = || servers.members().any(|(_, server)| server.kind() == Kind::Object);
+        if servers.kind() != Kind::Object || (named.is_none() && !like_servers()) {
             return Err(bad("the configuration has no object `mcpServers`"));
         }
-        let mut read = Vec::new();
+        let mut read: Vec<(String, Result<Spec, Error>)> = Vec::new();
         for (key, value) in servers.members() {
-            check_key(key)?;
-            if read.iter().any(|(other, _)| other == key) {
-                return Err(bad(format!("server {key:?} stands there twice")));
-            }
             if value.get("disabled").and_then(Value::as_bool) == Some(true) {
                 continue;
             }
-            let spec = Spec::read(value, look_up).map_err(|why| bad(format!("server {key:?}: {why}")))?;
+            let spec = match read.iter().any(|(other, _)| other == key) {
+                true => Err(bad(format!("server {key:?}: the key appears twice"))),
+                false => check_key(key).and_then(|()| {
+                    Spec::read(value, look_up).map_err(|why| bad(format!("server {key:?}: {why}")))
+                }),
+            };
             read.push((key.to_owned(), spec));
         }
         Ok(Config { servers: read })
     }
 
-    /// The keys of the servers, in the order of the file.
+    /// The keys of the servers, also of those that cannot be used, in the order of the file.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.servers.iter().map(|(key, _)| &**key)
     }
 
-    /// Each server with how it is reached.
+    /// Each server with the way to reach it, or the error in its entry.
     ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] when a server has a URL and this program was built without the feature
-    /// `http-client`.
-    pub fn into_upstreams(self) -> Result<Vec<(String, Upstream)>, Error> {
-        self.servers.into_iter().map(|(key, spec)| Ok((key, spec.into_upstream()?))).collect()
+    /// The error is [`ErrorKind::Invalid`] and names the server. It is also returned for a URL when this
+    /// program was built without the feature `http-client`.
+    pub fn into_upstreams(self) -> Vec<(String, Result<Upstream, Error>)> {
+        let upstream = |spec: Result<Spec, Error>| spec.and_then(Spec::into_upstream);
+        self.servers.into_iter().map(|(key, spec)| (key, upstream(spec))).collect()
     }
 }
 
 impl Spec {
     fn read(value: Value<'_>, look_up: &dyn Fn(&str) -> Option<String>) -> Result<Spec, String> {
         if value.kind() != Kind::Object {
-            return Err("expected an object".to_owned());
+            return Err("must be an object".to_owned());
         }
         let text = |name: &str| match value.get(name) {
             None => Ok(None),
             Some(v) => match v.as_str() {
                 Some(text) => expand(text, look_up).map(Some),
-                None => Err(format!("`{name}` is not a string")),
+                None => Err(format!("`{name}` must be a string")),
             },
         };
         let pairs = |name: &str| -> Result<Vec<(String, String)>, String> {
             let Some(object) = value.get(name) else { return Ok(Vec::new()) };
             if object.kind() != Kind::Object {
-                return Err(format!("`{name}` is not an object"));
+                return Err(format!("`{name}` must be an object"));
             }
             object
                 .members()
                 .map(|(key, v)| {
-                    let text = v.as_str().ok_or_else(|| format!("`{name}.{key}` is not a string"))?;
+                    let text = v.as_str().ok_or_else(|| format!("`{name}.{key}` must be a string"))?;
                     Ok((key.to_owned(), expand(text, look_up)?))
                 })
                 .collect()
@@ -112,37 +118,52 @@ impl Spec {
         let args = || -> Result<Vec<String>, String> {
             let Some(array) = value.get("args") else { return Ok(Vec::new()) };
             if array.kind() != Kind::Array {
-                return Err("`args` is not an array".to_owned());
+                return Err("`args` must be an array".to_owned());
             }
             array
                 .items()
-                .map(|v| expand(v.as_str().ok_or("an element of `args` is not a string")?, look_up))
+                .map(|v| expand(v.as_str().ok_or("every element of `args` must be a string")?, look_up))
                 .collect()
+        };
+        let inherit_env = match value.get("inheritEnv").map(Value::as_bool) {
+            None => false,
+            Some(Some(inherit)) => inherit,
+            Some(None) => return Err("`inheritEnv` must be true or false".to_owned()),
         };
         let kind = text("type")?.or(text("transport")?);
         match (text("command")?, text("url")?, kind.as_deref()) {
             (Some(command), None, None | Some("stdio")) => {
-                Ok(Spec::Program { command, args: args()?, env: pairs("env")?, dir: text("cwd")? })
+                let (args, env, dir) = (args()?, pairs("env")?, text("cwd")?);
+                Ok(Spec::Program { command, args, env, dir, inherit_env })
             }
             (None, Some(url), None | Some("http" | "streamable-http" | "streamableHttp" | "sse")) => {
                 Ok(Spec::Url { url, headers: pairs("headers")? })
             }
-            (Some(_), Some(_), _) => Err("`command` and `url` exclude each other".to_owned()),
-            (None, None, _) => Err("neither `command` nor `url` is there".to_owned()),
-            (_, _, Some(kind)) => Err(format!("type {kind:?} does not fit")),
+            (Some(_), Some(_), _) => Err("has both `command` and `url`".to_owned()),
+            (None, None, _) if value.get("serverUrl").is_some() => {
+                Err("`serverUrl` is not supported: use `url`".to_owned())
+            }
+            (None, None, _) => Err("needs `command` or `url`".to_owned()),
+            (Some(_), None, Some(kind)) => Err(format!("type {kind:?} has no `command`: allowed is stdio")),
+            (None, Some(_), Some(kind)) => {
+                Err(format!("type {kind:?} has no `url`: allowed are http, streamable-http and sse"))
+            }
         }
     }
 
     fn into_upstream(self) -> Result<Upstream, Error> {
         match self {
-            Spec::Program { command, args, env, dir } => Ok(Upstream::command(move || {
-                let mut program = Command::new(&command);
-                program.args(&args).envs(env.iter().map(|(k, v)| (k, v)));
-                if let Some(dir) = &dir {
-                    program.current_dir(dir);
-                }
-                program
-            })),
+            Spec::Program { command, args, env, dir, inherit_env } => {
+                let start = move || {
+                    let mut program = Command::new(&command);
+                    program.args(&args).envs(env.iter().map(|(k, v)| (k, v)));
+                    if let Some(dir) = &dir {
+                        program.current_dir(dir);
+                    }
+                    program
+                };
+                Ok(Upstream::command(start).inherit_env(inherit_env))
+            }
             #[cfg(feature = "http-client")]
             Spec::Url { url, headers } => {
                 let mut endpoint = crate::Endpoint::new(url);
@@ -153,7 +174,7 @@ impl Spec {
             }
             #[cfg(not(feature = "http-client"))]
             Spec::Url { url, headers: _ } => {
-                Err(bad(format!("{url} cannot be reached: this program was built without HTTP")))
+                Err(bad(format!("cannot connect to {url}: built without the feature http-client")))
             }
         }
     }
@@ -163,7 +184,7 @@ fn bad(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, why)
 }
 
-/// Puts the environment's values in their places.
+/// Replaces `${NAME}` and `${NAME:-default}`.
 fn expand(text: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -178,7 +199,7 @@ fn expand(text: &str, look_up: &dyn Fn(&str) -> Option<String>) -> Result<String
         match (look_up(name), default) {
             (Some(value), _) if !value.is_empty() || default.is_none() => expanded.push_str(&value),
             (_, Some(default)) => expanded.push_str(default),
-            (_, None) => return Err(format!("the environment has no {name}")),
+            (_, None) => return Err(format!("environment variable {name} is not set")),
         }
         rest = behind;
     }

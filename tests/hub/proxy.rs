@@ -394,17 +394,18 @@ fn tools_come_and_go_with_their_servers_and_clients_are_told() {
 }
 
 #[test]
-fn names_that_hosts_do_not_take_are_left_out_and_named() {
+fn tool_names_that_hosts_do_not_take_are_shortened_with_a_stable_suffix() {
     let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
     let mut server = Server::new("proxy", "1.0.0");
     server.tool(Tool::new("odd__own"), |_, _: Nothing| Ok("mine")).unwrap();
     hub.export(&mut server).unwrap();
-    let long = "l".repeat(60);
+    let names = ["l".repeat(60), format!("{}m", "l".repeat(60)), "own".into(), "fine".into()];
     let add = move |client: ClientBuilder| {
         let (theirs, ours) = memory_links();
         let mut server = Server::new("odd", "1.0.0");
-        for name in [&*long, "own", "fine"] {
-            server.tool(Tool::new(name), |_, _: Nothing| Ok("theirs")).unwrap();
+        for name in names.clone() {
+            let said = name.clone();
+            server.tool(Tool::new(name), move |_, _: Nothing| Ok(said.clone())).unwrap();
         }
         std::thread::spawn(move || server.serve(theirs));
         client.over(ours)
@@ -413,14 +414,55 @@ fn names_that_hosts_do_not_take_are_left_out_and_named() {
     hub.wait_settled(Instant::now() + SOON);
     let left = hub.left_out();
     let left: Vec<_> = left.iter().map(|l| (l.name.clone().unwrap(), l.error.kind())).collect();
-    let want =
-        [(format!("odd__{}", "l".repeat(60)), ErrorKind::Invalid), ("odd__own".into(), ErrorKind::Misuse)];
-    assert_eq!(left, want);
+    assert_eq!(left, [("odd__own".to_owned(), ErrorKind::Misuse)]);
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
     let client = client().over(ours).unwrap();
     assert_eq!(client.call_tool("odd__own", json!({})).unwrap().texts(), "mine");
-    assert_eq!(client.call_tool("odd__fine", json!({})).unwrap().texts(), "theirs");
+    assert_eq!(client.call_tool("odd__fine", json!({})).unwrap().texts(), "fine");
+    let cut = format!("odd__{}", "l".repeat(50));
+    for (suffix, name) in [("f1fbe6d4", "l".repeat(60)), ("a88c353b", format!("{}m", "l".repeat(60)))] {
+        let shortened = format!("{cut}_{suffix}");
+        assert_eq!(shortened.len(), 64);
+        assert_eq!(client.call_tool(&shortened, json!({})).unwrap().texts(), name);
+    }
+}
+
+#[test]
+fn a_tool_whose_name_is_not_ascii_is_offered_under_one_that_is() {
+    // A server of this library registers no such name: one is played.
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    hub.export(&mut server).unwrap();
+    let connect = move |client: ClientBuilder| {
+        let (link, end) = tinymcp::memory();
+        std::thread::spawn(move || {
+            while let Some(line) = end.receive(SOON) {
+                let message: serde_json::Value = serde_json::from_str(&line).unwrap();
+                let Some(id) = message.get("id") else { continue };
+                let result = match message["method"].as_str().unwrap() {
+                    "initialize" => serde_json::json!({"protocolVersion": "2025-11-25",
+                        "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}),
+                    "tools/list" => serde_json::json!({"tools": [
+                        {"name": "größe a/b", "inputSchema": {"type": "object"}}]}),
+                    _ => {
+                        let name = &message["params"]["name"];
+                        serde_json::json!({"content": [{"type": "text", "text": name}]})
+                    }
+                };
+                end.send(&serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
+            }
+        });
+        client.era(Era::Legacy).over(link)
+    };
+    hub.add("x", Upstream::with(connect)).unwrap();
+    hub.wait_settled(Instant::now() + SOON);
+    let (theirs, ours) = memory_links();
+    std::thread::spawn(move || server.serve(theirs));
+    let client = client().over(ours).unwrap();
+    let names: Vec<String> = client.tools().unwrap().into_iter().map(|tool| tool.name).collect();
+    assert_eq!(names, ["x__gr__e_a_b_2f4f094c"]);
+    assert_eq!(client.call_tool(&names[0], json!({})).unwrap().texts(), "größe a/b");
 }
 
 #[test]

@@ -21,6 +21,8 @@ use super::{Export, LeftOut};
 
 /// What parts a server's key from a name where hosts take few characters.
 const JOINT: &str = "__";
+/// The longest name of a tool that every host takes, in characters.
+const LONGEST: usize = 64;
 
 /// Which lists.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -164,13 +166,28 @@ fn joined(key: &str, name: &str) -> String {
     format!("{key}{JOINT}{name}")
 }
 
+/// The name of a tool: one that every host takes. Other characters become `_`, a long name is cut, and
+/// a name changed so ends with a hash of the whole, which keeps it unique and the same at each start.
+fn tool_name(key: &str, name: &str) -> String {
+    let full = joined(key, name);
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if full.len() <= LONGEST && full.chars().all(allowed) {
+        return full;
+    }
+    // FNV-1a: a published function, so that the name does not depend on this program's version.
+    let hash =
+        full.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let kept = full.chars().take(LONGEST - 9).map(|c| if allowed(c) { c } else { '_' });
+    format!("{}_{hash:08x}", kept.collect::<String>())
+}
+
 fn show_tools(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
     shown: &mut Table,
     left: &mut Vec<LeftOut>,
 ) {
-    let plan = Plan::of(servers, |l| &l.tools, |t| &t.source, |k, t| joined(k, &t.name), shown, left);
+    let plan = Plan::of(servers, |l| &l.tools, |t| &t.source, |k, t| tool_name(k, &t.name), shown, left);
     plan.carry_out(
         export,
         &Change::Tools,
