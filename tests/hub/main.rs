@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod many;
+#[cfg(all(target_os = "linux", feature = "http-server"))]
+mod memory;
 mod pages;
 mod passed;
 mod proxy;
 mod relay;
 mod rules;
+mod strict;
 mod together;

@@ -10,7 +10,7 @@ use tinymcp::{ErrorKind, Hub, Limits, Standing, Upstream, json};
 const SOON: Duration = Duration::from_secs(60);
 
 /// An example that `cargo test` has built.
-fn program(name: &str) -> PathBuf {
+pub(super) fn program(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().with_file_name("examples").join(name);
     assert!(program.exists(), "run `cargo build --examples` first");

@@ -1,0 +1,184 @@
+//! Servers in processes that check what they get with another JSON parser, behind one hub, and the
+//! program `hub_proxy` with such a server.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tinymcp::json::Json;
+use tinymcp::{Client, Hub, Limits, Server, Upstream, memory_links};
+
+use super::many::program;
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn strict() -> Upstream {
+    Upstream::command(|| Command::new(program("strict_server")))
+}
+
+/// A client of a served hub with one strict server, `strict`.
+fn proxied(upstream: Upstream) -> (Hub, Client) {
+    let mut limits = Limits::default();
+    (limits.probe_timeout, limits.call_timeout) = (SOON, SOON);
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits.clone()).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    server.limits(limits);
+    hub.export(&mut server).unwrap();
+    hub.add("strict", upstream).unwrap();
+    hub.wait_settled(Instant::now() + SOON);
+    let (theirs, ours) = memory_links();
+    std::thread::spawn(move || server.serve(theirs));
+    let client = Client::builder("test", "1.0.0").over(ours).unwrap();
+    (hub, client)
+}
+
+/// A pseudo-random number below `most` (xorshift).
+fn below(state: &mut u64, most: u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state % most
+}
+
+#[test]
+fn lists_that_grow_shrink_and_change_reach_the_child_as_they_are() {
+    let (hub, client) = proxied(strict());
+    let mut state = 0x5eed_5eed_5eed_5eed;
+    let mut list: Vec<Value> = vec![json!(77777), json!(123_456), json!(12)];
+    for _ in 0..3000 {
+        let value = match below(&mut state, 6) {
+            0 => json!(below(&mut state, 10_000_000)),
+            1 => json!(4.0),
+            2 => json!(below(&mut state, 100_000) as f64 / 1000.0),
+            3 => json!("a \"quoted\" text"),
+            4 => json!(null),
+            _ => json!({"n": below(&mut state, 1000)}),
+        };
+        let at = below(&mut state, list.len() as u64 + 1) as usize;
+        match below(&mut state, 3) {
+            0 if list.len() < 8 => list.insert(at, value),
+            1 if at < list.len() && list.len() > 1 => drop(list.remove(at)),
+            _ if at < list.len() => list[at] = value,
+            _ => {}
+        }
+        let arguments = json!({ "l": list });
+        let text = Json::parse(arguments.to_string()).unwrap();
+        let output = client.call_tool("strict__echo", text).unwrap();
+        let echoed: Value = serde_json::from_str(output.structured.unwrap().as_str()).unwrap();
+        assert_eq!(echoed, arguments);
+    }
+    hub.close();
+}
+
+/// The environment variables that a child of a hub gets.
+fn environment(upstream: Upstream) -> Vec<String> {
+    let (hub, client) = proxied(upstream);
+    let output = client.call_tool("strict__environment", tinymcp::json!({})).unwrap();
+    let found: Value = serde_json::from_str(output.structured.unwrap().as_str()).unwrap();
+    hub.close();
+    found["names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_child_gets_a_small_environment_unless_it_is_to_inherit_all() {
+    // Set by cargo for each test: it stands for the secrets of a host.
+    const SECRET: &str = "CARGO_MANIFEST_DIR";
+    assert!(std::env::var_os(SECRET).is_some() && std::env::var_os("PATH").is_some());
+    let own = || {
+        Upstream::command(|| {
+            let mut command = Command::new(program("strict_server"));
+            command.env("TEST_OWN", "1").env("TEST_EMULATED", "2");
+            command
+        })
+    };
+    let names = environment(own());
+    for name in &names {
+        let allowed =
+            ["PATH", "HOME", "USER", "LANG", "TERM", "TMPDIR", "SHELL", "TEST_OWN", "TEST_EMULATED"];
+        assert!(allowed.contains(&&**name) || name.starts_with("LC_"), "{name} in {names:?}");
+    }
+    for name in ["PATH", "TEST_OWN"] {
+        assert!(names.iter().any(|other| other == name), "{name} not in {names:?}");
+    }
+    let names = environment(own().inherit_env(true));
+    assert!(names.iter().any(|name| name == SECRET), "{names:?}");
+}
+
+/// The program `hub_proxy`, over stdio.
+pub(super) struct Proxy {
+    pub child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    file: PathBuf,
+}
+
+impl Proxy {
+    /// Starts it with this configuration, and further arguments.
+    pub(super) fn start(name: &str, servers: &Value, arguments: &[&str]) -> Proxy {
+        let file = std::env::temp_dir().join(format!("tinymcp-{name}-{}.json", std::process::id()));
+        std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
+        let mut command = Command::new(program("hub_proxy"));
+        command.arg(&file).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Proxy { child, input, output, file }
+    }
+
+    /// Sends a request and waits for its response, which must be JSON.
+    pub(super) fn call(&mut self, request: &Value) -> Value {
+        writeln!(self.input.as_mut().unwrap(), "{request}").unwrap();
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "hub_proxy ended");
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == request["id"] {
+                return message;
+            }
+        }
+    }
+
+    /// Ends it; what it wrote to stderr.
+    pub(super) fn end(mut self) -> String {
+        drop(self.input.take());
+        let mut errors = String::new();
+        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut errors).unwrap();
+        self.child.wait().unwrap();
+        std::fs::remove_file(&self.file).unwrap();
+        errors
+    }
+}
+
+/// A stateless request.
+pub(super) fn request(id: usize, method: &str, params: Value) -> Value {
+    let mut params = params;
+    params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+#[test]
+fn hub_proxy_names_on_stderr_what_it_cannot_use_and_tags_what_its_children_write() {
+    let servers = json!({
+        "good": {"command": program("strict_server")},
+        "two words": {"command": "x"},
+        "needs": {"command": "${TINYMCP_NO_SUCH_VARIABLE}"},
+        "gone": {"command": "/nonexistent/server"},
+    });
+    let mut proxy = Proxy::start("names", &servers, &[]);
+    let says = json!({"name": "good__says", "arguments": {"text": "first\nsecond"}});
+    let answer = proxy.call(&request(1, "tools/call", says));
+    assert_eq!(answer["result"]["content"][0]["text"], "said", "{answer}");
+    let errors = proxy.end();
+    let has = |line: &str| errors.lines().any(|other| other == line);
+    assert!(has("good: first") && has("good: second"), "{errors}");
+    assert!(has("good: connected to strict_server 1.0.0"), "{errors}");
+    for words in
+        [r#"server "needs""#, "TINYMCP_NO_SUCH_VARIABLE", r#"server key "two words""#, "gone: down: "]
+    {
+        assert!(errors.contains(words), "{words}: {errors}");
+    }
+}
