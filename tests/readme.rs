@@ -155,6 +155,13 @@ fn every_limit_has_the_range_that_the_readme_states() {
 }
 
 #[test]
+fn unknown_limits_are_reported_on_standard_error() {
+    let output = serve_nothing("TINYMCP_WORKRES", 2);
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("TINYMCP_WORKRES"), "{output:?}");
+}
+
+#[test]
 fn the_command_line_counts_six_words() {
     let server = program("pipe_server");
     let block = README.split("```").find(|block| block.starts_with("sh\nprintf")).unwrap();

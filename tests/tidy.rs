@@ -5,6 +5,8 @@
 
 #[path = "tidy/promises.rs"]
 mod promises;
+#[path = "tidy/requirements.rs"]
+mod requirements;
 
 use std::fs;
 use std::path::{Path, PathBuf};
