@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use crate::era::{self, Params, Reply, ServerEra, To};
-use crate::json::{Doc, Kind, Value, Writer};
+use crate::json::{Doc, Kind, ParseError, Value, Writer};
 use crate::model::ask::Answer;
 use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
 use crate::pool::{self, Refused};
@@ -49,8 +49,6 @@ pub(crate) struct Reader<I: ?Sized> {
     pub(super) jobs: Vec<Job>,
     /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
     pub(super) waits: bool,
-    /// A call was refused for want of memory.
-    pub(super) crowded: bool,
     /// The connection's outlet, except while a message is being handled.
     pub(super) outlet: Option<Arc<dyn Outlet>>,
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
@@ -89,6 +87,20 @@ enum Step {
     Run { era: &'static dyn ServerEra, query: Query, work: Work, answers: Answers },
 }
 
+/// The outcome of handling one message.
+pub(super) enum Handled {
+    /// Its response, if it has one, is in [`Reader::out`]. The document can be reused.
+    Done(Box<Doc>),
+    /// A call was admitted and keeps the document.
+    Accepted,
+    /// A call does not fit into the memory for calls in flight, and this thread must not wait for
+    /// room. Nothing was written.
+    NoRoom(Job),
+}
+
+/// The error for a call that does not fit into the memory for calls in flight.
+pub(super) const BUSY: Fault = Fault::Internal("The server is busy: too many calls are in flight");
+
 impl<I: InlineTools + 'static> Reader<I> {
     pub(crate) fn new(conn: Arc<Connection>, inline: I) -> Reader<I> {
         let core = Arc::clone(&conn.core);
@@ -106,7 +118,6 @@ impl<I: InlineTools + 'static> Reader<I> {
             out: Writer::new(),
             jobs: Vec::new(),
             waits: true,
-            crowded: false,
             outlet,
             peer: None,
             offer,
@@ -122,8 +133,8 @@ impl<I: InlineTools + 'static> Reader<I> {
     }
 }
 
-/// One message as it came.
-enum Text<'a> {
+/// The bytes of one message.
+pub(super) enum Text<'a> {
     /// In a buffer that is read into again.
     Read(&'a [u8]),
     /// With a buffer of its own.
@@ -143,18 +154,7 @@ impl Reader<dyn InlineTools> {
 
     fn take(&mut self, text: Text<'_>) {
         self.refresh();
-        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let limits = self.core.limits.parse();
-        let (size, parsed) = match text {
-            Text::Read(bytes) => (bytes.len(), doc.parse_again(bytes, &limits)),
-            Text::Whole(text) => (text.len(), doc.parse_taking(text, &limits)),
-        };
-        // Memory of a large message is given back by the next small one, not between large ones,
-        // and before a call may keep it.
-        if size <= BATCH_BYTES && self.last_size > BATCH_BYTES {
-            doc.shrink_to(BATCH_BYTES);
-        }
-        self.last_size = size;
+        let (doc, parsed) = self.parse(text);
         self.doc = match parsed {
             Ok(()) => self.document(doc),
             Err(error) => {
@@ -165,6 +165,23 @@ impl Reader<dyn InlineTools> {
         if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
             self.flush();
         }
+    }
+
+    /// Parses a message into a recycled document.
+    pub(super) fn parse(&mut self, text: Text<'_>) -> (Box<Doc>, Result<(), ParseError>) {
+        let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
+        let limits = self.core.limits.parse();
+        let (size, parsed) = match text {
+            Text::Read(bytes) => (bytes.len(), doc.parse_again(bytes, &limits)),
+            Text::Whole(text) => (text.len(), doc.parse_taking(text, &limits)),
+        };
+        // The first small message after a large one frees the large buffers, before a call can
+        // keep them. A series of large messages reuses them.
+        if size <= BATCH_BYTES && self.last_size > BATCH_BYTES {
+            doc.shrink_to(BATCH_BYTES);
+        }
+        self.last_size = size;
+        (doc, parsed)
     }
 
     /// Takes note of changes to what is registered.
@@ -270,13 +287,23 @@ impl Reader<dyn InlineTools> {
         }
         // Lent, not cloned: counting references costs as much as reading a short message.
         let Some(outlet) = self.outlet.take() else { return Some(doc) };
-        let doc = self.message(doc, &outlet);
+        let handled = self.message(doc, &outlet);
         self.outlet = Some(outlet);
-        doc
+        self.settled(handled)
+    }
+
+    /// Answers a call that was refused for want of memory. Returns the document unless a call
+    /// keeps it.
+    pub(super) fn settled(&mut self, handled: Handled) -> Option<Box<Doc>> {
+        match handled {
+            Handled::Done(doc) => Some(doc),
+            Handled::Accepted => None,
+            Handled::NoRoom(job) => Some(self.reject(job, &BUSY)),
+        }
     }
 
     /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    pub(super) fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
+    pub(super) fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Handled {
         let step = match Message::read(doc.root()) {
             Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
             Ok(Message::Notification(notification)) => {
@@ -298,7 +325,7 @@ impl Reader<dyn InlineTools> {
             }
         };
         match step {
-            Step::Done => Some(doc),
+            Step::Done => Handled::Done(doc),
             Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
         }
     }
@@ -413,7 +440,10 @@ impl Reader<dyn InlineTools> {
         for message in messages.items() {
             let mut doc = self.core.spare_doc();
             let doc = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
-                Ok(()) => self.message(doc, &outlet),
+                Ok(()) => {
+                    let handled = self.message(doc, &outlet);
+                    self.settled(handled)
+                }
                 Err(error) => {
                     self.stray(None, &parse_fault(error));
                     Some(doc)

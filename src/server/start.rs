@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use crate::era::{Reply, ServerEra, To};
 use crate::json::Doc;
-use crate::model::Query;
+use crate::model::{Fault, Query};
 use crate::transport::Outlet;
 
-use super::dispatch::{InlineTools, Reader};
+use super::dispatch::{Handled, InlineTools, Reader};
 use super::flight::Refusal;
 use super::job::{self, Conclusion, Exchange, Job, Work};
 use super::operation::duplicate;
@@ -29,7 +29,7 @@ impl Reader<dyn InlineTools> {
         query: Query,
         work: Work,
         mut answers: Answers,
-    ) -> Option<Box<Doc>> {
+    ) -> Handled {
         let inline = match &work {
             Work::Tool(entry) => match entry.entry.handler {
                 ToolHandler::Inline(place) => Some(place),
@@ -44,7 +44,7 @@ impl Reader<dyn InlineTools> {
                     To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
                 era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
                 self.out.newline();
-                return Some(doc);
+                return Handled::Done(doc);
             }
             // Earlier calls and answers must not wait for this handler.
             self.flush();
@@ -73,7 +73,7 @@ impl Reader<dyn InlineTools> {
                 }
             }
             self.out.newline();
-            return Some(doc);
+            return Handled::Done(doc);
         }
         let job = self.job(doc, outlet, era, query, work, answers);
         self.accept(job, |reader, job| reader.jobs.push(job))
@@ -103,33 +103,36 @@ impl Reader<dyn InlineTools> {
         }
     }
 
-    /// Enters a job among the calls in flight and passes it on. Gives its document back if it does
-    /// not keep it.
+    /// Admits a call, waiting for room if this thread may, and passes its job on.
     pub(super) fn accept(
         &mut self,
         mut job: Job,
         pass: impl FnOnce(&mut Reader<dyn InlineTools>, Job),
-    ) -> Option<Box<Doc>> {
+    ) -> Handled {
         job.accepted = Some(Instant::now());
-        let mut entered = self.conn.begin(&job);
-        if entered == Err(Refusal::NoRoom) && self.waits {
+        let mut admitted = self.conn.begin(&job);
+        if admitted == Err(Refusal::NoRoom) && self.waits {
             self.flush();
             self.conn.wait_for_room(&job);
             job.accepted = Some(Instant::now());
-            entered = self.conn.begin(&job);
+            admitted = self.conn.begin(&job);
         }
-        match entered {
+        match admitted {
             Ok(()) => {
                 job.outlet.expect();
                 pass(self, job);
-                None
+                Handled::Accepted
             }
-            Err(refusal) => {
-                self.crowded = refusal == Refusal::NoRoom;
-                job.era.reply(&mut self.out, &job.to(), Reply::Fault(&duplicate()));
-                self.out.newline();
-                Some(job.doc)
-            }
+            Err(Refusal::Duplicate) => Handled::Done(self.reject(job, &duplicate())),
+            Err(Refusal::NoRoom) => Handled::NoRoom(job),
         }
+    }
+
+    /// Answers a call that was not admitted with an error. Returns its document.
+    #[cold]
+    pub(super) fn reject(&mut self, job: Job, fault: &Fault) -> Box<Doc> {
+        job.era.reply(&mut self.out, &job.to(), Reply::Fault(fault));
+        self.out.newline();
+        job.doc
     }
 }

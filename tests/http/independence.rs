@@ -1,8 +1,11 @@
 //! Requests of one client do not affect those of another.
 
-use serde_json::json;
+use std::time::Instant;
 
-use crate::client::{Answer, Served, request, serve, server, stage};
+use serde_json::{Value, json};
+use tinymcp::{Limits, Server, Tool, json::Json};
+
+use crate::client::{Answer, PATIENCE, Served, request, serve, serve_with, server, stage};
 
 /// Posts a modern call of `echo` with this text in the place of its id.
 fn call_with_id(served: &Served, id: &str) -> Answer {
@@ -31,4 +34,86 @@ fn a_malformed_id_does_not_spoil_other_calls() {
             assert_eq!((after.status, after.body()), (status, before), "{good} after {bad}");
         }
     }
+}
+
+/// A server whose calls in flight may hold 8 KiB.
+fn small() -> Served {
+    let mut limits = Limits::default();
+    limits.in_flight_bytes = 8 << 10;
+    let mut server = Server::new("small", "1");
+    server.limits(limits);
+    server.tool(Tool::new("length"), |_, a: Json| Ok(a.as_str().len().to_string())).unwrap();
+    serve_with(server, |http| http)
+}
+
+fn length_call(id: u64, text: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+           "params": {"name": "length", "arguments": {"text": text}}})
+}
+
+#[test]
+fn a_batch_beyond_the_memory_for_calls_does_not_block_the_server() {
+    let served = small();
+    let batching = served.open("2025-03-26", json!({}));
+    let other = served.open("2025-11-25", json!({}));
+    let text = "x".repeat(2000);
+    for round in 0..3 {
+        let calls: Vec<Value> = (0..20).map(|id| length_call(id, &text)).collect();
+        let batch = served.post(&[("Mcp-Session-Id", &batching)], &json!(calls));
+        assert_eq!(batch.status, 200);
+        let answers = batch.json();
+        let mut ids: Vec<u64> =
+            answers.as_array().unwrap().iter().map(|a| a["id"].as_u64().unwrap()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (0..20).collect::<Vec<u64>>(), "one answer for each call");
+        let busy: Vec<&Value> =
+            answers.as_array().unwrap().iter().filter(|a| a["error"].is_object()).collect();
+        assert!((1..20).contains(&busy.len()), "{} of 20 calls refused", busy.len());
+        for answer in busy {
+            assert_eq!(answer["error"]["code"], -32603, "{answer}");
+            assert!(answer["error"]["message"].as_str().unwrap().contains("busy"), "{answer}");
+        }
+        // Every other client is served, as soon as the batch has left the memory.
+        let hello = json!({"name": "length", "arguments": {}});
+        let answer = when_served(|| served.ask(&other, 100 + round, "tools/call", hello.clone()));
+        assert_eq!(answer.json()["result"]["content"][0]["text"], "2");
+        when_served(|| served.modern(&[], "tools/call", hello.clone()));
+        when_served(|| served.ask(&batching, 200 + round, "ping", json!({})));
+    }
+}
+
+/// Retries while the server is busy, as `Retry-After` asks for.
+fn when_served(ask: impl Fn() -> Answer) -> Answer {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = ask();
+        if answer.status == 200 {
+            return answer;
+        }
+        assert_eq!(answer.status, 503);
+        assert!(Instant::now() < deadline, "the server stays busy");
+    }
+}
+
+#[test]
+fn a_call_beyond_the_memory_for_calls_is_refused_alone() {
+    let stage = stage();
+    let mut limits = Limits::default();
+    limits.in_flight_bytes = 480_000;
+    let mut server = server(stage);
+    server.limits(limits);
+    let served = serve_with(server, |http| http);
+    let large = || json!({"name": "echo", "arguments": {"text": "x".repeat(500_000)}});
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| served.call("wait", json!({})).status);
+        stage.await_mark("waits");
+        assert_eq!(served.modern(&[], "tools/call", large()).status, 503);
+        assert_eq!(
+            served.modern(&[], "tools/call", json!({"name": "echo", "arguments": {"text": "a"}})).status,
+            200
+        );
+        stage.mark("go");
+        assert_eq!(waiting.join().unwrap(), 200);
+    });
+    when_served(|| served.modern(&[], "tools/call", large()));
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use tinymcp::json::{Doc, Json};
-use tinymcp::{Context, Failure, Level, MemoryEnd, Server, Tool, memory, record};
+use tinymcp::{Context, Failure, Level, Limits, MemoryEnd, Server, Tool, memory, record};
 
 /// Long enough that only a hang reaches it.
 const HANG: Duration = Duration::from_secs(20);
@@ -322,5 +322,35 @@ fn random_sequences_are_answered_as_by_a_fresh_server() {
         }
         assert!((10..140).contains(&refused), "{refused} of 150 frames are not JSON");
         used.end();
+    }
+}
+
+#[test]
+fn a_batch_beyond_the_memory_for_calls_is_answered_in_full() {
+    for local in [false, true] {
+        let (link, mut end) = memory();
+        let mut limits = Limits::default();
+        (limits.in_flight_bytes, limits.workers) = (8 << 10, 1);
+        let mut server = Server::new("small", "1");
+        server.limits(limits);
+        server.tool(Tool::new("length"), |_, a: Json| Ok(a.as_str().len().to_string())).unwrap();
+        let serving =
+            thread::spawn(move || if local { server.into_local().serve(link) } else { server.serve(link) });
+        assert!(end.send(&OPEN.replace("2025-11-25", "2025-03-26")));
+        end.receive(HANG).expect("a greeting");
+        let text = "x".repeat(2000);
+        let calls: Vec<String> = (0..20)
+            .map(|id| {
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"length","arguments":{{"t":"{text}"}}}}}}"#
+                )
+            })
+            .collect();
+        assert!(end.send(&format!("[{}]", calls.join(","))));
+        let answers = Doc::parse(end.receive(HANG).expect("an answer")).unwrap();
+        let served = answers.root().items().filter(|answer| answer.get("result").is_some());
+        assert_eq!((answers.root().len(), served.count()), (20, 20), "{answers:?}");
+        end.finish();
+        serving.join().unwrap().unwrap();
     }
 }

@@ -25,7 +25,7 @@ use crate::rpc::{Message, Request};
 use crate::server::InlineSend;
 use crate::server::connection::Connection;
 use crate::server::core::Core;
-use crate::server::dispatch::Reader;
+use crate::server::dispatch::{Handled, Reader, Text};
 use crate::server::job::Job;
 use crate::server::operation::{parse_fault, shape_fault};
 use crate::transport::Outlet;
@@ -98,19 +98,14 @@ impl Endpoint {
 
     fn post(&mut self, visit: &Visit<'_>, body: &[u8], exchange: Exchange) {
         self.reader.whole().refresh();
-        let mut doc = self.reader.doc.take().unwrap_or_else(|| self.core.spare_doc());
-        let parsed = doc.parse_again(body, &self.core.limits.parse());
-        let left = match parsed {
+        let (doc, parsed) = self.reader.whole().parse(Text::Read(body));
+        self.reader.doc = match parsed {
             Ok(()) => self.document(visit, doc, exchange),
             Err(error) => {
                 self.stray(visit, None, &parse_fault(error)).say(&exchange);
                 Some(doc)
             }
         };
-        self.reader.doc = left.map(|mut doc| {
-            doc.shrink_to(SPARE_BYTES);
-            doc
-        });
     }
 
     /// Handles a posted document; gives it back unless a job keeps it.
@@ -141,7 +136,9 @@ impl Endpoint {
             }
             Plan::Word(conn) => {
                 self.turn_to(&conn, visit);
-                let doc = self.reader.whole().message(doc, &conn.outlet);
+                let reader = self.reader.whole();
+                let handled = reader.message(doc, &conn.outlet);
+                let doc = reader.settled(handled);
                 self.reader.out.clear();
                 // Calls that go on with the client's answer: the pool keeps room for them.
                 for job in std::mem::take(&mut self.reader.jobs) {
@@ -282,11 +279,15 @@ impl Endpoint {
     /// Handles a message whose answer goes to `reply`.
     fn run(&mut self, doc: Box<Doc>, reply: &Arc<Reply>) -> Option<Box<Doc>> {
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(reply);
-        let doc = self.reader.whole().message(doc, &outlet);
-        if std::mem::take(&mut self.reader.crowded) {
-            self.reader.out.clear();
-            reply.refuse();
-        } else if !self.reader.out.is_empty() {
+        let doc = match self.reader.whole().message(doc, &outlet) {
+            Handled::Done(doc) => Some(doc),
+            Handled::Accepted => None,
+            Handled::NoRoom(job) => {
+                reply.refuse();
+                return Some(job.doc);
+            }
+        };
+        if !self.reader.out.is_empty() {
             reply.answer_with(self.reader.out.as_bytes(), &[]);
             self.clear_out();
         } else if let Some(job) = self.reader.jobs.pop() {
@@ -345,7 +346,9 @@ impl Endpoint {
         let reply = self.reply(visit, &doc, exchange, self.core.eras.legacy, Some(Arc::clone(&streams)));
         self.reader.whole().turn_to(&conn, None);
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
-        let doc = self.reader.whole().message(doc, &outlet);
+        let reader = self.reader.whole();
+        let handled = reader.message(doc, &outlet);
+        let doc = reader.settled(handled);
         let revision = conn.session().as_ref().map(|session| session.peer.revision);
         match (revision, self.door.words()) {
             (Some(revision), Some(words)) => {
