@@ -70,6 +70,7 @@ mod rpc;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod server;
+mod tool_name;
 mod transport;
 
 #[cfg(feature = "client")]

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tinymcp::json::{Doc, Json};
-use tinymcp::{Server, Tool, memory};
+use tinymcp::{Server, Tool, ToolArguments, ToolOutput, ToolResult, memory, record};
 
 const HANG: Duration = Duration::from_secs(20);
 
@@ -135,4 +135,64 @@ fn answers_of_the_user_are_checked_by_format() {
         client.finish();
         serving.join().unwrap().unwrap();
     }
+}
+
+/// A type of the program with a schema of its own, stricter than its `read`.
+struct Level(i64);
+
+impl ToolArguments for Level {
+    fn schema() -> Option<Json> {
+        Some(Json::constant(
+            r#"{"type":"object","properties":{"level":{"type":"integer","maximum":5}},"required":["level"]}"#,
+        ))
+    }
+
+    fn read(arguments: tinymcp::json::Value<'_>) -> Result<Level, Box<record::Violation>> {
+        Ok(Level(arguments.get("level").and_then(|level| level.as_i64()).unwrap_or(-1)))
+    }
+}
+
+/// A result that does not fit its own schema above 3.
+struct Reached(i64);
+
+impl ToolResult for Reached {
+    fn schema() -> Option<Json> {
+        Some(Json::constant(r#"{"type":"object","properties":{"reached":{"maximum":3}}}"#))
+    }
+
+    fn into_output(self) -> ToolOutput {
+        ToolOutput::structured(Json::parse(format!("{{\"reached\":{}}}", self.0)).unwrap())
+    }
+}
+
+#[test]
+fn schemas_of_argument_and_result_types_are_enforced() {
+    for (arguments, expected) in [
+        (r#"{"level":3}"#, &["\"reached\":3"][..]),
+        (r#"{"level":6}"#, &["isError", "/level", "maximum"]),
+        (r#"{"level":"3"}"#, &["isError", "/level", "type"]),
+        ("{}", &["isError", "level", "required"]),
+        (r#"{"level":4}"#, &["-32603", "output schema"]),
+    ] {
+        let mut server = Server::new("checked", "1");
+        server.tool(Tool::new("t"), |_, level: Level| Ok(Reached(level.0))).unwrap();
+        for answer in call(server, arguments) {
+            for word in expected {
+                assert!(answer.contains(word), "{arguments}: no {word} in {answer}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tool_names_have_1_to_128_characters() {
+    for (name, good) in
+        [("a".repeat(64), true), ("a".repeat(128), true), ("a".repeat(129), false), (String::new(), false)]
+    {
+        let added = Server::new("names", "1").tool(Tool::new(&*name), |_, (): ()| Ok(())).map(drop);
+        assert_eq!(added.is_ok(), good, "{} characters", name.len());
+    }
+    let refused = Server::new("names", "1").tool(Tool::new("a b"), |_, (): ()| Ok(())).map(drop);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains(r#"invalid tool name "a b": "#), "{refused}");
 }

@@ -12,6 +12,7 @@ use super::composition::is_annotation;
 use super::rules::Found;
 use super::walk::{ROOT, Role, Target, has_type};
 use crate::json::{Kind, Value};
+use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
 pub(super) fn no_object_root(tools: &[Value<'_>], index: usize, found: &mut Found) {
     let Some(tool) = tools.get(index) else { return };
@@ -24,15 +25,11 @@ pub(super) fn no_object_root(tools: &[Value<'_>], index: usize, found: &mut Foun
     }
 }
 
-/// Specification, server/tools: 1 to 128 of these characters. Hosts refuse requests with other names.
+/// Hosts reject a request that names a tool invalidly (MCP server/tools, tool names).
 pub(super) fn tool_name(tools: &[Value<'_>], index: usize, found: &mut Found) {
     let name = tools.get(index).and_then(|t| t.get("name")).and_then(Value::as_str).unwrap_or_default();
-    let good = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
-    if !good || !(1..=128).contains(&name.len()) {
-        found.push((
-            "/name".to_owned(),
-            format!("invalid tool name {:?}: allowed are 1 to 128 of A-Z a-z 0-9 _ . -", short(name)),
-        ));
+    if !is_tool_name(name) {
+        found.push(("/name".to_owned(), format!("invalid tool name {:?}: {TOOL_NAMES}", short(name))));
     }
 }
 

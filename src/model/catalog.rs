@@ -68,7 +68,8 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// A tool with this name: 1 to 64 characters of `A-Z a-z 0-9 _ . -`.
+    /// A tool with this name: 1 to 128 characters of `A-Z a-z 0-9 _ . -`. Some hosts accept no more
+    /// than 64.
     pub fn new(name: impl Into<String>) -> Tool {
         Tool {
             name: name.into(),
@@ -97,12 +98,13 @@ impl Tool {
         self
     }
 
-    /// The arguments' JSON Schema, an object with `"type":"object"`. A handler with typed
-    /// arguments brings its own.
+    /// The JSON Schema of the arguments, an object with `"type":"object"`. Without one the tool has
+    /// [`ToolArguments::schema`](crate::ToolArguments::schema) of its handler's argument type.
     ///
     /// With the feature `schema`, or a compiler of [`Server::schema_compiler`](crate::Server::schema_compiler),
-    /// arguments are checked against it before the handler runs, known formats included. With neither it is only
-    /// shown to clients, and a handler that takes [`Json`] must expect any object.
+    /// arguments are checked against it before the handler runs, known formats included. With neither, nothing
+    /// checks the schema or the arguments: an unknown `type` or an invalid pattern is sent to clients as it is,
+    /// and a handler that takes [`Json`] must expect any object.
     #[must_use]
     pub fn input_schema(mut self, schema: Json) -> Tool {
         self.input_schema = Some(schema);

@@ -283,12 +283,11 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
         return Err(Error::new(ErrorKind::Invalid, format!("tool {:?}: {flaw}", tool.name)));
     }
     check_meta(&tool.name, tool.meta.as_ref())?;
-    // A type that brings its schema reads and writes what the schema says; only schemas written
-    // by hand need a check of their own.
+    // Decoding a record already enforces its schema; every other schema needs a check.
     let compiler = catalog.compiler();
     let checks = Checks {
-        input: compiler.as_deref().filter(|_| tool.input_schema.is_some()),
-        output: compiler.as_deref().filter(|_| tool.output_schema.is_some()),
+        input: compiler.as_deref().filter(|_| tool.input_schema.is_some() || !A::enforces_schema()),
+        output: compiler.as_deref().filter(|_| tool.output_schema.is_some() || !R::fits_schema()),
     };
     tool.input_schema = tool.input_schema.or_else(A::schema);
     tool.output_schema = tool.output_schema.or_else(R::schema);

@@ -20,6 +20,7 @@ use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::{UriTemplate, Variables};
 use crate::model::{CompletionKind, Fault, Offer, Revision};
+use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
 use super::context::Context;
 use super::failure::Failure;
@@ -325,7 +326,9 @@ impl Registry {
         handler: ToolHandler,
         checks: Checks<'_>,
     ) -> Result<(), Error> {
-        check_tool_name(&tool.name)?;
+        if !is_tool_name(&tool.name) {
+            return Err(invalid(format!("invalid tool name {:?}: {TOOL_NAMES}", tool.name)));
+        }
         let input = compile(&tool.name, "input", tool.input_schema.as_ref(), checks.input, true)?;
         let output = compile(&tool.name, "output", tool.output_schema.as_ref(), checks.output, false)?;
         #[cfg(feature = "http-server")]
@@ -489,16 +492,6 @@ impl Registry {
             ..promised
         }
     }
-}
-
-/// A tool's name is 1 to 64 of these characters: the specification says 128, the official
-/// conformance suite 64 (MCP server/tools, tool names).
-fn check_tool_name(name: &str) -> Result<(), Error> {
-    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
-    if (1..=64).contains(&name.len()) && name.bytes().all(good) {
-        return Ok(());
-    }
-    Err(invalid(format!("{name:?} is no tool name: expected 1 to 64 characters of A-Z a-z 0-9 _ . -")))
 }
 
 fn compile(

@@ -15,8 +15,15 @@ use super::failure::Failure;
     note = "define a type with `record!`, whose fields are the arguments; or take `Json`, or `()` for none"
 )]
 pub trait ToolArguments: Sized + 'static {
-    /// The schema of the arguments, for a tool that was given none.
+    /// The schema of the arguments, for a tool without [`Tool::input_schema`](crate::Tool::input_schema).
+    /// It is published and, like that one, checked before [`ToolArguments::read`] is called.
     fn schema() -> Option<Json>;
+
+    /// Whether [`ToolArguments::read`] rejects everything that the schema rejects, so that the
+    /// schema need not be checked first.
+    fn enforces_schema() -> bool {
+        false
+    }
 
     /// What is wrong with the type itself, so that no tool can have it.
     fn flaw() -> Option<String> {
@@ -35,6 +42,10 @@ impl<T: Record + 'static> ToolArguments for T {
         Some(record::schema::<T>())
     }
 
+    fn enforces_schema() -> bool {
+        true
+    }
+
     fn flaw() -> Option<String> {
         record::flaw::<T>()
     }
@@ -48,6 +59,10 @@ impl<T: Record + 'static> ToolArguments for T {
 impl ToolArguments for () {
     fn schema() -> Option<Json> {
         Some(Json::constant(r#"{"type":"object","additionalProperties":false}"#))
+    }
+
+    fn enforces_schema() -> bool {
+        true
     }
 
     fn read(arguments: Value<'_>) -> Result<(), Box<Violation>> {
@@ -78,9 +93,16 @@ impl ToolArguments for Json {
     note = "give text, `Json`, a type made by `record!`, `Structured(…)` around other types, or a `ToolOutput`"
 )]
 pub trait ToolResult: 'static {
-    /// The schema of the structured result, for a tool that was given none.
+    /// The schema of the structured result, for a tool without
+    /// [`Tool::output_schema`](crate::Tool::output_schema). It is published, and results are checked
+    /// against it like against that one.
     fn schema() -> Option<Json> {
         None
+    }
+
+    /// Whether every result of this type fits the schema, so that it need not be checked.
+    fn fits_schema() -> bool {
+        false
     }
 
     /// What is wrong with the type itself, so that no tool can have it.
@@ -129,6 +151,10 @@ impl<T: Record + 'static> ToolResult for T {
         Some(record::schema::<T>())
     }
 
+    fn fits_schema() -> bool {
+        true
+    }
+
     fn flaw() -> Option<String> {
         record::flaw::<T>()
     }
@@ -151,6 +177,10 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
         Some(record::schema::<T>())
     }
 
+    fn fits_schema() -> bool {
+        true
+    }
+
     fn flaw() -> Option<String> {
         record::flaw::<T>()
     }
@@ -164,6 +194,10 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for Structured<T> {
 impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>, Content) {
     fn schema() -> Option<Json> {
         Some(record::schema::<T>())
+    }
+
+    fn fits_schema() -> bool {
+        true
     }
 
     fn flaw() -> Option<String> {
