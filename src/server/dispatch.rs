@@ -95,7 +95,7 @@ pub(super) enum Handled {
     Accepted,
     /// A call does not fit into the memory for calls in flight, and this thread must not wait for
     /// room. Nothing was written.
-    NoRoom(Job),
+    NoRoom(Box<Job>),
 }
 
 /// The error for a call that does not fit into the memory for calls in flight.
@@ -298,7 +298,7 @@ impl Reader<dyn InlineTools> {
         match handled {
             Handled::Done(doc) => Some(doc),
             Handled::Accepted => None,
-            Handled::NoRoom(job) => Some(self.reject(job, &BUSY)),
+            Handled::NoRoom(job) => Some(self.reject(*job, &BUSY)),
         }
     }
 

@@ -124,7 +124,7 @@ impl Reader<dyn InlineTools> {
                 Handled::Accepted
             }
             Err(Refusal::Duplicate) => Handled::Done(self.reject(job, &duplicate())),
-            Err(Refusal::NoRoom) => Handled::NoRoom(job),
+            Err(Refusal::NoRoom) => Handled::NoRoom(Box::new(job)),
         }
     }
 
