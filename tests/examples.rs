@@ -21,12 +21,21 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+#[cfg(feature = "client")]
 #[test]
 fn quickstart_says_that_everything_was_answered() {
     let output = Command::new(program("quickstart")).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = text(&output);
-    assert!(text.ends_with("Everything was answered as expected.\n"), "{text}");
+    assert!(
+        text.ends_with("Everything was answered as expected.\nNext: copy examples/adder.rs.\n"),
+        "{text}"
+    );
+    assert_eq!(
+        (text.matches("MCP 2025-11-25").count(), text.matches("MCP 2026-07-28").count()),
+        (1, 1),
+        "{text}"
+    );
     assert_eq!(text.matches("Hello, Ada!").count(), 2, "{text}");
 }
 
