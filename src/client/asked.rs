@@ -58,8 +58,9 @@ impl Core {
             None => return,
         };
         if let Err(why) = self.desk.may_ask(&asked) {
-            return self.say(&raw, Err(&refusal(why)));
+            return self.say(&raw, Err(&refusal(request.method, why)));
         }
+        let method = request.method.to_owned();
         lock(&self.asked).push(id.clone());
         // The roots are known: nobody thinks, however often they are asked for.
         let thinking = (!matches!(asked, AskRequest::Roots)).then(|| Thinking::begins(self));
@@ -69,7 +70,7 @@ impl Core {
             // What was called off meanwhile is not asked any more.
             if lock(&core.asked).contains(&name) {
                 let answer = core.desk.answer(&asked);
-                core.answered(&name, &text, answer);
+                core.answered(&method, &name, &text, answer);
             }
             drop((thinking, held));
         }));
@@ -85,14 +86,14 @@ impl Core {
         at.map(|at| asked.swap_remove(at)).is_some()
     }
 
-    fn answered(&self, id: &Id, raw: &str, answer: Result<AskReply, Unanswered>) {
+    fn answered(&self, method: &str, id: &Id, raw: &str, answer: Result<AskReply, Unanswered>) {
         // A question that was called off while somebody thought about it gets no answer.
         if !self.forget(id) {
             return;
         }
         match answer {
             Ok(reply) => self.say(raw, Ok(&codec::reply_text(self.greeting().revision, &reply))),
-            Err(why) => self.say(raw, Err(&refusal(why))),
+            Err(why) => self.say(raw, Err(&refusal(method, why))),
         }
     }
 
@@ -188,9 +189,14 @@ fn busy() -> RpcError {
 
 /// What a server is told in a session when its question is not answered (client/sampling, error
 /// handling: -1 for a person's refusal).
-fn refusal(why: Unanswered) -> RpcError {
+fn refusal(method: &str, why: Unanswered) -> RpcError {
     match why {
-        Unanswered::NotOffered(error) => error,
+        Unanswered::Undeclared(part) if part.contains('.') => {
+            RpcError::new(code::INVALID_PARAMS, format!("The client does not declare the capability {part}"))
+        }
+        Unanswered::Undeclared(_) => {
+            RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))
+        }
         Unanswered::Refused(refusal) => RpcError::new(-1, refusal.message),
         Unanswered::Unfit(_) => {
             RpcError::new(code::INTERNAL, "The client's answer does not fit the question")

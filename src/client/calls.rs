@@ -14,7 +14,7 @@ use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::task::Task;
 use crate::model::{Filter, Level};
-use crate::rpc::code::INVALID_PARAMS;
+use crate::rpc::code::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
 use super::Client;
 use super::core::Core;
@@ -44,11 +44,12 @@ pub enum About<'a> {
 }
 
 impl Client {
-    /// All tools.
+    /// All tools. The list is empty if the server declares the capability and does not know the method.
     ///
     /// # Errors
-    /// As [`Request::wait`]; [`ErrorKind::Limit`] when the list has more entries or pages than
-    /// [`crate::Limits`] allow.
+    /// As [`Request::wait`]; [`ErrorKind::PeerIncompatible`] if the server does not declare the
+    /// capability; [`ErrorKind::Limit`] when the list has more entries or pages than [`crate::Limits`]
+    /// allow.
     pub fn tools(&self) -> Result<Vec<Tool>, Error> {
         self.all(List::Tools, self.core().page_of_tools())
     }
@@ -218,9 +219,7 @@ impl Client {
     /// As [`Request::wait`]; [`ErrorKind::PeerIncompatible`] when the server does not tell of it.
     pub fn subscribe(&self, uri: &str) -> Result<(), Error> {
         let core = self.core();
-        if !core.greeting().offer.subscribe {
-            return Err(Error::new(ErrorKind::PeerIncompatible, "the server does not tell of its resources"));
-        }
+        core.declared("resources/subscribe")?;
         let most = core.limits.subscriptions;
         let mut full = false;
         let changed = core.listening.want(|wanted| {
@@ -327,6 +326,8 @@ fn collect<T>(
                 core.cache.forget_list(list);
                 continue;
             }
+            // A server may declare `resources` and have no templates.
+            Err(error) if error.code() == Some(METHOD_NOT_FOUND) && cursor.is_none() => return Ok(Vec::new()),
             page => page?,
         };
         if all.len() + page.entries.len() > limits.list_entries {

@@ -12,7 +12,7 @@
 //!   are reported.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::era::client::{self as codec, Greeting, NEWEST_SESSION, Verdict};
 use crate::era::order::{Order, Want};
@@ -26,9 +26,10 @@ use crate::rpc::RpcError;
 use crate::transport::carrier::{Dial, Failure};
 
 use super::abort::Abort;
-use super::core::{Core, Ear, lock};
+use super::core::{Core, lock};
 use super::desk::Desk;
 use super::exchange::misbehaved;
+use super::incoming::Ear;
 use super::send::Once;
 use super::slot::Reply;
 
@@ -57,15 +58,19 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Connects, finds out the era, and opens a session where there is one.
+    ///
+    /// All requests that find out the era share one deadline, [`Limits::call_timeout`] from now.
     pub(super) fn connect(self, dial: &mut dyn Dial) -> Result<Arc<Core>, Error> {
+        let deadline = Instant::now() + self.limits.call_timeout;
         let core = self.open(dial)?;
-        match self.greet(&core) {
+        match self.greet(&core, deadline) {
             Ok(()) => Ok(core),
             // A server that cannot bear the modern question may end on it (requirement NEG-11).
             Err(unmet) if unmet.ended && self.era.is_none() && dial.again() && core.carrier.heard() => {
                 core.close_carrier();
                 let core = self.open(dial)?;
-                let greeted = self.session(&core, NEWEST_SESSION, None).and_then(|()| self.agreed(&core));
+                let session = self.session(&core, NEWEST_SESSION, deadline, None);
+                let greeted = session.and_then(|()| self.agreed(&core));
                 greeted.map_err(|e| closed(&core, twice(e)))?;
                 Ok(core)
             }
@@ -93,33 +98,39 @@ impl Plan {
         Ok(core)
     }
 
-    fn greet(&self, core: &Arc<Core>) -> Result<(), Unmet> {
+    fn greet(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), Unmet> {
         match self.era {
-            Some(Era::Legacy) => self.session(core, NEWEST_SESSION, None)?,
-            _ => self.probe(core)?,
+            Some(Era::Legacy) => self.session(core, NEWEST_SESSION, deadline, None)?,
+            _ => self.probe(core, deadline)?,
         }
         Ok(self.agreed(core)?)
     }
 
-    fn probe(&self, core: &Arc<Core>) -> Result<(), Unmet> {
+    fn probe(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), Unmet> {
         let order = order(&Want::Describe)?;
         // Where the era was chosen there is nothing to try next: a slow start is waited for.
         let silence_is_legacy = core.traits.silence_is_legacy && self.era.is_none();
+        let left = deadline.saturating_duration_since(Instant::now());
         let timeout = match silence_is_legacy {
-            true => self.limits.probe_timeout,
-            false => self.limits.call_timeout,
+            // The older handshake needs time as well.
+            true => self.limits.probe_timeout.min(left / 2),
+            false => left,
         };
         let probe = match Once::send(core, &order, timeout, false) {
             Ok(probe) => probe,
-            Err(failure) if says_legacy(&failure) => return Ok(self.legacy(core, NEWEST_SESSION, None)?),
+            Err(failure) if says_legacy(&failure) => {
+                return Ok(self.legacy(core, NEWEST_SESSION, deadline, None)?);
+            }
             Err(failure) => return Err(unmet(core, &failure)),
         };
         let reply = match probe.wait(core) {
             Ok(reply) => reply,
             Err(Failure::Timeout) if silence_is_legacy => {
-                return Ok(self.legacy(core, NEWEST_SESSION, Some(&probe))?);
+                return Ok(self.legacy(core, NEWEST_SESSION, deadline, Some(&probe))?);
             }
-            Err(failure) if says_legacy(&failure) => return Ok(self.legacy(core, NEWEST_SESSION, None)?),
+            Err(failure) if says_legacy(&failure) => {
+                return Ok(self.legacy(core, NEWEST_SESSION, deadline, None)?);
+            }
             Err(failure) => {
                 core.take(probe.id);
                 return Err(unmet(core, &failure));
@@ -130,7 +141,7 @@ impl Plan {
                 core.settle(*greeting.unwrap_or_else(unintroduced));
                 Ok(())
             }
-            Verdict::Legacy(revision) => Ok(self.legacy(core, revision, None)?),
+            Verdict::Legacy(revision) => Ok(self.legacy(core, revision, deadline, None)?),
             Verdict::Neither(versions) => Err(Unmet::from(Error::new(
                 ErrorKind::PeerIncompatible,
                 format!("the server speaks only revisions that this client does not: {versions}"),
@@ -138,20 +149,32 @@ impl Plan {
         }
     }
 
-    fn legacy(&self, core: &Arc<Core>, revision: Revision, probe: Option<&Once>) -> Result<(), Error> {
+    fn legacy(
+        &self,
+        core: &Arc<Core>,
+        revision: Revision,
+        deadline: Instant,
+        probe: Option<&Once>,
+    ) -> Result<(), Error> {
         if self.era == Some(Era::Modern) {
             return Err(Error::new(
                 ErrorKind::PeerIncompatible,
                 "the server speaks only revisions with sessions, and this client was told not to",
             ));
         }
-        self.session(core, revision, probe)
+        self.session(core, revision, deadline, probe)
     }
 
     /// Opens a session; if that fails and the first question was answered after all, it was a slow
     /// start and not an old server.
-    fn session(&self, core: &Arc<Core>, revision: Revision, probe: Option<&Once>) -> Result<(), Error> {
-        let opened = core.open_session(revision);
+    fn session(
+        &self,
+        core: &Arc<Core>,
+        revision: Revision,
+        deadline: Instant,
+        probe: Option<&Once>,
+    ) -> Result<(), Error> {
+        let opened = core.open_session(revision, deadline.saturating_duration_since(Instant::now()));
         let late = probe.and_then(|probe| {
             core.take(probe.id);
             probe.late()
@@ -284,10 +307,10 @@ impl Renewal {
 
 impl Core {
     /// Opens a session: the handshake.
-    fn open_session(self: &Arc<Self>, revision: Revision) -> Result<(), Error> {
+    fn open_session(self: &Arc<Self>, revision: Revision, timeout: Duration) -> Result<(), Error> {
         self.speak_sessions(true);
         let open = order(&Want::Open(revision, &self.card))?;
-        let once = Once::send(self, &open, self.limits.call_timeout, true).map_err(|f| self.explained(&f))?;
+        let once = Once::send(self, &open, timeout, true).map_err(|f| self.explained(&f))?;
         let reply = once.wait(self).map_err(|failure| {
             self.take(once.id);
             self.explained(&failure)
@@ -337,7 +360,9 @@ impl Core {
     /// Opens the session again, and says how that went.
     fn reopen(self: &Arc<Self>) {
         // Headers of the program are made here.
-        let opened = guard(|| self.open_session(NEWEST_SESSION).and_then(|()| self.restore()));
+        let opened = guard(|| {
+            self.open_session(NEWEST_SESSION, self.limits.call_timeout).and_then(|()| self.restore())
+        });
         let opened = opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Misuse, "the program panicked")));
         if opened.is_ok() {
             self.missed();

@@ -1,43 +1,38 @@
-//! One connection: the table of requests in flight, and everything that comes in.
+//! One connection: the table of requests in flight.
 //!
-//! What it does: registers requests, gives each its one outcome, sorts incoming messages into
-//! answers, questions and news. What it does not: decide what to ask, repeat anything, or run
-//! handlers.
+//! Registers requests and gives each exactly one outcome: a response, a failure, the end of the
+//! connection or a cancellation.
 //!
-//! # Threads and locks
-//! [`Sink::frame`] runs on the transport's reading thread, or on a waiting thread where the
-//! transport has none. It takes one short lock at a time and waits for nothing: what has to be
-//! written leaves without waiting or not at all, and handlers run at the [`Desk`]. Order of locks:
-//! the table, then nothing.
+//! # Locks
+//! Each lock is held for a few instructions and none is taken inside another. Frames that must not
+//! wait leave at once or are dropped; handlers run on the threads of the [`Desk`].
 //!
 //! # Invariants
 //! - Whoever takes a request out of the table, and nobody else, gives it its outcome: the answer,
 //!   the end of the connection, the deadline and the canceller race for the entry.
 //! - A cancelled request leaves the table before the peer is told.
-//! - What cannot be read is counted and never answered.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::era::client::{ClientCard, ClientEra, Greeting, Notice, Told};
+use crate::era::client::{ClientCard, ClientEra, Greeting, Notice};
 use crate::era::legacy; // legacy
 use crate::era::modern;
 use crate::error::{Error, ErrorKind};
-use crate::json::{Doc, Kind as JsonKind, Value, Writer};
+use crate::json::{Doc, Writer};
 use crate::limits::Limits;
 use crate::model::Level;
 use crate::rpc::pending::Pending;
-use crate::rpc::{Id, Message, RpcError, ShapeError};
-use crate::transport::carrier::{
-    Answered, Carrier, Drive, Failure, Kind, Outgoing, Session, Settled, Sink, Traits, Waking,
-};
+use crate::rpc::{Id, RpcError};
+use crate::transport::carrier::{Carrier, Drive, Failure, Kind, Outgoing, Session, Settled, Traits};
 
 use super::cache::Cache;
 use super::connect::Renewal;
-use super::desk::{Desk, LogEntry};
+use super::desk::Desk;
+use super::incoming::Ear;
 use super::listen::Listening;
-use super::slot::{Clock, Progress, Reply, Slot, Waited, Waiters};
+use super::slot::{Clock, Progress, Slot, Waited, Waiters};
 
 /// Documents that are kept for the next answers.
 const SPARE: usize = 8;
@@ -70,16 +65,16 @@ pub(super) struct Core {
     pub(super) listening: Listening,
     /// Log entries are wanted from here on, in the era that says so with every request.
     pub(super) log_level: Mutex<Option<Level>>,
-    flight: Mutex<Flight>,
-    spare: Mutex<Vec<Doc>>,
+    pub(super) flight: Mutex<Flight>,
+    pub(super) spare: Mutex<Vec<Doc>>,
     /// 0: the modern era, also while that is only assumed; 1: a session.
     era: AtomicU8,
     settled: AtomicBool,
     greeting: Mutex<Arc<Greeting>>,
     /// Questions of the server that are being answered: their ids, and whether they were called off.
     pub(super) asked: Mutex<Vec<Id>>,
-    noise: AtomicU64,
-    late: AtomicU64,
+    pub(super) noise: AtomicU64,
+    pub(super) late: AtomicU64,
     closing: Mutex<bool>,
     closed: Condvar,
     pub(super) renewal: Renewal,
@@ -89,8 +84,8 @@ pub(super) struct Core {
     pub(super) outputs: super::output::Outputs,
 }
 
-struct Flight {
-    pending: Pending<Arc<Slot>>,
+pub(super) struct Flight {
+    pub(super) pending: Pending<Arc<Slot>>,
     /// Why nothing more can be sent.
     ended: Option<Failure>,
 }
@@ -170,7 +165,7 @@ impl Core {
         self.carrier.settled(&Settled { session: era.sessions(), headers });
     }
 
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
     }
 
@@ -179,6 +174,21 @@ impl Core {
             noise: self.noise.load(Ordering::Relaxed),
             late: self.late.load(Ordering::Relaxed),
             dropped: self.desk.dropped.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether the server declared what a method needs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PeerIncompatible`] names the capability.
+    pub(super) fn declared(&self, method: &str) -> Result<(), Error> {
+        match lock(&self.greeting).lacks(method) {
+            None => Ok(()),
+            Some((capability, what)) => {
+                let why =
+                    format!("the server has no {what}: it does not declare the capability `{capability}`");
+                Err(Error::new(ErrorKind::PeerIncompatible, why))
+            }
         }
     }
 
@@ -282,7 +292,7 @@ impl Core {
 
     /// Nothing more comes: everything that waits has failed, and so will what follows. Whether that
     /// is new.
-    fn end(&self, failure: Failure) -> bool {
+    pub(super) fn end(&self, failure: Failure) -> bool {
         let mut flight = lock(&self.flight);
         if flight.ended.is_some() {
             return false;
@@ -332,92 +342,6 @@ impl Core {
         self.desk.tell_noise(String::from_utf8_lossy(shown).into_owned());
     }
 
-    /// A frame that is copied.
-    fn incoming(self: &Arc<Self>, frame: &[u8]) -> Option<Answered> {
-        let mut doc = lock(&self.spare).pop().unwrap_or_default();
-        match doc.parse_again(frame, &self.limits.parse()) {
-            Ok(()) => self.message(doc),
-            Err(_) => self.garbage(frame, doc),
-        }
-    }
-
-    /// A frame that is taken with its buffer.
-    fn incoming_large(self: &Arc<Self>, text: &mut Vec<u8>) -> Option<Answered> {
-        let mut doc = lock(&self.spare).pop().unwrap_or_default();
-        let begins = text.get(..NOISE_SHOWN).unwrap_or(text).to_vec();
-        match doc.parse_taking(text, &self.limits.parse()) {
-            Ok(()) => self.message(doc),
-            Err(_) => self.garbage(&begins, doc),
-        }
-    }
-
-    fn garbage(&self, begins: &[u8], doc: Doc) -> Option<Answered> {
-        self.count_noise(begins);
-        self.recycle(doc);
-        None
-    }
-
-    /// One message, or in the one revision that has them a batch of them.
-    fn message(self: &Arc<Self>, doc: Doc) -> Option<Answered> {
-        if doc.root().kind() == JsonKind::Array && self.era().sessions() {
-            let objects = doc.root().items().filter(|item| item.kind() == JsonKind::Object);
-            let answered = objects.filter_map(|item| self.incoming(item.raw().as_bytes())).last();
-            self.recycle(doc);
-            return answered;
-        }
-        let reply = match Message::read(doc.root()) {
-            Ok(Message::Response(response)) => {
-                // Every id of ours is a number; the same digits in a string are somebody else's.
-                let node = response.outcome.map_or_else(Value::id, Value::id);
-                Some((response.id.as_u64(), node, response.outcome.is_ok()))
-            }
-            Ok(Message::Notification(notification)) => {
-                self.notification(self.era().told(&notification));
-                None
-            }
-            Ok(Message::Request(request)) => {
-                self.question(&request);
-                None
-            }
-            Err(shape) => {
-                self.malformed(doc.root(), &shape);
-                None
-            }
-        };
-        let Some((id, node, ok)) = reply else {
-            self.recycle(doc);
-            return None;
-        };
-        let waking = self.answer_to(id.unwrap_or_default(), Reply { doc, node, ok });
-        Some(Answered { id: id?, waking })
-    }
-
-    /// Gives a request its answer; who waits for it is woken when what this gives is dropped.
-    fn answer_to(self: &Arc<Self>, id: u64, reply: Reply) -> Option<Waking> {
-        let Some(slot) = self.take(id) else {
-            self.late.fetch_add(1, Ordering::Relaxed);
-            self.recycle(reply.doc);
-            return None;
-        };
-        self.over(id, slot, Ok(reply))
-    }
-
-    /// Gives a request a failure in the place of an answer.
-    pub(super) fn fail(self: &Arc<Self>, id: u64, failure: Failure) {
-        if let Some(slot) = self.take(id) {
-            self.over(id, slot, Err(failure));
-        }
-    }
-
-    fn over(self: &Arc<Self>, id: u64, slot: Arc<Slot>, outcome: Result<Reply, Failure>) -> Option<Waking> {
-        let waking = slot.fill(outcome);
-        if self.listening.ended(id) {
-            let core = Arc::clone(self);
-            self.desk.chore(Box::new(move || core.listen_again()));
-        }
-        waking
-    }
-
     /// Waits for the outcome of a request, and reads for itself where that is nobody else's turn. Who hears of
     /// progress leaves the reading to others: what it does with it takes its own time.
     pub(super) fn wait(
@@ -438,111 +362,6 @@ impl Core {
                 slot.wait(&self.clock, until, &mut |_| {})
             }
         }
-    }
-
-    /// What has no form ends the call it seems to answer; nothing is told to the server.
-    fn malformed(self: &Arc<Self>, root: Value<'_>, shape: &ShapeError<'_>) {
-        let answers = root.get("method").is_none();
-        let waits = |id: &u64| answers && lock(&self.flight).pending.find(*id).is_some();
-        if let Some(id) = shape.id.and_then(Value::as_u64).filter(waits) {
-            let what = format!("a malformed answer: {}", shape.message);
-            self.fail(id, Failure::Misbehaved(what));
-            return;
-        }
-        // Older servers that could not make sense of a request name no id; before anything is
-        // agreed on, one request at most is in flight, and this can only be about that.
-        let error = root.get("error").filter(|_| answers).and_then(RpcError::read);
-        let only = lock(&self.flight).pending.only();
-        if let (Some(_), Some(id), false) = (error, only, self.is_settled()) {
-            let mut doc = Doc::default();
-            if doc.parse_again(root.raw().as_bytes(), &self.limits.parse()).is_ok() {
-                if let Some(node) = doc.root().get("error").map(Value::id) {
-                    self.answer_to(id, Reply { doc, node, ok: false });
-                    return;
-                }
-            }
-        }
-        self.count_noise(root.raw().as_bytes());
-    }
-
-    fn notification(self: &Arc<Self>, told: Told<'_>) {
-        match told {
-            Told::Progress { id, done, total, message } => {
-                let slot = lock(&self.flight).pending.find(id).cloned();
-                match slot {
-                    Some(slot) => {
-                        slot.step(Progress { done, total, message: message.map(str::to_owned) });
-                    }
-                    None => {
-                        self.late.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            }
-            Told::Log { level, logger, data } => {
-                if self.desk.hears_log() {
-                    self.desk.tell_log(LogEntry {
-                        level,
-                        logger: logger.map(str::to_owned),
-                        data: data.to_json(),
-                    });
-                }
-            }
-            Told::Change { change, listen } => {
-                if listen.is_some_and(|id| !self.listening.listens(id)) {
-                    self.late.fetch_add(1, Ordering::Relaxed);
-                    return;
-                }
-                self.listening.heard();
-                self.changed(change);
-            }
-            Told::Acknowledged { listen, filter } => self.listening.acknowledged(listen, filter),
-            Told::Cancelled(id) => self.called_off(id),
-            Told::Ignored => {}
-        }
-    }
-}
-
-/// What a carrier hands messages to.
-pub(super) struct Ear(pub(super) Arc<Core>);
-
-impl Sink for Ear {
-    fn frame(&self, frame: &[u8]) -> Option<Answered> {
-        self.0.incoming(frame)
-    }
-
-    fn large(&self, frame: &mut Vec<u8>) -> Option<Answered> {
-        self.0.incoming_large(frame)
-    }
-
-    fn waiting(&self) -> bool {
-        self.0.waiters.any()
-    }
-
-    fn oversized(&self) {
-        self.0.count_noise(b"a message that is too long");
-    }
-
-    fn fail(&self, id: u64, failure: Failure) {
-        #[cfg(feature = "http-client")]
-        if matches!(failure, Failure::SessionLost) {
-            let lost = lock(&self.0.flight).pending.find(id).cloned();
-            self.0.fail(id, failure);
-            return lost.into_iter().for_each(|slot| self.0.resend(slot));
-        }
-        self.0.fail(id, failure);
-    }
-
-    fn end(&self, failure: Failure) {
-        let why = self.0.explained(&failure);
-        if self.0.end(failure) && self.0.is_settled() {
-            self.0.desk.tell_end(why);
-        }
-    }
-
-    fn deadline(&self, id: u64) -> Option<Instant> {
-        let slot = lock(&self.0.flight).pending.find(id).cloned()?;
-        // A request that listens waits for as long as anybody can tell.
-        Some(slot.deadline(&self.0.clock).unwrap_or_else(|| Instant::now() + self.0.limits.call_longest))
     }
 }
 

@@ -28,7 +28,6 @@ use crate::model::ask::{
 };
 use crate::model::{Change, ClientCapabilities, Level};
 use crate::pool::{Pool, PoolSize, Refused, guard};
-use crate::rpc::{RpcError, code};
 
 /// A log entry of a server: untrusted words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +72,8 @@ pub(super) type Job = Box<dyn FnOnce() + Send>;
 /// Why a question has no answer.
 #[derive(Debug)]
 pub(super) enum Unanswered {
-    /// It should not have been asked.
-    NotOffered(RpcError),
+    /// The client did not declare this capability.
+    Undeclared(&'static str),
     /// The program, or the person before it, refused.
     Refused(Refusal),
     /// The program's answer does not fit the question.
@@ -242,17 +241,10 @@ impl Desk {
 
     /// Whether this may be asked at all (requirements ROOT-03, ELI-07, SAMP-04).
     pub(super) fn may_ask(&self, request: &AskRequest) -> Result<(), Unanswered> {
-        let needs = request.needs();
-        if self.capabilities.cover(needs) {
-            return Ok(());
+        match self.capabilities.missing(request.needs()) {
+            Some(capability) => Err(Unanswered::Undeclared(capability)),
+            None => Ok(()),
         }
-        let has = self.capabilities;
-        let partly = (needs.sampling && has.sampling) || ((needs.form || needs.url) && (has.form || has.url));
-        Err(Unanswered::NotOffered(if partly {
-            RpcError::new(code::INVALID_PARAMS, "The client did not declare what this needs")
-        } else {
-            RpcError::new(code::METHOD_NOT_FOUND, "Method not found")
-        }))
     }
 
     /// Answers a question with the handler for it. Called on the pool.
@@ -263,20 +255,22 @@ impl Desk {
     }
 
     fn handled(&self, request: &AskRequest) -> Result<AskReply, Unanswered> {
-        let none = || Unanswered::NotOffered(RpcError::new(code::METHOD_NOT_FOUND, "Method not found"));
         match request {
             AskRequest::Form(form) => {
-                let reply = self.handlers.form.as_ref().ok_or_else(none)?(form);
+                let reply =
+                    self.handlers.form.as_ref().ok_or(Unanswered::Undeclared("elicitation.form"))?(form);
                 let reply = reply.map_err(Unanswered::Refused)?;
                 form.completed(reply).map(AskReply::Form).map_err(Unanswered::Unfit)
             }
             AskRequest::Url { message, url } => {
                 let request = UrlRequest { message: message.clone(), url: url.clone() };
-                let action = self.handlers.url.as_ref().ok_or_else(none)?(&request);
+                let action =
+                    self.handlers.url.as_ref().ok_or(Unanswered::Undeclared("elicitation.url"))?(&request);
                 action.map(AskReply::Url).map_err(Unanswered::Refused)
             }
             AskRequest::Sample(sampling) => {
-                let reply = self.handlers.sample.as_ref().ok_or_else(none)?(sampling);
+                let reply =
+                    self.handlers.sample.as_ref().ok_or(Unanswered::Undeclared("sampling"))?(sampling);
                 let reply = reply.map_err(Unanswered::Refused)?;
                 let flaw = reply.contents().find_map(meta::of_block);
                 match flaw {
@@ -286,7 +280,7 @@ impl Desk {
             }
             AskRequest::Roots => {
                 let roots = lock(&self.roots).clone();
-                Ok(AskReply::Roots(roots.ok_or_else(none)?))
+                Ok(AskReply::Roots(roots.ok_or(Unanswered::Undeclared("roots"))?))
             }
         }
     }

@@ -460,9 +460,7 @@ impl Exchange {
             let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
             let request = codec::inquiry(method, question.get("params"))
                 .map_err(|e| misbehaved(format!("a question that is none: {}", e.message)))?;
-            if self.core.desk.may_ask(&request).is_err() {
-                return Err(misbehaved("the server asks for what this client did not offer"));
-            }
+            self.core.desk.may_ask(&request).map_err(unanswered)?;
             asked.push((key.to_owned(), request));
         }
         {
@@ -561,7 +559,9 @@ impl Drop for Exchange {
 
 fn unanswered(why: Unanswered) -> Error {
     match why {
-        Unanswered::NotOffered(error) => misbehaved(error.message),
+        Unanswered::Undeclared(capability) => {
+            misbehaved(format!("the server asks for `{capability}`, which this client does not declare"))
+        }
         Unanswered::Refused(refusal) => Error::new(
             ErrorKind::Cancelled,
             format!("a question of the server was refused: {}", refusal.message),

@@ -85,6 +85,11 @@ impl Listening {
         newest && ended.slot.acknowledged().is_some_and(|told| told != Filter::default())
     }
 
+    /// Whether updates of this URI are wanted.
+    pub(super) fn wants(&self, uri: &str) -> bool {
+        lock(&self.state).wanted.uris.iter().any(|wanted| wanted == uri)
+    }
+
     /// The URIs of which updates are wanted.
     pub(super) fn uris(&self) -> Vec<String> {
         lock(&self.state).wanted.uris.clone()

@@ -40,6 +40,7 @@ mod connect;
 mod core;
 mod desk;
 mod exchange;
+mod incoming;
 mod listen;
 #[cfg(feature = "http-client")]
 mod mirror;

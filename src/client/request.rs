@@ -165,7 +165,9 @@ impl<T> Request<T> {
     }
 
     fn into_exchange(self) -> Result<(Exchange, Decode<T>), Error> {
-        Ok((Exchange::new(self.core, self.order?, self.options), self.decode))
+        let order = self.order?;
+        self.core.declared(&order.method)?;
+        Ok((Exchange::new(self.core, order, self.options), self.decode))
     }
 }
 

@@ -132,8 +132,31 @@ pub(crate) struct Greeting {
     pub identity: Identity,
     /// What it offers.
     pub offer: Offer,
-    /// Its capabilities as they came.
+    /// Its capabilities as they came; `null` where it did not describe itself.
     pub capabilities: Json,
+}
+
+impl Greeting {
+    /// The capability that a method needs and that the server did not declare, by its name on the
+    /// wire and in words (2025-11-25 basic/lifecycle, operation; requirement VER-07). A server that
+    /// did not describe itself may have any.
+    pub(crate) fn lacks(&self, method: &str) -> Option<(&'static str, &'static str)> {
+        let offer = &self.offer;
+        let (declared, name, words) = match method {
+            "tools/list" | "tools/call" => (offer.tools, "tools", "tools"),
+            "resources/list" | "resources/templates/list" | "resources/read" => {
+                (offer.resources, "resources", "resources")
+            }
+            "resources/subscribe" | "resources/unsubscribe" => {
+                (offer.subscribe, "resources.subscribe", "subscriptions of resources")
+            }
+            "prompts/list" | "prompts/get" => (offer.prompts, "prompts", "prompts"),
+            "completion/complete" => (offer.completions, "completions", "completions"),
+            "logging/setLevel" => (offer.logging, "logging", "log levels"),
+            _ => return None,
+        };
+        (!declared && self.capabilities != Json::default()).then_some((name, words))
+    }
 }
 
 /// What the answer to the first question says about the server.

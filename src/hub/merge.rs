@@ -13,6 +13,7 @@ use crate::client::{Call, Client, Page, Request};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::model::Offer;
+use crate::rpc::code::METHOD_NOT_FOUND;
 
 use super::lock;
 use super::member::{Awaiting, Member};
@@ -199,6 +200,8 @@ impl<T> Part<T> {
                         return false;
                     }
                     None => Err(Error::new(ErrorKind::Timeout, "no answer in time")),
+                    // A server may declare `resources` and have no templates.
+                    Some(Err(error)) if error.code() == Some(METHOD_NOT_FOUND) && self.pages == 0 => Ok(None),
                     Some(page) => {
                         page.and_then(|page| self.take(page, limits)).map(|more| more.then_some(client))
                     }

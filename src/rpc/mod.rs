@@ -14,6 +14,8 @@
 //!   `error` is a response; anything else is not a message.
 
 #[cfg(feature = "client")]
+pub(crate) mod excerpt;
+#[cfg(feature = "client")]
 pub(crate) mod pending;
 
 use std::borrow::Cow;

@@ -42,6 +42,11 @@ impl<T> Pending<T> {
         self.entries.get(self.position(id)?).map(|(_, entry)| entry)
     }
 
+    /// The ids of everything that waits, oldest first.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        self.entries.iter().map(|(id, _)| *id).collect()
+    }
+
     /// Everything that waits, oldest first.
     pub(crate) fn take_all(&mut self) -> Vec<(u64, T)> {
         std::mem::take(&mut self.entries)
@@ -79,6 +84,7 @@ mod tests {
         assert_eq!(pending.take(2), None, "taken twice");
         assert_eq!(pending.find(3), Some(&"c"));
         assert_eq!(pending.insert("d"), Ok(4), "an id is never used again");
+        assert_eq!(pending.ids(), [1, 3, 4]);
         assert_eq!((pending.take(1), pending.only()), (Some("a"), None));
         assert_eq!(pending.take_all(), [(3, "c"), (4, "d")]);
         assert_eq!((pending.len(), pending.take(4)), (0, None));

@@ -254,7 +254,7 @@ fn read_with(
         match input {
             Input::Frame(bytes) => reader.frame(bytes),
             Input::Large(text) => reader.large(text),
-            Input::TooLong => reader.too_long(),
+            Input::TooLong { .. } => reader.too_long(),
             Input::End => break Ok(()),
             Input::Failed(error) => break broken(error),
         }

@@ -181,9 +181,9 @@ pub(crate) trait Sink: Send + Sync {
     /// Whether a thread waits for something that is not there. Takes no lock.
     fn waiting(&self) -> bool;
 
-    /// Something that is no message: a line that is too long. Text that is no JSON goes through
-    /// [`Sink::frame`], which counts it.
-    fn oversized(&self);
+    /// A message beyond the frame limit, with as much of its beginning and its end as is known. If it
+    /// is a response, its call ends. Text that is not JSON goes through [`Sink::frame`].
+    fn oversized(&self, head: &[u8], tail: &[u8]);
 
     /// One request is over without an answer.
     fn fail(&self, id: u64, failure: Failure);
@@ -249,13 +249,20 @@ pub(crate) enum Failure {
     /// The stream ended before the answer and cannot be resumed: whether the server acted on the
     /// request is not known.
     Interrupted(String),
-    /// The server broke the transport's rules, or exceeded a limit.
+    /// The server broke the transport's rules.
     Misbehaved(String),
+    /// The answer exceeds a limit of this client; names it.
+    TooLarge(String),
     /// Cancelled by the program itself; no carrier reports this.
     Cancelled,
 }
 
 impl Failure {
+    /// A message of more than so many bytes.
+    pub(crate) fn too_long(limit: usize) -> Failure {
+        Failure::TooLarge(format!("the answer is longer than {limit} bytes, see `Limits::frame_bytes`"))
+    }
+
     /// The failure as the program that uses the library sees it.
     pub(crate) fn to_error(&self) -> Error {
         let (kind, message) = match self {
@@ -267,6 +274,7 @@ impl Failure {
             Failure::SessionLost => (ErrorKind::SessionLost, "the server no longer knows the session"),
             Failure::Interrupted(why) => (ErrorKind::Io, why.as_str()),
             Failure::Misbehaved(why) => (ErrorKind::PeerMisbehaved, why.as_str()),
+            Failure::TooLarge(why) => (ErrorKind::Limit, why.as_str()),
             Failure::Cancelled => (ErrorKind::Cancelled, "the call was cancelled"),
         };
         let error = Error::new(kind, message);

@@ -152,6 +152,14 @@ impl Shared {
         }
     }
 
+    /// The answer to a request came on another stream.
+    fn answered(&self, id: u64) {
+        let found = self.live().exchanges.iter().find(|e| e.id == Some(id)).cloned();
+        if let Some(exchange) = found {
+            exchange.answered();
+        }
+    }
+
     /// Runs something as an exchange that [`Carrier::abandon`] and [`Carrier::close`] can stop.
     fn exchanging<T>(
         &self,

@@ -1,7 +1,7 @@
 //! Newline-delimited frames over byte streams.
 //!
-//! [`LineReader`] takes whatever the stream has and gives lines out of its buffer; a line beyond
-//! the limit is skipped without being kept. [`LineOutlet`] combines the writes of concurrent
+//! [`LineReader`] takes whatever the stream has and gives lines out of its buffer; of a line beyond
+//! the limit only its beginning and its end are kept. [`LineOutlet`] combines the writes of concurrent
 //! senders: while one thread writes, the others leave their frames and go on.
 //!
 //! Source: MCP basic/transports/stdio (one message per line, no embedded newline); blank lines
@@ -32,6 +32,8 @@ const FIRST: usize = 4 << 10;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// A longer line is handed over with its buffer: to copy it would take that much memory once more.
 pub(super) const LARGE: usize = 4 * CHUNK;
+/// Last bytes kept of a line that is too long: room for an id and a few short members.
+const TAIL: usize = 512;
 /// Bytes of a line that do not count against its limit: the mark and a carriage return.
 const UNCOUNTED: usize = BYTE_ORDER_MARK.len() + 1;
 
@@ -47,6 +49,9 @@ pub(crate) struct LineReader<R> {
     limit: usize,
     /// Inside a line that is too long: everything up to its newline is dropped.
     skipping: bool,
+    /// The first bytes of the line that is too long, up to the limit, and its last bytes.
+    head: Vec<u8>,
+    tail: Vec<u8>,
     first: bool,
     /// A large line by itself, and then the buffer its receiver left in exchange: the next to read into.
     large: Vec<u8>,
@@ -66,6 +71,8 @@ impl<R: Read> LineReader<R> {
             found: Cell::new(None),
             limit,
             skipping: false,
+            head: Vec::new(),
+            tail: Vec::new(),
             small: true,
             first: true,
             large: Vec::new(),
@@ -159,8 +166,7 @@ impl<R: Read> LineReader<R> {
                 }
             }
             if self.end - self.start > self.limit + UNCOUNTED || self.skipping {
-                self.skipping = true;
-                self.start = self.end;
+                self.skip();
             }
             match self.fill() {
                 Ok(0) => return self.last_line(),
@@ -168,6 +174,31 @@ impl<R: Read> LineReader<R> {
                 Err(error) => return Line::Failed(error),
             }
         }
+    }
+
+    /// Drops what was read of a line that is too long, except its beginning and its end.
+    fn skip(&mut self) {
+        let (start, end) = (self.start, self.end);
+        self.start = end;
+        self.keep_tail(start, end);
+        if !std::mem::replace(&mut self.skipping, true) {
+            self.keep_head(start, end);
+        }
+    }
+
+    /// Keeps the beginning of a line that is too long, in the buffer that holds it: a copy would take
+    /// that much memory once more.
+    fn keep_head(&mut self, start: usize, stop: usize) {
+        self.set_apart(start, stop);
+        self.head = std::mem::take(&mut self.large);
+        self.head.truncate(self.limit);
+    }
+
+    /// Keeps the last bytes of a line that is too long.
+    fn keep_tail(&mut self, start: usize, stop: usize) {
+        let part = self.buf.get(start..stop).unwrap_or_default();
+        self.tail.extend_from_slice(part.get(part.len().saturating_sub(TAIL)..).unwrap_or_default());
+        self.tail.drain(..self.tail.len().saturating_sub(TAIL));
     }
 
     /// Takes a line out together with the buffer it stands in; what was read behind it moves.
@@ -201,6 +232,7 @@ impl<R: Read> LineReader<R> {
     fn checked(&mut self, mut start: usize, mut stop: usize) -> Option<Line> {
         let first = std::mem::take(&mut self.first);
         if std::mem::take(&mut self.skipping) {
+            self.keep_tail(start, stop);
             return Some(Line::TooLong);
         }
         let line = self.buf.get(start..stop)?;
@@ -211,6 +243,8 @@ impl<R: Read> LineReader<R> {
             stop -= 1;
         }
         if stop - start > self.limit {
+            self.keep_tail(start, stop);
+            self.keep_head(start, stop);
             return Some(Line::TooLong);
         }
         self.small &= stop - start <= CHUNK;
@@ -231,10 +265,13 @@ enum Line {
 
 impl<R: Read + Send> Inlet for LineReader<R> {
     fn next(&mut self) -> Input<'_> {
+        if self.head.capacity() > 0 && !self.skipping {
+            (self.head, self.tail) = (Vec::new(), Vec::new());
+        }
         match self.next_line() {
             Line::At(start, stop) if stop - start > LARGE => Input::Large(self.set_apart(start, stop)),
             Line::At(start, stop) => Input::Frame(self.buf.get(start..stop).unwrap_or_default()),
-            Line::TooLong => Input::TooLong,
+            Line::TooLong => Input::TooLong { head: &self.head, tail: &self.tail },
             Line::End => Input::End,
             Line::Failed(error) => Input::Failed(error),
         }

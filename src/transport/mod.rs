@@ -53,7 +53,12 @@ pub(crate) enum Input<'a> {
     /// is read into later.
     Large(&'a mut Vec<u8>),
     /// A message beyond the limit; it was skipped up to its delimiter.
-    TooLong,
+    TooLong {
+        /// Its first bytes, up to the limit.
+        head: &'a [u8],
+        /// Its last bytes, a few hundred.
+        tail: &'a [u8],
+    },
     /// The peer will send no more.
     End,
     /// Reading failed.

@@ -136,8 +136,8 @@ impl Carrier for StreamCarrier {
                     let answered = match inlet.next() {
                         Input::Frame(frame) => told.frame(frame),
                         Input::Large(frame) => told.large(frame),
-                        Input::TooLong => {
-                            told.oversized();
+                        Input::TooLong { head, tail } => {
+                            told.oversized(head, tail);
                             None
                         }
                         Input::End => return told.end(over.set(Failure::Closed(life.last_words()))),

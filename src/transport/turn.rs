@@ -98,7 +98,7 @@ impl Turns {
             match inlet.next_by(by) {
                 Some(Input::Frame(frame)) => drop(sink.frame(frame)),
                 Some(Input::Large(frame)) => drop(sink.large(frame)),
-                Some(Input::TooLong) => sink.oversized(),
+                Some(Input::TooLong { head, tail }) => sink.oversized(head, tail),
                 Some(Input::End | Input::Failed(_)) => {
                     // Whoever reads next comes to the same end.
                     loan.ended = true;

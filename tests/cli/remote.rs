@@ -130,6 +130,38 @@ fn a_call_without_an_answer_is_2() {
 }
 
 #[test]
+fn a_list_that_the_server_does_not_have_is_empty_or_named() {
+    // It declares resources, and answers every request but the first with -32601.
+    let missing = r#"printf '%s\n' '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"Method not found"}}'"#;
+    let script = server("{}")
+        .replace("*'\"notifications/'*)", &format!("*resources/*) {missing};;\n*'\"notifications/'*)"))
+        .replace(r#"{"tools":{}}"#, r#"{"resources":{}}"#);
+    let (code, out, err) = run(&["list", "--era", "legacy", "--", "/bin/sh", "-c", &script], "");
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert_eq!(out.trim(), r#"{"resources":[],"resourceTemplates":[]}"#);
+    for (words, named) in [
+        (&["list", "prompts"][..], "no prompts"),
+        (&["get", "p"], "no prompts"),
+        (&["call", "t"], "no tools"),
+    ] {
+        let args = [words, &["--era", "legacy", "--", "/bin/sh", "-c", &script]].concat();
+        let (code, out, err) = run(&args, "");
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        assert!(err.starts_with("tinymcp: /bin/sh: the server has ") && err.contains(named), "{err}");
+    }
+}
+
+#[test]
+fn one_timeout_covers_both_handshakes() {
+    let began = std::time::Instant::now();
+    let (code, _, err) =
+        run(&["list", "--timeout", "2", "--", "/bin/sh", "-c", "while read line; do :; done"], "");
+    assert_eq!(code, 2, "{err}");
+    let took = began.elapsed().as_secs_f64();
+    assert!((2.0..3.5).contains(&took), "{took}");
+}
+
+#[test]
 fn a_server_that_says_nothing_is_given_up() {
     let (code, _, err) = run(&["list", "--era", "legacy", "--timeout", "0.2", "--", "/bin/cat"], "");
     assert_eq!(code, 2, "{err}");

@@ -231,7 +231,7 @@ fn a_line_beyond_the_limit_is_skipped() {
     let serving = std::thread::spawn(move || {
         let mut lines = BufReader::new(heard).lines();
         let opening: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        let opened = json!({"jsonrpc": "2.0", "id": opening["id"], "result": {"protocolVersion": "2025-11-25", "capabilities": {}}});
+        let opened = json!({"jsonrpc": "2.0", "id": opening["id"], "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}});
         writeln!(out, "{opened}").unwrap();
         lines.next().unwrap().unwrap();
         let call: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
@@ -258,7 +258,7 @@ fn a_stream_that_nobody_reads_holds_nobody_past_the_deadline() {
         let mut line = String::new();
         BufReader::new(theirs.try_clone().unwrap()).read_line(&mut line).unwrap();
         let opening: Value = serde_json::from_str(&line).unwrap();
-        let opened = json!({"jsonrpc": "2.0", "id": opening["id"], "result": {"protocolVersion": "2025-11-25", "capabilities": {}}});
+        let opened = json!({"jsonrpc": "2.0", "id": opening["id"], "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}});
         writeln!(answers, "{opened}").unwrap();
         theirs
     });

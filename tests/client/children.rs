@@ -62,7 +62,7 @@ pub(crate) fn numbered(then: &str) -> Command {
     shell(&format!(
         r#"read -r open
 id=${{open#*'"id":'}}; id=${{id%%,*}}
-printf '%s\n' '{{"jsonrpc":"2.0","id":'"$id"',"result":{{"protocolVersion":"2025-11-25","capabilities":{{}},"serverInfo":{{"name":"'"$$"'","version":"1"}}}}}}'
+printf '%s\n' '{{"jsonrpc":"2.0","id":'"$id"',"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"'"$$"'","version":"1"}}}}}}'
 read -r ready
 {then}"#
     ))
@@ -112,7 +112,7 @@ fn a_server_that_dies_of_the_first_question_is_greeted_in_the_older_way() {
 case "$open" in *'"initialize"'*) ;; *) exit 1;; esac
 case "$open" in *io.modelcontextprotocol*) exit 1;; esac
 id=${open#*'"id":'}; id=${id%%,*}
-printf '%s\n' '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'
+printf '%s\n' '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}'
 cat >/dev/null"#,
         ))
         .unwrap();
@@ -212,7 +212,7 @@ fn strays() {
     let open: serde_json::Value = serde_json::from_str(&open).unwrap();
     let (id, name) = (&open["id"], std::process::id().to_string());
     let result = serde_json::json!({
-        "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": name, "version": "1"},
+        "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": name, "version": "1"},
     });
     // A line of its own: the test's name stands on this one.
     let answer = serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result});

@@ -63,7 +63,7 @@ fn opened(server: &Played, version: &str) -> Value {
 fn session(server: &Played, id: &Value, version: &str) {
     server.answer(
         id,
-        json!({"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}),
+        json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}),
     );
     let ready = server.hear();
     assert_eq!(ready, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), "nothing modern");
@@ -205,7 +205,7 @@ fn a_session_in_an_unknown_revision_is_refused() {
     for version in ["2026-07-28", "2024-01-01", ""] {
         let error = meet(Some(Era::Legacy), move |server| {
             let id = opened(server, "2025-11-25");
-            server.answer(&id, json!({"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}));
+            server.answer(&id, json!({"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}));
         })
         .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PeerIncompatible, "{version}");

@@ -8,6 +8,8 @@
 //! | `detect` | every row of the detection matrix |
 //! | `wire` | frames word by word, against a server played by hand |
 //! | `questions` | what such a server asks back |
+//! | `capabilities` | requests for what a server did not declare, and refusals that name what |
+//! | `oversized` | answers beyond the limits of a message, and one deadline over both probes |
 //! | `broken` | servers that break the rules |
 //! | `children` | processes: their start, their noise, their end |
 //! | `board` | the example `board_server`, in both eras |
@@ -26,6 +28,7 @@
 #[cfg(target_os = "linux")]
 mod board;
 mod broken;
+mod capabilities;
 mod children;
 mod detect;
 mod large;
@@ -33,6 +36,7 @@ mod left;
 mod mixed;
 #[cfg(feature = "schema")]
 mod output;
+mod oversized;
 mod own;
 mod played;
 mod promises;

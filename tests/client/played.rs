@@ -52,7 +52,7 @@ impl Played {
         self.answer(
             &id,
             json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
-                "capabilities": {"tools": {"listChanged": true}, "resources": {"subscribe": true}, "prompts": {}}}),
+                "capabilities": {"tools": {"listChanged": true}, "resources": {"subscribe": true}, "prompts": {}, "completions": {}}}),
         );
     }
 
@@ -62,7 +62,7 @@ impl Played {
         self.answer(
             &id,
             json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "played", "version": "1"},
-                "capabilities": {"tools": {"listChanged": true}, "resources": {"subscribe": true}, "logging": {}}}),
+                "capabilities": {"tools": {"listChanged": true}, "resources": {"subscribe": true}, "prompts": {}, "completions": {}, "logging": {}}}),
         );
         let ready = self.hear();
         assert_eq!(ready, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));

@@ -66,14 +66,14 @@ fn a_session_asks_and_is_answered() {
         (
             "elicitation/create",
             json!({"mode": "url", "message": "m", "url": "https://x"}),
-            json!({"error": {"code": -32602, "message": "The client did not declare what this needs"}}),
+            json!({"error": {"code": -32602, "message": "The client does not declare the capability elicitation.url"}}),
         ),
         (
             "elicitation/create",
             json!({"message": "m"}),
             json!({"error": {"code": -32602, "message": "requestedSchema is no form"}}),
         ),
-        ("no/such", json!({}), json!({"error": {"code": -32601, "message": "Method not found"}})),
+        ("no/such", json!({}), json!({"error": {"code": -32601, "message": "Method not found: no/such"}})),
         ("ping", Value::Null, json!({"result": {}})),
     ] {
         let mut message = json!({"jsonrpc": "2.0", "id": "s-1", "method": method, "params": params});

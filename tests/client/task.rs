@@ -65,7 +65,7 @@ fn a_task_of_a_session_is_told_as_one() {
 
 #[test]
 fn a_session_that_makes_no_tasks_is_not_asked_for_one() {
-    for capabilities in [json!({"tools": {}}), json!({"tasks": {"requests": {}}})] {
+    for capabilities in [json!({"tools": {}}), json!({"tools": {}, "tasks": {"requests": {}}})] {
         let (client, played) = session(capabilities);
         let calling = call(&client);
         let message = played.hear();

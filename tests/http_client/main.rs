@@ -7,6 +7,7 @@ mod detection;
 mod early;
 mod leftovers;
 mod modern;
+mod oldest;
 #[cfg(feature = "http-server")]
 mod ours;
 mod sessions;

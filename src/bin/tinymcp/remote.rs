@@ -230,7 +230,7 @@ fn print(asked: &Asked, answer: &Json) -> Result<(), Fault> {
 /// What the server says no to is told like a result; that it could not be asked is a fault.
 fn refused(asked: &Asked, error: &Error) -> Result<u8, Fault> {
     let fault = format!("{}: {error}", live::name(asked));
-    if error.kind() != ErrorKind::Remote {
+    if !matches!(error.kind(), ErrorKind::Remote | ErrorKind::PeerIncompatible) {
         return Err(fault);
     }
     eprintln!("tinymcp: {}", show::plain(&fault));

@@ -40,7 +40,10 @@ pub(crate) fn inquiry(method: &str, params: Option<Value<'_>>) -> Result<AskRequ
                 None => Ok(AskRequest::Sample(Box::new(sampling))),
             }
         }
-        _ => Err(RpcError::new(code::METHOD_NOT_FOUND, "Method not found")),
+        _ => {
+            let method: String = method.chars().take(100).collect();
+            Err(RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}")))
+        }
     }
 }
 

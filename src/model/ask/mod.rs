@@ -88,6 +88,22 @@ impl ClientCapabilities {
     pub(crate) const ALL: ClientCapabilities =
         ClientCapabilities { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
 
+    /// The first capability that is needed and was not declared, by its name on the wire: with a
+    /// point in it if only that part of a declared capability is missing.
+    #[cfg(feature = "client")]
+    pub(crate) fn missing(self, needed: ClientCapabilities) -> Option<&'static str> {
+        let elicits = self.form || self.url;
+        let table = [
+            (needed.roots && !self.roots, "roots"),
+            (needed.sampling && !self.sampling, "sampling"),
+            (needed.sampling_tools && !self.sampling_tools, "sampling.tools"),
+            ((needed.form || needed.url) && !elicits, "elicitation"),
+            (needed.form && !self.form, "elicitation.form"),
+            (needed.url && !self.url, "elicitation.url"),
+        ];
+        table.into_iter().find(|(missing, _)| *missing).map(|(_, name)| name)
+    }
+
     /// Whether everything in `needed` was declared.
     pub fn cover(self, needed: ClientCapabilities) -> bool {
         (self.form || !needed.form)

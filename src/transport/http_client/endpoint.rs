@@ -60,7 +60,8 @@ impl Endpoint {
         self.header("Authorization", format!("Bearer {token}"))
     }
 
-    /// Sends a header with every request.
+    /// Sends a header with every request. Headers that HTTP or the protocol sets, such as `Host`,
+    /// `Content-Length` or `Mcp-Session-Id`, are refused when a client connects.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Endpoint {
         self.headers.push((name.into(), value.into()));
@@ -164,12 +165,36 @@ fn add(map: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), Error> {
     for (name, value) in headers {
         let bad = || Error::new(ErrorKind::Invalid, "A header's name or value cannot be sent");
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        if is_reserved(name.as_str()) {
+            let why = format!("the header `{name}` is reserved: HTTP and the protocol set it");
+            return Err(Error::new(ErrorKind::Invalid, why));
+        }
         // Refuses line ends and NUL, with which a value could smuggle in more headers.
         let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
         value.set_sensitive(true);
         map.insert(name, value);
     }
     Ok(())
+}
+
+/// Whether a header belongs to HTTP or to the protocol; a second one would contradict it. The name is in
+/// lower case.
+fn is_reserved(name: &str) -> bool {
+    const RESERVED: [&str; 12] = [
+        "accept",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "last-event-id",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    RESERVED.contains(&name) || name == "trailer" || name.starts_with("mcp-") || name.starts_with("proxy-")
 }
 
 /// An endpoint that was checked.
@@ -249,6 +274,32 @@ mod tests {
             Endpoint::new("http://h/mcp?key=hidden").bearer_token("hidden").header("X-A", "hidden");
         let shown = format!("{endpoint:?} {:?}", endpoint.clone().checked().unwrap().headers().unwrap());
         assert!(!shown.contains("hidden") && shown.contains("X-A"), "{shown}");
+    }
+
+    #[test]
+    fn headers_of_http_and_of_the_protocol_are_refused_in_words() {
+        for name in [
+            "Content-Length",
+            "host",
+            "Transfer-Encoding",
+            "Connection",
+            "TE",
+            "Trailer",
+            "Accept",
+            "Content-Type",
+            "Mcp-Session-Id",
+            "MCP-Protocol-Version",
+            "Mcp-Param-x",
+            "Last-Event-ID",
+            "Proxy-Authorization",
+        ] {
+            let endpoint = Endpoint::new("http://h/").header(name, "1");
+            let error = endpoint.checked().err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{name}");
+            assert!(error.to_string().contains(&name.to_ascii_lowercase()), "{error}");
+            let source = Endpoint::new("http://h/").header_source(move || vec![(name.into(), "1".into())]);
+            assert!(source.checked().unwrap().headers().is_err(), "{name}");
+        }
     }
 
     #[test]

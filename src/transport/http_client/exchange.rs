@@ -23,6 +23,10 @@ use crate::transport::carrier::Sink;
 /// that what should be woken and is not shows.
 pub(super) const TICK: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
+/// How long the rest of an answer is waited for that nobody needs: without it the connection cannot
+/// be used again.
+pub(super) const BRIEF: Duration = Duration::from_millis(100);
+
 /// Why an exchange ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -44,6 +48,8 @@ pub(super) enum Patience {
     Long = 0,
     /// At most a [`TICK`]; then it is told that nothing came.
     Tick = 1,
+    /// At most [`BRIEF`], for the rest of an answer that follows its head.
+    Brief = 3,
     /// Not at all: what has not come yet is not wanted.
     None = 2,
 }
@@ -57,6 +63,8 @@ pub(super) struct Exchange {
     stopped: Condvar,
     patience: AtomicU8,
     sent: AtomicBool,
+    /// Waits are at most [`BRIEF`] long.
+    brief: AtomicBool,
     /// What is written now is about the connection, not the request.
     #[cfg(feature = "tls")]
     shaking: AtomicBool,
@@ -68,6 +76,8 @@ struct State {
     until: Until,
     /// The head of an answer came, or it is known that none will.
     met: bool,
+    /// The answer came on another stream.
+    answered: bool,
 }
 
 /// When an exchange must be over.
@@ -99,10 +109,11 @@ impl Exchange {
     fn new(id: Option<u64>, until: Until) -> Exchange {
         Exchange {
             id,
-            state: Mutex::new(State { stop: None, socket: None, until, met: false }),
+            state: Mutex::new(State { stop: None, socket: None, until, met: false, answered: false }),
             stopped: Condvar::new(),
             patience: AtomicU8::new(Patience::Long as u8),
             sent: AtomicBool::new(false),
+            brief: AtomicBool::new(false),
             #[cfg(feature = "tls")]
             shaking: AtomicBool::new(false),
         }
@@ -121,6 +132,21 @@ impl Exchange {
     /// From now on this is the deadline.
     pub(super) fn end_at(&self, deadline: Instant) {
         self.state().until = Until::At(deadline);
+    }
+
+    /// The answer came on another stream. What is left is the acceptance of the message, which usually
+    /// follows: it is waited for briefly, so that the connection can be used again.
+    pub(super) fn answered(&self) {
+        let mut state = self.state();
+        state.answered = true;
+        state.until = Until::At(Instant::now() + BRIEF);
+        drop(state);
+        self.stopped.notify_all();
+    }
+
+    /// The answer will come on another stream.
+    pub(super) fn wait_briefly(&self) {
+        self.brief.store(true, Ordering::Relaxed);
     }
 
     /// Ends it now, whatever it is doing, unless it ended before.
@@ -155,6 +181,11 @@ impl Exchange {
                 None => Err(Stop::Abandoned),
             },
         };
+        let left = match left {
+            Err(Stop::Timeout) if state.answered => Err(Stop::Answered),
+            Ok(left) if self.brief.load(Ordering::Relaxed) => Ok(left.min(BRIEF)),
+            left => left,
+        };
         if let Err(stop) = left {
             state.stop = Some(stop);
         }
@@ -173,11 +204,14 @@ impl Exchange {
                 return Ok(());
             }
             let slice = self.slice()?.min(left);
-            let state = self.state();
+            let mut state = self.state();
+            if state.answered {
+                state.stop.get_or_insert(Stop::Answered);
+            }
             if state.stop.is_none() {
                 drop(self.stopped.wait_timeout(state, slice).unwrap_or_else(PoisonError::into_inner));
             }
-            if slice == TICK && !turn() {
+            if slice >= TICK.min(BRIEF) && !turn() {
                 self.stop(Stop::Abandoned);
             }
         }
@@ -217,10 +251,19 @@ impl Exchange {
         Ok(())
     }
 
+    /// The socket goes back to the pool: from now on it is not this exchange's to shut down.
+    pub(super) fn releases(&self, socket: &Arc<TcpStream>) {
+        let mut state = self.state();
+        if state.socket.as_ref().is_some_and(|known| Arc::ptr_eq(known, socket)) {
+            state.socket = None;
+        }
+    }
+
     pub(super) fn patience(&self) -> Patience {
         match self.patience.load(Ordering::Relaxed) {
             0 => Patience::Long,
             1 => Patience::Tick,
+            3 => Patience::Brief,
             _ => Patience::None,
         }
     }

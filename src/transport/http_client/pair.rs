@@ -15,7 +15,7 @@ use ureq::Body;
 use ureq::http::Uri;
 
 use super::Shared;
-use super::exchange::{Exchange, Stop};
+use super::exchange::Exchange;
 use super::listen::{self, Got};
 use super::post::{End, Reading};
 use crate::transport::carrier::{Answered, Failure, Sink};
@@ -48,7 +48,7 @@ fn first(shared: &Shared, body: &mut Body, parser: &mut Parser) -> Option<Uri> {
             Step::Event { kind: b"endpoint", data } => {
                 return shared.target.redirected(std::str::from_utf8(data).ok()?);
             }
-            Step::Event { .. } | Step::TooLong => return None,
+            Step::Event { .. } | Step::TooLong { .. } => return None,
         }
     }
 }
@@ -75,7 +75,7 @@ impl Sink for Telling<'_> {
     fn frame(&self, frame: &[u8]) -> Option<Answered> {
         let answered = self.sink.frame(frame);
         if let Some(answered) = &answered {
-            self.shared.stop(answered.id, Stop::Answered);
+            self.shared.answered(answered.id);
         }
         answered
     }
@@ -84,8 +84,8 @@ impl Sink for Telling<'_> {
         self.sink.waiting()
     }
 
-    fn oversized(&self) {
-        self.sink.oversized();
+    fn oversized(&self, head: &[u8], tail: &[u8]) {
+        self.sink.oversized(head, tail);
     }
 
     fn fail(&self, id: u64, failure: Failure) {

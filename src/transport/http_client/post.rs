@@ -118,7 +118,7 @@ impl Route<'_> {
         }
         if !matches!(self.letter.kind, Kind::Request(_) | Kind::Stream(_)) {
             // Taken; some servers say something although there is nothing to say.
-            self.letter.exchange.be(Patience::None);
+            self.letter.exchange.be(Patience::Brief);
             drain(response.into_body().as_reader());
             return Ok(());
         }
@@ -157,7 +157,11 @@ impl Route<'_> {
 
     /// Posts the frame, also to where a redirect within the origin points.
     fn send(&self, frame: &[u8], session: Option<&str>) -> Result<Response<Body>, Failure> {
-        let mut to = self.shared.post_to.get().unwrap_or(&self.shared.target.uri).clone();
+        let elsewhere = self.shared.post_to.get();
+        if elsewhere.is_some() {
+            self.letter.exchange.wait_briefly();
+        }
+        let mut to = elsewhere.unwrap_or(&self.shared.target.uri).clone();
         for _ in 0..REDIRECTS {
             let mut head = self.shared.head(&to, Method::POST, self.headers, session)?;
             head.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -181,7 +185,7 @@ impl Route<'_> {
     /// The message was taken, and its answer comes over the one stream.
     fn elsewhere(&self, body: Body, turn: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
         let exchange = &self.letter.exchange;
-        exchange.be(Patience::None);
+        exchange.be(Patience::Brief);
         drain(body.into_reader());
         exchange.be(Patience::Long);
         while exchange.id.is_some() {
@@ -196,8 +200,8 @@ impl Route<'_> {
             Some(text) if self.sink.frame(&text).map(|a| a.id) == self.letter.exchange.id => Ok(()),
             Some(_) => Err(misbehaved("the answer does not belong to the request".into())),
             None => {
-                self.sink.oversized();
-                Err(misbehaved(format!("the answer is longer than {} bytes", self.shared.frame_bytes)))
+                self.sink.oversized(&[], &[]);
+                Err(Failure::too_long(self.shared.frame_bytes))
             }
         }
     }
@@ -267,7 +271,7 @@ impl Route<'_> {
                 End::Over(over) => over,
             };
             if over.oversized {
-                return Err(misbehaved(format!("an event is longer than {} bytes", self.shared.frame_bytes)));
+                return Err(Failure::too_long(self.shared.frame_bytes));
             }
             // Resuming is for sessions, and for streams that gave an id to resume from (2025-11-25
             // basic/transports; 2026-07-28 has none of it).
@@ -419,9 +423,12 @@ impl Reading<'_> {
             loop {
                 match parser.next(&mut piece) {
                     Step::More => break,
-                    Step::TooLong => {
+                    Step::TooLong { head } => {
                         over.oversized = true;
-                        self.sink.oversized();
+                        self.sink.oversized(head, &[]);
+                        if self.exchange.id.is_some() {
+                            break 'stream End::Over(over);
+                        }
                     }
                     // Other kinds are not the protocol's.
                     Step::Event { kind: b"" | b"message", data } => {

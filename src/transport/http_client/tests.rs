@@ -73,7 +73,7 @@ impl Sink for Ear {
         false
     }
 
-    fn oversized(&self) {
+    fn oversized(&self, _: &[u8], _: &[u8]) {
         self.note(|heard| heard.oversized += 1);
     }
 

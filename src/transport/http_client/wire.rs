@@ -29,7 +29,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-use super::exchange::{Exchange, Patience, Stop, TICK, current};
+use super::exchange::{BRIEF, Exchange, Patience, Stop, TICK, current};
 use super::guard;
 
 /// Bytes that wait for more before they are written: a head and the body of a usual call.
@@ -393,6 +393,7 @@ impl Transport for Wire {
                 self.poll()
             } else {
                 let slice = exchange.slice().map_err(stopped)?;
+                let slice = if patience == Patience::Brief { slice.min(BRIEF) } else { slice };
                 if self.read_timeout != Some(slice) {
                     self.socket.set_read_timeout(Some(slice))?;
                     self.read_timeout = Some(slice);
@@ -428,6 +429,9 @@ impl Transport for Wire {
         // Asked when it goes back to the pool, and again when it is taken out: the second time
         // counts.
         if std::mem::take(&mut self.fresh) {
+            if let Some(exchange) = current() {
+                exchange.releases(&self.socket);
+            }
             return true;
         }
         // Bytes that nobody asked for are as good as an end.

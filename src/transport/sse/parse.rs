@@ -73,7 +73,10 @@ pub(crate) enum Step<'p> {
         data: &'p [u8],
     },
     /// An event with more data than the limit; it was skipped.
-    TooLong,
+    TooLong {
+        /// The beginning of its data, up to the limit.
+        head: &'p [u8],
+    },
 }
 
 impl Parser {
@@ -193,10 +196,15 @@ impl Parser {
                         Field::Data => (&mut self.data, self.limit),
                         _ => (&mut self.value, FIELD_BYTES),
                     };
+                    if field == Field::Data && self.too_long {
+                        return;
+                    }
                     if kept.len() + text.len() <= limit {
                         kept.extend_from_slice(text);
                     } else if field == Field::Data {
                         self.too_long = true;
+                        let room = limit.saturating_sub(kept.len());
+                        kept.extend_from_slice(text.get(..room).unwrap_or_default());
                     } else {
                         self.state = State::Ignore;
                     }
@@ -227,6 +235,7 @@ impl Parser {
         };
         match field {
             // The last of these does not count against the limit.
+            Some(Field::Data) if self.too_long => {}
             Some(Field::Data) if self.data.len() <= self.limit => self.data.push(b'\n'),
             Some(Field::Data) => self.too_long = true,
             Some(Field::Event) => std::mem::swap(&mut self.kind, &mut self.value),
@@ -274,7 +283,7 @@ impl Found {
     fn step(self, parser: &Parser) -> Step<'_> {
         match self {
             Found::Event => Step::Event { kind: &parser.kind, data: &parser.data },
-            Found::TooLong => Step::TooLong,
+            Found::TooLong => Step::TooLong { head: &parser.data },
         }
     }
 }

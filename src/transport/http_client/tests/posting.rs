@@ -126,9 +126,9 @@ fn every_answer_is_an_answer_or_a_typed_error() {
         (head("200 OK", &format!("{EVENTS}\r\ndata: {good}")), "Interrupted"),
         (head("200 OK", &format!("{EVENTS}\r\ndata: {good}\n\n")), "Ok(())"),
         // More than may be kept.
-        (head("200 OK", &format!("{JSON}Content-Length: 99999999999\r\n\r\n{{")), "Misbehaved"),
-        (head("200 OK", &format!("{JSON}\r\n{}", "x".repeat(3000))), "Misbehaved"),
-        (head("200 OK", &format!("{EVENTS}\r\ndata: {}\n\n", "x".repeat(3000))), "Misbehaved"),
+        (head("200 OK", &format!("{JSON}Content-Length: 99999999999\r\n\r\n{{")), "TooLarge"),
+        (head("200 OK", &format!("{JSON}\r\n{}", "x".repeat(3000))), "TooLarge"),
+        (head("200 OK", &format!("{EVENTS}\r\ndata: {}\n\n", "x".repeat(3000))), "TooLarge"),
         (head("200 OK", &format!("X: {}\r\n{JSON}\r\n{good}", "x".repeat(40_000))), "Misbehaved"),
         (
             head("401 Unauthorized", &format!("Content-Length: 9000000\r\n\r\n{}", "y".repeat(100_000))),

@@ -60,6 +60,7 @@ impl Stage {
                     break;
                 }
                 let socket = socket.unwrap();
+                socket.set_nodelay(true).unwrap();
                 let (script, tell) = (Arc::clone(&script), tell.clone());
                 let connection = count.fetch_add(1, Ordering::Relaxed);
                 known.lock().unwrap().push((connection, socket.try_clone().unwrap()));

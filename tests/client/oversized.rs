@@ -1,0 +1,139 @@
+//! Answers beyond the limits of a message: the call ends at once with an error that names the limit.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tinymcp::{Client, Era, ErrorKind, Limits, Link, json as ours};
+
+use super::played::{SOON, call, connected, ok, plain};
+
+/// Bytes of a message that the client accepts.
+const LIMIT: usize = 16 << 10;
+
+fn small() -> Limits {
+    let mut limits = Limits::default();
+    limits.frame_bytes = LIMIT;
+    limits
+}
+
+/// A server over a byte stream that answers every `tools/call` with the lines that `answer` gives for its id.
+fn streamed(answer: impl Fn(u64) -> String + Send + 'static) -> Client {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixStream;
+
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    std::thread::spawn(move || {
+        let mut write = theirs.try_clone().unwrap();
+        for line in BufReader::new(theirs).lines() {
+            let Ok(line) = line else { return };
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let Some(id) = message["id"].as_u64() else { continue };
+            let answer = match message["method"].as_str() {
+                Some("tools/call") => answer(id),
+                Some("ping") => json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string(),
+                _ => json!({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": "2025-11-25",
+                    "serverInfo": {"name": "s", "version": "1"}, "capabilities": {"tools": {}}}})
+                .to_string(),
+            };
+            if writeln!(write, "{answer}").is_err() {
+                return;
+            }
+        }
+    });
+    let limits = small();
+    let link = Link::lines(ours.try_clone().unwrap(), ours, &limits);
+    plain().limits(limits).era(Era::Legacy).over(link).unwrap()
+}
+
+fn too_long(client: &Client) {
+    let began = Instant::now();
+    let error = client.call_tool("t", ours!({})).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    assert!(error.to_string().contains("16384 bytes"), "{error}");
+    assert!(began.elapsed() < SOON, "it waited for its deadline");
+    client.ping().expect("the connection works");
+}
+
+#[test]
+fn an_answer_beyond_the_frame_limit_ends_its_call_at_once() {
+    let big = "x".repeat(3 * LIMIT);
+    let text = json!({"content": [{"type": "text", "text": big}]}).to_string();
+    // Servers write the id first, last, or between; spaces do not matter.
+    for shape in [
+        r#"{"jsonrpc":"2.0","id":ID,"result":RESULT}"#,
+        r#"{"id":ID,"jsonrpc":"2.0","result":RESULT}"#,
+        r#"{"result":RESULT,"jsonrpc":"2.0","id":ID}"#,
+        r#"{"result":RESULT,"id":ID,"jsonrpc":"2.0"}"#,
+        r#" { "result" : RESULT , "id" : ID } "#,
+        r#"{"_meta":{"id":77,"a":"\"id\":77}"},"jsonrpc":"2.0","id":ID,"result":RESULT}"#,
+    ] {
+        let text = text.clone();
+        let client = streamed(move |id| shape.replace("RESULT", &text).replace("ID", &id.to_string()));
+        too_long(&client);
+        assert_eq!(client.in_flight(), 0);
+    }
+}
+
+#[test]
+fn of_several_calls_only_the_one_with_the_long_answer_ends() {
+    for id_first in [true, false] {
+        let (client, played) = connected(plain().limits(small()), Era::Legacy);
+        let (long, short) = (call(&client, "long"), call(&client, "short"));
+        let heard = [played.hear(), played.hear()];
+        let id_of = |name: &str| heard.iter().find(|m| m["params"]["name"] == name).unwrap()["id"].clone();
+        // A link in memory has no frame limit of its own: the depth is what is exceeded.
+        let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+        let id = id_of("long");
+        let message = match id_first {
+            true => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"x":{deep}}}}}"#),
+            false => format!(r#"{{"result":{{"x":{deep}}},"jsonrpc":"2.0","id":{id}}}"#),
+        };
+        assert!(played.end.send(&message));
+        let error = long.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        assert!(error.to_string().contains("nested"), "{error}");
+        played.answer(&id_of("short"), ok());
+        assert_eq!(short.join().unwrap().unwrap(), "ok");
+    }
+}
+
+#[test]
+fn an_answer_whose_id_cannot_be_read_ends_every_call_that_it_may_belong_to() {
+    let big = "x".repeat(3 * LIMIT);
+    let client = streamed(move |_| format!(r#"{{"result":{{"a":"{big}"}},"id":7,"more":"{big}"}}"#));
+    too_long(&client);
+}
+
+#[test]
+fn long_requests_and_stray_output_end_no_call() {
+    let big = "x".repeat(3 * LIMIT);
+    for stray in [
+        format!(
+            r#"{{"method":"notifications/message","params":{{"level":"info","data":"{big}"}},"jsonrpc":"2.0"}}"#
+        ),
+        format!(r#"{{"method":"sampling/createMessage","params":{{"a":"{big}"}},"jsonrpc":"2.0","id":ID}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":ID,"method":"roots/list","params":{{"a":"{big}"}}}}"#),
+        big.clone(),
+    ] {
+        let client = streamed(move |id| {
+            let stray = stray.replace("ID", &id.to_string());
+            format!("{stray}\n{}", json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}))
+        });
+        client.call_tool("t", ours!({})).unwrap();
+        assert_eq!(client.counts().noise, 1);
+    }
+}
+
+#[test]
+fn a_silent_server_has_one_deadline_for_both_probes() {
+    let (link, played) = super::played::Played::new();
+    let mut limits = Limits::default();
+    limits.call_timeout = Duration::from_millis(400);
+    let began = Instant::now();
+    let error = plain().limits(limits).over(link).unwrap_err();
+    let took = began.elapsed();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(took >= Duration::from_millis(400) && took < Duration::from_millis(700), "{took:?}");
+    assert_eq!(played.hear()["method"], "server/discover");
+    assert_eq!(played.hear()["method"], "initialize", "the older handshake was tried as well");
+}
