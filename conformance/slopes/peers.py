@@ -1,0 +1,271 @@
+"""Raw JSON-RPC peers over stdio and HTTP, and the figures of a process from /proc.
+
+Every answer is matched with its request by id: an id that was not asked for, or that comes twice, is an error.
+"""
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import time
+
+META = "io.modelcontextprotocol/"
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
+# Seconds until a peer that does not answer is a failure.
+PATIENCE = 60
+CHUNK = 1 << 16
+
+
+def request(id, method, params, era=LEGACY, capabilities=None):
+    """One request as a dictionary."""
+    if era == MODERN:
+        meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": capabilities or {}}
+        params = {**params, "_meta": {**meta, **params.get("_meta", {})}}
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def notification(method, params):
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def opening(id, capabilities):
+    info = {"name": "slopes", "version": "1"}
+    return request(id, "initialize", {"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": info})
+
+
+class Process:
+    """A program and what it takes from the system."""
+
+    def __init__(self, command, env=None, **pipes):
+        # One arena: what is measured is what the program keeps, not how the allocator spreads it over threads.
+        env = {**os.environ, "MALLOC_ARENA_MAX": "1", **(env or {})}
+        self.child = subprocess.Popen(command, env=env, **pipes)
+        self.pid = self.child.pid
+
+    def status(self, name):
+        with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
+            return int(re.search(rf"^{name}:\s+(\d+)", file.read(), re.MULTILINE)[1])
+
+    def anonymous(self):
+        """Anonymous memory in kB."""
+        return self.status("RssAnon")
+
+    def threads(self):
+        return self.status("Threads")
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def end(self):
+        """Ends the program as its user would; it must leave with 0."""
+        if self.child.stdin:
+            self.child.stdin.close()
+        else:
+            self.child.send_signal(signal.SIGTERM)
+        try:
+            code = self.child.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            raise AssertionError("the program does not end") from None
+        assert code == 0, f"the program ended with {code}"
+
+
+class Ids:
+    """Matches answers with requests."""
+
+    def __init__(self):
+        self.last, self.open = 0, {}
+        self.answered = 0
+
+    def next(self, note=None):
+        self.last += 1
+        self.open[self.last] = note
+        return self.last
+
+    def settle(self, message):
+        """The note of the request that this message answers."""
+        id = message.get("id")
+        assert id in self.open, f"an answer to nothing, or a second one: {json.dumps(message)[:300]}"
+        self.answered += 1
+        return self.open.pop(id)
+
+
+class Stdio(Process):
+    """A server over its standard input and output."""
+
+    def __init__(self, command, era=LEGACY, capabilities=None, env=None):
+        pipe = subprocess.PIPE
+        super().__init__(command, env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        self.era, self.capabilities, self.ids, self.rest, self.others = era, capabilities or {}, Ids(), b"", []
+        for end in (self.child.stdin, self.child.stdout):
+            os.set_blocking(end.fileno(), False)
+        if era == LEGACY:
+            self.exchange([opening(self.ids.next("initialize"), self.capabilities)])
+            self.write([notification("notifications/initialized", {})])
+
+    def request(self, method, params, note="result"):
+        return request(self.ids.next(note), method, params, self.era, self.capabilities)
+
+    def write(self, messages):
+        self.send(b"".join(m if isinstance(m, bytes) else json.dumps(m).encode() + b"\n" for m in messages))
+
+    def send(self, data):
+        """Writes everything, and reads meanwhile: neither side may wait for the other for ever."""
+        view, out, into = memoryview(data), self.child.stdin.fileno(), self.child.stdout.fileno()
+        while view:
+            readable, writable, _ = select.select([into], [out], [], PATIENCE)
+            assert readable or writable, "the server takes nothing"
+            if readable:
+                self.pull()
+            if writable:
+                view = view[os.write(out, view[:CHUNK]) :]
+
+    def pull(self):
+        data = os.read(self.child.stdout.fileno(), CHUNK)
+        assert data, "the server closed its output"
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        self.others.extend(json.loads(line) for line in lines)
+
+    def messages(self):
+        """The messages that have come; waits for one."""
+        while not self.others:
+            readable, _, _ = select.select([self.child.stdout.fileno()], [], [], PATIENCE)
+            assert readable, f"no answer; open are {list(self.ids.open)[:5]}"
+            self.pull()
+        came, self.others = self.others, []
+        return came
+
+    def exchange(self, messages, heard=None):
+        """Sends these and waits until every open request has its answer. `heard` gets all other messages."""
+        self.write(messages)
+        answers = []
+        while self.ids.open:
+            for message in self.messages():
+                if "method" in message:
+                    if heard:
+                        heard(message)
+                elif message.get("id") is None and "error" in message:
+                    answers.append((None, message))
+                else:
+                    answers.append((self.ids.settle(message), message))
+        return answers
+
+
+class Served(Process):
+    """A server over HTTP on a free port."""
+
+    def __init__(self, command, env=None):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        super().__init__([*command, "--http", f"127.0.0.1:{self.port}"], env, stderr=subprocess.DEVNULL)
+        began = time.monotonic()
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            except ConnectionRefusedError:
+                assert time.monotonic() - began < PATIENCE, "the server does not listen"
+                time.sleep(0.02)
+
+
+class Closed(Exception):
+    """The server closed the connection before the answer was complete."""
+
+
+class Link:
+    """One connection to a server over HTTP; opened again when the server closed it while idle."""
+
+    def __init__(self, port):
+        self.port, self.socket, self.data = port, None, b""
+        self.fresh()
+
+    def fresh(self):
+        self.close()
+        self.socket = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.data = b""
+
+    def close(self):
+        if self.socket:
+            self.socket.close()
+            self.socket = None
+
+    def send(self, method, fields, body=b"", path="/mcp", host="localhost"):
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *(f"{name}: {value}" for name, value in fields)]
+        if method == "POST":
+            lines.append(f"Content-Length: {len(body)}")
+        self.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+    def raw(self, data):
+        if self.socket is None:
+            self.fresh()
+        self.socket.sendall(data)
+
+    def post(self, message, era=LEGACY, session=None, extra=()):
+        fields = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream"), *extra]
+        if era == MODERN:
+            fields += [("MCP-Protocol-Version", MODERN), ("Mcp-Method", message["method"])]
+            name = message["params"].get("name") or message["params"].get("uri")
+            if name and message["method"] in ("tools/call", "resources/read", "prompts/get"):
+                fields.append(("Mcp-Name", name))
+        elif session:
+            fields += [("Mcp-Session-Id", session), ("MCP-Protocol-Version", LEGACY)]
+        self.send("POST", fields, json.dumps(message).encode())
+
+    def more(self):
+        data = self.socket.recv(CHUNK)
+        if not data:
+            raise Closed
+        self.data += data
+
+    def until(self, mark):
+        while mark not in self.data:
+            self.more()
+        head, self.data = self.data.split(mark, 1)
+        return head
+
+    def take(self, count):
+        while len(self.data) < count:
+            self.more()
+        piece, self.data = self.data[:count], self.data[count:]
+        return piece
+
+    def head(self):
+        """Status and fields of the next answer."""
+        first, *lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        fields = dict(line.lower().split(": ", 1) for line in lines)
+        return int(first.split(" ")[1]), fields
+
+    def chunks(self):
+        """The pieces of a body without a length."""
+        while size := int(self.until(b"\r\n"), 16):
+            yield self.take(size)
+            self.take(2)
+        self.take(2)
+
+    def events(self):
+        """The messages of an event stream."""
+        rest = b""
+        for piece in self.chunks():
+            *events, rest = (rest + piece).split(b"\n\n")
+            for event in events:
+                data = b"\n".join(line[5:] for line in event.split(b"\n") if line.startswith(b"data:"))
+                if data.strip():
+                    yield json.loads(data)
+
+    def answer(self):
+        """Status, fields and messages of the next answer, whole."""
+        status, fields = self.head()
+        if fields.get("content-type") == "text/event-stream":
+            messages = list(self.events())
+        else:
+            length = int(fields.get("content-length", 0)) if status not in (204, 304) else 0
+            body = self.take(length)
+            messages = [json.loads(body)] if body else []
+        if fields.get("connection") == "close":
+            self.close()
+        return status, fields, messages
