@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tinymcp::json::{Doc, ParseLimits, ToJson};
-use tinymcp::record::{FromJson, Rule};
+use tinymcp::record::{Constraint, FromJson};
 use tinymcp::{Failure, Limits, Server, Tool, memory};
 
 /// Long enough that only a hang reaches it.
@@ -58,13 +58,13 @@ fn integers_of_64_bits_are_read_and_written_exactly() {
 
 #[test]
 fn records_hold_times_and_offsets_beyond_32_bits_and_refuse_what_a_field_cannot_hold() {
-    let read = |text: &str| Wide::from_json(Doc::parse(text).unwrap().root(), &Rule::NONE);
+    let read = |text: &str| Wide::from_json(Doc::parse(text).unwrap().root(), &Constraint::NONE);
     let wide = read(r#"{"time":4294967297000,"offset":-4294967297}"#).unwrap();
     assert_eq!((wide.time, wide.offset), (4_294_967_297_000, -4_294_967_297));
     assert!(read(r#"{"time":18446744073709551616,"offset":0}"#).is_err());
     for (text, fits) in [("4294967295", true), ("4294967296", false), ("4294967297", false), ("-1", false)] {
         let doc = Doc::parse(format!("{{\"pin\":{text}}}")).unwrap();
-        let read = Narrow::from_json(doc.root(), &Rule::NONE);
+        let read = Narrow::from_json(doc.root(), &Constraint::NONE);
         assert_eq!(read.map(|narrow| narrow.pin).ok(), text.parse().ok(), "{text}");
         assert_eq!(text.parse::<u32>().is_ok(), fits);
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::json::{Json, Kind, Value, Writer};
 
 use super::FromJson;
-use super::rule::{Rule, Size};
+use super::constraint::{Constraint, Size};
 use super::scalar::{sized, wrong_size};
 use super::violation::{Violation, unexpected};
 
@@ -21,7 +21,7 @@ impl<T: FromJson> FromJson for Option<T> {
     const OPTIONAL: bool = true;
     const NESTING: u32 = T::NESTING;
 
-    fn schema(w: &mut Writer, rule: &Rule) {
+    fn schema(w: &mut Writer, rule: &Constraint) {
         if rule.member {
             return T::schema(w, rule);
         }
@@ -31,7 +31,7 @@ impl<T: FromJson> FromJson for Option<T> {
         w.key("type").string("null").end_object().end_array();
     }
 
-    fn from_json(value: Value<'_>, rule: &Rule) -> Result<Option<T>, Box<Violation>> {
+    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<Option<T>, Box<Violation>> {
         if value.is_null() {
             return Ok(None);
         }
@@ -50,7 +50,7 @@ impl<T: FromJson> FromJson for Option<T> {
 impl<T: FromJson> FromJson for Vec<T> {
     const NESTING: u32 = T::NESTING + 1;
 
-    fn schema(w: &mut Writer, rule: &Rule) {
+    fn schema(w: &mut Writer, rule: &Constraint) {
         rule.begin(w, "array");
         w.key("items").begin_object();
         T::schema(w, &rule.element());
@@ -58,7 +58,7 @@ impl<T: FromJson> FromJson for Vec<T> {
         rule.items.write(w, "minItems", "maxItems");
     }
 
-    fn from_json(value: Value<'_>, rule: &Rule) -> Result<Vec<T>, Box<Violation>> {
+    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<Vec<T>, Box<Violation>> {
         /// An element takes more room as a Rust value than as two bytes of text; no more than this
         /// many bytes are asked for before the elements have proved to be what they should be.
         const ROOM: usize = 16 * 1024;
@@ -75,7 +75,7 @@ impl<T: FromJson> FromJson for Vec<T> {
 impl<T: FromJson> FromJson for BTreeMap<String, T> {
     const NESTING: u32 = T::NESTING + 1;
 
-    fn schema(w: &mut Writer, rule: &Rule) {
+    fn schema(w: &mut Writer, rule: &Constraint) {
         rule.begin(w, "object");
         w.key("additionalProperties").begin_object();
         T::schema(w, &rule.element());
@@ -83,7 +83,7 @@ impl<T: FromJson> FromJson for BTreeMap<String, T> {
         rule.items.write(w, "minProperties", "maxProperties");
     }
 
-    fn from_json(value: Value<'_>, rule: &Rule) -> Result<Self, Box<Violation>> {
+    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<Self, Box<Violation>> {
         container(value, Kind::Object, rule.items)?;
         let rule = rule.element();
         let mut map = BTreeMap::new();
@@ -97,11 +97,11 @@ impl<T: FromJson> FromJson for BTreeMap<String, T> {
 
 /// Any JSON value, kept as its text.
 impl FromJson for Json {
-    fn schema(w: &mut Writer, rule: &Rule) {
+    fn schema(w: &mut Writer, rule: &Constraint) {
         rule.begin(w, "");
     }
 
-    fn from_json(value: Value<'_>, _: &Rule) -> Result<Json, Box<Violation>> {
+    fn from_json(value: Value<'_>, _: &Constraint) -> Result<Json, Box<Violation>> {
         Ok(value.to_json())
     }
 }

@@ -11,9 +11,9 @@ use std::cell::Cell;
 
 use crate::json::{Doc, Kind, ToJson, Value, Writer};
 
-use super::rule::Rule;
+use super::constraint::Constraint;
 use super::violation::{Violation, missing_members, not_an_object, unknown_member};
-use super::{FromJson, Record, rule};
+use super::{FromJson, Record, constraint};
 
 /// One row of a record's table.
 #[doc(hidden)]
@@ -21,18 +21,18 @@ use super::{FromJson, Record, rule};
 pub struct Field {
     pub(super) name: &'static str,
     pub(super) required: bool,
-    rule: Rule,
-    schema: fn(&mut Writer, &Rule),
+    rule: Constraint,
+    schema: fn(&mut Writer, &Constraint),
     /// Writes the default.
-    preset: Option<fn(&mut Writer, &Rule)>,
+    preset: Option<fn(&mut Writer, &Constraint)>,
 }
 
 impl Field {
     /// The row of a field of type `T`; what to say if it has a default that it cannot have.
     pub const fn new<T: FromJson>(
         name: &'static str,
-        rule: Rule,
-        preset: Option<fn(&mut Writer, &Rule)>,
+        rule: Constraint,
+        preset: Option<fn(&mut Writer, &Constraint)>,
         needless: &str,
     ) -> Field {
         assert!(!(T::OPTIONAL && preset.is_some()), "{}", needless);
@@ -117,11 +117,11 @@ impl<'a, 'd> Members<'a, 'd> {
 
 /// Writes the schema of a record.
 #[doc(hidden)]
-pub fn object_schema<T: Record>(w: &mut Writer, rule: &Rule) {
+pub fn object_schema<T: Record>(w: &mut Writer, rule: &Constraint) {
     write_object(w, rule, T::DOC, T::FIELDS);
 }
 
-fn write_object(w: &mut Writer, rule: &Rule, doc: &str, fields: &'static [Field]) {
+fn write_object(w: &mut Writer, rule: &Constraint, doc: &str, fields: &'static [Field]) {
     rule.begin_with(w, "object", doc);
     if !fields.is_empty() {
         w.key("properties").begin_object();
@@ -150,10 +150,10 @@ fn write_object(w: &mut Writer, rule: &Rule, doc: &str, fields: &'static [Field]
 /// Writes the schema of a choice. What is said of single words is added to the description, since
 /// `enum` has no place for it.
 #[doc(hidden)]
-pub fn choice_schema(w: &mut Writer, rule: &Rule, doc: &str, words: &[&str], docs: &[&str]) {
+pub fn choice_schema(w: &mut Writer, rule: &Constraint, doc: &str, words: &[&str], docs: &[&str]) {
     let mut text = rule.prose_or(doc);
     for (word, doc) in words.iter().zip(docs) {
-        let doc = rule::prose(doc);
+        let doc = constraint::prose(doc);
         if !doc.is_empty() {
             let line = if text.is_empty() { "" } else { "\n" };
             text.push_str(&format!("{line}- {word}: {doc}"));
@@ -184,7 +184,7 @@ thread_local! {
 /// Writes a default. It is read back: one that breaks its own field's bounds is a mistake in the
 /// program, which [`flaw`] tells of.
 #[doc(hidden)]
-pub fn write_preset<T: FromJson + ToJson>(w: &mut Writer, rule: &Rule, value: &T) {
+pub fn write_preset<T: FromJson + ToJson>(w: &mut Writer, rule: &Constraint, value: &T) {
     let start = w.len();
     value.write_json(w);
     let text = w.as_bytes().get(start..).unwrap_or_default();
@@ -195,9 +195,9 @@ pub fn write_preset<T: FromJson + ToJson>(w: &mut Writer, rule: &Rule, value: &T
 }
 
 /// What is wrong with the defaults in a schema that `write` writes.
-pub(super) fn flaw(write: fn(&mut Writer, &Rule)) -> Option<String> {
+pub(super) fn flaw(write: fn(&mut Writer, &Constraint)) -> Option<String> {
     FLAW.take();
-    write(&mut Writer::new(), &Rule::NONE);
+    write(&mut Writer::new(), &Constraint::NONE);
     FLAW.take()
 }
 

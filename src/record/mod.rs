@@ -13,17 +13,17 @@
 //!
 //! ```
 //! use tinymcp::json::{ToJson, Value, Writer};
-//! use tinymcp::record::{self, FromJson, Rule, Violation};
+//! use tinymcp::record::{self, FromJson, Constraint, Violation};
 //!
 //! /// A colour written `#rrggbb`.
 //! struct Colour(u32);
 //!
 //! impl FromJson for Colour {
-//!     fn schema(w: &mut Writer, rule: &Rule) {
+//!     fn schema(w: &mut Writer, rule: &Constraint) {
 //!         rule.begin(w, "string");
 //!         w.key("pattern").string("^#[0-9a-f]{6}$");
 //!     }
-//!     fn from_json(value: Value<'_>, _: &Rule) -> Result<Colour, Box<Violation>> {
+//!     fn from_json(value: Value<'_>, _: &Constraint) -> Result<Colour, Box<Violation>> {
 //!         value
 //!             .as_str()
 //!             .and_then(|text| text.strip_prefix('#').filter(|digits| digits.len() == 6))
@@ -54,16 +54,16 @@
 //!   for an optional member, and refuses numbers its type cannot hold where the schema states no
 //!   bound (beyond 64 bits, or beyond `f32`).
 
+mod constraint;
 mod container;
-mod define;
 mod field;
-mod rule;
+mod macros;
 mod scalar;
 mod violation;
 
 use crate::json::{Json, ToJson, Value, Writer};
 
-pub use rule::Rule;
+pub use constraint::Constraint;
 pub use violation::Violation;
 #[cfg(feature = "schema")]
 pub(crate) use violation::{nearest, push_count, push_got, push_number, push_short, push_start};
@@ -71,11 +71,11 @@ pub(crate) use violation::{nearest, push_count, push_got, push_number, push_shor
 /// What the macros' output is made of; not for use by hand.
 #[doc(hidden)]
 pub mod generated {
+    pub use super::constraint::{Counted, Ends, Measured, Ranged, is_float, items, length};
     pub use super::field::{
         Field, Members, choice_schema, distinct, largest, object_schema, plain, preset, write_member,
         write_preset,
     };
-    pub use super::rule::{Counted, Ends, Measured, Ranged, is_float, items, length};
     pub use super::violation::not_a_word;
 
     /// What reading gives when the value does not fit.
@@ -97,14 +97,14 @@ pub trait FromJson: Sized {
     const NESTING: u32 = 0;
 
     /// Writes the members of this type's schema into an object that the caller opens and closes.
-    /// Starts with [`Rule::begin`], directly or by way of another type's `schema`.
-    fn schema(w: &mut Writer, rule: &Rule);
+    /// Starts with [`Constraint::begin`], directly or by way of another type's `schema`.
+    fn schema(w: &mut Writer, rule: &Constraint);
 
     /// Reads a value, checking it against the type and the rule.
     ///
     /// # Errors
     /// The first thing that does not fit, its path counted from this value.
-    fn from_json(value: Value<'_>, rule: &Rule) -> Result<Self, Box<Violation>>;
+    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<Self, Box<Violation>>;
 
     /// The value of a field that is not there and has no default.
     #[doc(hidden)]
@@ -136,7 +136,7 @@ pub trait Record: FromJson + ToJson {
 /// The first thing that does not fit: unknown members before missing ones, those before the
 /// values, which are read in the order of the definition.
 pub fn decode<T: FromJson>(value: Value<'_>) -> Result<T, Box<Violation>> {
-    T::from_json(value, &Rule::NONE)
+    T::from_json(value, &Constraint::NONE)
 }
 
 /// What is wrong with a definition: a default that does not fit the bounds of its own field.
@@ -149,7 +149,7 @@ pub fn flaw<T: FromJson>() -> Option<String> {
 pub fn schema<T: FromJson>() -> Json {
     let mut w = Writer::new();
     w.begin_object();
-    T::schema(&mut w, &Rule::NONE);
+    T::schema(&mut w, &Constraint::NONE);
     w.end_object();
     w.into_json()
 }

@@ -1,6 +1,6 @@
 //! Booleans, numbers and strings as field types.
 //!
-//! It reads them and writes their schemas; the bounds come in the [`Rule`]. Nothing is converted:
+//! It reads them and writes their schemas; the bounds come in the [`Constraint`]. Nothing is converted:
 //! `"5"` is not a number. What JSON Schema calls an integer is one, so `1.0` and `1e2` are.
 //!
 //! Invariant: a schema states what reading checks: an integer type narrower than 64 bits has its
@@ -11,26 +11,26 @@ use std::fmt;
 use crate::json::{Kind, Value, Writer};
 
 use super::FromJson;
-use super::rule::{Rule, Size};
+use super::constraint::{Constraint, Size};
 use super::violation::{Violation, push_count, push_number, unexpected};
 
 impl FromJson for bool {
-    fn schema(w: &mut Writer, rule: &Rule) {
+    fn schema(w: &mut Writer, rule: &Constraint) {
         rule.begin(w, "boolean");
     }
 
-    fn from_json(value: Value<'_>, _: &Rule) -> Result<bool, Box<Violation>> {
+    fn from_json(value: Value<'_>, _: &Constraint) -> Result<bool, Box<Violation>> {
         value.as_bool().ok_or_else(|| unexpected("type", "true or false", value))
     }
 }
 
 impl FromJson for String {
-    fn schema(w: &mut Writer, rule: &Rule) {
+    fn schema(w: &mut Writer, rule: &Constraint) {
         rule.begin(w, "string");
         rule.length.write(w, "minLength", "maxLength");
     }
 
-    fn from_json(value: Value<'_>, rule: &Rule) -> Result<String, Box<Violation>> {
+    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<String, Box<Violation>> {
         text(value, rule.length).map(str::to_owned)
     }
 }
@@ -94,14 +94,14 @@ struct Integers {
 
 impl Integers {
     /// The part of the range that a field's rule leaves, ends included.
-    fn within(self, rule: &Rule) -> (i128, i128) {
+    fn within(self, rule: &Constraint) -> (i128, i128) {
         let end = |bits: u64| {
             if self.min < 0 { i128::from(bits as i64) } else { i128::from(bits) }
         };
         (rule.min.map_or(i128::from(self.min), end), rule.max.map_or(i128::from(self.max), end))
     }
 
-    fn schema(self, w: &mut Writer, rule: &Rule) {
+    fn schema(self, w: &mut Writer, rule: &Constraint) {
         rule.begin(w, "integer");
         let (min, max) = self.within(rule);
         if min > i128::from(i64::MIN) {
@@ -113,7 +113,7 @@ impl Integers {
         }
     }
 
-    fn read(self, value: Value<'_>, rule: &Rule) -> Result<i128, Box<Violation>> {
+    fn read(self, value: Value<'_>, rule: &Constraint) -> Result<i128, Box<Violation>> {
         let (min, max) = self.within(rule);
         let number = match value.as_i64() {
             Some(number) => Some(i128::from(number)),
@@ -126,7 +126,7 @@ impl Integers {
     }
 
     #[cold]
-    fn outside(self, value: Value<'_>, number: Option<i128>, rule: &Rule) -> Box<Violation> {
+    fn outside(self, value: Value<'_>, number: Option<i128>, rule: &Constraint) -> Box<Violation> {
         let (min, max) = self.within(rule);
         let keyword = match number {
             Some(number) if number < min => "minimum",
@@ -211,11 +211,11 @@ fn whole(value: Value<'_>) -> Option<i128> {
 macro_rules! integers {
     ($($type:ty),*) => {$(
         impl FromJson for $type {
-            fn schema(w: &mut Writer, rule: &Rule) {
+            fn schema(w: &mut Writer, rule: &Constraint) {
                 Integers { min: <$type>::MIN as i64, max: <$type>::MAX as u64 }.schema(w, rule);
             }
 
-            fn from_json(value: Value<'_>, rule: &Rule) -> Result<$type, Box<Violation>> {
+            fn from_json(value: Value<'_>, rule: &Constraint) -> Result<$type, Box<Violation>> {
                 let range = Integers { min: <$type>::MIN as i64, max: <$type>::MAX as u64 };
                 // OK because what is read lies between the type's own ends.
                 range.read(value, rule).map(|number| number as $type)
@@ -227,7 +227,7 @@ macro_rules! integers {
 integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
 
 impl FromJson for f64 {
-    fn schema(w: &mut Writer, rule: &Rule) {
+    fn schema(w: &mut Writer, rule: &Constraint) {
         rule.begin(w, "number");
         for (keyword, bits) in [("minimum", rule.min), ("maximum", rule.max)] {
             if let Some(bits) = bits {
@@ -236,23 +236,23 @@ impl FromJson for f64 {
         }
     }
 
-    fn from_json(value: Value<'_>, rule: &Rule) -> Result<f64, Box<Violation>> {
+    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<f64, Box<Violation>> {
         number(value, rule, f64::MAX)
     }
 }
 
 impl FromJson for f32 {
-    fn schema(w: &mut Writer, rule: &Rule) {
+    fn schema(w: &mut Writer, rule: &Constraint) {
         f64::schema(w, rule);
     }
 
-    fn from_json(value: Value<'_>, rule: &Rule) -> Result<f32, Box<Violation>> {
+    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<f32, Box<Violation>> {
         number(value, rule, f64::from(f32::MAX)).map(|number| number as f32)
     }
 }
 
 /// A number in the rule's range and in that of a type which ends at `most`.
-fn number(value: Value<'_>, rule: &Rule, most: f64) -> Result<f64, Box<Violation>> {
+fn number(value: Value<'_>, rule: &Constraint, most: f64) -> Result<f64, Box<Violation>> {
     let (min, max) = (rule.min.map_or(-most, f64::from_bits), rule.max.map_or(most, f64::from_bits));
     match value.as_f64() {
         Some(number) if min <= number && number <= max => Ok(number),
@@ -261,7 +261,7 @@ fn number(value: Value<'_>, rule: &Rule, most: f64) -> Result<f64, Box<Violation
 }
 
 #[cold]
-fn no_number(value: Value<'_>, number: Option<f64>, rule: &Rule, most: f64) -> Box<Violation> {
+fn no_number(value: Value<'_>, number: Option<f64>, rule: &Constraint, most: f64) -> Box<Violation> {
     let (min, max) = (rule.min.map(f64::from_bits), rule.max.map(f64::from_bits));
     let keyword = match number {
         _ if value.kind() != Kind::Number => "type",

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use crate::json::order;
 use crate::json::{Kind, Spot, Value};
 
-use super::number::{self, Decimal};
+use super::decimal::{self, Decimal};
 
 /// A container whose rest is still to be written.
 enum Open<'d> {
@@ -141,7 +141,7 @@ fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
 fn plain(spot: Spot<'_>) -> Option<&[u8]> {
     match (spot.string(), spot.number()) {
         (Some(text), _) => Some(text),
-        (_, Some(number)) => number::is_plain(number).then_some(number),
+        (_, Some(number)) => decimal::is_plain(number).then_some(number),
         _ => (spot.tag() < 3).then(|| spot.value().raw().as_bytes()),
     }
 }

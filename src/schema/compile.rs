@@ -14,11 +14,11 @@ use std::sync::Arc;
 use crate::json::order;
 use crate::json::{Doc, Kind, NodeId, Value};
 
-use super::index::{Index, key};
+use super::key_map::{KeyMap, key};
 use super::keyword::{KEYWORDS, Keyword, Rules};
 use super::program::{Child, Node, Object, Op, Program, Property, Reference, Span, TRACKS, types};
 use super::resolve::Library;
-use super::survey::{Fault, Place, Places, pointer_to};
+use super::subschemas::{Invalid, Place, Places, pointer_to};
 use super::{Formats, Options, SchemaError, SchemaLimits, canon, program};
 
 /// The schema itself.
@@ -34,7 +34,7 @@ pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaE
         options,
         t: Tables::default(),
         plain: Places::default(),
-        scoped: Index::default(),
+        scoped: KeyMap::default(),
         open: Vec::new(),
         pattern_cost: 0,
         passed: 0,
@@ -44,7 +44,7 @@ pub(super) fn compile(schema: Doc, options: &Options) -> Result<Program, SchemaE
 
 #[cold]
 #[inline(never)]
-fn located(fault: Fault, docs: &[Arc<Doc>]) -> SchemaError {
+fn located(fault: Invalid, docs: &[Arc<Doc>]) -> SchemaError {
     let Some(doc) = docs.get(fault.at.document as usize) else {
         return SchemaError::new("", fault.message);
     };
@@ -114,7 +114,7 @@ struct Compiler<'o> {
     /// Nodes by place in the outermost dynamic scope, which mostly is the only one.
     plain: Places,
     /// Nodes by place and any other scope.
-    scoped: Index,
+    scoped: KeyMap,
     /// Nodes to be filled, with the scope their subschema is in.
     open: Vec<(u32, u32)>,
     /// What the patterns took so far, and how many values pointers to targets went by.
@@ -163,14 +163,14 @@ const COMBINED: &[Keyword] = &[
 ];
 
 impl Compiler<'_> {
-    fn run(&mut self, schema: Doc) -> Result<Program, Box<Fault>> {
+    fn run(&mut self, schema: Doc) -> Result<Program, Box<Invalid>> {
         self.library.load(schema)?;
         let docs = self.library.docs.clone();
         let root = self.place(ROOT, &docs, 0)?;
         while let Some((index, scope)) = self.open.pop() {
             self.fill(index, scope, &docs)?;
         }
-        let base = self.library.survey.base(0).to_owned();
+        let base = self.library.subschemas.base(0).to_owned();
         let base = self.t.keep(&base);
         link::link(&mut self.t, root, base, &self.options.limits)
     }
@@ -180,7 +180,7 @@ impl Compiler<'_> {
     }
 
     /// The child for a subschema next to or within the one at hand.
-    fn child(&mut self, schema: &Subschema<'_>, value: Value<'_>) -> Result<Child, Box<Fault>> {
+    fn child(&mut self, schema: &Subschema<'_>, value: Value<'_>) -> Result<Child, Box<Invalid>> {
         match value.as_bool() {
             Some(true) => Ok(Child::ANY),
             Some(false) => Ok(Child::NONE),
@@ -189,7 +189,7 @@ impl Compiler<'_> {
     }
 
     /// The child for the subschema at a place of any document.
-    fn place(&mut self, place: Place, docs: &[Arc<Doc>], scope: u32) -> Result<Child, Box<Fault>> {
+    fn place(&mut self, place: Place, docs: &[Arc<Doc>], scope: u32) -> Result<Child, Box<Invalid>> {
         let doc = docs.get(place.document as usize);
         match doc.and_then(|doc| doc.at(place.node).as_bool()) {
             Some(true) => Ok(Child::ANY),
@@ -198,8 +198,8 @@ impl Compiler<'_> {
         }
     }
 
-    fn node(&mut self, place: Place, scope: u32) -> Result<Child, Box<Fault>> {
-        let resource = self.library.survey.places.get(place).unwrap_or(0);
+    fn node(&mut self, place: Place, scope: u32) -> Result<Child, Box<Invalid>> {
+        let resource = self.library.subschemas.places.get(place).unwrap_or(0);
         let scope = self.library.enter(scope, resource);
         let scoped = key(&[place.document, place.node.index(), scope], "");
         let known = if scope == 0 {
@@ -215,7 +215,7 @@ impl Compiler<'_> {
                 self.scoped.enter(&scoped, index.into());
             }
             if self.t.nodes.len() >= self.limits().nodes {
-                return Err(Fault::many(place, self.limits()));
+                return Err(Invalid::many(place, self.limits()));
             }
             self.t.nodes.push(Node { ops: 0, count: 0, types: types::ALL, flags: 0 });
             self.t.places.push(place);
@@ -224,11 +224,11 @@ impl Compiler<'_> {
         Ok(Child::node(index))
     }
 
-    fn fill(&mut self, index: u32, scope: u32, docs: &[Arc<Doc>]) -> Result<(), Box<Fault>> {
+    fn fill(&mut self, index: u32, scope: u32, docs: &[Arc<Doc>]) -> Result<(), Box<Invalid>> {
         let Some(place) = self.t.places.get(index as usize).copied() else { return Ok(()) };
         let Some(doc) = docs.get(place.document as usize) else { return Ok(()) };
-        let resource = self.library.survey.places.get(place).unwrap_or(0);
-        let rules = self.library.survey.rules(resource);
+        let resource = self.library.subschemas.places.get(place).unwrap_or(0);
+        let rules = self.library.subschemas.rules(resource);
         let mut schema = Subschema { found: [None; KEYWORDS], rules, place, scope };
         for (name, value) in doc.at(place.node).members() {
             let keyword = Keyword::find(name, rules);
@@ -262,7 +262,7 @@ impl Compiler<'_> {
         schema: &Subschema<'_>,
         docs: &[Arc<Doc>],
         ops: &mut Vec<Op>,
-    ) -> Result<(), Box<Fault>> {
+    ) -> Result<(), Box<Invalid>> {
         self.object(schema, ops)?;
         self.array(schema, ops)?;
         if COMBINED.iter().any(|keyword| schema.get(*keyword).is_some()) {
@@ -279,7 +279,7 @@ impl Compiler<'_> {
         schema: &Subschema<'_>,
         docs: &[Arc<Doc>],
         ops: &mut Vec<Op>,
-    ) -> Result<(), Box<Fault>> {
+    ) -> Result<(), Box<Invalid>> {
         if let Some(names) = schema.get(Keyword::PropertyNames) {
             let child = self.child(schema, names)?;
             if child != Child::ANY {
@@ -338,22 +338,22 @@ impl Compiler<'_> {
         keyword: Keyword,
         docs: &[Arc<Doc>],
         ops: &mut Vec<Op>,
-    ) -> Result<(), Box<Fault>> {
+    ) -> Result<(), Box<Invalid>> {
         let target = match self.library.target(schema.place, keyword) {
             Some(Ok(target)) => target,
             Some(Err(fault)) => return Err(fault.clone()),
-            None => return Err(Fault::new(schema.place, "a reference that was not resolved")),
+            None => return Err(Invalid::new(schema.place, "a reference that was not resolved")),
         };
         let dynamic = target.dynamic.as_ref().and_then(|name| self.library.bound(schema.scope, name));
         let place = dynamic.unwrap_or(target.place);
-        let resource = self.library.survey.places.get(place).unwrap_or(0);
+        let resource = self.library.subschemas.places.get(place).unwrap_or(0);
         let fragment = match (&target.pointer, &target.anchor) {
             (Some(pointer), _) if place == target.place => pointer.clone(),
             // Finding a pointer goes by all that stands before the target.
             (_, Some(anchor)) if self.passed > MOST_PASSED => anchor.clone(),
             _ => self.pointer(place, resource, docs),
         };
-        let canonical = format!("{}#{fragment}", self.library.survey.base(resource));
+        let canonical = format!("{}#{fragment}", self.library.subschemas.base(resource));
         let child = self.place(place, docs, schema.scope)?;
         let target = self.t.keep(&canonical);
         let index = self.t.references.len() as u32;
@@ -369,13 +369,13 @@ impl Compiler<'_> {
 
     /// The pointer to a place from the root of its resource.
     fn pointer(&mut self, place: Place, resource: u32, docs: &[Arc<Doc>]) -> String {
-        let root = self.library.survey.resources.get(resource as usize).map_or(place, |r| r.root);
+        let root = self.library.subschemas.resources.get(resource as usize).map_or(place, |r| r.root);
         let Some(doc) = docs.get(place.document as usize) else { return String::new() };
         self.passed += place.node.index().saturating_sub(root.node.index()) as usize;
         pointer_to(doc.at(root.node), place.node)
     }
 
-    fn object(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Fault>> {
+    fn object(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Invalid>> {
         let declared = schema.get(Keyword::Properties);
         let required = schema.get(Keyword::Required).filter(|r| !r.is_empty());
         let patterned = schema.get(Keyword::PatternProperties).filter(|p| !p.is_empty());
@@ -427,7 +427,7 @@ impl Compiler<'_> {
     /// Gives the required names their places, adding those that are not declared.
     fn require(&mut self, required: Option<Value<'_>>, properties: &mut Vec<Property>) {
         let names = required.into_iter().flat_map(Value::items).filter_map(Value::as_str);
-        let mut declared = Index::default();
+        let mut declared = KeyMap::default();
         if required.is_some_and(|r| r.len() > program::SCANNED) {
             for (i, property) in properties.iter().enumerate() {
                 declared.enter(property.name.bytes(self.t.pool.as_bytes()), i as u64);
@@ -455,14 +455,14 @@ impl Compiler<'_> {
     /// Compiles a pattern; its index is the table's length before.
     #[cold]
     #[inline(never)]
-    fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Box<Fault>> {
+    fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Box<Invalid>> {
         let index = self.t.patterns.len() as u32;
         let pattern = super::pattern::Pattern::compile(source)
-            .map_err(|e| Fault::told(at, format!("the pattern {source:?}: {e}")))?;
+            .map_err(|e| Invalid::told(at, format!("the pattern {source:?}: {e}")))?;
         self.pattern_cost += pattern.cost();
         if self.pattern_cost > self.limits().patterns {
             let message = format!("patterns that take more than {} cells together", self.limits().patterns);
-            return Err(Fault::told(at, message));
+            return Err(Invalid::told(at, message));
         }
         self.t.patterns.push(pattern);
         let text = self.t.keep(source);

@@ -1,4 +1,4 @@
-//! Why a schema was refused.
+//! Reason a schema was refused.
 //!
 //! One error with the pointer into the schema; made by the compiler and nobody else.
 //!

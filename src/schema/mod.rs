@@ -34,13 +34,13 @@
 
 mod canon;
 mod compile;
+mod decimal;
 mod error;
-mod explain;
 mod format;
-mod index;
+mod key_map;
 mod keyword;
+mod messages;
 mod metaschema;
-mod number;
 mod output;
 #[cfg(feature = "pattern")]
 mod pattern;
@@ -49,9 +49,9 @@ mod pattern;
 mod pattern;
 mod program;
 mod resolve;
-mod survey;
+mod subschemas;
 mod uri;
-mod walk;
+mod validate;
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub use error::SchemaError;
 pub use output::Output;
 
 use program::Program;
-use walk::Run;
+use validate::Run;
 
 /// A compiled schema. Cloning is cheap; threads may share one.
 #[derive(Clone)]

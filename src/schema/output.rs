@@ -8,8 +8,8 @@
 use crate::json::{Json, Writer};
 
 use super::program::Program;
-use super::survey::push_token;
-use super::walk::{Found, Run, Token};
+use super::subschemas::push_token;
+use super::validate::{Found, Run, Token};
 
 /// The form of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,20 +32,20 @@
 //! - Compiling is bounded: 16 KiB of source, 20 open groups, 16,000 states.
 //! - A compiled pattern does not change; threads share it without locks.
 
-mod alphabet;
+mod char_classes;
+mod char_set;
+mod dfa;
 mod error;
-mod graph;
+mod nfa;
 mod program;
 mod property;
-mod set;
 mod syntax;
-mod table;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use error::PatternError;
 
-use alphabet::Alphabet;
+use char_classes::CharClasses;
 use error::Kind;
 use program::Program;
 use syntax::Node;
@@ -56,7 +56,7 @@ const LOOKAHEADS: usize = 32;
 /// A compiled pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    alphabet: Alphabet,
+    alphabet: CharClasses,
     /// All must hold.
     parts: Box<[Part]>,
     cost: usize,
@@ -78,7 +78,7 @@ impl Pattern {
     /// the error names the construct and its place, and what to do instead.
     pub(crate) fn compile(source: &str) -> Result<Pattern, PatternError> {
         let mut tree = syntax::read(source)?;
-        let (alphabet, sets) = Alphabet::of(&tree.sets, tree.word).ok_or_else(|| {
+        let (alphabet, sets) = CharClasses::of(&tree.sets, tree.word).ok_or_else(|| {
             PatternError::limit(
                 0,
                 "tells more than 180 kinds of characters apart; use `enum` for lists of words",

@@ -3,7 +3,7 @@
 //! A node is a set of allowed types and a run of operations. A subschema that says nothing but
 //! types is no node at all: its types stand in the word that would hold the node's index
 //! ([`Child`]). Texts lie in one pool. Nothing here computes; [`compile`](super::compile) fills it
-//! in, [`walk`](super::walk) runs it.
+//! in, [`walk`](super::validate) runs it.
 //!
 //! Invariants: indices point into the tables of the same program; every cycle of nodes passes
 //! through an operation that goes down into the value.
@@ -12,7 +12,7 @@ use crate::json::{Spot, Value};
 
 use super::format::Format;
 use super::pattern::Pattern;
-use super::{canon, number};
+use super::{canon, decimal};
 
 /// The types of JSON values, as bits. `number` has a second one for what is no integer, which
 /// never stands alone.
@@ -64,7 +64,7 @@ pub(super) fn types_in(spot: Spot<'_>, mask: u8) -> u8 {
 pub(super) fn is_of(spot: Spot<'_>, mask: u8) -> bool {
     match types_in(spot, mask) {
         0 => false,
-        types::INTEGER => number::is_integer(spot.number().unwrap_or_default()),
+        types::INTEGER => decimal::is_integer(spot.number().unwrap_or_default()),
         _ => true,
     }
 }

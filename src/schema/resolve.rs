@@ -12,9 +12,9 @@ use std::sync::Arc;
 use crate::json::order;
 use crate::json::{Doc, Kind, NodeId, ParseLimits, Value};
 
-use super::index::{Index, key};
+use super::key_map::{KeyMap, key};
 use super::keyword::{Keyword, Rules, vocabulary};
-use super::survey::{Fault, Place, RECURSIVE, Survey};
+use super::subschemas::{Invalid, Place, RECURSIVE, Subschemas};
 use super::{Dialect, Options, SchemaLimits, metaschema, uri};
 
 /// Objects with more members get an index when pointers go through them.
@@ -38,42 +38,42 @@ fn target_key(place: Place, keyword: Keyword) -> Vec<u8> {
 /// Documents and everything known about them.
 pub(super) struct Library<'o> {
     pub(super) docs: Vec<Arc<Doc>>,
-    pub(super) survey: Survey,
+    pub(super) subschemas: Subschemas,
     /// What references lead to, or why they lead nowhere.
-    targets: Index,
-    targeted: Vec<Result<Target, Box<Fault>>>,
+    targets: KeyMap,
+    targeted: Vec<Result<Target, Box<Invalid>>>,
     options: &'o Options,
     has_all_documents: bool,
     /// The members of large objects that pointers went through.
-    members: Index,
+    members: KeyMap,
     /// Names that dynamic references look for.
-    dynamic_names: Index,
+    dynamic_names: KeyMap,
     scopes: Vec<Vec<(String, Place)>>,
-    scope_ids: Index,
-    entered: Index,
+    scope_ids: KeyMap,
+    entered: KeyMap,
 }
 
 impl<'o> Library<'o> {
     pub(super) fn new(options: &'o Options) -> Library<'o> {
         Library {
             docs: Vec::new(),
-            survey: Survey::default(),
-            targets: Index::default(),
+            subschemas: Subschemas::default(),
+            targets: KeyMap::default(),
             targeted: Vec::new(),
             options,
             has_all_documents: false,
-            members: Index::default(),
-            dynamic_names: Index::default(),
+            members: KeyMap::default(),
+            dynamic_names: KeyMap::default(),
             scopes: vec![Vec::new()],
-            scope_ids: Index::default(),
-            entered: Index::default(),
+            scope_ids: KeyMap::default(),
+            entered: KeyMap::default(),
         }
     }
 
     /// Surveys the schema and all it refers to.
-    pub(super) fn load(&mut self, schema: Doc) -> Result<(), Box<Fault>> {
+    pub(super) fn load(&mut self, schema: Doc) -> Result<(), Box<Invalid>> {
         self.add("", Arc::new(schema), Rules::of(self.options.dialect))?;
-        while let Some(at) = self.survey.references.pop() {
+        while let Some(at) = self.subschemas.references.pop() {
             self.refer(at)?;
         }
         Ok(())
@@ -82,18 +82,18 @@ impl<'o> Library<'o> {
     /// Resolves the references that a subschema makes.
     #[cold]
     #[inline(never)]
-    fn refer(&mut self, at: Place) -> Result<(), Box<Fault>> {
+    fn refer(&mut self, at: Place) -> Result<(), Box<Invalid>> {
         let doc = self.doc(at.document);
         let schema = doc.at(at.node);
-        let resource = self.survey.places.get(at).unwrap_or(0);
-        let rules = self.survey.rules(resource);
+        let resource = self.subschemas.places.get(at).unwrap_or(0);
+        let rules = self.subschemas.rules(resource);
         for (name, value) in schema.members() {
             let Some(keyword) = Keyword::find(name, rules) else { continue };
             if matches!(keyword, Keyword::Ref | Keyword::DynamicRef | Keyword::RecursiveRef) {
                 let text = value.as_str().unwrap_or_default();
                 let target = self.resolve(keyword, text, resource).map_err(|message| {
                     let at = Place { document: at.document, node: value.id() };
-                    Fault::told(at, format!("{text:?} {message}"))
+                    Invalid::told(at, format!("{text:?} {message}"))
                 });
                 match &target {
                     Ok(Target { dynamic: Some(name), .. }) => {
@@ -113,7 +113,7 @@ impl<'o> Library<'o> {
     }
 
     /// What the reference that the subschema at `place` makes with `keyword` leads to.
-    pub(super) fn target(&self, place: Place, keyword: Keyword) -> Option<&Result<Target, Box<Fault>>> {
+    pub(super) fn target(&self, place: Place, keyword: Keyword) -> Option<&Result<Target, Box<Invalid>>> {
         let number = self.targets.get(&target_key(place, keyword))?;
         self.targeted.get(number as usize)
     }
@@ -123,18 +123,18 @@ impl<'o> Library<'o> {
         self.docs.get(document as usize).cloned().unwrap_or_default()
     }
 
-    fn add(&mut self, base: &str, doc: Arc<Doc>, rules: Rules) -> Result<(), Box<Fault>> {
+    fn add(&mut self, base: &str, doc: Arc<Doc>, rules: Rules) -> Result<(), Box<Invalid>> {
         let document = self.docs.len() as u32;
         self.docs.push(Arc::clone(&doc));
         let options = self.options;
         let rules_for = |uri: &str| rules_named(uri, options);
         let (base, _) = uri::split_fragment(base);
-        self.survey.visit(document, doc.root(), Err((base, rules)), &rules_for, &options.limits)
+        self.subschemas.visit(document, doc.root(), Err((base, rules)), &rules_for, &options.limits)
     }
 
     /// The resource with this absolute URI; loads the document or metaschema it is in.
     fn resource(&mut self, uri: &str) -> Result<u32, String> {
-        if let Some(found) = self.survey.by_uri.get(uri.as_bytes()) {
+        if let Some(found) = self.subschemas.by_uri.get(uri.as_bytes()) {
             return Ok(found as u32);
         }
         let options = self.options;
@@ -147,22 +147,22 @@ impl<'o> Library<'o> {
             self.add(uri, Arc::clone(doc), rules).map_err(|fault| fault.message)?;
         } else if !std::mem::replace(&mut self.has_all_documents, true) {
             for (known, doc) in &options.documents {
-                if self.survey.by_uri.get(known.as_bytes()).is_none() {
+                if self.subschemas.by_uri.get(known.as_bytes()).is_none() {
                     // OK to drop: a fault here is in a document that nobody has named.
                     let _ = self.add(known, Arc::clone(doc), rules);
                 }
             }
         }
         let unknown = "names a document that was not handed in; nothing is fetched";
-        self.survey.by_uri.get(uri.as_bytes()).map(|found| found as u32).ok_or_else(|| unknown.to_owned())
+        self.subschemas.by_uri.get(uri.as_bytes()).map(|found| found as u32).ok_or_else(|| unknown.to_owned())
     }
 
     fn resolve(&mut self, keyword: Keyword, reference: &str, from: u32) -> Result<Target, String> {
         let (uri, fragment) = uri::split_fragment(reference);
-        let absolute = uri::join(self.survey.base(from), uri);
+        let absolute = uri::join(self.subschemas.base(from), uri);
         let resource = self.resource(&absolute)?;
         // OK because `resource` hands out ids of the list.
-        let root = self.survey.resources.get(resource as usize).map(|r| r.root).ok_or("is unknown")?;
+        let root = self.subschemas.resources.get(resource as usize).map(|r| r.root).ok_or("is unknown")?;
         let fragment = match fragment {
             None | Some("") => "",
             Some(fragment) => fragment,
@@ -171,7 +171,7 @@ impl<'o> Library<'o> {
             let place = if fragment.is_empty() { root } else { self.follow(fragment, root, resource)? };
             let recursive = keyword == Keyword::RecursiveRef && self.is_dynamic(resource, RECURSIVE, place);
             // Across another resource's root the pointer would not be the canonical one.
-            let direct = self.survey.places.get(place) == Some(resource);
+            let direct = self.subschemas.places.get(place) == Some(resource);
             let pointer = direct.then(|| fragment.to_owned());
             return Ok(Target {
                 place,
@@ -180,14 +180,14 @@ impl<'o> Library<'o> {
                 dynamic: recursive.then(|| RECURSIVE.to_owned()),
             });
         }
-        let place = self.survey.anchor(resource, fragment).ok_or("names an anchor that is not there")?;
+        let place = self.subschemas.anchor(resource, fragment).ok_or("names an anchor that is not there")?;
         let dynamic = keyword == Keyword::DynamicRef && self.is_dynamic(resource, fragment, place);
         let anchor = fragment.to_owned();
         Ok(Target { place, pointer: None, dynamic: dynamic.then(|| anchor.clone()), anchor: Some(anchor) })
     }
 
     fn is_dynamic(&self, resource: u32, name: &str, place: Place) -> bool {
-        self.survey.is_dynamic(resource, name, place)
+        self.subschemas.is_dynamic(resource, name, place)
     }
 
     /// The place a JSON Pointer in a fragment names.
@@ -203,16 +203,16 @@ impl<'o> Library<'o> {
             at = self.step(doc, root.document, at, token).ok_or("points at nothing")?;
             rest = next;
             let place = Place { document: root.document, node: at.id() };
-            if let Some(found) = self.survey.places.get(place) {
+            if let Some(found) = self.subschemas.places.get(place) {
                 resource = found;
             }
         }
         let place = Place { document: root.document, node: at.id() };
-        if self.survey.places.get(place).is_none() {
+        if self.subschemas.places.get(place).is_none() {
             // Under an unknown keyword, which only a reference makes a schema.
             let options = self.options;
             let rules_for = |uri: &str| rules_named(uri, options);
-            let seen = self.survey.visit(root.document, at, Ok(resource), &rules_for, &options.limits);
+            let seen = self.subschemas.visit(root.document, at, Ok(resource), &rules_for, &options.limits);
             seen.map_err(|fault| format!("points at something that is no schema: {}", fault.message))?;
         }
         Ok(place)
@@ -250,7 +250,7 @@ impl<'o> Library<'o> {
         let mut bindings = self.scopes.get(scope as usize).cloned().unwrap_or_default();
         // Sorted, as every scope is.
         let outer = bindings.len();
-        let declared = self.survey.resources.get(resource as usize).map_or(&[][..], |r| &r.dynamic);
+        let declared = self.subschemas.resources.get(resource as usize).map_or(&[][..], |r| &r.dynamic);
         for (name, place) in declared {
             // The outermost declaration wins, so what is bound stays bound.
             if self.dynamic_names.get(name.as_bytes()).is_some()

@@ -8,11 +8,11 @@
 
 use std::cmp::Ordering;
 
+use super::super::decimal::Decimal;
 use super::super::format::Format;
 use super::super::keyword::Keyword;
-use super::super::number::Decimal;
 use super::super::program::{Array, Bounds, Contains, Dependent, Enum, Op, SCANNED, Span};
-use super::super::survey::Fault;
+use super::super::subschemas::Invalid;
 use super::super::{Dialect, canon};
 use super::{Compiler, Subschema, extend};
 use crate::json::order;
@@ -23,7 +23,7 @@ const LONG: usize = 256;
 
 impl Compiler<'_> {
     /// Keywords that hold no subschemas.
-    pub(super) fn asserted(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Fault>> {
+    pub(super) fn asserted(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Invalid>> {
         if let Some((min, max)) = schema.range(Keyword::MinLength, Keyword::MaxLength) {
             ops.push(Op::Length { min, max });
         }
@@ -34,7 +34,7 @@ impl Compiler<'_> {
         if let Some(divisor) = schema.get(Keyword::MultipleOf) {
             let text = divisor.as_number().unwrap_or_default();
             if Decimal::new("1").is_multiple_of(Decimal::new(text)).is_none() {
-                return Err(Fault::new(schema.at(divisor), "a divisor of more than 37 digits"));
+                return Err(Invalid::new(schema.at(divisor), "a divisor of more than 37 digits"));
             }
             ops.push(Op::Multiple(self.t.keep(text)));
         }
@@ -134,7 +134,7 @@ impl Compiler<'_> {
         self.t.enums.push(Enum { words, null, booleans, numbers, forms, text, keyword });
     }
 
-    pub(super) fn array(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Fault>> {
+    pub(super) fn array(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Invalid>> {
         let items = schema.get(Keyword::Items);
         let list = items.filter(|v| v.kind() == Kind::Array);
         let prefix = schema.get(Keyword::PrefixItems).or(list);
@@ -144,7 +144,7 @@ impl Compiler<'_> {
         };
         if let (Some(_), Some(list)) = (schema.get(Keyword::PrefixItems), list) {
             let message = "an array of schemas in `items` beside `prefixItems`";
-            return Err(Fault::new(schema.at(list), message));
+            return Err(Invalid::new(schema.at(list), message));
         }
         let size = schema.range(Keyword::MinItems, Keyword::MaxItems);
         if prefix.is_some() || rest.is_some() {
@@ -181,7 +181,11 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    pub(super) fn dependents(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Fault>> {
+    pub(super) fn dependents(
+        &mut self,
+        schema: &Subschema<'_>,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Box<Invalid>> {
         let mut dependents = Vec::new();
         for (keyword, text) in [
             (Keyword::DependentRequired, "dependentRequired"),

@@ -10,7 +10,7 @@ use super::super::SchemaLimits;
 use super::super::program::{
     Child, ELEMENTS, FORWARDS, Forward, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, types,
 };
-use super::super::survey::Fault;
+use super::super::subschemas::Invalid;
 use super::Tables;
 
 pub(super) fn link(
@@ -18,7 +18,7 @@ pub(super) fn link(
     root: Child,
     base: Span,
     limits: &SchemaLimits,
-) -> Result<Program, Box<Fault>> {
+) -> Result<Program, Box<Invalid>> {
     let mut root = root;
     let moved = move_nodes(t);
     each_child(t, &mut |child| follow(child, &moved));
@@ -226,7 +226,7 @@ fn in_place(t: &Tables, node: Node, found: &mut Vec<u32>) {
 const NEW: u32 = u32::MAX;
 const BUSY: u32 = u32::MAX - 1;
 
-fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Fault>> {
+fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Invalid>> {
     let mut depths = vec![NEW; t.nodes.len()];
     // The path from the start: each node's subschemas still to be visited, and the depth so far.
     let mut path: Vec<(usize, Vec<u32>, u32)> = Vec::new();
@@ -243,7 +243,7 @@ fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Fault>> {
                     }
                     (Some(depth), _, Some(place)) if *depth == BUSY => {
                         let message = "a cycle of references that never goes down into the value";
-                        return Err(Fault::new(*place, message));
+                        return Err(Invalid::new(*place, message));
                     }
                     (Some(depth), _, _) => {
                         if let Some(top) = path.last_mut() {
@@ -266,7 +266,7 @@ fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Fault>> {
                 let message = format!("more than {} subschemas within each other on one value", limits.depth);
                 // OK because nodes and places have the same length.
                 let place = t.places.get(at).or(t.places.first()).copied();
-                return Err(Fault::told(place.unwrap_or(super::ROOT), message));
+                return Err(Invalid::told(place.unwrap_or(super::ROOT), message));
             }
             if let Some(slot) = depths.get_mut(at) {
                 *slot = depth;

@@ -1,4 +1,4 @@
-//! Why a pattern was refused.
+//! Reason a pattern was refused.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! What runs a pattern, or a part of one: a count, a table, or the lazy automaton.
 //!
 //! Counts serve patterns like `^[a-z]{1,63}$` without any automaton, also where the counts are
-//! large. Everything else becomes a [`Table`] if one of moderate size exists. What explodes when
+//! large. Everything else becomes a [`Dfa`] if one of moderate size exists. What explodes when
 //! made deterministic ahead of time is left to regex-automata's lazy automaton, which needs some
 //! memory for each run and, at worst, a step over all states of the graph for each character.
 //!
@@ -10,11 +10,11 @@
 use regex_automata::hybrid::dfa::DFA;
 use regex_automata::util::start;
 
-use super::alphabet::{Alphabet, Kinds, has};
+use super::char_classes::{CharClasses, Kinds, has};
+use super::dfa::{Dfa, lazy, nfa};
 use super::error::PatternError;
-use super::graph::graph;
+use super::nfa::graph;
 use super::syntax::Node;
-use super::table::{Table, lazy, nfa};
 
 /// Cells of one table, of one byte each up to 256 states, else of two.
 const CELLS: usize = 32 << 10;
@@ -25,7 +25,7 @@ const LAZY_STATES: usize = 4000;
 #[derive(Debug)]
 pub(super) enum Program {
     Count(Count),
-    Table(Table),
+    Dfa(Dfa),
     Lazy(Box<DFA>),
 }
 
@@ -45,7 +45,7 @@ impl Program {
     pub(super) fn of(
         node: &Node,
         sets: &[Kinds],
-        alphabet: &Alphabet,
+        alphabet: &CharClasses,
         cost: &mut usize,
     ) -> Result<Program, PatternError> {
         if let Some(count) = count(node, sets) {
@@ -53,9 +53,9 @@ impl Program {
         }
         let graph = graph(node, sets, alphabet.bytes())?;
         *cost += graph.cost();
-        if let Some(table) = Table::of(&graph, alphabet.bytes(), false, CELLS) {
+        if let Some(table) = Dfa::of(&graph, alphabet.bytes(), false, CELLS) {
             *cost += table.made();
-            return Ok(Program::Table(table));
+            return Ok(Program::Dfa(table));
         }
         *cost += CELLS;
         Some(&graph)
@@ -70,10 +70,10 @@ impl Program {
     }
 
     /// Whether the text matches.
-    pub(super) fn is_match(&self, alphabet: &Alphabet, text: &str) -> bool {
+    pub(super) fn is_match(&self, alphabet: &CharClasses, text: &str) -> bool {
         match self {
             Program::Count(count) => count.is_match(alphabet, text),
-            Program::Table(table) => table.is_match(alphabet, text),
+            Program::Dfa(table) => table.is_match(alphabet, text),
             // OK because the cache has no limit on how often it may be cleared, so the search is
             // never given up.
             Program::Lazy(dfa) => search(dfa, alphabet, text).unwrap_or(false),
@@ -83,14 +83,14 @@ impl Program {
     /// How many states one character may have to step through.
     pub(super) fn width(&self) -> usize {
         match self {
-            Program::Count(_) | Program::Table(_) => 1,
+            Program::Count(_) | Program::Dfa(_) => 1,
             Program::Lazy(dfa) => dfa.get_nfa().states().len(),
         }
     }
 }
 
 impl Count {
-    fn is_match(&self, alphabet: &Alphabet, text: &str) -> bool {
+    fn is_match(&self, alphabet: &CharClasses, text: &str) -> bool {
         // One more than `max` decides; without `whole`, `min` does.
         let enough = if self.whole { self.max.saturating_add(1) } else { self.min };
         let mut found = 0;
@@ -122,9 +122,9 @@ fn count(node: &Node, sets: &[Kinds]) -> Option<Count> {
         _ => return None,
     };
     let (set, min, max) = match node {
-        Node::Set(set) => (set, 1, Some(1)),
+        Node::CharSet(set) => (set, 1, Some(1)),
         Node::Repeat { node, min, max } => match &**node {
-            Node::Set(set) => (set, *min, *max),
+            Node::CharSet(set) => (set, *min, *max),
             _ => return None,
         },
         _ => return None,
@@ -134,7 +134,7 @@ fn count(node: &Node, sets: &[Kinds]) -> Option<Count> {
 }
 
 /// Runs the lazy automaton; `None` if it gave up.
-fn search(dfa: &DFA, alphabet: &Alphabet, text: &str) -> Option<bool> {
+fn search(dfa: &DFA, alphabet: &CharClasses, text: &str) -> Option<bool> {
     let mut cache = dfa.create_cache();
     let mut state = dfa.start_state(&mut cache, &start::Config::new()).ok()?;
     for c in text.chars() {

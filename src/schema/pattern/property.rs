@@ -5,11 +5,11 @@
 //! message that names the feature. Upper and lower case of a name are not told apart past its
 //! first letter, where ECMA-262 wants the exact spelling.
 
-use super::set::Set;
+use super::char_set::CharSet;
 
 /// The set of a property, spelt as between the braces; else what is wrong with it.
 #[cfg(feature = "unicode-pattern")]
-pub(super) fn property(name: &str) -> Result<Set, String> {
+pub(super) fn property(name: &str) -> Result<CharSet, String> {
     let unknown = || format!("`{name}` is no Unicode property that patterns know");
     let plain = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if let Some((key, value)) = name.split_once('=') {
@@ -41,18 +41,18 @@ pub(super) fn property(name: &str) -> Result<Set, String> {
 
 /// The tables' answer for one query.
 #[cfg(feature = "unicode-pattern")]
-fn look_up(query: &str) -> Option<Set> {
+fn look_up(query: &str) -> Option<CharSet> {
     use regex_syntax::hir::{Class, HirKind};
     let hir = regex_syntax::Parser::new().parse(&format!("\\p{{{query}}}")).ok()?;
     match hir.kind() {
         HirKind::Class(Class::Unicode(class)) => {
             let ranges: Vec<_> = class.iter().map(|r| (u32::from(r.start()), u32::from(r.end()))).collect();
-            Some(Set::of(&ranges))
+            Some(CharSet::of(&ranges))
         }
         // A property of one character comes as a literal.
         HirKind::Literal(literal) => {
             let c = u32::from(std::str::from_utf8(&literal.0).ok()?.chars().next()?);
-            Some(Set::of(&[(c, c)]))
+            Some(CharSet::of(&[(c, c)]))
         }
         _ => None,
     }
@@ -60,7 +60,7 @@ fn look_up(query: &str) -> Option<Set> {
 
 /// Refuses every property.
 #[cfg(not(feature = "unicode-pattern"))]
-pub(super) fn property(_name: &str) -> Result<Set, String> {
+pub(super) fn property(_name: &str) -> Result<CharSet, String> {
     Err("Unicode properties need the Cargo feature `unicode-pattern`; without it list the ranges, \
          as in [\\u00C0-\\u024F]"
         .to_owned())

@@ -14,9 +14,9 @@
 
 use std::collections::HashMap;
 
+use super::char_set::{CharSet, DIGIT, LAST, LINE_END, SPACE, WORD};
 use super::error::{Kind, PatternError};
 use super::property::property;
-use super::set::{DIGIT, LAST, LINE_END, SPACE, Set, WORD};
 
 /// Bytes of a pattern. A list of a thousand words fits.
 pub(super) const LENGTH: usize = 16 << 10;
@@ -31,7 +31,7 @@ const COUNT: u32 = 1_000_000;
 #[derive(Debug)]
 pub(super) enum Node {
     /// One character of the set with this number.
-    Set(u32),
+    CharSet(u32),
     /// All in this order; none is the empty text.
     Concat(Vec<Node>),
     /// One of these.
@@ -52,7 +52,7 @@ pub(super) enum Node {
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) root: Node,
-    pub(super) sets: Vec<Set>,
+    pub(super) sets: Vec<CharSet>,
     /// Whether a word boundary occurs.
     pub(super) word: bool,
 }
@@ -76,17 +76,17 @@ enum GroupKind {
 /// An item of a class: one character, or a set that cannot start a range.
 enum Item {
     One(u32),
-    Many(Set),
+    Many(CharSet),
 }
 
 struct Reader<'p> {
     source: &'p str,
     at: usize,
-    sets: Vec<Set>,
-    numbers: HashMap<Set, u32>,
+    sets: Vec<CharSet>,
+    numbers: HashMap<CharSet, u32>,
     ranges: usize,
     /// Properties by their names; looking one up is slow.
-    properties: HashMap<&'p str, Set>,
+    properties: HashMap<&'p str, CharSet>,
     word: bool,
     groups: u32,
     names: Vec<&'p str>,
@@ -195,7 +195,7 @@ impl<'p> Reader<'p> {
                     repeatable = false;
                     if c == '^' { Node::Start } else { Node::End }
                 }
-                '.' => self.set(Set::of(LINE_END).negated())?,
+                '.' => self.set(CharSet::of(LINE_END).negated())?,
                 '[' => {
                     let set = self.class(at)?;
                     self.set(set)?
@@ -207,7 +207,7 @@ impl<'p> Reader<'p> {
                 }
                 '*' | '+' | '?' => return Err(nothing_to_repeat(at)),
                 '{' if self.braces(at)?.is_some() => return Err(nothing_to_repeat(at)),
-                c => self.set(Set::of(&[(c.into(), c.into())]))?,
+                c => self.set(CharSet::of(&[(c.into(), c.into())]))?,
             };
             let node = self.repeated(node, repeatable)?;
             group.current.push(node);
@@ -327,9 +327,9 @@ impl<'p> Reader<'p> {
     }
 
     /// The node of a set; equal sets have one number.
-    fn set(&mut self, set: Set) -> Result<Node, PatternError> {
+    fn set(&mut self, set: CharSet) -> Result<Node, PatternError> {
         if let Some(number) = self.numbers.get(&set) {
-            return Ok(Node::Set(*number));
+            return Ok(Node::CharSet(*number));
         }
         self.ranges += set.ranges().len();
         if self.ranges > RANGES {
@@ -341,7 +341,7 @@ impl<'p> Reader<'p> {
         let number = self.sets.len() as u32;
         self.sets.push(set.clone());
         self.numbers.insert(set, number);
-        Ok(Node::Set(number))
+        Ok(Node::CharSet(number))
     }
 
     /// What a backslash at `at` begins, outside of brackets.
@@ -379,7 +379,7 @@ impl<'p> Reader<'p> {
                             "half a surrogate pair matches nothing; write both halves or \\u{…}",
                         ));
                     }
-                    self.set(Set::of(&[(c, c)]))
+                    self.set(CharSet::of(&[(c, c)]))
                 }
             },
         }
@@ -412,7 +412,7 @@ impl<'p> Reader<'p> {
         };
         let one = |c: u32| Ok(Item::One(c));
         let many = |ranges, negative| {
-            let set = Set::of(ranges);
+            let set = CharSet::of(ranges);
             Ok(Item::Many(if negative { set.negated() } else { set }))
         };
         match c {
@@ -492,7 +492,7 @@ impl<'p> Reader<'p> {
     }
 
     /// A class, its `[` just read at `at`.
-    fn class(&mut self, at: usize) -> Result<Set, PatternError> {
+    fn class(&mut self, at: usize) -> Result<CharSet, PatternError> {
         let negative = self.eat("^");
         let mut ranges = Vec::new();
         loop {
@@ -521,7 +521,7 @@ impl<'p> Reader<'p> {
         if !self.eat("]") {
             return Err(PatternError::syntax(at, "`[` is never closed; write \\[ for the character"));
         }
-        let set = Set::of(&ranges);
+        let set = CharSet::of(&ranges);
         Ok(if negative { set.negated() } else { set })
     }
 

@@ -9,7 +9,7 @@
 
 /// Sorted, separate ranges of scalar values, both ends inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Set(Vec<(u32, u32)>);
+pub(super) struct CharSet(Vec<(u32, u32)>);
 
 /// The last scalar value.
 pub(super) const LAST: u32 = 0x10_FFFF;
@@ -34,9 +34,9 @@ pub(super) const SPACE: &[(u32, u32)] = &[
 /// What `.` does not match: ECMA's LineTerminator.
 pub(super) const LINE_END: &[(u32, u32)] = &[(0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029)];
 
-impl Set {
+impl CharSet {
     /// The set of these ranges, which may come in any order and overlap.
-    pub(super) fn of(ranges: &[(u32, u32)]) -> Set {
+    pub(super) fn of(ranges: &[(u32, u32)]) -> CharSet {
         let mut sorted: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
         for &(low, high) in ranges {
             // Surrogates are cut out; what is left may be two ranges, one, or none.
@@ -54,11 +54,11 @@ impl Set {
                 _ => merged.push((low, high)),
             }
         }
-        Set(merged)
+        CharSet(merged)
     }
 
     /// Every character that is not in this set.
-    pub(super) fn negated(&self) -> Set {
+    pub(super) fn negated(&self) -> CharSet {
         let mut gaps = Vec::with_capacity(self.0.len() + 1);
         let mut next = 0;
         for &(low, high) in &self.0 {
@@ -70,7 +70,7 @@ impl Set {
         if next <= LAST {
             gaps.push((next, LAST));
         }
-        Set::of(&gaps)
+        CharSet::of(&gaps)
     }
 
     /// The ranges, sorted.

@@ -6,9 +6,9 @@
 
 use crate::json::{Spot, Value};
 
-use super::super::explain::Why;
+use super::super::messages::Reason;
 use super::super::program::{Array, Child, types};
-use super::seen::Seen;
+use super::evaluated::Evaluated;
 use super::{Inner, Run};
 
 /// What [`Spot::tag`] says of arrays.
@@ -16,7 +16,7 @@ const ARRAY: u32 = 6;
 
 impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
-    pub(super) fn array(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    pub(super) fn array(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let program = self.program;
         let Some(array) = program.arrays.get(index as usize) else { return false };
         let spot = value.spot();
@@ -41,7 +41,7 @@ impl<'p, 'd> Run<'p, 'd> {
     fn elements(&mut self, array: &'p Array, value: Value<'d>, spot: Spot<'d>) -> bool {
         let mut fits = spot.len() >= array.min as usize && spot.len() <= array.max as usize;
         if !fits {
-            self.fail(value, Why::Items { min: array.min, max: array.max });
+            self.fail(value, Reason::Items { min: array.min, max: array.max });
             if self.halts() {
                 return false;
             }
@@ -76,7 +76,12 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     #[inline(never)]
-    pub(super) fn contains(&mut self, index: u32, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+    pub(super) fn contains(
+        &mut self,
+        index: u32,
+        value: Value<'d>,
+        mut seen: Option<&mut Evaluated>,
+    ) -> bool {
         let Some(contains) = self.program.contains.get(index as usize) else { return false };
         let spot = value.spot();
         self.charge(spot.len());
@@ -94,9 +99,9 @@ impl<'p, 'd> Run<'p, 'd> {
             }
         }
         if count < contains.min {
-            return self.fail(value, Why::TooFew(contains, count));
+            return self.fail(value, Reason::TooFew(contains, count));
         }
-        count <= contains.max || self.fail(value, Why::TooMany(contains))
+        count <= contains.max || self.fail(value, Reason::TooMany(contains))
     }
 
     #[inline(never)]
@@ -104,7 +109,7 @@ impl<'p, 'd> Run<'p, 'd> {
         &mut self,
         child: Child,
         value: Value<'d>,
-        seen: Option<&mut Seen>,
+        seen: Option<&mut Evaluated>,
     ) -> bool {
         let Some(seen) = seen else { return true };
         let spot = value.spot();
@@ -115,7 +120,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 continue;
             }
             if child == Child::NONE {
-                fits = self.fail(value, Why::UnevaluatedItem(position));
+                fits = self.fail(value, Reason::UnevaluatedItem(position));
             } else if !self.rarely(child, item.value(), None) {
                 self.outwards(child, "unevaluatedItems", Inner::Nothing);
                 fits = false;

@@ -6,15 +6,15 @@
 
 use crate::json::Value;
 
-use super::super::explain::Why;
+use super::super::messages::Reason;
 use super::super::program::{Child, FORWARDS, MEMBERS, Op, Span, is_of, mark, types};
-use super::seen::Seen;
+use super::evaluated::Evaluated;
 use super::{Inner, Run, Token};
 
 impl<'d> Run<'_, 'd> {
     /// Checks without explaining.
     #[inline(never)]
-    pub(super) fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    pub(super) fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let before = std::mem::replace(&mut self.quiet, true);
         let fits = self.child(child, value, seen);
         self.quiet = before;
@@ -27,7 +27,7 @@ impl<'d> Run<'_, 'd> {
         child: Child,
         reference: u32,
         value: Value<'d>,
-        seen: Option<&mut Seen>,
+        seen: Option<&mut Evaluated>,
     ) -> bool {
         let fits = self.rarely(child, value, seen);
         if !fits && self.trails && !self.quiet {
@@ -37,7 +37,7 @@ impl<'d> Run<'_, 'd> {
     }
 
     #[inline(never)]
-    pub(super) fn all_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+    pub(super) fn all_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Evaluated>) -> bool {
         if !self.tries(run) {
             return false;
         }
@@ -56,7 +56,7 @@ impl<'d> Run<'_, 'd> {
     }
 
     #[inline(never)]
-    pub(super) fn any_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+    pub(super) fn any_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Evaluated>) -> bool {
         if !self.tries(run) {
             return false;
         }
@@ -78,11 +78,11 @@ impl<'d> Run<'_, 'd> {
             }
         }
         self.quiet = before;
-        fits || self.fail(value, Why::AnyOf(run))
+        fits || self.fail(value, Reason::AnyOf(run))
     }
 
     #[inline(never)]
-    pub(super) fn one_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+    pub(super) fn one_of(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Evaluated>) -> bool {
         if !self.tries(run) {
             return false;
         }
@@ -109,9 +109,9 @@ impl<'d> Run<'_, 'd> {
         }
         self.quiet = before;
         match (first, second) {
-            (Some(first), Some(second)) => self.fail(value, Why::Several(first, second)),
+            (Some(first), Some(second)) => self.fail(value, Reason::Several(first, second)),
             (Some(_), None) => true,
-            (None, _) => self.fail(value, Why::OneOf(run)),
+            (None, _) => self.fail(value, Reason::OneOf(run)),
         }
     }
 
@@ -150,8 +150,8 @@ impl<'d> Run<'_, 'd> {
     }
 
     /// Checks a branch quietly; what it evaluates counts when it fits.
-    fn branch(&mut self, child: Child, value: Value<'d>, seen: &mut Seen) -> bool {
-        let mut own = Seen::default();
+    fn branch(&mut self, child: Child, value: Value<'d>, seen: &mut Evaluated) -> bool {
+        let mut own = Evaluated::default();
         let fits = self.quietly(child, value, Some(&mut own));
         if fits {
             seen.merge(&own);
@@ -161,7 +161,12 @@ impl<'d> Run<'_, 'd> {
     }
 
     #[inline(never)]
-    pub(super) fn conditional(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+    pub(super) fn conditional(
+        &mut self,
+        run: Span,
+        value: Value<'d>,
+        mut seen: Option<&mut Evaluated>,
+    ) -> bool {
         let program = self.program;
         let [condition, then, otherwise] = run.of(&program.children) else { return false };
         let holds = match &mut seen {

@@ -8,7 +8,7 @@
 //!
 //! Invariant: every character has exactly one kind, below [`KINDS`].
 
-use super::set::{Set, WORD};
+use super::char_set::{CharSet, WORD};
 
 /// Most kinds a pattern may have: below the 193 bytes that are no word characters.
 const KINDS: usize = 180;
@@ -18,7 +18,7 @@ pub(super) type Kinds = [u64; 4];
 
 /// The kinds of one pattern.
 #[derive(Debug)]
-pub(super) struct Alphabet {
+pub(super) struct CharClasses {
     ascii: [u8; 128],
     /// First character of each further stretch, above eight bits for its kind; sorted.
     rest: Box<[u32]>,
@@ -26,15 +26,15 @@ pub(super) struct Alphabet {
     bytes: Box<[u8]>,
 }
 
-impl Alphabet {
+impl CharClasses {
     /// The alphabet that tells these sets apart, and each set in its terms. `word` makes bytes fit
     /// for word boundaries. `None` if there are too many kinds.
-    pub(super) fn of(sets: &[Set], word: bool) -> Option<(Alphabet, Vec<Kinds>)> {
-        let boundary = Set::of(if word { WORD } else { &[] });
+    pub(super) fn of(sets: &[CharSet], word: bool) -> Option<(CharClasses, Vec<Kinds>)> {
+        let boundary = CharSet::of(if word { WORD } else { &[] });
         let all = || std::iter::once(&boundary).chain(sets);
         // Stretches between two neighbouring ends of ranges are of one kind throughout.
         let mut starts = vec![0, 128];
-        for &(low, high) in all().flat_map(Set::ranges) {
+        for &(low, high) in all().flat_map(CharSet::ranges) {
             starts.extend([low, high + 1]);
         }
         starts.sort_unstable();
@@ -92,7 +92,7 @@ impl Alphabet {
         let bytes: Option<Box<[u8]>> = (0..sizes.len())
             .map(|kind| if has(&in_terms[0], kind) { word_bytes.next() } else { other_bytes.next() })
             .collect();
-        let alphabet = Alphabet { ascii, rest: rest.into(), bytes: bytes? };
+        let alphabet = CharClasses { ascii, rest: rest.into(), bytes: bytes? };
         Some((alphabet, in_terms.into_iter().skip(1).collect()))
     }
 

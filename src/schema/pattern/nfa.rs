@@ -10,7 +10,7 @@
 //! has no conjunctions and accepts exactly what the lookaheads allow, wherever they stand.
 //!
 //! `(?!A)` is `(?=B)` where `B` accepts the rests of texts that have no `A` at their front: `A`
-//! is made deterministic ([`Table`]), and `B` is `A` with "matches here" and "can no longer
+//! is made deterministic ([`Dfa`]), and `B` is `A` with "matches here" and "can no longer
 //! match" exchanged. That needs `A` to mean the same at every place, so `^` and `\b` are refused
 //! inside unless the lookahead stands at the start of the text (see [`super::Pattern`]).
 //!
@@ -21,10 +21,10 @@
 
 use std::collections::HashMap;
 
-use super::alphabet::{Kinds, has};
+use super::char_classes::{Kinds, has};
+use super::dfa::{Dfa, MATCH as TABLE_MATCH, NEVER as TABLE_NEVER};
 use super::error::{Kind, PatternError};
 use super::syntax::Node;
-use super::table::{MATCH as TABLE_MATCH, NEVER as TABLE_NEVER, Table};
 
 /// States of one graph, repetitions and lookaheads written out.
 pub(super) const STATES: usize = 16_000;
@@ -66,7 +66,7 @@ pub(super) enum Place {
 
 /// The states of one pattern or part of one, and where it starts.
 #[derive(Debug)]
-pub(super) struct Graph {
+pub(super) struct Nfa {
     pub(super) states: Vec<State>,
     pub(super) start: u32,
     /// What it took to make.
@@ -75,7 +75,7 @@ pub(super) struct Graph {
     cells: usize,
 }
 
-impl Graph {
+impl Nfa {
     /// What it took to make, in cells of a table.
     pub(super) fn cost(&self) -> usize {
         self.cells + self.steps / STEPS_PER_CELL
@@ -101,7 +101,7 @@ struct Builder<'t> {
 }
 
 /// The graph of a tree; `sets` are the tree's sets by kinds, `bytes` the bytes of the kinds.
-pub(super) fn graph(node: &Node, sets: &[Kinds], bytes: &[u8]) -> Result<Graph, PatternError> {
+pub(super) fn graph(node: &Node, sets: &[Kinds], bytes: &[u8]) -> Result<Nfa, PatternError> {
     let mut builder = Builder {
         sets,
         bytes,
@@ -115,7 +115,7 @@ pub(super) fn graph(node: &Node, sets: &[Kinds], bytes: &[u8]) -> Result<Graph, 
     };
     let start = builder.part(node, MATCH)?;
     builder.work_off()?;
-    Ok(Graph { states: builder.states, start, steps: builder.steps, cells: builder.cells })
+    Ok(Nfa { states: builder.states, start, steps: builder.steps, cells: builder.cells })
 }
 
 impl Builder<'_> {
@@ -136,7 +136,7 @@ impl Builder<'_> {
     fn part(&mut self, node: &Node, next: u32) -> Result<u32, PatternError> {
         self.charge(1)?;
         match node {
-            Node::Set(number) => {
+            Node::CharSet(number) => {
                 let kinds = self.sets.get(*number as usize).copied().unwrap_or_default();
                 self.push(State::Take(kinds, next))
             }
@@ -200,7 +200,7 @@ impl Builder<'_> {
         }
         let inner = graph(node, self.sets, self.bytes)?;
         self.charge(inner.steps + TABLE_STEPS)?;
-        let table = Table::of(&inner, self.bytes, true, NEGATED).ok_or_else(|| {
+        let table = Dfa::of(&inner, self.bytes, true, NEGATED).ok_or_else(|| {
             let what = "is too large inside this negative lookahead; move it behind the `^` that the pattern \
                         starts with, or say what is allowed instead";
             PatternError::limit(at, what)
@@ -328,7 +328,7 @@ impl Builder<'_> {
 fn looks_back(node: &Node) -> bool {
     match node {
         Node::Start | Node::Word(_) => true,
-        Node::Set(_) | Node::End => false,
+        Node::CharSet(_) | Node::End => false,
         Node::Concat(nodes) | Node::Alt(nodes) => nodes.iter().any(looks_back),
         Node::Repeat { node, .. } | Node::Ahead { node, .. } => looks_back(node),
     }

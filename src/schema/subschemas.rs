@@ -9,7 +9,7 @@
 use crate::json::{Kind, NodeId, Value};
 use crate::record::push_number;
 
-use super::index::{Index, key};
+use super::key_map::{KeyMap, key};
 use super::keyword::{Keyword, Rules, Shape};
 use super::{SchemaLimits, uri};
 
@@ -64,47 +64,47 @@ pub(super) const RECURSIVE: &str = "";
 /// What is wrong with a schema, and in which document where. It is passed on in a box, so that results
 /// that may hold one fit in registers.
 #[derive(Clone)]
-pub(super) struct Fault {
+pub(super) struct Invalid {
     pub(super) at: Place,
     pub(super) message: String,
 }
 
-impl Fault {
+impl Invalid {
     #[cold]
     #[inline(never)]
-    pub(super) fn new(at: Place, message: &str) -> Box<Fault> {
-        Fault::told(at, message.to_owned())
+    pub(super) fn new(at: Place, message: &str) -> Box<Invalid> {
+        Invalid::told(at, message.to_owned())
     }
 
     /// The same where the sentence had to be made.
     #[cold]
     #[inline(never)]
-    pub(super) fn told(at: Place, message: String) -> Box<Fault> {
-        Box::new(Fault { at, message })
+    pub(super) fn told(at: Place, message: String) -> Box<Invalid> {
+        Box::new(Invalid { at, message })
     }
 
     /// Too many subschemas.
     #[cold]
     #[inline(never)]
-    pub(super) fn many(at: Place, limits: &SchemaLimits) -> Box<Fault> {
+    pub(super) fn many(at: Place, limits: &SchemaLimits) -> Box<Invalid> {
         let mut message = "more than ".to_owned();
         push_number(&mut message, limits.nodes);
         message.push_str(" subschemas");
-        Fault::told(at, message)
+        Invalid::told(at, message)
     }
 }
 
 /// What was found in the documents so far.
 #[derive(Default)]
-pub(super) struct Survey {
+pub(super) struct Subschemas {
     pub(super) resources: Vec<Resource>,
     /// Resources by absolute URI.
-    pub(super) by_uri: Index,
+    pub(super) by_uri: KeyMap,
     /// Every subschema's resource.
     pub(super) places: Places,
-    anchors: Index,
+    anchors: KeyMap,
     /// The dynamic anchors of resources.
-    dynamic: Index,
+    dynamic: KeyMap,
     anchored: Vec<Place>,
     /// References, to be resolved when everything is known.
     pub(super) references: Vec<Place>,
@@ -115,7 +115,7 @@ pub(super) struct Survey {
 /// What decides how a resource is read: the rules its `$schema` names.
 pub(super) type RulesFor<'a> = dyn Fn(&str) -> Result<Rules, String> + 'a;
 
-impl Survey {
+impl Subschemas {
     /// Visits the subschemas from `value` on. `around` is the resource the value lies in; without
     /// one, the value is a document of its own with this base.
     pub(super) fn visit(
@@ -125,14 +125,14 @@ impl Survey {
         around: Result<u32, (&str, Rules)>,
         rules_for: &RulesFor<'_>,
         limits: &SchemaLimits,
-    ) -> Result<(), Box<Fault>> {
+    ) -> Result<(), Box<Invalid>> {
         let start = Place { document, node: value.id() };
         let first = match around {
             Ok(resource) => resource,
             Err((base, rules)) => {
                 let mut rules = rules;
                 if let Some(named) = value.get("$schema").and_then(Value::as_str) {
-                    rules = rules_for(named).map_err(|message| Fault::told(start, message))?;
+                    rules = rules_for(named).map_err(|message| Invalid::told(start, message))?;
                 }
                 self.resource(base.to_owned(), start, rules)
             }
@@ -141,15 +141,15 @@ impl Survey {
         while let Some((value, resource)) = open.pop() {
             let at = Place { document, node: value.id() };
             if self.places.count >= limits.nodes {
-                return Err(Fault::many(at, limits));
+                return Err(Invalid::many(at, limits));
             }
-            let mut visit = Visit { survey: self, document, resource, open: &mut open };
+            let mut visit = Visit { subschemas: self, document, resource, open: &mut open };
             match value.kind() {
                 Kind::Bool => {
                     self.places.insert(at, resource);
                 }
                 Kind::Object => visit.object(value, at, rules_for)?,
-                _ => return Err(Fault::new(at, "expected a schema: an object, true or false")),
+                _ => return Err(Invalid::new(at, "expected a schema: an object, true or false")),
             }
         }
         Ok(())
@@ -185,24 +185,24 @@ impl Survey {
 
 /// One subschema being looked at.
 struct Visit<'s, 'd> {
-    survey: &'s mut Survey,
+    subschemas: &'s mut Subschemas,
     document: u32,
     resource: u32,
     open: &'s mut Vec<(Value<'d>, u32)>,
 }
 
 impl<'d> Visit<'_, 'd> {
-    fn object(&mut self, schema: Value<'d>, at: Place, rules_for: &RulesFor<'_>) -> Result<(), Box<Fault>> {
-        let mut rules = self.survey.rules(self.resource);
+    fn object(&mut self, schema: Value<'d>, at: Place, rules_for: &RulesFor<'_>) -> Result<(), Box<Invalid>> {
+        let mut rules = self.subschemas.rules(self.resource);
         let alone = rules.ref_stands_alone() && schema.get("$ref").is_some();
         if let Some(id) = schema.get("$id").filter(|_| !alone) {
             let Some(text) = id.as_str() else { return self.fault(id, "expected a string") };
             let (uri, fragment) = uri::split_fragment(text);
             if !uri.is_empty() {
                 if let Some(named) = schema.get("$schema").and_then(Value::as_str) {
-                    rules = rules_for(named).map_err(|message| Fault::told(at, message))?;
+                    rules = rules_for(named).map_err(|message| Invalid::told(at, message))?;
                 }
-                let base = uri::join(self.survey.base(self.resource), uri);
+                let base = uri::join(self.subschemas.base(self.resource), uri);
                 self.begin(base, at, rules);
             }
             match fragment {
@@ -211,7 +211,7 @@ impl<'d> Visit<'_, 'd> {
                 Some(_) => return self.fault(id, "expected a URI without fragment"),
             }
         }
-        self.survey.places.insert(at, self.resource);
+        self.subschemas.places.insert(at, self.resource);
         let start = self.open.len();
         for (name, value) in schema.members() {
             let Some(keyword) = Keyword::find(name, rules) else { continue };
@@ -228,10 +228,10 @@ impl<'d> Visit<'_, 'd> {
                     self.dynamic(name, at);
                 }
                 Keyword::RecursiveAnchor if value.as_bool() == Some(true) => self.dynamic(RECURSIVE, at),
-                Keyword::Ref => self.survey.references.push(at),
+                Keyword::Ref => self.subschemas.references.push(at),
                 Keyword::DynamicRef | Keyword::RecursiveRef => {
-                    self.survey.references.push(at);
-                    self.survey.has_dynamic = true;
+                    self.subschemas.references.push(at);
+                    self.subschemas.has_dynamic = true;
                 }
                 _ => {}
             }
@@ -245,7 +245,7 @@ impl<'d> Visit<'_, 'd> {
 
     /// A subschema with an absolute name of its own starts here.
     fn begin(&mut self, base: String, at: Place, rules: Rules) {
-        let survey = &mut *self.survey;
+        let survey = &mut *self.subschemas;
         match survey.resources.get_mut(self.resource as usize) {
             // The root of a document has both the name it came under and the one it gives itself.
             Some(document) if document.root == at => {
@@ -259,7 +259,7 @@ impl<'d> Visit<'_, 'd> {
 
     #[cold]
     fn anchor(&mut self, name: &str, at: Place) {
-        let survey = &mut *self.survey;
+        let survey = &mut *self.subschemas;
         let next = survey.anchored.len() as u64;
         if survey.anchors.enter(&key(&[self.resource], name), next) == next {
             survey.anchored.push(at);
@@ -268,19 +268,19 @@ impl<'d> Visit<'_, 'd> {
 
     #[cold]
     fn dynamic(&mut self, name: &str, at: Place) {
-        self.survey.dynamic.enter(&key(&[self.resource, at.document, at.node.index()], name), 0);
-        if let Some(resource) = self.survey.resources.get_mut(self.resource as usize) {
+        self.subschemas.dynamic.enter(&key(&[self.resource, at.document, at.node.index()], name), 0);
+        if let Some(resource) = self.subschemas.resources.get_mut(self.resource as usize) {
             resource.dynamic.push((name.to_owned(), at));
         }
     }
 
     #[cold]
-    fn fault(&self, value: Value<'_>, message: &str) -> Result<(), Box<Fault>> {
-        Err(Fault::new(Place { document: self.document, node: value.id() }, message))
+    fn fault(&self, value: Value<'_>, message: &str) -> Result<(), Box<Invalid>> {
+        Err(Invalid::new(Place { document: self.document, node: value.id() }, message))
     }
 
     /// Holds a keyword's value against its shape; schemas in it are visited later.
-    fn check(&mut self, shape: Shape, value: Value<'d>) -> Result<(), Box<Fault>> {
+    fn check(&mut self, shape: Shape, value: Value<'d>) -> Result<(), Box<Invalid>> {
         let expected = match shape {
             Shape::Any => return Ok(()),
             Shape::Text if value.kind() == Kind::String => return Ok(()),
@@ -333,8 +333,8 @@ impl<'d> Visit<'_, 'd> {
         self.fault(value, &["expected ", expected].concat())
     }
 
-    fn check_number(&self, shape: Shape, value: Value<'_>) -> Result<(), Box<Fault>> {
-        let number = value.as_number().map(super::number::Decimal::new);
+    fn check_number(&self, shape: Shape, value: Value<'_>) -> Result<(), Box<Invalid>> {
+        let number = value.as_number().map(super::decimal::Decimal::new);
         match (shape, number) {
             (Shape::Count, Some(n)) if n.is_whole() && !n.is_negative() => Ok(()),
             (Shape::Count, _) => self.fault(value, "expected an integer from 0 on"),
@@ -343,7 +343,7 @@ impl<'d> Visit<'_, 'd> {
         }
     }
 
-    fn check_types(&self, value: Value<'_>) -> Result<(), Box<Fault>> {
+    fn check_types(&self, value: Value<'_>) -> Result<(), Box<Invalid>> {
         if value.kind() == Kind::Array {
             let mut seen = 0;
             for item in value.items() {
@@ -372,11 +372,11 @@ impl<'d> Visit<'_, 'd> {
         }
     }
 
-    fn check_names(&self, value: Value<'_>) -> Result<(), Box<Fault>> {
+    fn check_names(&self, value: Value<'_>) -> Result<(), Box<Invalid>> {
         if value.kind() != Kind::Array {
             return self.fault(value, "expected an array of strings");
         }
-        let mut names = Index::default();
+        let mut names = KeyMap::default();
         for (i, item) in (0..).zip(value.items()) {
             let Some(name) = item.as_str() else { return self.fault(item, "expected a string") };
             if names.enter(name.as_bytes(), i) != i {

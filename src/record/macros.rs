@@ -134,7 +134,7 @@ macro_rules! record {
                         $crate::__record_name!($field $($wire)?),
                         $crate::__record_rule!(
                             $type,
-                            $crate::record::Rule::member(
+                            $crate::record::Constraint::member(
                                 $crate::__record_doc!($([$($field_attribute)*])*)
                             ),
                             $($($bounds)*)?
@@ -155,13 +155,13 @@ macro_rules! record {
                 $(<$type as $crate::record::FromJson>::NESTING),*
             ]);
 
-            fn schema(w: &mut $crate::json::Writer, rule: &$crate::record::Rule) {
+            fn schema(w: &mut $crate::json::Writer, rule: &$crate::record::Constraint) {
                 $crate::record::generated::object_schema::<Self>(w, rule);
             }
 
             fn from_json(
                 value: $crate::json::Value<'_>,
-                _: &$crate::record::Rule,
+                _: &$crate::record::Constraint,
             ) -> ::core::result::Result<Self, $crate::record::generated::Failure> {
                 let fields = <Self as $crate::record::Record>::FIELDS;
                 let mut found = [
@@ -253,7 +253,7 @@ macro_rules! choice {
 
         #[automatically_derived]
         impl $crate::record::FromJson for $name {
-            fn schema(w: &mut $crate::json::Writer, rule: &$crate::record::Rule) {
+            fn schema(w: &mut $crate::json::Writer, rule: &$crate::record::Constraint) {
                 const DOC: &str = $crate::__record_doc!($([$($attribute)*])*);
                 $crate::record::generated::choice_schema(
                     w,
@@ -266,7 +266,7 @@ macro_rules! choice {
 
             fn from_json(
                 value: $crate::json::Value<'_>,
-                _: &$crate::record::Rule,
+                _: &$crate::record::Constraint,
             ) -> ::core::result::Result<Self, $crate::record::generated::Failure> {
                 const WORDS: &[&str] = {
                     $crate::record::generated::distinct(&[$((

@@ -7,8 +7,8 @@
 use crate::json::{Kind, Spot, Value};
 
 use super::super::canon;
-use super::super::explain::Why;
-use super::super::number::{self, Decimal};
+use super::super::decimal::{self, Decimal};
+use super::super::messages::Reason;
 use super::super::program::{Bounds, Enum, Node, Op, SCANNED, Span, is_of, types};
 use super::Run;
 
@@ -32,7 +32,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 }
                 // What is written as an integer needs no other look at its type.
                 Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
-                    let around = spot.number().and_then(number::around);
+                    let around = spot.number().and_then(decimal::around);
                     matches!(around, Some((low, high))
                         if (low == high || node.types & types::NUMBER == types::NUMBER)
                             && self.clears(*index, low, high))
@@ -88,26 +88,26 @@ impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn blame(&mut self, op: Op, value: Value<'d>) -> bool {
         let program = self.program;
         let why = match op {
-            Op::Length { min, max } => Why::Length { min, max },
-            Op::Items { min, max } => Why::Items { min, max },
-            Op::Members { min, max } => Why::Members { min, max },
-            Op::Words(run) => Why::Words(run),
-            Op::Word(text) => Why::Word(text),
-            Op::Pattern(index) => Why::Pattern(index),
-            Op::Format(format) => Why::Format(format),
-            Op::Multiple(divisor) => Why::Multiple(divisor),
+            Op::Length { min, max } => Reason::Length { min, max },
+            Op::Items { min, max } => Reason::Items { min, max },
+            Op::Members { min, max } => Reason::Members { min, max },
+            Op::Words(run) => Reason::Words(run),
+            Op::Word(text) => Reason::Word(text),
+            Op::Pattern(index) => Reason::Pattern(index),
+            Op::Format(format) => Reason::Format(format),
+            Op::Multiple(divisor) => Reason::Multiple(divisor),
             Op::Bounds(index) => {
                 let bounds = program.bounds.get(index as usize);
                 let broken = bounds.and_then(|b| Some((b, self.broken_bound(b, value.raw())?)));
                 let Some((bounds, which)) = broken else { return false };
-                Why::Bound(bounds, which)
+                Reason::Bound(bounds, which)
             }
             Op::Enum(index) => match program.enums.get(index as usize) {
-                Some(list) => Why::Enum(list),
+                Some(list) => Reason::Enum(list),
                 None => return false,
             },
             Op::Unique => match canon::twins(value) {
-                Some((i, j)) => Why::Twins(i, j),
+                Some((i, j)) => Reason::Twins(i, j),
                 None => return false,
             },
             // The others explain themselves.
@@ -127,7 +127,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 .is_none_or(|text| clearly_has_length(text.len(), min, max) || self.counts(text, min, max)),
             Op::Words(run) => spot.string().is_some_and(|text| self.has_word(run, text)),
             Op::Bounds(index) => spot.number().is_none_or(|text| {
-                number::around(text).is_some_and(|(low, high)| self.clears(index, low, high))
+                decimal::around(text).is_some_and(|(low, high)| self.clears(index, low, high))
                     || self.exact_bounds(index, value)
             }),
             Op::Items { min, max } => !is_of(spot, types::ARRAY) || within(min, max),
@@ -209,7 +209,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     fn is_multiple(&mut self, text: &str, divisor: Span) -> bool {
         let divisor = self.program.text(divisor);
-        let small = |text: &str| number::around(text.as_bytes()).filter(|(low, high)| low == high);
+        let small = |text: &str| decimal::around(text.as_bytes()).filter(|(low, high)| low == high);
         if let (Some((n, _)), Some((by, _))) = (small(text), small(divisor)) {
             return n.checked_rem(by) == Some(0);
         }

@@ -1,6 +1,6 @@
 //! What a field's definition adds to its type: the doc comment and the bounds in brackets.
 //!
-//! A [`Rule`] is plain data made when the program is compiled and handed down to the type that
+//! A [`Constraint`] is plain data made when the program is compiled and handed down to the type that
 //! reads or describes the field. Which bounds a type takes is settled by three marker traits, so a
 //! length on a `bool` does not compile.
 //!
@@ -16,7 +16,7 @@ use crate::json::Writer;
 /// What a definition adds to a type where it stands as a field. Types written by hand pass it on
 /// to the type they are made of, or ignore it.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub struct Constraint {
     doc: &'static str,
     /// Whether this is a member of a record, where absence means `None`.
     pub(super) member: bool,
@@ -29,35 +29,35 @@ pub struct Rule {
     pub(super) items: Size,
 }
 
-impl Rule {
+impl Constraint {
     /// Nothing added.
-    pub const NONE: Rule =
-        Rule { doc: "", member: false, min: None, max: None, length: Size::ANY, items: Size::ANY };
+    pub const NONE: Constraint =
+        Constraint { doc: "", member: false, min: None, max: None, length: Size::ANY, items: Size::ANY };
 
     /// The rule of a record's field with this doc comment.
     #[doc(hidden)]
-    pub const fn member(doc: &'static str) -> Rule {
-        Rule { doc, member: true, ..Rule::NONE }
+    pub const fn member(doc: &'static str) -> Constraint {
+        Constraint { doc, member: true, ..Constraint::NONE }
     }
 
     #[doc(hidden)]
-    pub const fn range(self, min: Option<u64>, max: Option<u64>) -> Rule {
-        Rule { min, max, ..self }
+    pub const fn range(self, min: Option<u64>, max: Option<u64>) -> Constraint {
+        Constraint { min, max, ..self }
     }
 
     #[doc(hidden)]
-    pub const fn length(self, length: Size) -> Rule {
-        Rule { length, ..self }
+    pub const fn length(self, length: Size) -> Constraint {
+        Constraint { length, ..self }
     }
 
     #[doc(hidden)]
-    pub const fn items(self, items: Size) -> Rule {
-        Rule { items, ..self }
+    pub const fn items(self, items: Size) -> Constraint {
+        Constraint { items, ..self }
     }
 
     /// What is left for the elements of an array or map: bounds on numbers and texts.
-    pub(super) const fn element(&self) -> Rule {
-        Rule { doc: "", member: false, items: Size::ANY, ..*self }
+    pub(super) const fn element(&self) -> Constraint {
+        Constraint { doc: "", member: false, items: Size::ANY, ..*self }
     }
 
     /// Writes the keywords every schema starts with: `type`, and `description` when the field has

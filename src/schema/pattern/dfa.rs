@@ -17,8 +17,8 @@ use regex_automata::util::look::Look;
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::start;
 
-use super::alphabet::Alphabet;
-use super::graph::{Graph, Place, State, byte_ranges};
+use super::char_classes::CharClasses;
+use super::nfa::{Nfa, Place, State, byte_ranges};
 
 /// State of a table that can no longer match.
 pub(super) const NEVER: usize = 0;
@@ -29,7 +29,7 @@ pub(super) const MATCH: usize = 1;
 const CACHE: usize = 256 << 10;
 
 /// The engine's form of a graph. With `anchored` it matches at the start of the text only.
-pub(super) fn nfa(graph: &Graph, bytes: &[u8], anchored: bool) -> Option<NFA> {
+pub(super) fn nfa(graph: &Nfa, bytes: &[u8], anchored: bool) -> Option<NFA> {
     // Only what can be reached, numbered in the order found; the engine numbers as we add.
     let mut numbers: HashMap<u32, usize> = HashMap::from([(graph.start, 0)]);
     let mut order = vec![graph.start];
@@ -88,7 +88,7 @@ pub(super) fn lazy(nfa: &NFA) -> Option<DFA> {
 
 /// A deterministic automaton, complete.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct Dfa {
     /// Rows of the states from 2 on.
     cells: Cells,
     /// One for each kind, and one for the end.
@@ -104,16 +104,16 @@ enum Cells {
     Wide(Box<[u16]>),
 }
 
-impl Table {
+impl Dfa {
     /// The table of a graph, or `None` if it needs more than so many cells. With `anchored` it
     /// matches at the start of the text only.
-    pub(super) fn of(graph: &Graph, bytes: &[u8], anchored: bool, cells: usize) -> Option<Table> {
+    pub(super) fn of(graph: &Nfa, bytes: &[u8], anchored: bool, cells: usize) -> Option<Dfa> {
         let (rows, start) = explore(&lazy(&nfa(graph, bytes, anchored)?)?, bytes, cells)?;
-        Some(Table::reduced(rows, bytes.len() + 1, start))
+        Some(Dfa::reduced(rows, bytes.len() + 1, start))
     }
 
     /// A table of these rows, without the states that all the same match or never match.
-    fn reduced(mut rows: Vec<usize>, columns: usize, start: usize) -> Table {
+    fn reduced(mut rows: Vec<usize>, columns: usize, start: usize) -> Dfa {
         let made = rows.len();
         let states = made / columns + 2;
         // What a state is replaced by; states that may match are found from the end.
@@ -150,7 +150,7 @@ impl Table {
         } else {
             Cells::Wide(cells.map(|next| next as u16).collect())
         };
-        Table { cells, columns, start: instead[start], made }
+        Dfa { cells, columns, start: instead[start], made }
     }
 
     pub(super) fn start(&self) -> usize {
@@ -184,7 +184,7 @@ impl Table {
     }
 
     /// Whether the text matches.
-    pub(super) fn is_match(&self, alphabet: &Alphabet, text: &str) -> bool {
+    pub(super) fn is_match(&self, alphabet: &CharClasses, text: &str) -> bool {
         match &self.cells {
             Cells::Narrow(cells) => run(cells, self.columns, self.start, alphabet, text),
             Cells::Wide(cells) => run(cells, self.columns, self.start, alphabet, text),
@@ -197,7 +197,7 @@ fn run<T: Copy + Into<usize>>(
     cells: &[T],
     columns: usize,
     start: usize,
-    alphabet: &Alphabet,
+    alphabet: &CharClasses,
     text: &str,
 ) -> bool {
     let mut state = start;

@@ -10,11 +10,11 @@ use crate::json::Value;
 use crate::record::{nearest, push_count, push_got, push_number, push_short, push_start};
 
 use super::format::Format;
-use super::index::Index;
+use super::key_map::KeyMap;
 use super::program::{
     BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Program, Span, is_of, types,
 };
-use super::walk::Run;
+use super::validate::Run;
 
 /// The keyword of a failure whose schema is `false`.
 pub(super) const FALSE: &str = "false schema";
@@ -27,7 +27,7 @@ const MOST_COMPARED: usize = 256;
 const MOST_TRIED: usize = 8;
 
 /// What was wrong with a value.
-pub(super) enum Why<'a, 'd> {
+pub(super) enum Reason<'a, 'd> {
     Type(u8),
     Length { min: u32, max: u32 },
     Items { min: u32, max: u32 },
@@ -54,46 +54,48 @@ pub(super) enum Why<'a, 'd> {
     UnevaluatedItem(usize),
 }
 
-impl Why<'_, '_> {
+impl Reason<'_, '_> {
     /// The keyword that failed. Where two share a check, [`message`] is about the same one.
     pub(super) fn keyword(&self, value: Value<'_>) -> &'static str {
         match self {
-            Why::Type(0) => FALSE,
-            Why::Type(_) => "type",
-            Why::Length { min, .. } if value.as_str().is_some_and(|s| s.chars().count() < *min as usize) => {
+            Reason::Type(0) => FALSE,
+            Reason::Type(_) => "type",
+            Reason::Length { min, .. }
+                if value.as_str().is_some_and(|s| s.chars().count() < *min as usize) =>
+            {
                 "minLength"
             }
-            Why::Length { .. } => "maxLength",
-            Why::Items { min, .. } if value.len() < *min as usize => "minItems",
-            Why::Items { .. } => "maxItems",
-            Why::Members { min, .. } if value.len() < *min as usize => "minProperties",
-            Why::Members { .. } => "maxProperties",
-            Why::Bound(_, which) => BOUND_KEYWORDS.get(*which).copied().unwrap_or("minimum"),
-            Why::Multiple(_) => "multipleOf",
-            Why::Pattern(_) => "pattern",
-            Why::Format(_) => "format",
-            Why::Words(_) => "enum",
-            Why::Word(_) => "const",
-            Why::Enum(list) => list.keyword,
-            Why::Twins(..) => "uniqueItems",
-            Why::Missing(_) => "required",
-            Why::Unknown(..) => "additionalProperties",
-            Why::TooFew(contains, _) if contains.has_min => "minContains",
-            Why::TooFew(..) => "contains",
-            Why::TooMany(_) => "maxContains",
-            Why::Name(..) => "propertyNames",
-            Why::Dependent(dependent, _) => dependent.keyword,
-            Why::AnyOf(_) => "anyOf",
-            Why::OneOf(_) | Why::Several(..) => "oneOf",
-            Why::Not => "not",
-            Why::Unevaluated(_) => "unevaluatedProperties",
-            Why::UnevaluatedItem(_) => "unevaluatedItems",
+            Reason::Length { .. } => "maxLength",
+            Reason::Items { min, .. } if value.len() < *min as usize => "minItems",
+            Reason::Items { .. } => "maxItems",
+            Reason::Members { min, .. } if value.len() < *min as usize => "minProperties",
+            Reason::Members { .. } => "maxProperties",
+            Reason::Bound(_, which) => BOUND_KEYWORDS.get(*which).copied().unwrap_or("minimum"),
+            Reason::Multiple(_) => "multipleOf",
+            Reason::Pattern(_) => "pattern",
+            Reason::Format(_) => "format",
+            Reason::Words(_) => "enum",
+            Reason::Word(_) => "const",
+            Reason::Enum(list) => list.keyword,
+            Reason::Twins(..) => "uniqueItems",
+            Reason::Missing(_) => "required",
+            Reason::Unknown(..) => "additionalProperties",
+            Reason::TooFew(contains, _) if contains.has_min => "minContains",
+            Reason::TooFew(..) => "contains",
+            Reason::TooMany(_) => "maxContains",
+            Reason::Name(..) => "propertyNames",
+            Reason::Dependent(dependent, _) => dependent.keyword,
+            Reason::AnyOf(_) => "anyOf",
+            Reason::OneOf(_) | Reason::Several(..) => "oneOf",
+            Reason::Not => "not",
+            Reason::Unevaluated(_) => "unevaluatedProperties",
+            Reason::UnevaluatedItem(_) => "unevaluatedItems",
         }
     }
 }
 
 /// The sentence about a failure.
-pub(super) fn message<'d>(run: &Run<'_, 'd>, value: Value<'d>, why: &Why<'_, 'd>) -> String {
+pub(super) fn message<'d>(run: &Run<'_, 'd>, value: Value<'d>, why: &Reason<'_, 'd>) -> String {
     let mut out = String::with_capacity(128);
     write_message(&mut out, run, value, why);
     out
@@ -104,15 +106,15 @@ fn say(out: &mut String, pieces: &[&str]) {
     pieces.iter().for_each(|piece| out.push_str(piece));
 }
 
-fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why: &Why<'_, 'd>) {
+fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why: &Reason<'_, 'd>) {
     let p = run.program;
     match why {
-        Why::Type(0) => out.push_str("no value is allowed here"),
-        Why::Type(mask) => {
+        Reason::Type(0) => out.push_str("no value is allowed here"),
+        Reason::Type(mask) => {
             out.push_str("expected ");
             push_types(out, *mask);
         }
-        Why::Length { min, max } => {
+        Reason::Length { min, max } => {
             let count = value.as_str().unwrap_or_default().chars().count();
             push_limits(out, (*min, *max), count, "character");
             out.push_str(", got ");
@@ -120,13 +122,13 @@ fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why:
             out.push_str(": ");
             return push_got(out, value);
         }
-        Why::Items { min, max } | Why::Members { min, max } => {
-            let unit = if matches!(why, Why::Items { .. }) { "item" } else { "member" };
+        Reason::Items { min, max } | Reason::Members { min, max } => {
+            let unit = if matches!(why, Reason::Items { .. }) { "item" } else { "member" };
             push_limits(out, (*min, *max), value.len(), unit);
             out.push_str(", got ");
             return push_number(out, value.len());
         }
-        Why::Bound(bounds, _) => {
+        Reason::Bound(bounds, _) => {
             out.push_str("expected a number");
             let phrases = [" of at least ", " greater than ", " of at most ", " less than "];
             let mut and = "";
@@ -136,45 +138,45 @@ fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why:
                 and = " and";
             }
         }
-        Why::Multiple(divisor) => {
+        Reason::Multiple(divisor) => {
             out.push_str("expected a multiple of ");
             push_short(out, p.text(*divisor));
         }
-        Why::Pattern(index) => {
+        Reason::Pattern(index) => {
             let source = p.pattern_texts.get(*index as usize).map_or("", |span| p.text(*span));
             out.push_str("expected a string that matches `");
             push_start(out, source, MOST_CLIPPED);
             out.push('`');
         }
-        Why::Format(format) => say(out, &["expected ", format.expectation()]),
-        Why::Words(run) => return words(out, p, *run, value),
-        Why::Word(text) => {
+        Reason::Format(format) => say(out, &["expected ", format.expectation()]),
+        Reason::Words(run) => return words(out, p, *run, value),
+        Reason::Word(text) => {
             out.push_str("expected ");
             push_start(out, p.text(*text), MOST_CLIPPED);
         }
-        Why::Enum(list) => {
+        Reason::Enum(list) => {
             out.push_str(if list.keyword == "const" { "expected " } else { "expected one of " });
             push_start(out, p.text(list.text), MOST_CLIPPED);
         }
-        Why::Twins(i, j) => {
+        Reason::Twins(i, j) => {
             out.push_str("expected items that differ, but those at ");
             push_pair(out, *i, *j);
             return out.push_str(" are equal");
         }
-        Why::Missing(object) => return missing(out, p, object, value),
-        Why::Unknown(object, name) => return unknown(out, p, object, name),
-        Why::TooFew(contains, count) => {
+        Reason::Missing(object) => return missing(out, p, object, value),
+        Reason::Unknown(object, name) => return unknown(out, p, object, name),
+        Reason::TooFew(contains, count) => {
             out.push_str("expected at least ");
             push_count(out, contains.min as usize, "item");
             out.push_str(" of the kind `contains` describes, got ");
             return push_number(out, *count as usize);
         }
-        Why::TooMany(contains) => {
+        Reason::TooMany(contains) => {
             out.push_str("expected at most ");
             push_count(out, contains.max as usize, "item");
             return out.push_str(" of the kind `contains` describes, got more");
         }
-        Why::Name(child, name) => {
+        Reason::Name(child, name) => {
             out.push_str("the member name `");
             push_short(out, name.as_str().unwrap_or_default());
             out.push_str("` is not allowed");
@@ -183,25 +185,25 @@ fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why:
             }
             return;
         }
-        Why::Dependent(dependent, wanted) => {
+        Reason::Dependent(dependent, wanted) => {
             out.push_str("missing `");
             push_short(out, p.text(*wanted));
             out.push_str("`, which must be there when `");
             push_short(out, p.text(dependent.name));
             return out.push_str("` is");
         }
-        Why::AnyOf(children) | Why::OneOf(children) => return alternatives(out, run, value, *children),
-        Why::Several(i, j) => {
+        Reason::AnyOf(children) | Reason::OneOf(children) => return alternatives(out, run, value, *children),
+        Reason::Several(i, j) => {
             out.push_str("expected a value that fits exactly one alternative, but it fits those at ");
             return push_pair(out, *i, *j);
         }
-        Why::Not => out.push_str("expected a value that does not fit the schema under `not`"),
-        Why::Unevaluated(name) => {
+        Reason::Not => out.push_str("expected a value that does not fit the schema under `not`"),
+        Reason::Unevaluated(name) => {
             out.push_str("unknown member `");
             push_short(out, name);
             return out.push('`');
         }
-        Why::UnevaluatedItem(i) => {
+        Reason::UnevaluatedItem(i) => {
             out.push_str("the item at ");
             push_number(out, *i);
             return out.push_str(" is one too many");
@@ -259,7 +261,7 @@ fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) {
     let required = required.filter(|property| property.required != super::program::OPTIONAL);
     // Few names are looked for one by one, many in a table.
     let many = value.len().saturating_mul(object.required as usize) > MOST_COMPARED;
-    let there = many.then(|| Index::of_members(value));
+    let there = many.then(|| KeyMap::of_members(value));
     let is_there = |name: &&str| match &there {
         Some(there) => there.get(name.as_bytes()).is_some(),
         None => value.get(name).is_some(),
@@ -293,7 +295,7 @@ fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) {
     }
 }
 
-/// Why a value fits none of several alternatives: the types they ask for, or what is wrong with
+/// Reason a value fits none of several alternatives: the types they ask for, or what is wrong with
 /// the alternative the value comes nearest to.
 fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, children: Span) {
     let p = run.program;

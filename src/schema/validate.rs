@@ -13,24 +13,24 @@
 //! - `quiet` is set within combinators: nothing is explained there.
 //! - Once more steps were taken than the value's size explains, verdicts of shared nodes are kept.
 
+mod applicator;
 mod array;
-mod combine;
-mod leaf;
+mod evaluated;
 mod object;
-mod seen;
+mod scalar;
 
 use crate::json::{Spot, Value};
 use crate::record::Violation;
 
 use super::SchemaLimits;
-use super::explain::{self, Why};
-use super::index::{Index, key};
+use super::key_map::{KeyMap, key};
+use super::messages::{self, Reason};
 use super::program::{
     Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types, types_in,
 };
-use super::{number, survey};
+use super::{decimal, subschemas};
 
-use seen::Seen;
+use evaluated::Evaluated;
 
 /// Steps after which verdicts are kept, beside one for each byte of the value.
 const KEEP_AFTER: u64 = 2048;
@@ -99,17 +99,17 @@ enum Verdict {
 /// Verdicts by node, value and whether evaluated members were asked for.
 #[derive(Default)]
 struct Verdicts {
-    index: Index,
-    list: Vec<(Verdict, Option<Box<Seen>>)>,
+    index: KeyMap,
+    list: Vec<(Verdict, Option<Box<Evaluated>>)>,
 }
 
 impl Verdicts {
-    fn get(&self, key: &[u8]) -> Option<&(Verdict, Option<Box<Seen>>)> {
+    fn get(&self, key: &[u8]) -> Option<&(Verdict, Option<Box<Evaluated>>)> {
         self.list.get(self.index.get(key)? as usize)
     }
 
     /// Keeps the verdict; a later one replaces it.
-    fn put(&mut self, key: &[u8], verdict: (Verdict, Option<Box<Seen>>)) {
+    fn put(&mut self, key: &[u8], verdict: (Verdict, Option<Box<Evaluated>>)) {
         let next = self.list.len() as u64;
         match self.list.get_mut(self.index.enter(key, next) as usize) {
             Some(known) => *known = verdict,
@@ -218,7 +218,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     #[inline(never)]
     fn is_integer(&mut self, text: &[u8]) -> bool {
-        self.reads(text.len()) && number::is_integer(text)
+        self.reads(text.len()) && decimal::is_integer(text)
     }
 
     /// Takes the steps to look at so many bytes; whether there were enough.
@@ -256,7 +256,7 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Notes a failure of the value at hand; `false`, so that callers can pass it on.
     #[cold]
     #[inline(never)]
-    fn fail(&mut self, value: Value<'d>, why: Why<'_, 'd>) -> bool {
+    fn fail(&mut self, value: Value<'d>, why: Reason<'_, 'd>) -> bool {
         if !self.quiet && !self.over && self.found.len() < self.most {
             self.note(value, why, self.depth);
         }
@@ -265,14 +265,14 @@ impl<'p, 'd> Run<'p, 'd> {
 
     #[cold]
     #[inline(never)]
-    fn note(&mut self, value: Value<'d>, why: Why<'_, 'd>, level: u32) {
+    fn note(&mut self, value: Value<'d>, why: Reason<'_, 'd>, level: u32) {
         let mut trail = Vec::new();
         let keyword = why.keyword(value);
-        if self.trails && keyword != explain::FALSE {
+        if self.trails && keyword != messages::FALSE {
             trail.push(Token::Keyword(keyword));
         }
-        let message = explain::message(self, value, &why);
-        let path = survey::pointer_to(self.root, value.id());
+        let message = messages::message(self, value, &why);
+        let path = subschemas::pointer_to(self.root, value.id());
         self.found.push(Found { violation: Violation { path, keyword, message }, trail, level });
     }
 
@@ -323,7 +323,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Checks a value against a subschema.
     #[inline(always)]
-    pub(super) fn child(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    pub(super) fn child(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         match child.as_types() {
             Some(mask) => self.has_type(value.spot(), mask) || !self.quiet && self.wrong_type(value, mask),
             None => self.node(child.index(), value, seen),
@@ -332,7 +332,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// The same where a call more does not matter, or is less than what follows.
     #[inline(never)]
-    fn rarely(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    fn rarely(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         self.child(child, value, seen)
     }
 
@@ -358,13 +358,13 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     fn wrong_type(&mut self, value: Value<'d>, mask: u8) -> bool {
         if !self.quiet && !self.over && self.found.len() < self.most {
-            self.note(value, Why::Type(mask), self.depth + 1);
+            self.note(value, Reason::Type(mask), self.depth + 1);
         }
         false
     }
 
     #[inline(never)]
-    fn node(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    fn node(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         // OK because the program is consistent; a hole in it fails closed.
         let Some(node) = self.program.nodes.get(index as usize) else { return false };
         match node.flags {
@@ -378,7 +378,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// A node that forwards, is shared or tracks what was evaluated.
     #[inline(never)]
-    fn flagged(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    fn flagged(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let nodes = &self.program.nodes;
         let Some(node) = nodes.get(index as usize) else { return false };
         let index = if node.flags & FORWARDS != 0 { node.ops } else { index };
@@ -396,8 +396,8 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Runs a node with a list of its own for evaluated members.
     #[inline(never)]
-    fn apply_apart(&mut self, node: &Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
-        let mut own = Seen::default();
+    fn apply_apart(&mut self, node: &Node, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
+        let mut own = Evaluated::default();
         let fits = self.apply(node, value, Some(&mut own));
         if let (true, Some(seen)) = (fits, seen) {
             seen.merge(&own);
@@ -407,7 +407,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Runs a shared node, unless its verdict on this value is known.
     #[inline(never)]
-    fn kept(&mut self, index: u32, node: &Node, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    fn kept(&mut self, index: u32, node: &Node, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let key = key(&[index, value.id().index()], if seen.is_some() { "seen" } else { "" });
         if let Some((verdict, known)) = self.verdicts.as_ref().and_then(|v| v.get(&key)) {
             match verdict {
@@ -423,7 +423,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
         let asked = seen.is_some();
         // What tracks needs a list of its own, whoever asks.
-        let mut own = (asked || node.flags & TRACKS != 0).then(Seen::default);
+        let mut own = (asked || node.flags & TRACKS != 0).then(Evaluated::default);
         let fits = self.apply(node, value, own.as_mut());
         if let (true, Some(seen), Some(own)) = (fits, seen, &own) {
             seen.merge(own);
@@ -464,7 +464,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Runs a node's types and operations.
     #[inline(never)]
-    fn apply(&mut self, node: &Node, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+    fn apply(&mut self, node: &Node, value: Value<'d>, mut seen: Option<&mut Evaluated>) -> bool {
         if node.flags & MEMBERS != 0 {
             return self.object(node.ops, value, seen);
         }
@@ -495,7 +495,7 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     #[inline(always)]
-    fn op(&mut self, op: &Op, value: Value<'d>, spot: Spot<'d>, seen: Option<&mut Seen>) -> bool {
+    fn op(&mut self, op: &Op, value: Value<'d>, spot: Spot<'d>, seen: Option<&mut Evaluated>) -> bool {
         let is = |mask| types_in(spot, mask) != 0;
         match *op {
             Op::Object(index) => !is(types::OBJECT) || self.object(index, value, seen),
@@ -504,7 +504,7 @@ impl<'p, 'd> Run<'p, 'd> {
             Op::AllOf(run) => self.all_of(run, value, seen),
             Op::AnyOf(run) => self.any_of(run, value, seen),
             Op::OneOf(run) => self.one_of(run, value, seen),
-            Op::Not(child) => !self.quietly(child, value, None) || self.fail(value, Why::Not),
+            Op::Not(child) => !self.quietly(child, value, None) || self.fail(value, Reason::Not),
             Op::If(run) => self.conditional(run, value, seen),
             Op::Contains(index) => !is(types::ARRAY) || self.contains(index, value, seen),
             Op::Names(child) => !is(types::OBJECT) || self.names(child, value),
@@ -517,7 +517,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Why a value does not fit a subschema, for messages about the value around it.
+    /// Reason a value does not fit a subschema, for messages about the value around it.
     #[cold]
     pub(super) fn reason(&self, child: Child, value: Value<'d>) -> Option<Violation> {
         let mut inner = Run::new(self.program, self.limits, self.root);
@@ -534,6 +534,6 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// The path of a value within the one being checked.
     pub(super) fn path(&self, value: Value<'d>) -> String {
-        survey::pointer_to(self.root, value.id())
+        subschemas::pointer_to(self.root, value.id())
     }
 }

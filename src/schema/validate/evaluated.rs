@@ -6,13 +6,13 @@
 
 /// Evaluated positions of one array or object.
 #[derive(Clone, Default)]
-pub(in crate::schema) struct Seen {
+pub(in crate::schema) struct Evaluated {
     all: bool,
     first: u64,
     more: Vec<u64>,
 }
 
-impl Seen {
+impl Evaluated {
     pub(super) fn set(&mut self, position: usize) {
         if position < 64 {
             self.first |= 1 << position;
@@ -42,7 +42,7 @@ impl Seen {
         bits >> (position % 64) & 1 == 1
     }
 
-    pub(super) fn merge(&mut self, other: &Seen) {
+    pub(super) fn merge(&mut self, other: &Evaluated) {
         self.all |= other.all;
         if self.all {
             return;
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn positions_are_kept_across_words_and_merges() {
-        let mut a = Seen::default();
-        let mut b = Seen::default();
+        let mut a = Evaluated::default();
+        let mut b = Evaluated::default();
         for position in [0, 63, 64, 127, 128, 1000] {
             a.set(position);
         }

@@ -12,7 +12,7 @@ use crate::json::Value;
 const LEAF: u32 = 1 << 31;
 
 #[derive(Default)]
-pub(super) struct Index {
+pub(super) struct KeyMap {
     /// The keys, one behind the other.
     keys: Vec<u8>,
     entries: Vec<Entry>,
@@ -65,11 +65,11 @@ pub(super) fn key(numbers: &[u32], text: &str) -> Vec<u8> {
     key
 }
 
-impl Index {
+impl KeyMap {
     /// The names of an object's members.
     #[inline(never)]
-    pub(super) fn of_members(object: Value<'_>) -> Index {
-        let mut names = Index::default();
+    pub(super) fn of_members(object: Value<'_>) -> KeyMap {
+        let mut names = KeyMap::default();
         for (name, _) in object.members() {
             names.enter(name.as_bytes(), 0);
         }
@@ -158,7 +158,7 @@ mod tests {
         };
         // Few letters and many, so that keys are prefixes of others, and end in zeros.
         for letters in [1, 2, 3, 256] {
-            let (mut ours, mut theirs) = (Index::default(), HashMap::new());
+            let (mut ours, mut theirs) = (KeyMap::default(), HashMap::new());
             assert!(ours.is_empty());
             for number in 0..2000 {
                 let key: Vec<u8> = (0..random(12)).map(|_| random(letters) as u8).collect();
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_way_to_a_short_key_is_short_among_long_ones() {
-        let mut index = Index::default();
+        let mut index = KeyMap::default();
         // Each key differs from those before in a later bit, and goes to the same side there.
         for number in 0..800 {
             let mut key = [0; 100];

@@ -8,10 +8,10 @@
 use crate::json::{Spot, Value};
 
 use super::super::canon;
-use super::super::explain::Why;
-use super::super::index::Index;
+use super::super::key_map::KeyMap;
+use super::super::messages::Reason;
 use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, Span, mark, types};
-use super::seen::Seen;
+use super::evaluated::Evaluated;
 use super::{Inner, Run};
 
 /// How many dependents are looked up one by one; for more the names are put in order first.
@@ -22,7 +22,7 @@ const OBJECT: u32 = 7;
 
 impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
-    pub(super) fn object(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Seen>) -> bool {
+    pub(super) fn object(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let program = self.program;
         let Some(object) = program.objects.get(index as usize) else { return false };
         let spot = value.spot();
@@ -41,7 +41,7 @@ impl<'p, 'd> Run<'p, 'd> {
             || object.required > BEYOND.into()
                 && (fits || !self.halts())
                 && !self.has_required(object, value);
-        let fits = fits && !missing || missing && self.fail(value, Why::Missing(object));
+        let fits = fits && !missing || missing && self.fail(value, Reason::Missing(object));
         self.depth -= 1;
         fits
     }
@@ -88,7 +88,7 @@ impl<'p, 'd> Run<'p, 'd> {
         &mut self,
         object: &'p Object,
         value: Value<'d>,
-        mut seen: Option<&mut Seen>,
+        mut seen: Option<&mut Evaluated>,
     ) -> (bool, u64) {
         let mut expected = object.properties.of(&self.program.properties);
         let mut found = 0;
@@ -127,7 +127,7 @@ impl<'p, 'd> Run<'p, 'd> {
         match object.additional {
             Child::ANY => true,
             Child::NONE => {
-                !self.quiet && self.fail(value, Why::Unknown(object, name.as_str().unwrap_or_default()))
+                !self.quiet && self.fail(value, Reason::Unknown(object, name.as_str().unwrap_or_default()))
             }
             child => self.rarely(child, member, None) || self.within(child, "additionalProperties", None),
         }
@@ -146,7 +146,7 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     fn has_required(&mut self, object: &Object, value: Value<'d>) -> bool {
         self.charge(value.len());
-        let there = Index::of_members(value);
+        let there = KeyMap::of_members(value);
         let pool = self.program.pool.as_bytes();
         let properties = object.properties.of(&self.program.properties);
         let mut required = properties.iter().filter(|p| p.required != OPTIONAL);
@@ -220,7 +220,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let mut fits = true;
         for (name, _) in value.member_values() {
             if !self.quietly(child, name, None) {
-                fits = self.fail(value, Why::Name(child, name));
+                fits = self.fail(value, Reason::Name(child, name));
                 if self.halts() {
                     break;
                 }
@@ -230,14 +230,19 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     #[inline(never)]
-    pub(super) fn dependents(&mut self, run: Span, value: Value<'d>, mut seen: Option<&mut Seen>) -> bool {
+    pub(super) fn dependents(
+        &mut self,
+        run: Span,
+        value: Value<'d>,
+        mut seen: Option<&mut Evaluated>,
+    ) -> bool {
         let program = self.program;
         let dependents = run.of(&program.dependents);
         let mut many = None;
         let words: usize = dependents.iter().map(|d| d.required.len as usize + 1).sum();
         if words > FEW_DEPENDENTS && value.len() > FEW_DEPENDENTS {
             self.charge(value.len());
-            many = Some(Index::of_members(value));
+            many = Some(KeyMap::of_members(value));
         }
         self.charge(words);
         let has = |name: &str| match &many {
@@ -252,7 +257,7 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             for wanted in dependent.required.of(&program.words) {
                 if !has(program.text(*wanted)) {
-                    fits = self.fail(value, Why::Dependent(dependent, *wanted));
+                    fits = self.fail(value, Reason::Dependent(dependent, *wanted));
                 }
             }
             if let Some(child) = dependent.schema {
@@ -273,7 +278,7 @@ impl<'p, 'd> Run<'p, 'd> {
         &mut self,
         child: Child,
         value: Value<'d>,
-        seen: Option<&mut Seen>,
+        seen: Option<&mut Evaluated>,
     ) -> bool {
         let Some(seen) = seen else { return true };
         self.charge(value.len());
@@ -283,7 +288,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 continue;
             }
             if child == Child::NONE {
-                fits = self.fail(value, Why::Unevaluated(name));
+                fits = self.fail(value, Reason::Unevaluated(name));
             } else if !self.rarely(child, member, None) {
                 self.outwards(child, "unevaluatedProperties", Inner::Nothing);
                 fits = false;
