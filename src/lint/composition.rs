@@ -7,11 +7,11 @@
 //! # Invariants
 //! - In doubt a subschema is marked as shared. The fix never changes a shared subschema.
 //! - Marks are only ever added, so each subschema is queued at most once for each mark.
-//! - A group holds at most [`GROUP`] subschemas, so the cost is bounded by the size of the schema.
+//! - A group holds at most [`GROUP`] tree, so the cost is bounded by the size of the schema.
 
 use std::collections::HashSet;
 
-use super::walk::{ROOT, Role, Subschemas, Target, is_object};
+use super::tree::{ROOT, Role, SchemaTree, Target, is_object};
 use crate::json::{Kind, Value};
 
 /// Largest number of subschemas in a [`Group`].
@@ -30,7 +30,7 @@ pub(super) enum Form {
     Composed,
 }
 
-/// The marks of all subschemas, by index.
+/// The marks of all tree, by index.
 pub(super) struct Marks {
     pub forms: Vec<Form>,
     /// Another schema may constrain the same members or elements.
@@ -65,17 +65,17 @@ pub(super) fn is_annotation(keyword: &str) -> bool {
 }
 
 impl Marks {
-    pub(super) fn new(subschemas: &Subschemas<'_>) -> Marks {
-        let count = subschemas.sites.len();
+    pub(super) fn new(tree: &SchemaTree<'_>) -> Marks {
+        let count = tree.sites.len();
         let mut marks = Marks {
-            forms: (0..count).map(|at| form(subschemas, at)).collect(),
-            shared: vec![subschemas.rebased; count],
+            forms: (0..count).map(|at| form(tree, at)).collect(),
+            shared: vec![tree.rebased; count],
             conditional: vec![false; count],
-            reachable: reachable(subschemas),
+            reachable: reachable(tree),
         };
         let mut work: Vec<usize> = (0..count).rev().collect();
         while let Some(at) = work.pop() {
-            marks.spread(subschemas, at, &mut work);
+            marks.spread(tree, at, &mut work);
         }
         marks
     }
@@ -88,20 +88,20 @@ impl Marks {
     }
 
     /// Marks the children and the target of one subschema.
-    fn spread(&mut self, subschemas: &Subschemas<'_>, at: usize, work: &mut Vec<usize>) {
+    fn spread(&mut self, tree: &SchemaTree<'_>, at: usize, work: &mut Vec<usize>) {
         let (shared, conditional) = (self.shared[at], self.conditional[at]);
         let composed = self.forms[at] == Form::Composed;
-        if let Target::Site(target) = subschemas.target(at) {
+        if let Target::Site(target) = tree.target(at) {
             if shared || conditional || composed {
                 self.share(target, work);
             }
         }
-        let overlap = !shared && composed && constrained_elsewhere(subschemas, at);
-        let value = subschemas.site(at).value;
+        let overlap = !shared && composed && constrained_elsewhere(tree, at);
+        let value = tree.site(at).value;
         let patterns = value.get("patternProperties").map_or(0, Value::len);
         let members = value.get("properties").map_or(0, Value::len);
-        for child in subschemas.children(at) {
-            let role = subschemas.site(child).role;
+        for child in tree.children(at) {
+            let role = tree.site(child).role;
             // A definition applies where a reference names it, not where it is written.
             if role == Role::Definition {
                 continue;
@@ -124,7 +124,7 @@ impl Marks {
 }
 
 /// Whether another schema of the group of a subschema has keywords for members or elements.
-fn constrained_elsewhere(subschemas: &Subschemas<'_>, at: usize) -> bool {
+fn constrained_elsewhere(tree: &SchemaTree<'_>, at: usize) -> bool {
     const KEYWORDS: &[&str] = &[
         "properties",
         "patternProperties",
@@ -135,19 +135,19 @@ fn constrained_elsewhere(subschemas: &Subschemas<'_>, at: usize) -> bool {
         "additionalItems",
         "unevaluatedItems",
     ];
-    Group::of(subschemas, at).is_none_or(|group| {
-        let mut others = group.sites.iter().skip(1).map(|other| subschemas.site(*other).value);
+    Group::of(tree, at).is_none_or(|group| {
+        let mut others = group.sites.iter().skip(1).map(|other| tree.site(*other).value);
         others.any(|other| KEYWORDS.iter().any(|keyword| other.get(keyword).is_some()))
     })
 }
 
-fn form(subschemas: &Subschemas<'_>, at: usize) -> Form {
-    let value = subschemas.site(at).value;
-    let reference = subschemas.target(at) != Target::None;
+fn form(tree: &SchemaTree<'_>, at: usize) -> Form {
+    let value = tree.site(at).value;
+    let reference = tree.target(at) != Target::None;
     let mut branches = 0;
     let mut found = [false; 3];
-    for child in subschemas.children(at) {
-        match subschemas.site(child).keyword {
+    for child in tree.children(at) {
+        match tree.site(child).keyword {
             "allOf" => found[0] = true,
             "anyOf" => found[1] = true,
             "oneOf" => found[2] = true,
@@ -156,7 +156,7 @@ fn form(subschemas: &Subschemas<'_>, at: usize) -> Form {
         }
         branches += 1;
     }
-    if reference && subschemas.old {
+    if reference && tree.old {
         return Form::Wrapper;
     }
     if !reference && branches == 0 {
@@ -177,25 +177,25 @@ fn form(subschemas: &Subschemas<'_>, at: usize) -> Form {
         return if value.get("$ref").is_some() || found[0] { Form::Wrapper } else { Form::Composed };
     }
     let complete = |child: usize| {
-        let value = subschemas.site(child).value;
+        let value = tree.site(child).value;
         value.kind() == Kind::Bool
             || ["type", "properties", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"]
                 .iter()
                 .any(|k| value.get(k).is_some())
     };
-    let mut branches = subschemas.children(at).filter(|c| subschemas.site(*c).role == Role::Branch);
+    let mut branches = tree.children(at).filter(|c| tree.site(*c).role == Role::Branch);
     if !found[0] && branches.all(complete) { Form::Union } else { Form::Composed }
 }
 
 /// Marks the subschemas that apply to some part of a value. All of them, if a dynamic reference or
 /// a base URI makes the targets uncertain.
-fn reachable(subschemas: &Subschemas<'_>) -> Vec<bool> {
-    let count = subschemas.sites.len();
+fn reachable(tree: &SchemaTree<'_>) -> Vec<bool> {
+    let count = tree.sites.len();
     let dynamic = |at: usize| {
-        let value = subschemas.site(at).value;
+        let value = tree.site(at).value;
         value.get("$dynamicRef").is_some() || value.get("$recursiveRef").is_some()
     };
-    if subschemas.rebased || (0..count).any(dynamic) {
+    if tree.rebased || (0..count).any(dynamic) {
         return vec![true; count];
     }
     let mut reached = vec![false; count];
@@ -204,11 +204,11 @@ fn reachable(subschemas: &Subschemas<'_>) -> Vec<bool> {
         if std::mem::replace(&mut reached[at], true) {
             continue;
         }
-        if let Target::Site(target) = subschemas.target(at) {
+        if let Target::Site(target) = tree.target(at) {
             work.push(target);
         }
-        work.extend(subschemas.children(at).filter(|child| {
-            let site = subschemas.site(*child);
+        work.extend(tree.children(at).filter(|child| {
+            let site = tree.site(*child);
             site.role != Role::Definition || site.keyword == "contentSchema"
         }));
     }
@@ -223,19 +223,19 @@ pub(super) struct Group {
 
 impl Group {
     /// Returns `None` if the group is larger than [`GROUP`].
-    pub(super) fn of(subschemas: &Subschemas<'_>, at: usize) -> Option<Group> {
+    pub(super) fn of(tree: &SchemaTree<'_>, at: usize) -> Option<Group> {
         let mut sites = vec![at];
         let mut seen = HashSet::from([at]);
         let mut next = 0;
         while next < sites.len() {
             let here = sites[next];
-            if let Target::Site(target) = subschemas.target(here) {
+            if let Target::Site(target) = tree.target(here) {
                 if seen.insert(target) {
                     sites.push(target);
                 }
             }
-            for child in subschemas.children(here) {
-                let site = subschemas.site(child);
+            for child in tree.children(here) {
+                let site = tree.site(child);
                 let applies = site.role == Role::Branch || matches!(site.keyword, "if" | "not");
                 if applies && seen.insert(child) {
                     sites.push(child);
@@ -250,10 +250,10 @@ impl Group {
     }
 
     /// Whether the group as a whole describes objects.
-    pub(super) fn is_object(&self, subschemas: &Subschemas<'_>) -> bool {
-        let first = self.sites.first().is_some_and(|at| is_object(subschemas.site(*at).value));
-        let typed = self.sites.first().is_some_and(|at| subschemas.site(*at).value.get("type").is_some());
-        first || !typed && self.sites.iter().any(|at| is_object(subschemas.site(*at).value))
+    pub(super) fn is_object(&self, tree: &SchemaTree<'_>) -> bool {
+        let first = self.sites.first().is_some_and(|at| is_object(tree.site(*at).value));
+        let typed = self.sites.first().is_some_and(|at| tree.site(*at).value.get("type").is_some());
+        first || !typed && self.sites.iter().any(|at| is_object(tree.site(*at).value))
     }
 }
 
@@ -266,31 +266,31 @@ pub(super) fn is_closed(schema: Value<'_>) -> bool {
 }
 
 /// Whether a subschema, or one that applies it to the same value, is closed.
-pub(super) fn is_closed_from_above(subschemas: &Subschemas<'_>, at: usize) -> bool {
+pub(super) fn is_closed_from_above(tree: &SchemaTree<'_>, at: usize) -> bool {
     let mut here = at;
     loop {
-        if is_closed(subschemas.site(here).value) {
+        if is_closed(tree.site(here).value) {
             return true;
         }
-        if here == ROOT || subschemas.site(here).role != Role::Branch {
+        if here == ROOT || tree.site(here).role != Role::Branch {
             return false;
         }
-        here = subschemas.parent(here);
+        here = tree.parent(here);
     }
 }
 
 /// A number for each subschema; two have the same number if each leads to the other by references
 /// and as parts. These are the strongly connected components, found in one walk (R. Tarjan, 1972).
-pub(super) fn cycles(subschemas: &Subschemas<'_>) -> Vec<usize> {
+pub(super) fn cycles(tree: &SchemaTree<'_>) -> Vec<usize> {
     let next = |at: usize| -> Vec<usize> {
-        let inner = subschemas.children(at).filter(|c| subschemas.site(*c).role != Role::Definition);
-        let target = match subschemas.target(at) {
+        let inner = tree.children(at).filter(|c| tree.site(*c).role != Role::Definition);
+        let target = match tree.target(at) {
             Target::Site(target) => Some(target),
             _ => None,
         };
         inner.chain(target).collect()
     };
-    let count = subschemas.sites.len();
+    let count = tree.sites.len();
     // The order in which subschemas are first visited, and the earliest one that each leads to; both
     // start at 1.
     let (mut visited, mut low, mut cycle) = (vec![0; count], vec![0; count], vec![0; count]);

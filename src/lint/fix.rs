@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 
 use super::composition::{Form, Group, is_annotation, is_closed};
-use super::walk::{Role, Subschemas, Target, is_object};
+use super::tree::{Role, SchemaTree, Target, is_object};
 use super::{Look, validity_rules};
 use crate::json::{Kind, Value};
 
@@ -39,7 +39,7 @@ pub(super) struct Plan {
     close: Vec<Option<Close>>,
     /// Members that become required.
     require: Vec<bool>,
-    /// Subschemas left as they are, with the reason.
+    /// SchemaTree left as they are, with the reason.
     pub left: Vec<(usize, String)>,
 }
 
@@ -48,15 +48,15 @@ const HOPS: usize = 16;
 
 impl Plan {
     pub(super) fn new(look: &Look<'_>, optional: Optional) -> Plan {
-        let count = look.subschemas.sites.len();
+        let count = look.tree.sites.len();
         let mut plan = Plan { close: vec![None; count], require: vec![false; count], left: Vec::new() };
         for at in 0..count {
-            let schema = look.subschemas.site(at).value;
+            let schema = look.tree.site(at).value;
             if look.marks.conditional[at] || schema.kind() != Kind::Object {
                 continue;
             }
             if look.marks.shared[at] {
-                let role = look.subschemas.site(at).role;
+                let role = look.tree.site(at).role;
                 let applied = matches!(role, Role::Member | Role::Item | Role::Extra);
                 if applied && schema.get("properties").is_some() && !is_closed(schema) {
                     plan.leave(at, "left open: other schemas apply to the same value");
@@ -88,16 +88,16 @@ impl Plan {
     }
 
     /// Whether the fix makes a member of this object required.
-    pub(super) fn requires(&self, subschemas: &Subschemas<'_>, at: usize) -> bool {
-        subschemas.children(at).any(|child| self.require[child])
+    pub(super) fn requires(&self, tree: &SchemaTree<'_>, at: usize) -> bool {
+        tree.children(at).any(|child| self.require[child])
     }
 
     /// Requires the optional members of an object for which a value can be given.
     fn require_members(&mut self, look: &Look<'_>, at: usize) {
-        let required = look.subschemas.site(at).value.get("required").map(Value::items);
+        let required = look.tree.site(at).value.get("required").map(Value::items);
         let given: HashSet<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
-        for child in look.subschemas.children(at) {
-            let site = look.subschemas.site(child);
+        for child in look.tree.children(at) {
+            let site = look.tree.site(child);
             let Some(name) = site.name().filter(|_| site.role == Role::Member) else { continue };
             if given.contains(name) {
                 continue;
@@ -113,10 +113,10 @@ impl Plan {
     }
 
     /// The changes to the text of the document that contains the schema.
-    pub(super) fn edits(&self, subschemas: &Subschemas<'_>, edits: &mut Vec<Edit>) {
-        for at in 0..subschemas.sites.len() {
-            let schema = subschemas.site(at).value;
-            let names: Vec<&str> = self.required_names(subschemas, at);
+    pub(super) fn edits(&self, tree: &SchemaTree<'_>, edits: &mut Vec<Edit>) {
+        for at in 0..tree.sites.len() {
+            let schema = tree.site(at).value;
+            let names: Vec<&str> = self.required_names(tree, at);
             let mut added = Vec::new();
             if !names.is_empty() {
                 match schema.get("required") {
@@ -141,14 +141,14 @@ impl Plan {
     }
 
     /// The names to add to the `required` of an object, as they are written.
-    fn required_names<'d>(&self, subschemas: &Subschemas<'d>, at: usize) -> Vec<&'d str> {
-        if !self.requires(subschemas, at) {
+    fn required_names<'d>(&self, tree: &SchemaTree<'d>, at: usize) -> Vec<&'d str> {
+        if !self.requires(tree, at) {
             return Vec::new();
         }
-        let members = subschemas.children(at).filter(|c| self.require[*c]);
-        let wanted: HashSet<&str> = members.filter_map(|c| subschemas.site(c).name()).collect();
+        let members = tree.children(at).filter(|c| self.require[*c]);
+        let wanted: HashSet<&str> = members.filter_map(|c| tree.site(c).name()).collect();
         let mut given = HashSet::new();
-        let properties = subschemas.site(at).value.get("properties").map(Value::member_values);
+        let properties = tree.site(at).value.get("properties").map(Value::member_values);
         let named = properties.into_iter().flatten().filter(|(name, _)| {
             name.as_str().is_some_and(|text| wanted.contains(text) && given.insert(text))
         });
@@ -158,7 +158,7 @@ impl Plan {
 
 /// How the fix closes an object, or the reason why it must not.
 fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     let close = match look.marks.forms[at] {
         Form::Plain => Close::Additional,
         Form::Composed => Close::Unevaluated,
@@ -168,7 +168,7 @@ fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
         return Ok(None);
     }
     if close == Close::Unevaluated {
-        if look.subschemas.old {
+        if look.tree.old {
             return Err("left open: draft-07 has no unevaluatedProperties for use beside combinators".into());
         }
         if !only_requires_beside(look, at) {
@@ -185,9 +185,9 @@ fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
     }
     let declared: HashSet<&str> =
         properties.map(Value::members).into_iter().flatten().map(|(n, _)| n).collect();
-    let group = if close == Close::Unevaluated { Group::of(&look.subschemas, at) } else { None };
+    let group = if close == Close::Unevaluated { Group::of(&look.tree, at) } else { None };
     let sites = group.map_or(vec![at], |group| group.sites);
-    let mut names = sites.iter().flat_map(|site| demanded(look.subschemas.site(*site).value));
+    let mut names = sites.iter().flat_map(|site| demanded(look.tree.site(*site).value));
     if let Some(missing) = names.find(|n| !declared.contains(n)) {
         return Err(format!("left open: {missing:?} can be required but is not declared"));
     }
@@ -200,12 +200,12 @@ fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
 
 /// Whether the schemas that apply beside an object only require members of it.
 fn only_requires_beside(look: &Look<'_>, at: usize) -> bool {
-    Group::of(&look.subschemas, at).is_some_and(|group| {
+    Group::of(&look.tree, at).is_some_and(|group| {
         group.sites.iter().skip(1).all(|other| {
-            let keywords = look.subschemas.site(*other).value.members().map(|(keyword, _)| keyword);
+            let keywords = look.tree.site(*other).value.members().map(|(keyword, _)| keyword);
             let mut other_keywords = keywords.filter(|keyword| !is_annotation(keyword));
             other_keywords.all(|k| matches!(k, "required" | "type" | "allOf" | "anyOf" | "oneOf" | "not"))
-        }) && group.sites.iter().all(|site| look.subschemas.target(*site) == Target::None)
+        }) && group.sites.iter().all(|site| look.tree.target(*site) == Target::None)
     })
 }
 
@@ -270,9 +270,9 @@ fn requirable(schema: Value<'_>) -> Result<bool, &'static str> {
 /// of one `anyOf`, no further.
 fn accepts_something(look: &Look<'_>, at: usize) -> bool {
     let Some(at) = follow(look, at) else { return false };
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     let mut alternatives =
-        look.subschemas.children(at).filter(|c| look.subschemas.site(*c).keyword == "anyOf").peekable();
+        look.tree.children(at).filter(|c| look.tree.site(*c).keyword == "anyOf").peekable();
     if alternatives.peek().is_none() {
         return is_satisfiable(look, at);
     }
@@ -283,11 +283,11 @@ fn accepts_something(look: &Look<'_>, at: usize) -> bool {
 /// The schema at the end of a chain of plain references.
 fn follow(look: &Look<'_>, mut at: usize) -> Option<usize> {
     for _ in 0..HOPS {
-        match look.subschemas.target(at) {
+        match look.tree.target(at) {
             Target::None => return Some(at),
             Target::Site(target) if look.marks.forms[at] == Form::Wrapper => {
                 // A type beside the reference may contradict the target.
-                if !look.subschemas.old && look.subschemas.site(at).value.get("type").is_some() {
+                if !look.tree.old && look.tree.site(at).value.get("type").is_some() {
                     return None;
                 }
                 at = target;
@@ -313,7 +313,7 @@ fn is_satisfiable(look: &Look<'_>, at: usize) -> bool {
         "$dynamicRef",
         "$recursiveRef",
     ];
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     match schema.as_bool() {
         Some(verdict) => verdict,
         None => {

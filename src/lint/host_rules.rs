@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::profile::{Names, Profile, References};
 use super::rules::Hits;
-use super::walk::{ROOT, Role, Target, has_type, is_object};
+use super::tree::{ROOT, Role, Target, has_type, is_object};
 use super::{Look, Severity, validity_rules};
 use crate::json::{Kind, Value};
 
@@ -34,7 +34,7 @@ impl Teller<'_> {
         at: usize,
         message: String,
     ) {
-        let offset = self.look.subschemas.site(at).value.offset();
+        let offset = self.look.tree.site(at).value.offset();
         let pointer = self.look.pointer(at);
         self.hits.add(rule, severity, hint, Some(self.profile.id), false, offset, pointer, message);
     }
@@ -89,9 +89,9 @@ pub(super) fn tool(profile: &'static Profile, tool: Value<'_>, index: usize, hit
 /// What concerns one schema. Output schemas reach clients, not models: only their dialect matters.
 pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>, hits: &mut Hits) {
     let mut tell = Teller { profile, hits, look };
-    let root = look.subschemas.site(ROOT).value;
+    let root = look.tree.site(ROOT).value;
     if look.which == "outputSchema" {
-        if profile.modern_output && look.subschemas.old {
+        if profile.modern_output && look.tree.old {
             tell.say(
                 "HOST-005",
                 Severity::Critical,
@@ -122,9 +122,9 @@ pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>
         }
     }
     let (mut properties, mut optional) = (0_usize, 0_usize);
-    for at in 0..look.subschemas.sites.len() {
+    for at in 0..look.tree.sites.len() {
         site(&mut tell, at);
-        let value = look.subschemas.site(at).value;
+        let value = look.tree.site(at).value;
         let members = value.get("properties").map_or(0, Value::len);
         properties += members;
         optional += members.saturating_sub(value.get("required").map_or(0, Value::len));
@@ -134,12 +134,12 @@ pub(super) fn schema(profile: &'static Profile, look: &Look<'_>, tool: Value<'_>
 
 fn budget(tell: &mut Teller<'_>, properties: usize, optional: usize) {
     let profile = tell.profile;
-    let subschemas = &tell.look.subschemas;
-    let mut depths = vec![0_usize; subschemas.sites.len()];
+    let tree = &tell.look.tree;
+    let mut depths = vec![0_usize; tree.sites.len()];
     for at in 1..depths.len() {
         let deeper =
-            matches!(subschemas.site(at).role, Role::Member | Role::Item | Role::Extra | Role::PatternMember);
-        depths[at] = depths[subschemas.parent(at)] + usize::from(deeper);
+            matches!(tree.site(at).role, Role::Member | Role::Item | Role::Extra | Role::PatternMember);
+        depths[at] = depths[tree.parent(at)] + usize::from(deeper);
     }
     let deepest = depths.into_iter().max().unwrap_or(0);
     let over = [
@@ -161,8 +161,8 @@ fn budget(tell: &mut Teller<'_>, properties: usize, optional: usize) {
 }
 
 fn site(tell: &mut Teller<'_>, at: usize) {
-    let (profile, subschemas) = (tell.profile, &tell.look.subschemas);
-    let site = *subschemas.site(at);
+    let (profile, tree) = (tell.profile, &tell.look.tree);
+    let site = *tree.site(at);
     let schema = site.value;
     if schema.kind() == Kind::Bool {
         // `additionalProperties: false` is how hosts want objects closed.
@@ -235,7 +235,7 @@ fn site(tell: &mut Teller<'_>, at: usize) {
 }
 
 fn reference(tell: &mut Teller<'_>, at: usize, schema: Value<'_>) {
-    if tell.look.subschemas.target(at) == Target::None {
+    if tell.look.tree.target(at) == Target::None {
         return;
     }
     match tell.profile.references {
@@ -254,6 +254,6 @@ fn reference(tell: &mut Teller<'_>, at: usize, schema: Value<'_>) {
 
 /// Whether following a site's reference leads to the site again.
 pub(super) fn leads_back(look: &Look<'_>, at: usize) -> bool {
-    let Target::Site(target) = look.subschemas.target(at) else { return false };
+    let Target::Site(target) = look.tree.target(at) else { return false };
     look.cycles()[at] == look.cycles()[target]
 }

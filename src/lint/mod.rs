@@ -16,7 +16,7 @@
 //!
 //! # Modules
 //!
-//! `walk.rs` lists the subschemas, `composition.rs` marks those that share their value with others.
+//! `tree.rs` lists the tree, `composition.rs` marks those that share their value with others.
 //! `rules.rs`, `validity_rules.rs` and `host_rules.rs` check them, `fix.rs` is the autofix, and
 //! `simplify/` writes the copies for the hosts in `profile.rs`.
 //!
@@ -32,8 +32,8 @@ mod pattern;
 mod profile;
 mod rules;
 mod simplify;
+mod tree;
 mod validity_rules;
-mod walk;
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -48,7 +48,7 @@ pub use simplify::{Simplified, SimplifyError, simplify, simplify_schema};
 
 use composition::Marks;
 use fix::Plan;
-use walk::Subschemas;
+use tree::SchemaTree;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -242,7 +242,7 @@ pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
             let Some(schema) = tool.get(which) else { continue };
             let look = Look::new(schema, which);
             let plan = Plan::new(&look, optional);
-            plan.edits(&look.subschemas, &mut edits);
+            plan.edits(&look.tree, &mut edits);
             for (at, reason) in plan.left {
                 left.push(Finding {
                     rule: "FIX-001",
@@ -265,7 +265,7 @@ pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
 struct Look<'d> {
     /// `inputSchema` or `outputSchema`.
     which: &'static str,
-    subschemas: Subschemas<'d>,
+    tree: SchemaTree<'d>,
     marks: Marks,
     plan: OnceCell<Plan>,
     cycles: OnceCell<Vec<usize>>,
@@ -273,9 +273,9 @@ struct Look<'d> {
 
 impl<'d> Look<'d> {
     fn new(schema: Value<'d>, which: &'static str) -> Look<'d> {
-        let subschemas = Subschemas::new(schema);
-        let marks = Marks::new(&subschemas);
-        Look { which, subschemas, marks, plan: OnceCell::new(), cycles: OnceCell::new() }
+        let tree = SchemaTree::new(schema);
+        let marks = Marks::new(&tree);
+        Look { which, tree, marks, plan: OnceCell::new(), cycles: OnceCell::new() }
     }
 
     /// What the autofix would change.
@@ -285,11 +285,11 @@ impl<'d> Look<'d> {
 
     /// A number for each subschema; recursive ones share a number with those they lead back to.
     fn cycles(&self) -> &[usize] {
-        self.cycles.get_or_init(|| composition::cycles(&self.subschemas))
+        self.cycles.get_or_init(|| composition::cycles(&self.tree))
     }
 
     /// The pointer of a subschema within its tool.
     fn pointer(&self, at: usize) -> String {
-        format!("/{}{}", self.which, self.subschemas.pointer(at))
+        format!("/{}{}", self.which, self.tree.pointer(at))
     }
 }

@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 
 use super::composition::{Form, Group, is_closed_from_above};
-use super::walk::{ROOT, Role, Target, has_type, is_object};
+use super::tree::{ROOT, Role, Target, has_type, is_object};
 use super::{Choice, Finding, Look, Severity, pattern, validity_rules};
 use crate::json::{Kind, Value};
 
@@ -323,7 +323,7 @@ pub(super) fn schema(choice: &Choice, look: &Look<'_>, hits: &mut Hits) {
                 }
                 let mut found = Vec::new();
                 check(look, &mut found);
-                let offset = look.subschemas.site(ROOT).value.offset();
+                let offset = look.tree.site(ROOT).value.offset();
                 for (pointer, message) in found {
                     let pointer = format!("/{}{pointer}", look.which);
                     hits.add(rule.id, rule.severity, rule.hint, None, false, offset, pointer, message);
@@ -333,17 +333,17 @@ pub(super) fn schema(choice: &Choice, look: &Look<'_>, hits: &mut Hits) {
                 if scope == Scope::Inputs && look.which != "inputSchema" {
                     continue;
                 }
-                for at in 0..look.subschemas.sites.len() {
+                for at in 0..look.tree.sites.len() {
                     if scope != Scope::Everywhere && !look.marks.reachable[at] {
                         continue;
                     }
                     let Some(message) = check(look, at) else { continue };
                     let fixable = match rule.id {
-                        "SCH-001" => look.plan().requires(&look.subschemas, at),
+                        "SCH-001" => look.plan().requires(&look.tree, at),
                         "SCH-002" => look.plan().closes(at),
                         _ => false,
                     };
-                    let offset = look.subschemas.site(at).value.offset();
+                    let offset = look.tree.site(at).value.offset();
                     let pointer = look.pointer(at);
                     hits.add(rule.id, rule.severity, rule.hint, None, fixable, offset, pointer, message);
                 }
@@ -361,7 +361,7 @@ fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
     if !stands_alone(look, at) || matches!(look.marks.forms[at], Form::Wrapper | Form::Union) {
         return None;
     }
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     if schema.get("type").is_some() && !has_type(schema, "object") {
         return None;
     }
@@ -369,9 +369,9 @@ fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
     let listed = |schema: Value<'_>| schema.get("required").is_some_and(|r| r.kind() == Kind::Array);
     let (declared, required) = match look.marks.forms[at] {
         Form::Composed => {
-            let group = Group::of(&look.subschemas, at)?;
+            let group = Group::of(&look.tree, at)?;
             let some = |test: &dyn Fn(Value<'_>) -> bool| {
-                group.sites.iter().any(|site| test(look.subschemas.site(*site).value))
+                group.sites.iter().any(|site| test(look.tree.site(*site).value))
             };
             (some(&declares), some(&listed))
         }
@@ -385,17 +385,17 @@ fn open_object(look: &Look<'_>, at: usize) -> Option<String> {
         return None;
     }
     let object = match look.marks.forms[at] {
-        Form::Composed => Group::of(&look.subschemas, at)?.is_object(&look.subschemas),
-        _ => is_object(look.subschemas.site(at).value),
+        Form::Composed => Group::of(&look.tree, at)?.is_object(&look.tree),
+        _ => is_object(look.tree.site(at).value),
     };
-    if !object || is_closed_from_above(&look.subschemas, at) {
+    if !object || is_closed_from_above(&look.tree, at) {
         return None;
     }
     Some("additionalProperties is not false, so undeclared members are accepted".to_owned())
 }
 
 fn untyped_property(look: &Look<'_>, at: usize) -> Option<String> {
-    let site = look.subschemas.site(at);
+    let site = look.tree.site(at);
     if site.role != Role::Member || look.marks.conditional[at] || refines(look, at) || has_some_type(look, at)
     {
         return None;
@@ -405,11 +405,11 @@ fn untyped_property(look: &Look<'_>, at: usize) -> Option<String> {
 
 /// Whether a property of a branch refines one that an enclosing schema declares.
 fn refines(look: &Look<'_>, at: usize) -> bool {
-    let Some(name) = look.subschemas.site(at).name() else { return false };
-    let mut here = look.subschemas.parent(at);
-    while here != ROOT && look.subschemas.site(here).role == Role::Branch {
-        here = look.subschemas.parent(here);
-        let properties = look.subschemas.site(here).value.get("properties");
+    let Some(name) = look.tree.site(at).name() else { return false };
+    let mut here = look.tree.parent(at);
+    while here != ROOT && look.tree.site(here).role == Role::Branch {
+        here = look.tree.parent(here);
+        let properties = look.tree.site(here).value.get("properties");
         if properties.is_some_and(|p| p.get(name).is_some()) {
             return true;
         }
@@ -429,14 +429,14 @@ fn has_some_type(look: &Look<'_>, at: usize) -> bool {
         if !seen.insert(at) {
             continue;
         }
-        let schema = look.subschemas.site(at).value;
+        let schema = look.tree.site(at).value;
         let typed = schema.kind() != Kind::Object
             || ["type", "enum", "const"].iter().any(|k| schema.get(k).is_some())
             || seen.len() > SEARCHED;
         if typed {
             continue;
         }
-        match look.subschemas.target(at) {
+        match look.tree.target(at) {
             Target::Site(target) => {
                 work.push(target);
                 continue;
@@ -445,11 +445,11 @@ fn has_some_type(look: &Look<'_>, at: usize) -> bool {
             Target::None => {}
         }
         let branches = |keyword: &'static str| {
-            look.subschemas.children(at).filter(move |c| look.subschemas.site(*c).keyword == keyword)
+            look.tree.children(at).filter(move |c| look.tree.site(*c).keyword == keyword)
         };
         let all_of: Vec<usize> = branches("allOf").collect();
         let sure = all_of.iter().find(|c| {
-            let part = look.subschemas.site(**c).value;
+            let part = look.tree.site(**c).value;
             ["type", "enum", "const", "$ref", "anyOf", "oneOf"].iter().any(|k| part.get(k).is_some())
         });
         let before = work.len();
@@ -476,7 +476,7 @@ fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
     if look.marks.conditional[at] {
         return None;
     }
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     let string = has_type(schema, "string") && !bounded(look, at, &string_bounded);
     let array = has_type(schema, "array") && !bounded(look, at, &array_bounded);
     match (string, array) {
@@ -492,24 +492,23 @@ fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
 fn bounded(look: &Look<'_>, at: usize, test: &dyn Fn(Value<'_>) -> bool) -> bool {
     let mut here = at;
     loop {
-        let schema = look.subschemas.site(here).value;
+        let schema = look.tree.site(here).value;
         if test(schema) || ["enum", "const"].iter().any(|k| schema.get(k).is_some()) {
             return true;
         }
-        let beside =
-            look.subschemas.children(here).filter(|c| look.subschemas.site(*c).keyword == "allOf").chain(
-                match look.subschemas.target(here) {
-                    Target::Site(target) => Some(target),
-                    _ => None,
-                },
-            );
-        if beside.into_iter().any(|c| test(look.subschemas.site(c).value)) {
+        let beside = look.tree.children(here).filter(|c| look.tree.site(*c).keyword == "allOf").chain(
+            match look.tree.target(here) {
+                Target::Site(target) => Some(target),
+                _ => None,
+            },
+        );
+        if beside.into_iter().any(|c| test(look.tree.site(c).value)) {
             return true;
         }
-        if here == ROOT || look.subschemas.site(here).role != Role::Branch {
+        if here == ROOT || look.tree.site(here).role != Role::Branch {
             return false;
         }
-        here = look.subschemas.parent(here);
+        here = look.tree.parent(here);
     }
 }
 
@@ -529,7 +528,7 @@ fn array_bounded(schema: Value<'_>) -> bool {
 }
 
 fn unbounded_number(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     let numeric = has_type(schema, "number") || has_type(schema, "integer");
     let either = |a, b| move |s: Value<'_>| s.get(a).is_some() || s.get(b).is_some();
     if look.marks.conditional[at]
@@ -543,7 +542,7 @@ fn unbounded_number(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 fn unbounded_map(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     let mapped = schema.get("patternProperties").is_some()
         || ["additionalProperties", "unevaluatedProperties"]
             .iter()
@@ -553,15 +552,15 @@ fn unbounded_map(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 fn closed_beside_branches(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     let closed = schema.get("additionalProperties").and_then(Value::as_bool) == Some(false);
     if !closed || look.marks.forms[at] != Form::Composed {
         return None;
     }
     let own = schema.get("properties");
-    let group = Group::of(&look.subschemas, at)?;
+    let group = Group::of(&look.tree, at)?;
     let rejected = group.sites.iter().skip(1).find_map(|other| {
-        let properties = look.subschemas.site(*other).value.get("properties").map(Value::members);
+        let properties = look.tree.site(*other).value.get("properties").map(Value::members);
         properties.into_iter().flatten().find(|(name, _)| own.is_none_or(|o| o.get(name).is_none()))
     });
     rejected.map(|(name, _)| {
@@ -570,9 +569,9 @@ fn closed_beside_branches(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 fn undescribed(look: &Look<'_>, at: usize) -> Option<String> {
-    let site = look.subschemas.site(at);
-    let described = |at: usize| look.subschemas.site(at).value.get("description").is_some();
-    let described = described(at) || matches!(look.subschemas.target(at), Target::Site(t) if described(t));
+    let site = look.tree.site(at);
+    let described = |at: usize| look.tree.site(at).value.get("description").is_some();
+    let described = described(at) || matches!(look.tree.target(at), Target::Site(t) if described(t));
     if site.role != Role::Member || look.marks.conditional[at] || described || refines(look, at) {
         return None;
     }

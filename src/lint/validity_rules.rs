@@ -1,7 +1,7 @@
 //! Rules for what is invalid or contradictory: references, dialects, names, duplicates.
 //!
 //! The checks report certain breakage; only the one for misspelled keywords guesses. Two checks run
-//! the schema compiler and report nothing without the feature `schema`.
+//! the schema compiler; without the feature `pattern` it cannot judge patterns.
 //!
 //! Invariant: each check is linear in what it reads, up to sorting.
 
@@ -10,8 +10,10 @@ use std::collections::HashSet;
 use super::Look;
 use super::composition::is_annotation;
 use super::rules::Found;
-use super::walk::{ROOT, Role, Target, has_type};
+use super::tree::{ROOT, Role, Target, has_type};
 use crate::json::{Kind, Value};
+use crate::schema::keyword::{self, Keyword};
+use crate::schema::{Formats, Schema, SchemaError};
 use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
 pub(super) fn no_object_root(tools: &[Value<'_>], index: usize, found: &mut Found) {
@@ -58,24 +60,21 @@ pub(super) fn tool_undescribed(tools: &[Value<'_>], index: usize, found: &mut Fo
     }
 }
 
-#[cfg(feature = "schema")]
-fn compile(look: &Look<'_>) -> Option<crate::schema::SchemaError> {
-    let schema = look.subschemas.site(ROOT).value;
-    crate::schema::Schema::options().formats(crate::schema::Formats::Assert).compile(schema).err()
+fn compile(look: &Look<'_>) -> Option<SchemaError> {
+    let schema = look.tree.site(ROOT).value;
+    Schema::options().formats(Formats::Assert).compile(schema).err()
 }
 
 /// Whether the pointer of a compile error leads to a pattern.
-#[cfg(feature = "schema")]
 fn is_about_pattern(pointer: &str) -> bool {
     let mut tokens = pointer.rsplit('/');
     tokens.next() == Some("pattern") || tokens.next() == Some("patternProperties")
 }
 
-#[cfg(feature = "schema")]
 pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Found) {
     let known = |at| lost_reference(look, at).is_some() || foreign_dialect(look, at).is_some();
     // SCH-012 and SCH-015 describe these errors better.
-    if (0..look.subschemas.sites.len()).any(known) {
+    if (0..look.tree.sites.len()).any(known) {
         return;
     }
     if let Some(error) = compile(look).filter(|e| !is_about_pattern(&e.pointer)) {
@@ -83,31 +82,23 @@ pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-#[cfg(feature = "schema")]
 pub(super) fn wild_pattern(look: &Look<'_>, found: &mut Found) {
+    // Without the feature, the compiler rejects every pattern.
+    if !cfg!(feature = "pattern") {
+        return;
+    }
     if let Some(error) = compile(look).filter(|e| is_about_pattern(&e.pointer)) {
         found.push((error.pointer, error.message));
     }
 }
 
-#[cfg(not(feature = "schema"))]
-pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Found) {
-    let root = look.subschemas.site(ROOT).value;
-    if !matches!(root.kind(), Kind::Object | Kind::Bool) {
-        found.push((String::new(), "expected a schema: an object or a boolean".to_owned()));
-    }
-}
-
-#[cfg(not(feature = "schema"))]
-pub(super) fn wild_pattern(_: &Look<'_>, _: &mut Found) {}
-
 pub(super) fn lost_reference(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     let reference = schema.get("$ref")?;
     let Some(text) = reference.as_str() else { return Some("$ref must be a string".to_owned()) };
     // Every validator knows the metaschemas. Relative base URIs would need a resolver.
     let known = text.contains("//json-schema.org/draft");
-    if known || look.subschemas.rebased || look.subschemas.target(at) != Target::Unknown {
+    if known || look.tree.rebased || look.tree.target(at) != Target::Unknown {
         return None;
     }
     let what =
@@ -117,19 +108,19 @@ pub(super) fn lost_reference(look: &Look<'_>, at: usize) -> Option<String> {
 
 /// Finds a schema that applies itself to the same value.
 pub(super) fn endless_reference(look: &Look<'_>, found: &mut Found) {
-    let count = look.subschemas.sites.len();
+    let count = look.tree.sites.len();
     let next = |at: usize| {
         let mut beside: Vec<usize> = look
-            .subschemas
+            .tree
             .children(at)
             .filter(|c| {
-                let site = look.subschemas.site(*c);
+                let site = look.tree.site(*c);
                 site.role == Role::Branch || matches!(site.keyword, "if" | "not")
             })
             .collect();
         // A schema that extends this one changes the target of a dynamic reference.
-        if look.subschemas.site(at).value.get("$ref").is_some() {
-            if let Target::Site(target) = look.subschemas.target(at) {
+        if look.tree.site(at).value.get("$ref").is_some() {
+            if let Target::Site(target) = look.tree.target(at) {
                 beside.push(target);
             }
         }
@@ -155,7 +146,7 @@ pub(super) fn endless_reference(look: &Look<'_>, found: &mut Found) {
                     path.push((to, next(to)));
                 }
                 1 => {
-                    let pointer = look.subschemas.pointer(to);
+                    let pointer = look.tree.pointer(to);
                     found.push((
                         pointer,
                         "the schema applies itself to the same value without end".to_owned(),
@@ -173,7 +164,7 @@ const DIALECTS: &[&str] =
     &["json-schema.org/draft/2020-12/", "json-schema.org/draft/2019-09/", "json-schema.org/draft-07/"];
 
 pub(super) fn foreign_dialect(look: &Look<'_>, at: usize) -> Option<String> {
-    let uri = look.subschemas.site(at).value.get("$schema")?.as_str()?;
+    let uri = look.tree.site(at).value.get("$schema")?.as_str()?;
     let known = DIALECTS.iter().any(|d| uri.contains(d));
     (!known).then(|| format!("$schema {:?} is not supported", short(uri)))
 }
@@ -187,7 +178,7 @@ const PAIRS: &[(&str, &str, &str)] = &[
 ];
 
 pub(super) fn contradiction(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     if look.marks.conditional[at] {
         return None;
     }
@@ -256,7 +247,7 @@ fn undeclared<'d>(schema: Value<'d>) -> Option<&'d str> {
 }
 
 pub(super) fn required_unknown(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     if look.marks.conditional[at]
         || schema.get("properties").is_none()
         || schema.get("patternProperties").is_some()
@@ -267,7 +258,7 @@ pub(super) fn required_unknown(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 pub(super) fn duplicate(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     ["enum", "required", "anyOf", "oneOf", "allOf", "type"].iter().find_map(|keyword| {
         let mut seen = HashSet::new();
         let duplicate = schema.get(keyword)?.items().find(|item| !seen.insert(item.raw()))?;
@@ -275,76 +266,12 @@ pub(super) fn duplicate(look: &Look<'_>, at: usize) -> Option<String> {
     })
 }
 
-/// The keywords of draft 2020-12, and of draft-07 where they differ.
-const KEYWORDS: &[&str] = &[
-    "$anchor",
-    "$comment",
-    "$defs",
-    "$dynamicAnchor",
-    "$dynamicRef",
-    "$id",
-    "$ref",
-    "$schema",
-    "$vocabulary",
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "const",
-    "contains",
-    "contentEncoding",
-    "contentMediaType",
-    "contentSchema",
-    "default",
-    "definitions",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-    "deprecated",
-    "description",
-    "else",
-    "enum",
-    "examples",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "if",
-    "items",
-    "maxContains",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minContains",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "not",
-    "oneOf",
-    "pattern",
-    "patternProperties",
-    "prefixItems",
-    "properties",
-    "propertyNames",
-    "readOnly",
-    "required",
-    "then",
-    "title",
-    "type",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "uniqueItems",
-    "writeOnly",
-];
-
 pub(super) fn misspelled(look: &Look<'_>, at: usize) -> Option<String> {
-    look.subschemas.site(at).value.members().find_map(|(name, _)| {
-        if KEYWORDS.contains(&name) || is_annotation(name) || name.len() < 4 || name.len() > 30 {
+    look.tree.site(at).value.members().find_map(|(name, _)| {
+        if Keyword::named(name).is_some() || is_annotation(name) || name.len() < 4 || name.len() > 30 {
             return None;
         }
-        let near = KEYWORDS.iter().find(|k| k.len() >= 4 && distance_at_most_two(name, k))?;
+        let near = keyword::NAMES.iter().find(|k| k.len() >= 4 && distance_at_most_two(name, k))?;
         Some(format!("unknown keyword {name:?}; did you mean {near:?}?"))
     })
 }
@@ -373,10 +300,10 @@ fn distance_at_most_two(a: &str, b: &str) -> bool {
 }
 
 pub(super) fn old_spelling(look: &Look<'_>, at: usize) -> Option<String> {
-    if look.subschemas.old {
+    if look.tree.old {
         return None;
     }
-    let schema = look.subschemas.site(at).value;
+    let schema = look.tree.site(at).value;
     let by_position = schema.get("items").is_some_and(|i| i.kind() == Kind::Array);
     if by_position {
         return Some("items is an array, which is draft-07; use prefixItems".to_owned());
@@ -387,7 +314,7 @@ pub(super) fn old_spelling(look: &Look<'_>, at: usize) -> Option<String> {
 
 /// An old dialect in an output schema: clients refuse the tool, whatever the schema says otherwise.
 pub(super) fn old_output(look: &Look<'_>, found: &mut Found) {
-    if look.which == "outputSchema" && look.subschemas.old {
+    if look.which == "outputSchema" && look.tree.old {
         found.push((
             String::new(),
             "some hosts refuse tools whose outputSchema names an old draft".to_owned(),
@@ -398,18 +325,18 @@ pub(super) fn old_output(look: &Look<'_>, found: &mut Found) {
 /// Definitions that no reference leads to, directly or into one of their parts.
 pub(super) fn unused_definitions(look: &Look<'_>, found: &mut Found) {
     const LISTED: usize = 5;
-    let count = look.subschemas.sites.len();
+    let count = look.tree.sites.len();
     // Parents stand before their children, so one pass backwards finds the used ones.
     let mut used = look.marks.reachable.clone();
     for at in (1..count).rev() {
         if used[at] {
-            used[look.subschemas.parent(at)] = true;
+            used[look.tree.parent(at)] = true;
         }
     }
     let unused: Vec<String> = (1..count)
-        .filter(|at| look.subschemas.site(*at).role == Role::Definition)
-        .filter(|at| !used[*at] && used[look.subschemas.parent(*at)])
-        .map(|at| short(look.subschemas.site(at).name().unwrap_or_default()))
+        .filter(|at| look.tree.site(*at).role == Role::Definition)
+        .filter(|at| !used[*at] && used[look.tree.parent(*at)])
+        .map(|at| short(look.tree.site(at).name().unwrap_or_default()))
         .collect();
     let listed = unused.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
     let more = if unused.len() > LISTED { ", …" } else { "" };

@@ -18,7 +18,8 @@ use super::key_map::{KeyMap, key};
 use super::keyword::{KEYWORDS, Keyword, Rules};
 use super::program::{Child, Node, Object, Op, Program, Property, Reference, Span, TRACKS, types};
 use super::resolve::Library;
-use super::subschemas::{Invalid, Place, Places, pointer_to};
+use super::resources::{Invalid, Place, Places};
+use super::subschemas::pointer_to;
 use super::{Formats, Options, SchemaError, SchemaLimits, canon, program};
 
 /// The schema itself.
@@ -170,7 +171,7 @@ impl Compiler<'_> {
         while let Some((index, scope)) = self.open.pop() {
             self.fill(index, scope, &docs)?;
         }
-        let base = self.library.subschemas.base(0).to_owned();
+        let base = self.library.index.base(0).to_owned();
         let base = self.t.keep(&base);
         link::link(&mut self.t, root, base, &self.options.limits)
     }
@@ -199,7 +200,7 @@ impl Compiler<'_> {
     }
 
     fn node(&mut self, place: Place, scope: u32) -> Result<Child, Box<Invalid>> {
-        let resource = self.library.subschemas.places.get(place).unwrap_or(0);
+        let resource = self.library.index.places.get(place).unwrap_or(0);
         let scope = self.library.enter(scope, resource);
         let scoped = key(&[place.document, place.node.index(), scope], "");
         let known = if scope == 0 {
@@ -227,8 +228,8 @@ impl Compiler<'_> {
     fn fill(&mut self, index: u32, scope: u32, docs: &[Arc<Doc>]) -> Result<(), Box<Invalid>> {
         let Some(place) = self.t.places.get(index as usize).copied() else { return Ok(()) };
         let Some(doc) = docs.get(place.document as usize) else { return Ok(()) };
-        let resource = self.library.subschemas.places.get(place).unwrap_or(0);
-        let rules = self.library.subschemas.rules(resource);
+        let resource = self.library.index.places.get(place).unwrap_or(0);
+        let rules = self.library.index.rules(resource);
         let mut schema = Subschema { found: [None; KEYWORDS], rules, place, scope };
         for (name, value) in doc.at(place.node).members() {
             let keyword = Keyword::find(name, rules);
@@ -346,14 +347,14 @@ impl Compiler<'_> {
         };
         let dynamic = target.dynamic.as_ref().and_then(|name| self.library.bound(schema.scope, name));
         let place = dynamic.unwrap_or(target.place);
-        let resource = self.library.subschemas.places.get(place).unwrap_or(0);
+        let resource = self.library.index.places.get(place).unwrap_or(0);
         let fragment = match (&target.pointer, &target.anchor) {
             (Some(pointer), _) if place == target.place => pointer.clone(),
             // Finding a pointer goes by all that stands before the target.
             (_, Some(anchor)) if self.passed > MOST_PASSED => anchor.clone(),
             _ => self.pointer(place, resource, docs),
         };
-        let canonical = format!("{}#{fragment}", self.library.subschemas.base(resource));
+        let canonical = format!("{}#{fragment}", self.library.index.base(resource));
         let child = self.place(place, docs, schema.scope)?;
         let target = self.t.keep(&canonical);
         let index = self.t.references.len() as u32;
@@ -369,7 +370,7 @@ impl Compiler<'_> {
 
     /// The pointer to a place from the root of its resource.
     fn pointer(&mut self, place: Place, resource: u32, docs: &[Arc<Doc>]) -> String {
-        let root = self.library.subschemas.resources.get(resource as usize).map_or(place, |r| r.root);
+        let root = self.library.index.resources.get(resource as usize).map_or(place, |r| r.root);
         let Some(doc) = docs.get(place.document as usize) else { return String::new() };
         self.passed += place.node.index().saturating_sub(root.node.index()) as usize;
         pointer_to(doc.at(root.node), place.node)

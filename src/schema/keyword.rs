@@ -9,7 +9,7 @@ use super::Dialect;
 
 /// What a keyword's value must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// Anything.
     Any,
     /// A string.
@@ -70,7 +70,7 @@ macro_rules! keywords {
     ($($name:ident $text:literal $shape:ident $vocabulary:ident $dialects:ident,)*) => {
         /// A keyword of any dialect.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(super) enum Keyword { $($name),* }
+        pub(crate) enum Keyword { $($name),* }
 
         /// How many there are.
         pub(super) const KEYWORDS: usize = [$($text),*].len();
@@ -78,7 +78,7 @@ macro_rules! keywords {
         const TABLE: [(Shape, u8, u8); KEYWORDS] = [$((Shape::$shape, $vocabulary, $dialects)),*];
 
         /// Their names.
-        pub(super) const NAMES: [&str; KEYWORDS] = [$($text),*];
+        pub(crate) const NAMES: [&str; KEYWORDS] = [$($text),*];
 
         impl Keyword {
             /// All of them, by name.
@@ -177,14 +177,14 @@ const fn is_before(a: &str, b: &str) -> bool {
 }
 
 impl Keyword {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         NAMES[self as usize]
     }
 
     /// The keyword of this name in any dialect: looked up by halves, since a comparison for each
     /// would be two kilobytes of instructions.
     #[inline(never)]
-    fn named(name: &str) -> Option<Keyword> {
+    pub(crate) fn named(name: &str) -> Option<Keyword> {
         let at = Keyword::SORTED.binary_search_by(|keyword| keyword.name().cmp(name)).ok()?;
         Keyword::SORTED.get(at).copied()
     }
@@ -196,7 +196,7 @@ impl Keyword {
         (vocabulary & rules.vocabularies != 0 && dialects & rules.bit() != 0).then_some(keyword)
     }
 
-    pub(super) fn shape(self) -> Shape {
+    pub(crate) fn shape(self) -> Shape {
         self.row().0
     }
 

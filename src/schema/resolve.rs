@@ -14,7 +14,7 @@ use crate::json::{Doc, Kind, NodeId, ParseLimits, Value};
 
 use super::key_map::{KeyMap, key};
 use super::keyword::{Keyword, Rules, vocabulary};
-use super::subschemas::{Invalid, Place, RECURSIVE, Subschemas};
+use super::resources::{Invalid, Place, RECURSIVE, ResourceIndex};
 use super::{Dialect, Options, SchemaLimits, metaschema, uri};
 
 /// Objects with more members get an index when pointers go through them.
@@ -38,7 +38,7 @@ fn target_key(place: Place, keyword: Keyword) -> Vec<u8> {
 /// Documents and everything known about them.
 pub(super) struct Library<'o> {
     pub(super) docs: Vec<Arc<Doc>>,
-    pub(super) subschemas: Subschemas,
+    pub(super) index: ResourceIndex,
     /// What references lead to, or why they lead nowhere.
     targets: KeyMap,
     targeted: Vec<Result<Target, Box<Invalid>>>,
@@ -57,7 +57,7 @@ impl<'o> Library<'o> {
     pub(super) fn new(options: &'o Options) -> Library<'o> {
         Library {
             docs: Vec::new(),
-            subschemas: Subschemas::default(),
+            index: ResourceIndex::default(),
             targets: KeyMap::default(),
             targeted: Vec::new(),
             options,
@@ -73,7 +73,7 @@ impl<'o> Library<'o> {
     /// Surveys the schema and all it refers to.
     pub(super) fn load(&mut self, schema: Doc) -> Result<(), Box<Invalid>> {
         self.add("", Arc::new(schema), Rules::of(self.options.dialect))?;
-        while let Some(at) = self.subschemas.references.pop() {
+        while let Some(at) = self.index.references.pop() {
             self.refer(at)?;
         }
         Ok(())
@@ -85,8 +85,8 @@ impl<'o> Library<'o> {
     fn refer(&mut self, at: Place) -> Result<(), Box<Invalid>> {
         let doc = self.doc(at.document);
         let schema = doc.at(at.node);
-        let resource = self.subschemas.places.get(at).unwrap_or(0);
-        let rules = self.subschemas.rules(resource);
+        let resource = self.index.places.get(at).unwrap_or(0);
+        let rules = self.index.rules(resource);
         for (name, value) in schema.members() {
             let Some(keyword) = Keyword::find(name, rules) else { continue };
             if matches!(keyword, Keyword::Ref | Keyword::DynamicRef | Keyword::RecursiveRef) {
@@ -129,12 +129,12 @@ impl<'o> Library<'o> {
         let options = self.options;
         let rules_for = |uri: &str| rules_named(uri, options);
         let (base, _) = uri::split_fragment(base);
-        self.subschemas.visit(document, doc.root(), Err((base, rules)), &rules_for, &options.limits)
+        self.index.visit(document, doc.root(), Err((base, rules)), &rules_for, &options.limits)
     }
 
     /// The resource with this absolute URI; loads the document or metaschema it is in.
     fn resource(&mut self, uri: &str) -> Result<u32, String> {
-        if let Some(found) = self.subschemas.by_uri.get(uri.as_bytes()) {
+        if let Some(found) = self.index.by_uri.get(uri.as_bytes()) {
             return Ok(found as u32);
         }
         let options = self.options;
@@ -147,22 +147,22 @@ impl<'o> Library<'o> {
             self.add(uri, Arc::clone(doc), rules).map_err(|fault| fault.message)?;
         } else if !std::mem::replace(&mut self.has_all_documents, true) {
             for (known, doc) in &options.documents {
-                if self.subschemas.by_uri.get(known.as_bytes()).is_none() {
+                if self.index.by_uri.get(known.as_bytes()).is_none() {
                     // OK to drop: a fault here is in a document that nobody has named.
                     let _ = self.add(known, Arc::clone(doc), rules);
                 }
             }
         }
         let unknown = "names a document that was not handed in; nothing is fetched";
-        self.subschemas.by_uri.get(uri.as_bytes()).map(|found| found as u32).ok_or_else(|| unknown.to_owned())
+        self.index.by_uri.get(uri.as_bytes()).map(|found| found as u32).ok_or_else(|| unknown.to_owned())
     }
 
     fn resolve(&mut self, keyword: Keyword, reference: &str, from: u32) -> Result<Target, String> {
         let (uri, fragment) = uri::split_fragment(reference);
-        let absolute = uri::join(self.subschemas.base(from), uri);
+        let absolute = uri::join(self.index.base(from), uri);
         let resource = self.resource(&absolute)?;
         // OK because `resource` hands out ids of the list.
-        let root = self.subschemas.resources.get(resource as usize).map(|r| r.root).ok_or("is unknown")?;
+        let root = self.index.resources.get(resource as usize).map(|r| r.root).ok_or("is unknown")?;
         let fragment = match fragment {
             None | Some("") => "",
             Some(fragment) => fragment,
@@ -171,7 +171,7 @@ impl<'o> Library<'o> {
             let place = if fragment.is_empty() { root } else { self.follow(fragment, root, resource)? };
             let recursive = keyword == Keyword::RecursiveRef && self.is_dynamic(resource, RECURSIVE, place);
             // Across another resource's root the pointer would not be the canonical one.
-            let direct = self.subschemas.places.get(place) == Some(resource);
+            let direct = self.index.places.get(place) == Some(resource);
             let pointer = direct.then(|| fragment.to_owned());
             return Ok(Target {
                 place,
@@ -180,14 +180,14 @@ impl<'o> Library<'o> {
                 dynamic: recursive.then(|| RECURSIVE.to_owned()),
             });
         }
-        let place = self.subschemas.anchor(resource, fragment).ok_or("names an anchor that is not there")?;
+        let place = self.index.anchor(resource, fragment).ok_or("names an anchor that is not there")?;
         let dynamic = keyword == Keyword::DynamicRef && self.is_dynamic(resource, fragment, place);
         let anchor = fragment.to_owned();
         Ok(Target { place, pointer: None, dynamic: dynamic.then(|| anchor.clone()), anchor: Some(anchor) })
     }
 
     fn is_dynamic(&self, resource: u32, name: &str, place: Place) -> bool {
-        self.subschemas.is_dynamic(resource, name, place)
+        self.index.is_dynamic(resource, name, place)
     }
 
     /// The place a JSON Pointer in a fragment names.
@@ -203,16 +203,16 @@ impl<'o> Library<'o> {
             at = self.step(doc, root.document, at, token).ok_or("points at nothing")?;
             rest = next;
             let place = Place { document: root.document, node: at.id() };
-            if let Some(found) = self.subschemas.places.get(place) {
+            if let Some(found) = self.index.places.get(place) {
                 resource = found;
             }
         }
         let place = Place { document: root.document, node: at.id() };
-        if self.subschemas.places.get(place).is_none() {
+        if self.index.places.get(place).is_none() {
             // Under an unknown keyword, which only a reference makes a schema.
             let options = self.options;
             let rules_for = |uri: &str| rules_named(uri, options);
-            let seen = self.subschemas.visit(root.document, at, Ok(resource), &rules_for, &options.limits);
+            let seen = self.index.visit(root.document, at, Ok(resource), &rules_for, &options.limits);
             seen.map_err(|fault| format!("points at something that is no schema: {}", fault.message))?;
         }
         Ok(place)
@@ -250,7 +250,7 @@ impl<'o> Library<'o> {
         let mut bindings = self.scopes.get(scope as usize).cloned().unwrap_or_default();
         // Sorted, as every scope is.
         let outer = bindings.len();
-        let declared = self.subschemas.resources.get(resource as usize).map_or(&[][..], |r| &r.dynamic);
+        let declared = self.index.resources.get(resource as usize).map_or(&[][..], |r| &r.dynamic);
         for (name, place) in declared {
             // The outermost declaration wins, so what is bound stays bound.
             if self.dynamic_names.get(name.as_bytes()).is_some()

@@ -123,7 +123,7 @@ fn without_dots(path: &str, out: &mut String) {
 
 /// Resolves `%XX`. `None` when the result is not UTF-8 or an escape is broken.
 #[cold]
-pub(super) fn percent_decoded(text: &str) -> Option<String> {
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(b) = bytes.next() {

@@ -7,7 +7,6 @@ mod blow_up;
 mod examples;
 mod fix;
 mod host;
-#[cfg(feature = "schema")]
 mod random;
 mod rules;
 mod typed;

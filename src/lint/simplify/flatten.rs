@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::json::Value;
 use crate::lint::composition::Group;
-use crate::lint::walk::{Role, Subschemas};
+use crate::lint::tree::{Role, SchemaTree};
 
 /// The keywords of a schema, where they come from, and its members.
 pub(super) struct View<'d> {
@@ -32,30 +32,26 @@ pub(super) struct View<'d> {
 
 impl<'d> View<'d> {
     /// A schema as it is.
-    pub(super) fn plain(subschemas: &Subschemas<'d>, at: usize) -> View<'d> {
+    pub(super) fn plain(tree: &SchemaTree<'d>, at: usize) -> View<'d> {
         let mut view = View::empty();
-        view.add(subschemas, at, &mut HashMap::new(), &[]);
-        view.require(subschemas.site(at).value);
+        view.add(tree, at, &mut HashMap::new(), &[]);
+        view.require(tree.site(at).value);
         view
     }
 
     /// A schema and what stands beside it, without these combinators. `None`: too much of it.
-    pub(super) fn folded(
-        subschemas: &Subschemas<'d>,
-        at: usize,
-        without: &[&'static str],
-    ) -> Option<View<'d>> {
-        let group = Group::of(subschemas, at)?;
+    pub(super) fn folded(tree: &SchemaTree<'d>, at: usize, without: &[&'static str]) -> Option<View<'d>> {
+        let group = Group::of(tree, at)?;
         let mut view = View::empty();
         let mut names = HashMap::new();
-        view.require(subschemas.site(at).value);
+        view.require(tree.site(at).value);
         for site in group.sites.iter().copied() {
-            let asked = subschemas.site(site).role == Role::Condition && site != at;
+            let asked = tree.site(site).role == Role::Condition && site != at;
             if !asked {
-                view.add(subschemas, site, &mut names, without);
+                view.add(tree, site, &mut names, without);
             }
         }
-        let value = subschemas.site(at).value;
+        let value = tree.site(at).value;
         view.folded = without.iter().copied().filter(|k| value.get(k).is_some()).collect();
         for part in value.get("allOf").map(Value::items).into_iter().flatten() {
             view.require(part);
@@ -95,12 +91,12 @@ impl<'d> View<'d> {
 
     fn add(
         &mut self,
-        subschemas: &Subschemas<'d>,
+        tree: &SchemaTree<'d>,
         at: usize,
         names: &mut HashMap<&'d str, usize>,
         without: &[&'static str],
     ) {
-        let value = subschemas.site(at).value;
+        let value = tree.site(at).value;
         for (keyword, inner) in value.members() {
             match keyword {
                 "required" => {}
@@ -114,8 +110,8 @@ impl<'d> View<'d> {
         let written = value.get("properties").map(Value::member_values).into_iter().flatten();
         let by_name: HashMap<&str, Value<'d>> =
             written.filter_map(|(name, _)| Some((name.as_str()?, name))).collect();
-        for child in subschemas.children(at) {
-            let site = subschemas.site(child);
+        for child in tree.children(at) {
+            let site = tree.site(child);
             let Some(name) = site.name().filter(|_| site.role == Role::Member) else { continue };
             match names.get(name) {
                 Some(place) => {

@@ -13,8 +13,8 @@ use super::{Copy, Task};
 use crate::json::{Kind, Value};
 use crate::lint::composition::is_annotation;
 use crate::lint::profile::References;
+use crate::lint::tree::{ROOT, has_type};
 use crate::lint::validity_rules::short;
-use crate::lint::walk::{ROOT, has_type};
 
 /// Members of an object in the making.
 pub(super) type Parts<'d> = Vec<(Cow<'d, str>, Vec<Task<'d>>)>;
@@ -42,7 +42,7 @@ impl<'d> Copy<'_, 'd> {
         null: bool,
     ) -> Parts<'d> {
         let mut parts: Parts<'d> = Vec::new();
-        let site = *self.look.subschemas.site(at);
+        let site = *self.look.tree.site(at);
         let root = here == ROOT && !self.wrapped;
         if root && view.get("type").is_none_or(|t| t.kind() != Kind::String) {
             parts.push(("type".into(), word("\"object\"")));
@@ -94,8 +94,8 @@ impl<'d> Copy<'_, 'd> {
             let tuple = view.keywords.iter().find(|(k, ..)| *k == "prefixItems");
             let tuple = tuple.filter(|_| self.profile.refuses("prefixItems"));
             let elements: Vec<usize> = tuple.map_or(Vec::new(), |(keyword, _, from)| {
-                let subschemas = &self.look.subschemas;
-                subschemas.children(*from).filter(|c| subschemas.site(*c).keyword == *keyword).collect()
+                let tree = &self.look.tree;
+                tree.children(*from).filter(|c| tree.site(*c).keyword == *keyword).collect()
             });
             let items =
                 if elements.is_empty() { word("{}") } else { self.alternatives(&elements, chain, false) };
@@ -129,8 +129,7 @@ impl<'d> Copy<'_, 'd> {
         let mut inner: Parts<'d> = Vec::new();
         let mut dropped = HashSet::new();
         for (name, sites) in &view.properties {
-            let forbidden =
-                sites.iter().any(|s| self.look.subschemas.site(*s).value.as_bool() == Some(false));
+            let forbidden = sites.iter().any(|s| self.look.tree.site(*s).value.as_bool() == Some(false));
             if forbidden && !self.profile.boolean_schemas {
                 self.lose(here, format!("property {} is forbidden and was dropped", short(name.raw())));
                 dropped.insert(name.as_str());
@@ -166,11 +165,10 @@ impl<'d> Copy<'_, 'd> {
 
     /// One member, as several schemas may describe it.
     fn alternatives(&self, sites: &[usize], chain: usize, null: bool) -> Vec<Task<'d>> {
-        let subschemas = &self.look.subschemas;
+        let tree = &self.look.tree;
         let mut distinct: Vec<usize> = Vec::new();
         for site in sites {
-            if !distinct.iter().any(|d| subschemas.site(*d).value.raw() == subschemas.site(*site).value.raw())
-            {
+            if !distinct.iter().any(|d| tree.site(*d).value.raw() == tree.site(*site).value.raw()) {
                 distinct.push(*site);
             }
         }
@@ -180,9 +178,7 @@ impl<'d> Copy<'_, 'd> {
         // What tells alternatives apart is a constant in each: together, an enum.
         let constants: Option<Vec<&str>> = distinct
             .iter()
-            .map(|at| {
-                subschemas.site(*at).value.get("const").filter(|c| c.kind() == Kind::String).map(Value::raw)
-            })
+            .map(|at| tree.site(*at).value.get("const").filter(|c| c.kind() == Kind::String).map(Value::raw))
             .collect();
         if let Some(constants) = constants {
             let null = if null { ",null" } else { "" };
@@ -278,10 +274,10 @@ impl<'d> Copy<'_, 'd> {
 
     /// Whether no branch under a keyword says a type, so that it only adds demands.
     fn untyped(&self, from: usize, keyword: &str) -> bool {
-        let subschemas = &self.look.subschemas;
-        let mut branches = subschemas.children(from).filter(|c| subschemas.site(*c).keyword == keyword);
+        let tree = &self.look.tree;
+        let mut branches = tree.children(from).filter(|c| tree.site(*c).keyword == keyword);
         branches.all(|c| {
-            let value = subschemas.site(c).value;
+            let value = tree.site(c).value;
             let says = ["type", "properties", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
             says.iter().all(|k| value.get(k).is_none())
         })
@@ -307,14 +303,13 @@ impl<'d> Copy<'_, 'd> {
 
     /// The value of a keyword: schemas within it are simplified, anything else is spliced.
     fn value_of(&self, from: usize, keyword: &str, inner: Value<'d>, chain: usize) -> Vec<Task<'d>> {
-        let subschemas = &self.look.subschemas;
-        let sites: Vec<usize> =
-            subschemas.children(from).filter(|c| subschemas.site(*c).keyword == keyword).collect();
+        let tree = &self.look.tree;
+        let sites: Vec<usize> = tree.children(from).filter(|c| tree.site(*c).keyword == keyword).collect();
         let schema = |at: usize| Task::Schema { at, chain, null: false };
         if sites.is_empty() {
             return raw(inner);
         }
-        if sites.len() == 1 && sites.first().is_some_and(|s| subschemas.site(*s).value.id() == inner.id()) {
+        if sites.len() == 1 && sites.first().is_some_and(|s| tree.site(*s).value.id() == inner.id()) {
             return sites.into_iter().map(schema).collect();
         }
         let (open, close) = if inner.kind() == Kind::Array { ("[", "]") } else { ("{", "}") };
@@ -331,7 +326,7 @@ impl<'d> Copy<'_, 'd> {
             if let Some(name) = names.get(i) {
                 tasks.push(Task::Text(Cow::Owned(format!("{}:", name.raw()))));
             }
-            match subschemas.site_of(value) {
+            match tree.site_of(value) {
                 Some(at) => tasks.push(schema(at)),
                 None => tasks.push(Task::Text(Cow::Borrowed(value.raw()))),
             }

@@ -19,7 +19,7 @@ use super::composition::{Form, is_annotation};
 use super::fix::{Edit, apply};
 use super::host_rules::{ROOT_COMBINATORS, leads_back};
 use super::profile::{Profile, References};
-use super::walk::{ROOT, Role, Target, has_type, is_object};
+use super::tree::{ROOT, Role, Target, has_type, is_object};
 use super::{Finding, Look, Severity, Snapshot};
 use crate::json::{Kind, Value};
 use flatten::View;
@@ -136,7 +136,7 @@ const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
 impl<'d> Copy<'_, 'd> {
     fn run(&mut self) {
-        let root = self.look.subschemas.site(ROOT).value;
+        let root = self.look.tree.site(ROOT).value;
         let other = root.kind() != Kind::Object || root.get("type").is_some() && !has_type(root, "object");
         let schema = Task::Schema { at: ROOT, chain: 0, null: false };
         if other {
@@ -193,14 +193,14 @@ impl<'d> Copy<'_, 'd> {
     }
 
     fn schema(&mut self, at: usize, mut chain: usize, null: bool) {
-        let subschemas = &self.look.subschemas;
+        let tree = &self.look.tree;
         let mut here = at;
         let mut own: Vec<(&'d str, Value<'d>)> = Vec::new();
         if self.profile.references == References::Inline {
-            while subschemas.target(here) != Target::None {
-                let value = subschemas.site(here).value;
+            while tree.target(here) != Target::None {
+                let value = tree.site(here).value;
                 // A reference beside other demands is folded with them, not followed.
-                if !self.look.subschemas.old
+                if !self.look.tree.old
                     && value.members().any(|(k, _)| !is_annotation(k) && !REFERENCES.contains(&k))
                 {
                     let (again, length) = self.in_chain(here, chain);
@@ -219,7 +219,7 @@ impl<'d> Copy<'_, 'd> {
                         own.push((keyword, inner));
                     }
                 }
-                let Target::Site(target) = subschemas.target(here) else {
+                let Target::Site(target) = tree.target(here) else {
                     self.lose(at, "the reference leads elsewhere and was dropped".to_owned());
                     break;
                 };
@@ -235,14 +235,12 @@ impl<'d> Copy<'_, 'd> {
         }
         if self.profile.references == References::Finite && leads_back(self.look, here) {
             self.lose(at, "the reference leads back to itself; only its type was kept".to_owned());
-            let Target::Site(target) = self.look.subschemas.target(here) else { return };
+            let Target::Site(target) = self.look.tree.target(here) else { return };
             return self.stub(target, &own);
         }
-        let value = self.look.subschemas.site(here).value;
+        let value = self.look.tree.site(here).value;
         match value.as_bool() {
-            Some(_)
-                if self.profile.boolean_schemas || self.look.subschemas.site(here).role == Role::Extra =>
-            {
+            Some(_) if self.profile.boolean_schemas || self.look.tree.site(here).role == Role::Extra => {
                 return self.out.push_str(value.raw());
             }
             Some(verdict) => {
@@ -272,7 +270,7 @@ impl<'d> Copy<'_, 'd> {
 
     /// What is left of a schema that contains itself.
     fn stub(&mut self, target: usize, own: &[(&'d str, Value<'d>)]) {
-        let value = self.look.subschemas.site(target).value;
+        let value = self.look.tree.site(target).value;
         let mut parts: Parts<'d> = Vec::new();
         let kind = value.get("type").and_then(Value::as_str);
         let kind = kind.unwrap_or(if is_object(value) { "object" } else { "" });
@@ -302,8 +300,8 @@ impl<'d> Copy<'_, 'd> {
 
     /// The schema's keywords, folded where the host wants no combinators.
     fn view(&mut self, here: usize) -> View<'d> {
-        let subschemas = &self.look.subschemas;
-        let value = subschemas.site(here).value;
+        let tree = &self.look.tree;
+        let value = tree.site(here).value;
         let mut without: Vec<&'static str> = Vec::new();
         if here == ROOT && !self.wrapped && self.profile.plain_root {
             without.extend(ROOT_COMBINATORS.iter().filter(|k| value.get(k).is_some()));
@@ -311,7 +309,7 @@ impl<'d> Copy<'_, 'd> {
         if self.profile.refuses("allOf") && value.get("allOf").is_some() && !without.contains(&"allOf") {
             without.push("allOf");
         }
-        if self.profile.references == References::Inline && subschemas.target(here) != Target::None {
+        if self.profile.references == References::Inline && tree.target(here) != Target::None {
             without.extend(REFERENCES.iter().filter(|k| value.get(k).is_some()));
         }
         // Where objects must be closed, what declares members of one must be one schema.
@@ -322,20 +320,20 @@ impl<'d> Copy<'_, 'd> {
             without.extend(beside.filter(|k| !without.contains(k)).collect::<Vec<_>>());
         }
         if without.is_empty() {
-            return View::plain(subschemas, here);
+            return View::plain(tree, here);
         }
         // What is folded in must not bring back what the root has to do without.
         if here == ROOT && !self.wrapped && self.profile.plain_root {
             without.extend(ROOT_COMBINATORS);
         }
-        match View::folded(subschemas, here, &without) {
+        match View::folded(tree, here, &without) {
             Some(view) => {
                 self.lose(here, format!("folded into one schema: {}", view.folded.join(", ")));
                 view
             }
             None => {
                 self.lose(here, format!("too much to fold: {}", without.join(", ")));
-                let mut view = View::plain(subschemas, here);
+                let mut view = View::plain(tree, here);
                 view.keywords.retain(|(k, ..)| !without.contains(k));
                 view
             }

@@ -12,7 +12,7 @@ use super::super::decimal::Decimal;
 use super::super::format::Format;
 use super::super::keyword::Keyword;
 use super::super::program::{Array, Bounds, Contains, Dependent, Enum, Op, SCANNED, Span};
-use super::super::subschemas::Invalid;
+use super::super::resources::Invalid;
 use super::super::{Dialect, canon};
 use super::{Compiler, Subschema, extend};
 use crate::json::order;

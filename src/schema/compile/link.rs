@@ -10,7 +10,7 @@ use super::super::SchemaLimits;
 use super::super::program::{
     Child, ELEMENTS, FORWARDS, Forward, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, types,
 };
-use super::super::subschemas::Invalid;
+use super::super::resources::Invalid;
 use super::Tables;
 
 pub(super) fn link(

@@ -12,6 +12,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::json::{Kind, NodeId, Value};
+use crate::schema::keyword::Keyword;
+use crate::schema::subschemas::{self, Step, push_token};
+use crate::schema::uri::percent_decoded;
 
 /// How a subschema is applied, seen from the schema it stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,18 +37,6 @@ pub(super) enum Role {
     Definition,
 }
 
-/// The last part of a pointer.
-#[derive(Clone, Copy, Debug)]
-enum Step<'d> {
-    Root,
-    /// `/keyword`
-    Keyword,
-    /// `/keyword/name`
-    Named(&'d str),
-    /// `/keyword/3`
-    Index(u32),
-}
-
 /// One subschema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Site<'d> {
@@ -63,51 +54,30 @@ impl<'d> Site<'d> {
     /// The name of a member of `properties`, `patternProperties` and the like.
     pub(super) fn name(&self) -> Option<&'d str> {
         match self.step {
-            Step::Named(name) => Some(name),
+            Step::Name(name) => Some(name),
             _ => None,
         }
     }
 }
 
-/// What stands under a keyword.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    One,
-    /// A schema, or an array of them as in draft-07's `items`.
-    OneOrMany,
-    Many,
-    Map,
-    /// As `Map`, but arrays of names are no schemas (`dependencies`).
-    MapOfObjects,
+/// How the compiler applies the subschemas of a keyword; `None` for keywords without subschemas.
+fn role(keyword: Keyword) -> Option<Role> {
+    use Keyword as K;
+    Some(match keyword {
+        K::Properties => Role::Member,
+        K::PatternProperties => Role::PatternMember,
+        K::AdditionalProperties | K::UnevaluatedProperties => Role::Extra,
+        K::Items | K::PrefixItems | K::AdditionalItems | K::UnevaluatedItems => Role::Item,
+        K::AllOf | K::AnyOf | K::OneOf | K::Then | K::Else => Role::Branch,
+        K::DependentSchemas | K::Dependencies => Role::Branch,
+        K::If | K::Not | K::Contains | K::PropertyNames => Role::Condition,
+        K::Defs | K::Definitions | K::ContentSchema => Role::Definition,
+        _ => return None,
+    })
 }
 
-const APPLICATORS: &[(&str, Role, Shape)] = &[
-    ("properties", Role::Member, Shape::Map),
-    ("patternProperties", Role::PatternMember, Shape::Map),
-    ("additionalProperties", Role::Extra, Shape::One),
-    ("unevaluatedProperties", Role::Extra, Shape::One),
-    ("items", Role::Item, Shape::OneOrMany),
-    ("prefixItems", Role::Item, Shape::Many),
-    ("additionalItems", Role::Item, Shape::One),
-    ("unevaluatedItems", Role::Item, Shape::One),
-    ("allOf", Role::Branch, Shape::Many),
-    ("anyOf", Role::Branch, Shape::Many),
-    ("oneOf", Role::Branch, Shape::Many),
-    ("then", Role::Branch, Shape::One),
-    ("else", Role::Branch, Shape::One),
-    ("dependentSchemas", Role::Branch, Shape::Map),
-    ("dependencies", Role::Branch, Shape::MapOfObjects),
-    ("if", Role::Condition, Shape::One),
-    ("not", Role::Condition, Shape::One),
-    ("contains", Role::Condition, Shape::One),
-    ("propertyNames", Role::Condition, Shape::One),
-    ("$defs", Role::Definition, Shape::Map),
-    ("definitions", Role::Definition, Shape::Map),
-    ("contentSchema", Role::Definition, Shape::One),
-];
-
 /// Every subschema of one schema.
-pub(super) struct Subschemas<'d> {
+pub(super) struct SchemaTree<'d> {
     pub sites: Vec<Site<'d>>,
     by_node: HashMap<NodeId, u32>,
     anchors: HashMap<&'d str, u32>,
@@ -124,15 +94,15 @@ pub(super) struct Subschemas<'d> {
 /// The site of the schema itself.
 pub(super) const ROOT: usize = 0;
 
-impl<'d> Subschemas<'d> {
+impl<'d> SchemaTree<'d> {
     /// Walks a schema.
-    pub(super) fn new(root: Value<'d>) -> Subschemas<'d> {
+    pub(super) fn new(root: Value<'d>) -> SchemaTree<'d> {
         let site = Site {
             value: root,
             role: Role::Root,
             keyword: "",
             parent: 0,
-            step: Step::Root,
+            step: Step::Value,
             first_child: 0,
             children: 0,
         };
@@ -140,7 +110,7 @@ impl<'d> Subschemas<'d> {
             .get("$schema")
             .and_then(Value::as_str)
             .is_some_and(|s| ["draft-03", "draft-04", "draft-06", "draft-07"].iter().any(|d| s.contains(d)));
-        let mut subschemas = Subschemas {
+        let mut tree = SchemaTree {
             sites: vec![site],
             by_node: HashMap::new(),
             anchors: HashMap::new(),
@@ -150,12 +120,12 @@ impl<'d> Subschemas<'d> {
             old,
         };
         let mut next = 0;
-        while next < subschemas.sites.len() {
-            subschemas.enter(next);
+        while next < tree.sites.len() {
+            tree.enter(next);
             next += 1;
         }
-        subschemas.targets = (0..subschemas.sites.len()).map(|at| subschemas.find_target(at)).collect();
-        subschemas
+        tree.targets = (0..tree.sites.len()).map(|at| tree.find_target(at)).collect();
+        tree
     }
 
     fn enter(&mut self, at: usize) {
@@ -177,39 +147,25 @@ impl<'d> Subschemas<'d> {
                 },
                 _ => {}
             }
-            let Some((keyword, role, shape)) = APPLICATORS.iter().find(|(name, ..)| *name == keyword) else {
-                continue;
-            };
-            let mut add = |value: Value<'d>, step| {
-                if matches!(value.kind(), Kind::Object | Kind::Bool) {
-                    if let Step::Named(name) = step {
-                        self.named.insert((at as u32, keyword, name), self.sites.len() as u32);
-                    }
-                    self.sites.push(Site {
-                        value,
-                        role: *role,
-                        keyword,
-                        parent: at as u32,
-                        step,
-                        first_child: 0,
-                        children: 0,
-                    });
+            let Some(keyword) = Keyword::named(keyword) else { continue };
+            let Some(role) = role(keyword) else { continue };
+            subschemas::nested(keyword.shape(), inner, |step, value| {
+                if !matches!(value.kind(), Kind::Object | Kind::Bool) {
+                    return;
                 }
-            };
-            match (shape, inner.kind()) {
-                (Shape::Map | Shape::MapOfObjects, Kind::Object) => {
-                    for (name, value) in inner.members() {
-                        add(value, Step::Named(name));
-                    }
+                if let Step::Name(name) = step {
+                    self.named.insert((at as u32, keyword.name(), name), self.sites.len() as u32);
                 }
-                (Shape::Many | Shape::OneOrMany, Kind::Array) => {
-                    for (i, value) in inner.items().enumerate() {
-                        add(value, Step::Index(i as u32));
-                    }
-                }
-                (Shape::One | Shape::OneOrMany, _) => add(inner, Step::Keyword),
-                _ => {}
-            }
+                self.sites.push(Site {
+                    value,
+                    role,
+                    keyword: keyword.name(),
+                    parent: at as u32,
+                    step,
+                    first_child: 0,
+                    children: 0,
+                });
+            });
         }
         let count = self.sites.len() - first;
         let site = &mut self.sites[at];
@@ -252,8 +208,7 @@ impl<'d> Subschemas<'d> {
         let mut tokens = pointer.strip_prefix('/')?.split('/');
         while let Some(keyword) = tokens.next() {
             let name = tokens.next().filter(|name| !name.contains('~'))?;
-            let (keyword, ..) = APPLICATORS.iter().find(|(k, ..)| *k == keyword)?;
-            here = *self.named.get(&(here, keyword, name))?;
+            here = *self.named.get(&(here, Keyword::named(keyword)?.name(), name))?;
         }
         Some(here as usize)
     }
@@ -293,12 +248,12 @@ impl<'d> Subschemas<'d> {
             let site = &self.sites[at];
             push_token(&mut pointer, site.keyword);
             match site.step {
-                Step::Named(name) => push_token(&mut pointer, name),
+                Step::Name(name) => push_token(&mut pointer, name),
                 Step::Index(i) => {
                     // OK to drop: writing to a String cannot fail.
                     let _ = write!(pointer, "/{i}");
                 }
-                Step::Keyword | Step::Root => {}
+                Step::Value => {}
             }
         }
         pointer
@@ -313,38 +268,6 @@ pub(super) enum Target {
     Site(usize),
     /// Elsewhere, or nowhere.
     Unknown,
-}
-
-/// Appends `/token`, escaped as RFC 6901 asks.
-pub(super) fn push_token(pointer: &mut String, token: &str) {
-    pointer.push('/');
-    for c in token.chars() {
-        match c {
-            '~' => pointer.push_str("~0"),
-            '/' => pointer.push_str("~1"),
-            other => pointer.push(other),
-        }
-    }
-}
-
-/// A URI fragment without its escapes (RFC 3986 §2.1).
-fn percent_decoded(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&b, behind)) = rest.split_first() {
-        rest = behind;
-        if b == b'%' {
-            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = rest.get(2..)?;
-        } else {
-            bytes.push(b);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// Whether a schema says, directly, that values of this type are meant.

@@ -1,0 +1,391 @@
+//! The first pass over a schema document: is it a schema at all, and which places have names.
+//!
+//! Every subschema is visited once. Each keyword's value is held against its shape, as the
+//! metaschema would; resources (`$id`), anchors and dynamic anchors are noted for
+//! [`resolve`](super::resolve). It compiles nothing and follows no reference.
+//!
+//! Invariants: a list of places still to visit replaces recursion; the number of places is capped.
+
+use crate::json::{Kind, NodeId, Value};
+use crate::record::push_number;
+
+use super::key_map::{KeyMap, key};
+use super::keyword::{Keyword, Rules, Shape};
+use super::{SchemaLimits, subschemas, uri};
+
+/// A value of one of the documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) document: u32,
+    pub(super) node: NodeId,
+}
+
+/// A number for some places, looked up by position.
+#[derive(Default)]
+pub(super) struct Places {
+    documents: Vec<Vec<u32>>,
+    count: usize,
+}
+
+impl Places {
+    pub(super) fn get(&self, place: Place) -> Option<u32> {
+        let numbers = self.documents.get(place.document as usize)?;
+        numbers.get(place.node.index() as usize).copied().filter(|n| *n != u32::MAX)
+    }
+
+    pub(super) fn insert(&mut self, place: Place, number: u32) {
+        let (document, node) = (place.document as usize, place.node.index() as usize);
+        if self.documents.len() <= document {
+            self.documents.resize_with(document + 1, Vec::new);
+        }
+        let Some(numbers) = self.documents.get_mut(document) else { return };
+        if numbers.len() <= node {
+            numbers.resize(node + 1, u32::MAX);
+        }
+        if let Some(slot) = numbers.get_mut(node) {
+            self.count += usize::from(*slot == u32::MAX);
+            *slot = number;
+        }
+    }
+}
+
+/// Something that has an absolute name: a document or a subschema with `$id`.
+pub(super) struct Resource {
+    pub(super) base: String,
+    pub(super) root: Place,
+    pub(super) rules: Rules,
+    /// The dynamic anchors in it.
+    pub(super) dynamic: Vec<(String, Place)>,
+}
+
+/// The name under which `$recursiveAnchor` is kept among dynamic anchors; no anchor can be empty.
+pub(super) const RECURSIVE: &str = "";
+
+/// What is wrong with a schema, and in which document where. It is passed on in a box, so that results
+/// that may hold one fit in registers.
+#[derive(Clone)]
+pub(super) struct Invalid {
+    pub(super) at: Place,
+    pub(super) message: String,
+}
+
+impl Invalid {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn new(at: Place, message: &str) -> Box<Invalid> {
+        Invalid::told(at, message.to_owned())
+    }
+
+    /// The same where the sentence had to be made.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn told(at: Place, message: String) -> Box<Invalid> {
+        Box::new(Invalid { at, message })
+    }
+
+    /// Too many subschemas.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn many(at: Place, limits: &SchemaLimits) -> Box<Invalid> {
+        let mut message = "more than ".to_owned();
+        push_number(&mut message, limits.nodes);
+        message.push_str(" subschemas");
+        Invalid::told(at, message)
+    }
+}
+
+/// What was found in the documents so far.
+#[derive(Default)]
+pub(super) struct ResourceIndex {
+    pub(super) resources: Vec<Resource>,
+    /// Resources by absolute URI.
+    pub(super) by_uri: KeyMap,
+    /// Every subschema's resource.
+    pub(super) places: Places,
+    anchors: KeyMap,
+    /// The dynamic anchors of resources.
+    dynamic: KeyMap,
+    anchored: Vec<Place>,
+    /// References, to be resolved when everything is known.
+    pub(super) references: Vec<Place>,
+    /// Whether any dynamic or recursive reference was seen.
+    pub(super) has_dynamic: bool,
+}
+
+/// What decides how a resource is read: the rules its `$schema` names.
+pub(super) type RulesFor<'a> = dyn Fn(&str) -> Result<Rules, String> + 'a;
+
+impl ResourceIndex {
+    /// Visits the subschemas from `value` on. `around` is the resource the value lies in; without
+    /// one, the value is a document of its own with this base.
+    pub(super) fn visit(
+        &mut self,
+        document: u32,
+        value: Value<'_>,
+        around: Result<u32, (&str, Rules)>,
+        rules_for: &RulesFor<'_>,
+        limits: &SchemaLimits,
+    ) -> Result<(), Box<Invalid>> {
+        let start = Place { document, node: value.id() };
+        let first = match around {
+            Ok(resource) => resource,
+            Err((base, rules)) => {
+                let mut rules = rules;
+                if let Some(named) = value.get("$schema").and_then(Value::as_str) {
+                    rules = rules_for(named).map_err(|message| Invalid::told(start, message))?;
+                }
+                self.resource(base.to_owned(), start, rules)
+            }
+        };
+        let mut open = vec![(value, first)];
+        while let Some((value, resource)) = open.pop() {
+            let at = Place { document, node: value.id() };
+            if self.places.count >= limits.nodes {
+                return Err(Invalid::many(at, limits));
+            }
+            let mut visit = Visit { index: self, document, resource, open: &mut open };
+            match value.kind() {
+                Kind::Bool => {
+                    self.places.insert(at, resource);
+                }
+                Kind::Object => visit.object(value, at, rules_for)?,
+                _ => return Err(Invalid::new(at, "expected a schema: an object, true or false")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the anchor of a resource is.
+    pub(super) fn anchor(&self, resource: u32, name: &str) -> Option<Place> {
+        self.anchored.get(self.anchors.get(&key(&[resource], name))? as usize).copied()
+    }
+
+    /// Whether a place of a resource has this dynamic anchor.
+    pub(super) fn is_dynamic(&self, resource: u32, name: &str, at: Place) -> bool {
+        self.dynamic.get(&key(&[resource, at.document, at.node.index()], name)).is_some()
+    }
+
+    fn resource(&mut self, base: String, root: Place, rules: Rules) -> u32 {
+        let id = self.resources.len() as u32;
+        self.by_uri.enter(base.as_bytes(), id.into());
+        self.resources.push(Resource { base, root, rules, dynamic: Vec::new() });
+        id
+    }
+
+    pub(super) fn rules(&self, resource: u32) -> Rules {
+        let found = self.resources.get(resource as usize).map(|r| r.rules);
+        // OK because resources are never removed: every id was handed out by `resource`.
+        found.unwrap_or(Rules::of(super::Dialect::Draft202012))
+    }
+
+    pub(super) fn base(&self, resource: u32) -> &str {
+        self.resources.get(resource as usize).map_or("", |r| &r.base)
+    }
+}
+
+/// One subschema being looked at.
+struct Visit<'s, 'd> {
+    index: &'s mut ResourceIndex,
+    document: u32,
+    resource: u32,
+    open: &'s mut Vec<(Value<'d>, u32)>,
+}
+
+impl<'d> Visit<'_, 'd> {
+    fn object(&mut self, schema: Value<'d>, at: Place, rules_for: &RulesFor<'_>) -> Result<(), Box<Invalid>> {
+        let mut rules = self.index.rules(self.resource);
+        let alone = rules.ref_stands_alone() && schema.get("$ref").is_some();
+        if let Some(id) = schema.get("$id").filter(|_| !alone) {
+            let Some(text) = id.as_str() else { return self.fault(id, "expected a string") };
+            let (uri, fragment) = uri::split_fragment(text);
+            if !uri.is_empty() {
+                if let Some(named) = schema.get("$schema").and_then(Value::as_str) {
+                    rules = rules_for(named).map_err(|message| Invalid::told(at, message))?;
+                }
+                let base = uri::join(self.index.base(self.resource), uri);
+                self.begin(base, at, rules);
+            }
+            match fragment {
+                None | Some("") => {}
+                Some(name) if rules.ref_stands_alone() => self.anchor(name, at),
+                Some(_) => return self.fault(id, "expected a URI without fragment"),
+            }
+        }
+        self.index.places.insert(at, self.resource);
+        let start = self.open.len();
+        for (name, value) in schema.members() {
+            let Some(keyword) = Keyword::find(name, rules) else { continue };
+            // What stands beside `$ref` in draft-07 means nothing, but may hold what others refer to.
+            if alone && !matches!(keyword, Keyword::Ref | Keyword::Definitions | Keyword::Defs) {
+                continue;
+            }
+            self.check(keyword.shape(), value)?;
+            match keyword {
+                Keyword::Anchor => self.anchor(value.as_str().unwrap_or_default(), at),
+                Keyword::DynamicAnchor => {
+                    let name = value.as_str().unwrap_or_default();
+                    self.anchor(name, at);
+                    self.dynamic(name, at);
+                }
+                Keyword::RecursiveAnchor if value.as_bool() == Some(true) => self.dynamic(RECURSIVE, at),
+                Keyword::Ref => self.index.references.push(at),
+                Keyword::DynamicRef | Keyword::RecursiveRef => {
+                    self.index.references.push(at);
+                    self.index.has_dynamic = true;
+                }
+                _ => {}
+            }
+        }
+        // The list is taken from its end, so this keeps the order of the text.
+        if let Some(added) = self.open.get_mut(start..) {
+            added.reverse();
+        }
+        Ok(())
+    }
+
+    /// A subschema with an absolute name of its own starts here.
+    fn begin(&mut self, base: String, at: Place, rules: Rules) {
+        let survey = &mut *self.index;
+        match survey.resources.get_mut(self.resource as usize) {
+            // The root of a document has both the name it came under and the one it gives itself.
+            Some(document) if document.root == at => {
+                survey.by_uri.enter(base.as_bytes(), self.resource.into());
+                document.base = base;
+                document.rules = rules;
+            }
+            _ => self.resource = survey.resource(base, at, rules),
+        }
+    }
+
+    #[cold]
+    fn anchor(&mut self, name: &str, at: Place) {
+        let survey = &mut *self.index;
+        let next = survey.anchored.len() as u64;
+        if survey.anchors.enter(&key(&[self.resource], name), next) == next {
+            survey.anchored.push(at);
+        }
+    }
+
+    #[cold]
+    fn dynamic(&mut self, name: &str, at: Place) {
+        self.index.dynamic.enter(&key(&[self.resource, at.document, at.node.index()], name), 0);
+        if let Some(resource) = self.index.resources.get_mut(self.resource as usize) {
+            resource.dynamic.push((name.to_owned(), at));
+        }
+    }
+
+    #[cold]
+    fn fault(&self, value: Value<'_>, message: &str) -> Result<(), Box<Invalid>> {
+        Err(Invalid::new(Place { document: self.document, node: value.id() }, message))
+    }
+
+    /// Holds a keyword's value against its shape; schemas in it are visited later.
+    fn check(&mut self, shape: Shape, value: Value<'d>) -> Result<(), Box<Invalid>> {
+        let expected = match shape {
+            Shape::Any => return Ok(()),
+            Shape::Text if value.kind() == Kind::String => return Ok(()),
+            Shape::Bool if value.kind() == Kind::Bool => return Ok(()),
+            Shape::Number if value.kind() == Kind::Number => return Ok(()),
+            Shape::Array if value.kind() == Kind::Array => return Ok(()),
+            Shape::Text => "a string",
+            Shape::Bool => "true or false",
+            Shape::Number => "a number",
+            Shape::Array => "an array",
+            Shape::Count | Shape::Positive => return self.check_number(shape, value),
+            Shape::Types => return self.check_types(value),
+            Shape::Names => return self.check_names(value),
+            Shape::Anchor => match value.as_str() {
+                Some(name) if is_anchor(name) => return Ok(()),
+                _ => "a letter or `_`, then letters, digits, `-`, `_` and `.`",
+            },
+            Shape::Schema => return self.push_nested(shape, value),
+            Shape::Items if value.kind() != Kind::Array => return self.push_nested(shape, value),
+            Shape::Schemas | Shape::Items => {
+                if value.kind() == Kind::Array && (shape == Shape::Items || !value.is_empty()) {
+                    return self.push_nested(shape, value);
+                }
+                "an array with at least one schema"
+            }
+            Shape::SchemaMap | Shape::Dependencies | Shape::NamesMap | Shape::Vocabulary => {
+                if value.kind() == Kind::Object {
+                    for (_, inner) in value.members() {
+                        match shape {
+                            Shape::Vocabulary => self.check(Shape::Bool, inner)?,
+                            Shape::NamesMap => self.check_names(inner)?,
+                            Shape::Dependencies if inner.kind() == Kind::Array => self.check_names(inner)?,
+                            _ => {}
+                        }
+                    }
+                    return self.push_nested(shape, value);
+                }
+                "an object"
+            }
+        };
+        self.fault(value, &["expected ", expected].concat())
+    }
+
+    /// Queues the subschemas in a keyword's value.
+    fn push_nested(&mut self, shape: Shape, value: Value<'d>) -> Result<(), Box<Invalid>> {
+        let resource = self.resource;
+        subschemas::nested(shape, value, |_, inner| self.open.push((inner, resource)));
+        Ok(())
+    }
+
+    fn check_number(&self, shape: Shape, value: Value<'_>) -> Result<(), Box<Invalid>> {
+        let number = value.as_number().map(super::decimal::Decimal::new);
+        match (shape, number) {
+            (Shape::Count, Some(n)) if n.is_whole() && !n.is_negative() => Ok(()),
+            (Shape::Count, _) => self.fault(value, "expected an integer from 0 on"),
+            (_, Some(n)) if !n.is_negative() && !n.is_zero() => Ok(()),
+            _ => self.fault(value, "expected a number above 0"),
+        }
+    }
+
+    fn check_types(&self, value: Value<'_>) -> Result<(), Box<Invalid>> {
+        if value.kind() == Kind::Array {
+            let mut seen = 0;
+            for item in value.items() {
+                let bit = super::program::type_named(item.as_str().unwrap_or_default()).unwrap_or(0);
+                if bit == 0 {
+                    return self.check_types(item);
+                }
+                // `number` holds the bit of `integer` as well, so names are compared by position.
+                let position = 1 << bit.trailing_zeros() << (u32::from(bit.count_ones() > 1) * 8);
+                if seen & position != 0 {
+                    return self.fault(item, "a type that is named twice");
+                }
+                seen |= position;
+            }
+            return match seen {
+                0 => self.fault(value, "expected at least one type"),
+                _ => Ok(()),
+            };
+        }
+        match value.as_str() {
+            Some(name) if super::program::type_named(name).is_some() => Ok(()),
+            _ => self.fault(
+                value,
+                "expected one of \"null\", \"boolean\", \"integer\", \"number\", \"string\", \"array\", \"object\"",
+            ),
+        }
+    }
+
+    fn check_names(&self, value: Value<'_>) -> Result<(), Box<Invalid>> {
+        if value.kind() != Kind::Array {
+            return self.fault(value, "expected an array of strings");
+        }
+        let mut names = KeyMap::default();
+        for (i, item) in (0..).zip(value.items()) {
+            let Some(name) = item.as_str() else { return self.fault(item, "expected a string") };
+            if names.enter(name.as_bytes(), i) != i {
+                return self.fault(item, "a name that is listed twice");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_anchor(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
