@@ -1,7 +1,7 @@
-//! The catalogs that can be checked: texts of several shapes, and descriptors of this library.
+//! Tool catalogs for the lint: JSON texts and tool descriptors of this library.
 //!
-//! A snapshot is the result of `tools/list`, a whole JSON-RPC answer with one, or the bare array
-//! of tools. Anything else is refused rather than taken for a catalog without tools.
+//! A catalog text is the result of `tools/list`, a JSON-RPC response with such a result, or an
+//! array of tools. Any other text is an error.
 //!
 //! Invariant: every tool of a snapshot is an object with a name.
 
@@ -15,17 +15,17 @@ use crate::model::catalog::Tool;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     doc: Doc,
-    /// Where the array of tools is.
+    /// Pointer to the array of tools.
     path: &'static str,
 }
 
-/// Why a text is no catalog.
+/// Error of [`Snapshot::parse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// It is not JSON.
+    /// The text is not JSON.
     Json(ParseError),
-    /// It is JSON of another shape; what it is instead.
+    /// The JSON has another shape, described here.
     Shape(String),
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for SnapshotError {
             SnapshotError::Json(e) => write!(f, "{e}"),
             SnapshotError::Shape(what) => write!(
                 f,
-                "{what}; expected the result of tools/list ({{\"tools\": […]}}), a JSON-RPC answer with one, or an array of tools"
+                "{what}; expected a tools/list result ({{\"tools\": […]}}), a JSON-RPC response with one, or an array of tools"
             ),
         }
     }
@@ -43,14 +43,14 @@ impl fmt::Display for SnapshotError {
 
 impl std::error::Error for SnapshotError {}
 
-/// Bytes of a catalog. 64 MiB: a thousand times a large one.
+/// Largest catalog. 64 MiB: a thousand times a large one.
 const BYTES: usize = 64 << 20;
 
 impl Snapshot {
-    /// Reads a catalog.
+    /// Parses a catalog.
     ///
     /// # Errors
-    /// The text is not JSON, or holds no list of tools.
+    /// The text is not JSON, or has no list of tools.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Snapshot, SnapshotError> {
         let mut doc = Doc::default();
         let limits = ParseLimits { bytes: BYTES, nodes: 1 << 24, ..ParseLimits::default() };
@@ -60,7 +60,7 @@ impl Snapshot {
         for (i, tool) in snapshot.tools().enumerate() {
             if tool.get("name").and_then(Value::as_str).is_none() {
                 return Err(SnapshotError::Shape(format!(
-                    "{}/{i} is no tool: it has no name",
+                    "{}/{i} is not a tool: it has no name",
                     snapshot.path
                 )));
             }
@@ -73,12 +73,12 @@ impl Snapshot {
         self.doc.root().pointer(self.path).map(Value::items).into_iter().flatten()
     }
 
-    /// The text it was read from.
+    /// The text of the catalog.
     pub fn text(&self) -> &str {
         self.doc.text()
     }
 
-    /// Whether the text says that more tools follow on another page.
+    /// Whether `nextCursor` announces more tools.
     pub fn is_partial(&self) -> bool {
         let cursor = |path| self.doc.root().pointer(path).is_some_and(|c| !c.is_null());
         cursor("/nextCursor") || cursor("/result/nextCursor")
@@ -93,20 +93,20 @@ fn find(root: Value<'_>) -> Result<&'static str, SnapshotError> {
             for path in ["/tools", "/result/tools"] {
                 match root.pointer(path).map(Value::kind) {
                     Some(Kind::Array) => return Ok(path),
-                    Some(_) => return shape("the member tools is no array"),
+                    Some(_) => return shape("the member tools is not an array"),
                     None => {}
                 }
             }
             if root.get("error").is_some() {
-                return shape("it is the answer of a server that failed");
+                return shape("the JSON-RPC response is an error");
             }
-            shape("it is an object without tools")
+            shape("the object has no member tools")
         }
-        _ => shape("it is neither an object nor an array"),
+        _ => shape("the text is neither an object nor an array"),
     }
 }
 
-/// What can be checked.
+/// A catalog that can be checked.
 pub trait Tools {
     /// The catalog as JSON.
     fn snapshot(&self) -> Cow<'_, Snapshot>;
@@ -132,7 +132,7 @@ impl Tools for [Tool] {
             w.key("inputSchema");
             match &tool.input_schema {
                 Some(schema) => w.json(schema),
-                // What a server sends for a tool that takes no arguments.
+                // A server sends this for a tool without arguments.
                 None => w.raw("{\"type\":\"object\"}"),
             };
             if let Some(schema) = &tool.output_schema {

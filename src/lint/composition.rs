@@ -66,7 +66,7 @@ pub(super) fn is_annotation(keyword: &str) -> bool {
 
 impl Marks {
     pub(super) fn new(tree: &SchemaTree<'_>) -> Marks {
-        let count = tree.sites.len();
+        let count = tree.nodes.len();
         let mut marks = Marks {
             forms: (0..count).map(|at| form(tree, at)).collect(),
             shared: vec![tree.rebased; count],
@@ -91,17 +91,17 @@ impl Marks {
     fn spread(&mut self, tree: &SchemaTree<'_>, at: usize, work: &mut Vec<usize>) {
         let (shared, conditional) = (self.shared[at], self.conditional[at]);
         let composed = self.forms[at] == Form::Composed;
-        if let Target::Site(target) = tree.target(at) {
+        if let Target::Node(target) = tree.target(at) {
             if shared || conditional || composed {
                 self.share(target, work);
             }
         }
         let overlap = !shared && composed && constrained_elsewhere(tree, at);
-        let value = tree.site(at).value;
+        let value = tree.node(at).value;
         let patterns = value.get("patternProperties").map_or(0, Value::len);
         let members = value.get("properties").map_or(0, Value::len);
         for child in tree.children(at) {
-            let role = tree.site(child).role;
+            let role = tree.node(child).role;
             // A definition applies where a reference names it, not where it is written.
             if role == Role::Definition {
                 continue;
@@ -136,18 +136,18 @@ fn constrained_elsewhere(tree: &SchemaTree<'_>, at: usize) -> bool {
         "unevaluatedItems",
     ];
     Group::of(tree, at).is_none_or(|group| {
-        let mut others = group.sites.iter().skip(1).map(|other| tree.site(*other).value);
+        let mut others = group.nodes.iter().skip(1).map(|other| tree.node(*other).value);
         others.any(|other| KEYWORDS.iter().any(|keyword| other.get(keyword).is_some()))
     })
 }
 
 fn form(tree: &SchemaTree<'_>, at: usize) -> Form {
-    let value = tree.site(at).value;
+    let value = tree.node(at).value;
     let reference = tree.target(at) != Target::None;
     let mut branches = 0;
     let mut found = [false; 3];
     for child in tree.children(at) {
-        match tree.site(child).keyword {
+        match tree.node(child).keyword {
             "allOf" => found[0] = true,
             "anyOf" => found[1] = true,
             "oneOf" => found[2] = true,
@@ -177,22 +177,22 @@ fn form(tree: &SchemaTree<'_>, at: usize) -> Form {
         return if value.get("$ref").is_some() || found[0] { Form::Wrapper } else { Form::Composed };
     }
     let complete = |child: usize| {
-        let value = tree.site(child).value;
+        let value = tree.node(child).value;
         value.kind() == Kind::Bool
             || ["type", "properties", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"]
                 .iter()
                 .any(|k| value.get(k).is_some())
     };
-    let mut branches = tree.children(at).filter(|c| tree.site(*c).role == Role::Branch);
+    let mut branches = tree.children(at).filter(|c| tree.node(*c).role == Role::Branch);
     if !found[0] && branches.all(complete) { Form::Union } else { Form::Composed }
 }
 
 /// Marks the subschemas that apply to some part of a value. All of them, if a dynamic reference or
 /// a base URI makes the targets uncertain.
 fn reachable(tree: &SchemaTree<'_>) -> Vec<bool> {
-    let count = tree.sites.len();
+    let count = tree.nodes.len();
     let dynamic = |at: usize| {
-        let value = tree.site(at).value;
+        let value = tree.node(at).value;
         value.get("$dynamicRef").is_some() || value.get("$recursiveRef").is_some()
     };
     if tree.rebased || (0..count).any(dynamic) {
@@ -204,12 +204,12 @@ fn reachable(tree: &SchemaTree<'_>) -> Vec<bool> {
         if std::mem::replace(&mut reached[at], true) {
             continue;
         }
-        if let Target::Site(target) = tree.target(at) {
+        if let Target::Node(target) = tree.target(at) {
             work.push(target);
         }
         work.extend(tree.children(at).filter(|child| {
-            let site = tree.site(*child);
-            site.role != Role::Definition || site.keyword == "contentSchema"
+            let node = tree.node(*child);
+            node.role != Role::Definition || node.keyword == "contentSchema"
         }));
     }
     reached
@@ -218,42 +218,42 @@ fn reachable(tree: &SchemaTree<'_>) -> Vec<bool> {
 /// A subschema and all schemas that apply to the same value because of it.
 pub(super) struct Group {
     /// The first one is the subschema itself.
-    pub sites: Vec<usize>,
+    pub nodes: Vec<usize>,
 }
 
 impl Group {
     /// Returns `None` if the group is larger than [`GROUP`].
     pub(super) fn of(tree: &SchemaTree<'_>, at: usize) -> Option<Group> {
-        let mut sites = vec![at];
+        let mut nodes = vec![at];
         let mut seen = HashSet::from([at]);
         let mut next = 0;
-        while next < sites.len() {
-            let here = sites[next];
-            if let Target::Site(target) = tree.target(here) {
+        while next < nodes.len() {
+            let here = nodes[next];
+            if let Target::Node(target) = tree.target(here) {
                 if seen.insert(target) {
-                    sites.push(target);
+                    nodes.push(target);
                 }
             }
             for child in tree.children(here) {
-                let site = tree.site(child);
-                let applies = site.role == Role::Branch || matches!(site.keyword, "if" | "not");
+                let node = tree.node(child);
+                let applies = node.role == Role::Branch || matches!(node.keyword, "if" | "not");
                 if applies && seen.insert(child) {
-                    sites.push(child);
+                    nodes.push(child);
                 }
             }
-            if sites.len() > GROUP {
+            if nodes.len() > GROUP {
                 return None;
             }
             next += 1;
         }
-        Some(Group { sites })
+        Some(Group { nodes })
     }
 
     /// Whether the group as a whole describes objects.
     pub(super) fn is_object(&self, tree: &SchemaTree<'_>) -> bool {
-        let first = self.sites.first().is_some_and(|at| is_object(tree.site(*at).value));
-        let typed = self.sites.first().is_some_and(|at| tree.site(*at).value.get("type").is_some());
-        first || !typed && self.sites.iter().any(|at| is_object(tree.site(*at).value))
+        let first = self.nodes.first().is_some_and(|at| is_object(tree.node(*at).value));
+        let typed = self.nodes.first().is_some_and(|at| tree.node(*at).value.get("type").is_some());
+        first || !typed && self.nodes.iter().any(|at| is_object(tree.node(*at).value))
     }
 }
 
@@ -269,10 +269,10 @@ pub(super) fn is_closed(schema: Value<'_>) -> bool {
 pub(super) fn is_closed_from_above(tree: &SchemaTree<'_>, at: usize) -> bool {
     let mut here = at;
     loop {
-        if is_closed(tree.site(here).value) {
+        if is_closed(tree.node(here).value) {
             return true;
         }
-        if here == ROOT || tree.site(here).role != Role::Branch {
+        if here == ROOT || tree.node(here).role != Role::Branch {
             return false;
         }
         here = tree.parent(here);
@@ -283,14 +283,14 @@ pub(super) fn is_closed_from_above(tree: &SchemaTree<'_>, at: usize) -> bool {
 /// and as parts. These are the strongly connected components, found in one walk (R. Tarjan, 1972).
 pub(super) fn cycles(tree: &SchemaTree<'_>) -> Vec<usize> {
     let next = |at: usize| -> Vec<usize> {
-        let inner = tree.children(at).filter(|c| tree.site(*c).role != Role::Definition);
+        let inner = tree.children(at).filter(|c| tree.node(*c).role != Role::Definition);
         let target = match tree.target(at) {
-            Target::Site(target) => Some(target),
+            Target::Node(target) => Some(target),
             _ => None,
         };
         inner.chain(target).collect()
     };
-    let count = tree.sites.len();
+    let count = tree.nodes.len();
     // The order in which subschemas are first visited, and the earliest one that each leads to; both
     // start at 1.
     let (mut visited, mut low, mut cycle) = (vec![0; count], vec![0; count], vec![0; count]);
@@ -316,8 +316,8 @@ pub(super) fn cycles(tree: &SchemaTree<'_>) -> Vec<usize> {
                         low[*before] = low[*before].min(low[at]);
                     }
                     while low[at] == visited[at] && cycle[at] == 0 {
-                        let Some(site) = open.pop() else { break };
-                        cycle[site] = visited[at];
+                        let Some(node) = open.pop() else { break };
+                        cycle[node] = visited[at];
                     }
                 }
             }

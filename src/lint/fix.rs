@@ -1,13 +1,14 @@
-//! The autofix: closes objects and requires their declared members.
+//! Autofix: closes objects and requires their declared members.
 //!
 //! Adds `additionalProperties: false` and completes `required` where one schema alone describes an
-//! object. Beside combinators that only require members it adds `unevaluatedProperties: false`. The text is spliced, so the order of members and the spelling of numbers stay. Anything
-//! that cannot be judged from the schema itself is left as it is and reported.
+//! object. Adds `unevaluatedProperties: false` beside combinators that only require members. The
+//! text is spliced, so the order of members and the spelling of numbers stay. All other objects are
+//! left as they are and reported.
 //!
 //! # Invariants
-//! - A schema that shares its value with another schema is never changed; see `composition.rs`.
-//! - Every value that was valid, and had each declared member and no other, stays valid. Alternatives
-//!   with members of their own are each closed against the members of the others.
+//! - A schema that shares its value with another schema never changes; see `composition.rs`.
+//! - A valid value that has each declared member and no other stays valid. Alternatives with
+//!   members of their own are each closed against the members of the others.
 //! - A second run changes nothing.
 
 use std::collections::HashSet;
@@ -43,20 +44,20 @@ pub(super) struct Plan {
     pub left: Vec<(usize, String)>,
 }
 
-/// References followed to find out whether a member accepts any value.
+/// Number of references followed to find out whether a member accepts a value.
 const HOPS: usize = 16;
 
 impl Plan {
     pub(super) fn new(look: &Look<'_>, optional: Optional) -> Plan {
-        let count = look.tree.sites.len();
+        let count = look.tree.nodes.len();
         let mut plan = Plan { close: vec![None; count], require: vec![false; count], left: Vec::new() };
         for at in 0..count {
-            let schema = look.tree.site(at).value;
+            let schema = look.tree.node(at).value;
             if look.marks.conditional[at] || schema.kind() != Kind::Object {
                 continue;
             }
             if look.marks.shared[at] {
-                let role = look.tree.site(at).role;
+                let role = look.tree.node(at).role;
                 let applied = matches!(role, Role::Member | Role::Item | Role::Extra);
                 if applied && schema.get("properties").is_some() && !is_closed(schema) {
                     plan.leave(at, "left open: other schemas apply to the same value");
@@ -92,13 +93,13 @@ impl Plan {
         tree.children(at).any(|child| self.require[child])
     }
 
-    /// Requires the optional members of an object for which a value can be given.
+    /// Requires the optional members of an object that certainly accept a value.
     fn require_members(&mut self, look: &Look<'_>, at: usize) {
-        let required = look.tree.site(at).value.get("required").map(Value::items);
+        let required = look.tree.node(at).value.get("required").map(Value::items);
         let given: HashSet<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
         for child in look.tree.children(at) {
-            let site = look.tree.site(child);
-            let Some(name) = site.name().filter(|_| site.role == Role::Member) else { continue };
+            let node = look.tree.node(child);
+            let Some(name) = node.name().filter(|_| node.role == Role::Member) else { continue };
             if given.contains(name) {
                 continue;
             }
@@ -114,8 +115,8 @@ impl Plan {
 
     /// The changes to the text of the document that contains the schema.
     pub(super) fn edits(&self, tree: &SchemaTree<'_>, edits: &mut Vec<Edit>) {
-        for at in 0..tree.sites.len() {
-            let schema = tree.site(at).value;
+        for at in 0..tree.nodes.len() {
+            let schema = tree.node(at).value;
             let names: Vec<&str> = self.required_names(tree, at);
             let mut added = Vec::new();
             if !names.is_empty() {
@@ -140,15 +141,15 @@ impl Plan {
         }
     }
 
-    /// The names to add to the `required` of an object, as they are written.
+    /// The names to add to the `required` of an object, with the spelling of the text.
     fn required_names<'d>(&self, tree: &SchemaTree<'d>, at: usize) -> Vec<&'d str> {
         if !self.requires(tree, at) {
             return Vec::new();
         }
         let members = tree.children(at).filter(|c| self.require[*c]);
-        let wanted: HashSet<&str> = members.filter_map(|c| tree.site(c).name()).collect();
+        let wanted: HashSet<&str> = members.filter_map(|c| tree.node(c).name()).collect();
         let mut given = HashSet::new();
-        let properties = tree.site(at).value.get("properties").map(Value::member_values);
+        let properties = tree.node(at).value.get("properties").map(Value::member_values);
         let named = properties.into_iter().flatten().filter(|(name, _)| {
             name.as_str().is_some_and(|text| wanted.contains(text) && given.insert(text))
         });
@@ -156,9 +157,9 @@ impl Plan {
     }
 }
 
-/// How the fix closes an object, or the reason why it must not.
+/// How the fix closes an object, or the reason not to.
 fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     let close = match look.marks.forms[at] {
         Form::Plain => Close::Additional,
         Form::Composed => Close::Unevaluated,
@@ -186,8 +187,8 @@ fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
     let declared: HashSet<&str> =
         properties.map(Value::members).into_iter().flatten().map(|(n, _)| n).collect();
     let group = if close == Close::Unevaluated { Group::of(&look.tree, at) } else { None };
-    let sites = group.map_or(vec![at], |group| group.sites);
-    let mut names = sites.iter().flat_map(|site| demanded(look.tree.site(*site).value));
+    let nodes = group.map_or(vec![at], |group| group.nodes);
+    let mut names = nodes.iter().flat_map(|node| demanded(look.tree.node(*node).value));
     if let Some(missing) = names.find(|n| !declared.contains(n)) {
         return Err(format!("left open: {missing:?} can be required but is not declared"));
     }
@@ -198,18 +199,18 @@ fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
     Ok(Some(close))
 }
 
-/// Whether the schemas that apply beside an object only require members of it.
+/// Whether the schemas beside an object only require members of it.
 fn only_requires_beside(look: &Look<'_>, at: usize) -> bool {
     Group::of(&look.tree, at).is_some_and(|group| {
-        group.sites.iter().skip(1).all(|other| {
-            let keywords = look.tree.site(*other).value.members().map(|(keyword, _)| keyword);
+        group.nodes.iter().skip(1).all(|other| {
+            let keywords = look.tree.node(*other).value.members().map(|(keyword, _)| keyword);
             let mut other_keywords = keywords.filter(|keyword| !is_annotation(keyword));
             other_keywords.all(|k| matches!(k, "required" | "type" | "allOf" | "anyOf" | "oneOf" | "not"))
-        }) && group.sites.iter().all(|site| look.tree.target(*site) == Target::None)
+        }) && group.nodes.iter().all(|node| look.tree.target(*node) == Target::None)
     })
 }
 
-/// Every name that a schema itself requires, always or beside another member.
+/// Names that a schema itself requires, always or beside another member.
 fn demanded<'d>(schema: Value<'d>) -> Vec<&'d str> {
     let mut names = Vec::new();
     if let Some(required) = schema.get("required") {
@@ -235,7 +236,7 @@ fn open(schema: Value<'_>) -> Result<bool, String> {
     }
 }
 
-/// Whether all declared members of an object may be required together, or the reason why not.
+/// Whether all declared members of an object may be required together, or the reason not to.
 fn requirable(schema: Value<'_>) -> Result<bool, &'static str> {
     let Some(properties) = schema.get("properties").filter(|p| !p.is_empty()) else { return Ok(false) };
     let required = schema.get("required");
@@ -266,13 +267,13 @@ fn requirable(schema: Value<'_>) -> Result<bool, &'static str> {
     Ok(true)
 }
 
-/// Whether a subschema plainly accepts some value. Follows references and looks at the alternatives
-/// of one `anyOf`, no further.
+/// Whether a subschema certainly accepts a value. Follows references and the alternatives of one
+/// `anyOf`.
 fn accepts_something(look: &Look<'_>, at: usize) -> bool {
     let Some(at) = follow(look, at) else { return false };
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     let mut alternatives =
-        look.tree.children(at).filter(|c| look.tree.site(*c).keyword == "anyOf").peekable();
+        look.tree.children(at).filter(|c| look.tree.node(*c).keyword == "anyOf").peekable();
     if alternatives.peek().is_none() {
         return is_satisfiable(look, at);
     }
@@ -280,14 +281,14 @@ fn accepts_something(look: &Look<'_>, at: usize) -> bool {
         && alternatives.any(|c| follow(look, c).is_some_and(|c| is_satisfiable(look, c)))
 }
 
-/// The schema at the end of a chain of plain references.
+/// Follows a chain of references without other keywords.
 fn follow(look: &Look<'_>, mut at: usize) -> Option<usize> {
     for _ in 0..HOPS {
         match look.tree.target(at) {
             Target::None => return Some(at),
-            Target::Site(target) if look.marks.forms[at] == Form::Wrapper => {
+            Target::Node(target) if look.marks.forms[at] == Form::Wrapper => {
                 // A type beside the reference may contradict the target.
-                if !look.tree.old && look.tree.site(at).value.get("type").is_some() {
+                if !look.tree.old && look.tree.node(at).value.get("type").is_some() {
                     return None;
                 }
                 at = target;
@@ -298,7 +299,7 @@ fn follow(look: &Look<'_>, mut at: usize) -> Option<usize> {
     None
 }
 
-/// Whether the keywords of a schema without combinators leave some value.
+/// Whether a schema without combinators accepts a value, as far as its keywords show.
 fn is_satisfiable(look: &Look<'_>, at: usize) -> bool {
     const UNCERTAIN: &[&str] = &[
         "allOf",
@@ -313,7 +314,7 @@ fn is_satisfiable(look: &Look<'_>, at: usize) -> bool {
         "$dynamicRef",
         "$recursiveRef",
     ];
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     match schema.as_bool() {
         Some(verdict) => verdict,
         None => {

@@ -1,11 +1,11 @@
-//! Whether a pattern bounds the length of what it matches.
+//! Upper bound on the length of strings that match a pattern.
 //!
-//! A glance, not an engine: anchored at both ends, nothing repeated without end. What it cannot
-//! follow counts as unbounded.
+//! A pattern is bounded if it is anchored at both ends and has no unbounded repetition. Any
+//! construct that is not recognised counts as unbounded.
 //!
 //! Invariant: one pass over the text.
 
-/// Whether every string the pattern matches is of bounded length.
+/// Whether all strings that match the pattern have a bounded length.
 pub(super) fn is_bounded(pattern: &str) -> bool {
     let Some(body) = pattern.strip_prefix('^') else { return false };
     let mut chars = body.chars().peekable();
@@ -23,7 +23,7 @@ pub(super) fn is_bounded(pattern: &str) -> bool {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             '*' | '+' => return false,
-            // An alternative outside of all groups may lack its anchors.
+            // An alternative outside of all groups may have no anchor.
             '|' if depth == 0 => return false,
             '{' => {
                 let mut open = false;

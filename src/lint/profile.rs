@@ -1,74 +1,74 @@
-//! What hosts refuse, delete or limit in tool schemas, as data.
+//! Limits of hosts for tool schemas, as data.
 //!
-//! One table row per host and mode, from their documentation and from reports of what broke. The
-//! rows drive the HOST rules (`host.rs`) and the simplified forms (`simplify.rs`); nothing here
-//! decides anything. Hosts change: what stands here was collected in November 2026.
+//! One row for each host and mode, from the host's documentation and from bug reports of November
+//! 2026. The rows drive the rules in `host_rules.rs` and the copies in `simplify/`.
 //!
-//! Invariant: a keyword is at most in one of `refused` and `ignored`.
+//! Invariant: a keyword is not both in `refused` and `ignored`.
 
-/// What is done with references.
+/// Support for references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum References {
-    /// They work, with keywords beside them.
+    /// Supported, with other keywords beside them.
     Keep,
-    /// They work if nothing stands beside them.
+    /// Supported without other keywords beside them.
     Alone,
-    /// They work if they do not lead back to themselves.
+    /// Supported unless they are recursive.
     Finite,
-    /// They do not work.
+    /// Not supported.
     Inline,
 }
 
-/// A host, or one mode of it.
+/// A host, or one mode of a host.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Profile {
-    /// Such as `openai-strict`.
+    /// The id, such as `openai-strict`.
     pub id: &'static str,
-    /// Which host that is.
+    /// The name of the host.
     pub summary: &'static str,
-    /// Keywords that make the host refuse the tool, and often the whole request; spaces between them.
+    /// Keywords that make the host refuse the tool, and often the whole request; separated by
+    /// spaces.
     pub(super) refused: &'static str,
-    /// Keywords the host deletes before the model sees them.
+    /// Keywords that the host deletes before the model reads the schema; separated by spaces.
     pub(super) ignored: &'static str,
-    /// `oneOf`, `anyOf`, `allOf` and the like at the root make it refuse.
+    /// Refuses combinators at the root (`oneOf`, `anyOf`, `allOf`, `not`, `if`).
     pub(super) plain_root: bool,
-    /// An object without `properties` makes it refuse.
+    /// Refuses an object without `properties`.
     pub(super) needs_properties: bool,
-    /// An array without `items` makes it refuse.
+    /// Refuses an array without `items`.
     pub(super) needs_items: bool,
-    /// A schema that says no type makes it refuse.
+    /// Refuses a schema without a type.
     pub(super) needs_type: bool,
     /// Objects must be closed.
     pub(super) closed: bool,
-    /// Every property must be required; what is optional becomes nullable.
+    /// All properties must be required; optional ones become nullable.
     pub(super) all_required: bool,
     /// `type` must be one string.
     pub(super) single_type: bool,
-    /// Only strings may stand in an enum.
+    /// An `enum` may only list strings.
     pub(super) string_enum: bool,
-    /// `true` and `false` may stand for schemas.
+    /// `true` and `false` are accepted as schemas.
     pub(super) boolean_schemas: bool,
     pub(super) references: References,
-    /// Property names: which characters, how many. `None`: any.
+    /// Allowed property names. `None`: any.
     pub(super) names: Option<Names>,
-    /// Bytes of a tool's name.
+    /// Largest number of bytes of a tool name.
     pub(super) tool_name: usize,
-    /// Characters of a description; the rest is cut.
+    /// Number of characters after which a description is truncated.
     pub(super) description: usize,
-    /// Properties in one schema.
+    /// Largest number of properties in one schema.
     pub(super) properties: usize,
-    /// Objects within objects.
+    /// Largest nesting of objects.
     pub(super) depth: usize,
-    /// Optional properties in one tool.
+    /// Largest number of optional properties of one tool.
     pub(super) optional: usize,
-    /// Tools at once.
+    /// Largest number of tools.
     pub(super) tools: usize,
-    /// An output schema that names draft-07 makes the tool unusable.
+    /// Refuses a tool whose output schema names draft-07 or older.
     pub(super) modern_output: bool,
 }
 
-/// Which names properties may have.
+/// Allowed property names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     /// 1 to 64 of letters, digits, `_`, `.`, `-`.
@@ -88,8 +88,8 @@ impl Names {
     }
 }
 
-/// A host that takes everything; the rows below say how they differ.
-const EASY: Profile = Profile {
+/// A host without limits; the rows below state the differences.
+const UNLIMITED: Profile = Profile {
     id: "",
     summary: "",
     refused: "",
@@ -114,7 +114,7 @@ const EASY: Profile = Profile {
     modern_output: false,
 };
 
-/// Every host that is known.
+/// All known hosts.
 pub const PROFILES: &[Profile] = &[
     Profile {
         id: "openai",
@@ -122,7 +122,7 @@ pub const PROFILES: &[Profile] = &[
         plain_root: true,
         needs_properties: true,
         needs_items: true,
-        ..EASY
+        ..UNLIMITED
     },
     Profile {
         id: "openai-strict",
@@ -140,7 +140,7 @@ pub const PROFILES: &[Profile] = &[
         references: References::Alone,
         properties: 5000,
         depth: 10,
-        ..EASY
+        ..UNLIMITED
     },
     Profile {
         id: "claude",
@@ -148,7 +148,7 @@ pub const PROFILES: &[Profile] = &[
         plain_root: true,
         names: Some(Names::Token),
         modern_output: true,
-        ..EASY
+        ..UNLIMITED
     },
     Profile {
         id: "claude-strict",
@@ -162,7 +162,7 @@ pub const PROFILES: &[Profile] = &[
         optional: 24,
         tools: 20,
         modern_output: true,
-        ..EASY
+        ..UNLIMITED
     },
     Profile {
         id: "gemini",
@@ -179,7 +179,7 @@ pub const PROFILES: &[Profile] = &[
         boolean_schemas: false,
         references: References::Inline,
         names: Some(Names::Identifier),
-        ..EASY
+        ..UNLIMITED
     },
     Profile {
         id: "vscode",
@@ -191,12 +191,19 @@ pub const PROFILES: &[Profile] = &[
         plain_root: true,
         needs_items: true,
         description: 1024,
-        ..EASY
+        ..UNLIMITED
     },
-    Profile { id: "cursor", summary: "Cursor", names: Some(Names::Token), tool_name: 60, tools: 40, ..EASY },
+    Profile {
+        id: "cursor",
+        summary: "Cursor",
+        names: Some(Names::Token),
+        tool_name: 60,
+        tools: 40,
+        ..UNLIMITED
+    },
     Profile {
         id: "minimal",
-        summary: "what every host above takes",
+        summary: "accepted by every host above",
         refused: "allOf oneOf not if then else dependentRequired dependentSchemas dependencies \
             patternProperties propertyNames unevaluatedProperties unevaluatedItems contains \
             minContains maxContains prefixItems additionalItems const exclusiveMinimum \
@@ -218,12 +225,12 @@ pub const PROFILES: &[Profile] = &[
         depth: 10,
         tools: 20,
         modern_output: true,
-        ..EASY
+        ..UNLIMITED
     },
 ];
 
 impl Profile {
-    /// The profile of this id.
+    /// Finds a profile by its id.
     pub fn find(id: &str) -> Option<&'static Profile> {
         PROFILES.iter().find(|p| p.id == id)
     }

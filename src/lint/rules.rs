@@ -60,7 +60,7 @@ pub(super) enum Scope {
 
 pub(super) enum Check {
     /// Checks one subschema.
-    Site(Scope, fn(&Look<'_>, usize) -> Option<String>),
+    Node(Scope, fn(&Look<'_>, usize) -> Option<String>),
     /// Checks a schema.
     Schema(fn(&Look<'_>, &mut Found)),
     /// Checks a tool, given its catalog and its index there.
@@ -75,7 +75,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Default,
         summary: "an object declares properties but has no required list",
         hint: "list the required members in `required`; use an empty list if all are optional",
-        check: Check::Site(Scope::Reachable, no_required),
+        check: Check::Node(Scope::Reachable, no_required),
     },
     Rule {
         id: "SCH-002",
@@ -83,7 +83,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Default,
         summary: "an input object accepts undeclared members",
         hint: "add \"additionalProperties\": false, or unevaluatedProperties beside combinators",
-        check: Check::Site(Scope::Inputs, open_object),
+        check: Check::Node(Scope::Inputs, open_object),
     },
     Rule {
         id: "SCH-003",
@@ -91,7 +91,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Recommended,
         summary: "a property has neither type nor enum, so it accepts any value",
         hint: "add a type, an enum, a const or a reference",
-        check: Check::Site(Scope::Reachable, untyped_property),
+        check: Check::Node(Scope::Reachable, untyped_property),
     },
     Rule {
         id: "SCH-004",
@@ -99,7 +99,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Default,
         summary: "an input string has no maxLength, or an input array no maxItems",
         hint: "set the largest size the tool accepts",
-        check: Check::Site(Scope::Inputs, unbounded_size),
+        check: Check::Node(Scope::Inputs, unbounded_size),
     },
     Rule {
         id: "SCH-005",
@@ -107,7 +107,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Optional,
         summary: "an input number has no lower or no upper bound",
         hint: "set minimum and maximum",
-        check: Check::Site(Scope::Inputs, unbounded_number),
+        check: Check::Node(Scope::Inputs, unbounded_number),
     },
     Rule {
         id: "SCH-006",
@@ -115,7 +115,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Optional,
         summary: "an input map has no maxProperties",
         hint: "set the largest number of entries the tool accepts",
-        check: Check::Site(Scope::Inputs, unbounded_map),
+        check: Check::Node(Scope::Inputs, unbounded_map),
     },
     Rule {
         id: "SCH-007",
@@ -123,7 +123,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Recommended,
         summary: "additionalProperties: false rejects members that a combinator beside it declares",
         hint: "use unevaluatedProperties: false instead",
-        check: Check::Site(Scope::Reachable, closed_beside_branches),
+        check: Check::Node(Scope::Reachable, closed_beside_branches),
     },
     Rule {
         id: "SCH-010",
@@ -147,7 +147,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Recommended,
         summary: "a reference has no target in the schema",
         hint: "put the target under $defs of the same schema; nothing is fetched",
-        check: Check::Site(Scope::Everywhere, validity_rules::lost_reference),
+        check: Check::Node(Scope::Everywhere, validity_rules::lost_reference),
     },
     Rule {
         id: "SCH-013",
@@ -171,7 +171,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Recommended,
         summary: "$schema names an unsupported dialect",
         hint: "remove $schema to use draft 2020-12",
-        check: Check::Site(Scope::Everywhere, validity_rules::foreign_dialect),
+        check: Check::Node(Scope::Everywhere, validity_rules::foreign_dialect),
     },
     Rule {
         id: "SCH-021",
@@ -179,7 +179,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Recommended,
         summary: "a schema contradicts itself, so it rejects every value",
         hint: "",
-        check: Check::Site(Scope::Reachable, validity_rules::contradiction),
+        check: Check::Node(Scope::Reachable, validity_rules::contradiction),
     },
     Rule {
         id: "SCH-022",
@@ -187,7 +187,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Recommended,
         summary: "required names an undeclared property",
         hint: "declare the property or remove its name",
-        check: Check::Site(Scope::Reachable, validity_rules::required_unknown),
+        check: Check::Node(Scope::Reachable, validity_rules::required_unknown),
     },
     Rule {
         id: "SCH-023",
@@ -195,7 +195,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Recommended,
         summary: "an enum, a required list or a list of alternatives has a duplicate",
         hint: "remove the duplicate",
-        check: Check::Site(Scope::Reachable, validity_rules::duplicate),
+        check: Check::Node(Scope::Reachable, validity_rules::duplicate),
     },
     Rule {
         id: "SCH-024",
@@ -203,7 +203,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Recommended,
         summary: "a keyword is misspelled, so it has no effect",
         hint: "",
-        check: Check::Site(Scope::Reachable, validity_rules::misspelled),
+        check: Check::Node(Scope::Reachable, validity_rules::misspelled),
     },
     Rule {
         id: "SCH-025",
@@ -211,7 +211,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Optional,
         summary: "a draft-07 keyword is used in a 2020-12 schema",
         hint: "use $defs, prefixItems, items and dependentRequired or dependentSchemas",
-        check: Check::Site(Scope::Reachable, validity_rules::old_spelling),
+        check: Check::Node(Scope::Reachable, validity_rules::old_spelling),
     },
     Rule {
         id: "SCH-026",
@@ -219,7 +219,7 @@ pub const RULES: &[Rule] = &[
         set: RuleSet::Recommended,
         summary: "an input property has no description",
         hint: "describe the value for the model, bounds included",
-        check: Check::Site(Scope::Inputs, undescribed),
+        check: Check::Node(Scope::Inputs, undescribed),
     },
     Rule {
         id: "SCH-027",
@@ -323,17 +323,17 @@ pub(super) fn schema(choice: &Choice, look: &Look<'_>, hits: &mut Hits) {
                 }
                 let mut found = Vec::new();
                 check(look, &mut found);
-                let offset = look.tree.site(ROOT).value.offset();
+                let offset = look.tree.node(ROOT).value.offset();
                 for (pointer, message) in found {
                     let pointer = format!("/{}{pointer}", look.which);
                     hits.add(rule.id, rule.severity, rule.hint, None, false, offset, pointer, message);
                 }
             }
-            Check::Site(scope, check) => {
+            Check::Node(scope, check) => {
                 if scope == Scope::Inputs && look.which != "inputSchema" {
                     continue;
                 }
-                for at in 0..look.tree.sites.len() {
+                for at in 0..look.tree.nodes.len() {
                     if scope != Scope::Everywhere && !look.marks.reachable[at] {
                         continue;
                     }
@@ -343,7 +343,7 @@ pub(super) fn schema(choice: &Choice, look: &Look<'_>, hits: &mut Hits) {
                         "SCH-002" => look.plan().closes(at),
                         _ => false,
                     };
-                    let offset = look.tree.site(at).value.offset();
+                    let offset = look.tree.node(at).value.offset();
                     let pointer = look.pointer(at);
                     hits.add(rule.id, rule.severity, rule.hint, None, fixable, offset, pointer, message);
                 }
@@ -361,7 +361,7 @@ fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
     if !stands_alone(look, at) || matches!(look.marks.forms[at], Form::Wrapper | Form::Union) {
         return None;
     }
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     if schema.get("type").is_some() && !has_type(schema, "object") {
         return None;
     }
@@ -371,7 +371,7 @@ fn no_required(look: &Look<'_>, at: usize) -> Option<String> {
         Form::Composed => {
             let group = Group::of(&look.tree, at)?;
             let some = |test: &dyn Fn(Value<'_>) -> bool| {
-                group.sites.iter().any(|site| test(look.tree.site(*site).value))
+                group.nodes.iter().any(|node| test(look.tree.node(*node).value))
             };
             (some(&declares), some(&listed))
         }
@@ -386,7 +386,7 @@ fn open_object(look: &Look<'_>, at: usize) -> Option<String> {
     }
     let object = match look.marks.forms[at] {
         Form::Composed => Group::of(&look.tree, at)?.is_object(&look.tree),
-        _ => is_object(look.tree.site(at).value),
+        _ => is_object(look.tree.node(at).value),
     };
     if !object || is_closed_from_above(&look.tree, at) {
         return None;
@@ -395,21 +395,21 @@ fn open_object(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 fn untyped_property(look: &Look<'_>, at: usize) -> Option<String> {
-    let site = look.tree.site(at);
-    if site.role != Role::Member || look.marks.conditional[at] || refines(look, at) || has_some_type(look, at)
+    let node = look.tree.node(at);
+    if node.role != Role::Member || look.marks.conditional[at] || refines(look, at) || has_some_type(look, at)
     {
         return None;
     }
-    Some(format!("property {:?} has neither type nor enum", site.name().unwrap_or_default()))
+    Some(format!("property {:?} has neither type nor enum", node.name().unwrap_or_default()))
 }
 
 /// Whether a property of a branch refines one that an enclosing schema declares.
 fn refines(look: &Look<'_>, at: usize) -> bool {
-    let Some(name) = look.tree.site(at).name() else { return false };
+    let Some(name) = look.tree.node(at).name() else { return false };
     let mut here = look.tree.parent(at);
-    while here != ROOT && look.tree.site(here).role == Role::Branch {
+    while here != ROOT && look.tree.node(here).role == Role::Branch {
         here = look.tree.parent(here);
-        let properties = look.tree.site(here).value.get("properties");
+        let properties = look.tree.node(here).value.get("properties");
         if properties.is_some_and(|p| p.get(name).is_some()) {
             return true;
         }
@@ -429,7 +429,7 @@ fn has_some_type(look: &Look<'_>, at: usize) -> bool {
         if !seen.insert(at) {
             continue;
         }
-        let schema = look.tree.site(at).value;
+        let schema = look.tree.node(at).value;
         let typed = schema.kind() != Kind::Object
             || ["type", "enum", "const"].iter().any(|k| schema.get(k).is_some())
             || seen.len() > SEARCHED;
@@ -437,7 +437,7 @@ fn has_some_type(look: &Look<'_>, at: usize) -> bool {
             continue;
         }
         match look.tree.target(at) {
-            Target::Site(target) => {
+            Target::Node(target) => {
                 work.push(target);
                 continue;
             }
@@ -445,11 +445,11 @@ fn has_some_type(look: &Look<'_>, at: usize) -> bool {
             Target::None => {}
         }
         let branches = |keyword: &'static str| {
-            look.tree.children(at).filter(move |c| look.tree.site(*c).keyword == keyword)
+            look.tree.children(at).filter(move |c| look.tree.node(*c).keyword == keyword)
         };
         let all_of: Vec<usize> = branches("allOf").collect();
         let sure = all_of.iter().find(|c| {
-            let part = look.tree.site(**c).value;
+            let part = look.tree.node(**c).value;
             ["type", "enum", "const", "$ref", "anyOf", "oneOf"].iter().any(|k| part.get(k).is_some())
         });
         let before = work.len();
@@ -476,7 +476,7 @@ fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
     if look.marks.conditional[at] {
         return None;
     }
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     let string = has_type(schema, "string") && !bounded(look, at, &string_bounded);
     let array = has_type(schema, "array") && !bounded(look, at, &array_bounded);
     match (string, array) {
@@ -492,20 +492,20 @@ fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
 fn bounded(look: &Look<'_>, at: usize, test: &dyn Fn(Value<'_>) -> bool) -> bool {
     let mut here = at;
     loop {
-        let schema = look.tree.site(here).value;
+        let schema = look.tree.node(here).value;
         if test(schema) || ["enum", "const"].iter().any(|k| schema.get(k).is_some()) {
             return true;
         }
-        let beside = look.tree.children(here).filter(|c| look.tree.site(*c).keyword == "allOf").chain(
+        let beside = look.tree.children(here).filter(|c| look.tree.node(*c).keyword == "allOf").chain(
             match look.tree.target(here) {
-                Target::Site(target) => Some(target),
+                Target::Node(target) => Some(target),
                 _ => None,
             },
         );
-        if beside.into_iter().any(|c| test(look.tree.site(c).value)) {
+        if beside.into_iter().any(|c| test(look.tree.node(c).value)) {
             return true;
         }
-        if here == ROOT || look.tree.site(here).role != Role::Branch {
+        if here == ROOT || look.tree.node(here).role != Role::Branch {
             return false;
         }
         here = look.tree.parent(here);
@@ -528,7 +528,7 @@ fn array_bounded(schema: Value<'_>) -> bool {
 }
 
 fn unbounded_number(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     let numeric = has_type(schema, "number") || has_type(schema, "integer");
     let either = |a, b| move |s: Value<'_>| s.get(a).is_some() || s.get(b).is_some();
     if look.marks.conditional[at]
@@ -542,7 +542,7 @@ fn unbounded_number(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 fn unbounded_map(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     let mapped = schema.get("patternProperties").is_some()
         || ["additionalProperties", "unevaluatedProperties"]
             .iter()
@@ -552,15 +552,15 @@ fn unbounded_map(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 fn closed_beside_branches(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     let closed = schema.get("additionalProperties").and_then(Value::as_bool) == Some(false);
     if !closed || look.marks.forms[at] != Form::Composed {
         return None;
     }
     let own = schema.get("properties");
     let group = Group::of(&look.tree, at)?;
-    let rejected = group.sites.iter().skip(1).find_map(|other| {
-        let properties = look.tree.site(*other).value.get("properties").map(Value::members);
+    let rejected = group.nodes.iter().skip(1).find_map(|other| {
+        let properties = look.tree.node(*other).value.get("properties").map(Value::members);
         properties.into_iter().flatten().find(|(name, _)| own.is_none_or(|o| o.get(name).is_none()))
     });
     rejected.map(|(name, _)| {
@@ -569,11 +569,11 @@ fn closed_beside_branches(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 fn undescribed(look: &Look<'_>, at: usize) -> Option<String> {
-    let site = look.tree.site(at);
-    let described = |at: usize| look.tree.site(at).value.get("description").is_some();
-    let described = described(at) || matches!(look.tree.target(at), Target::Site(t) if described(t));
-    if site.role != Role::Member || look.marks.conditional[at] || described || refines(look, at) {
+    let node = look.tree.node(at);
+    let described = |at: usize| look.tree.node(at).value.get("description").is_some();
+    let described = described(at) || matches!(look.tree.target(at), Target::Node(t) if described(t));
+    if node.role != Role::Member || look.marks.conditional[at] || described || refines(look, at) {
         return None;
     }
-    Some(format!("property {:?} has no description", site.name().unwrap_or_default()))
+    Some(format!("property {:?} has no description", node.name().unwrap_or_default()))
 }

@@ -1,12 +1,12 @@
-//! One walk over a schema: every subschema once, with its place, its role and what it refers to.
+//! Tree of the subschemas of one schema: position, role and reference target of each.
 //!
-//! It finds subschemas by the keywords of draft 2020-12 and the spellings of draft-07, resolves
-//! references within the schema, and gives pointers. It judges nothing. Values under `const`,
-//! `enum`, `default` and `examples` are data and not walked.
+//! Subschemas are found by the keywords of all supported drafts. References are resolved within the
+//! schema.
 //!
 //! # Invariants
-//! - Nothing recurses; sites stand in breadth-first order, so the children of one are neighbours.
-//! - There are at most as many sites as values in the document.
+//! - No function recurses. Nodes are in breadth-first order, so the children of a node are
+//!   adjacent.
+//! - There are at most as many nodes as values in the document.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,33 +16,33 @@ use crate::schema::keyword::Keyword;
 use crate::schema::subschemas::{self, Step, push_token};
 use crate::schema::uri::percent_decoded;
 
-/// How a subschema is applied, seen from the schema it stands in.
+/// How the enclosing schema applies a subschema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The schema itself.
+    /// The root schema.
     Root,
     /// A value of `properties`.
     Member,
-    /// A value of `patternProperties`.
+    /// The remaining members: `additionalProperties`, `unevaluatedProperties`.
     PatternMember,
     /// Members that nothing else names: `additionalProperties`, `unevaluatedProperties`.
     Extra,
-    /// Elements: `items`, `prefixItems`, `additionalItems`, `unevaluatedItems`.
-    Item,
     /// Applied to the same value: `allOf`, `anyOf`, `oneOf`, `then`, `else`, `dependentSchemas`.
+    Item,
+    /// A condition: `if`, `not`, `contains`, `propertyNames`.
     Branch,
-    /// Asks rather than demands: `if`, `not`, `contains`, `propertyNames`.
+    /// Applied by references only: `$defs`, `definitions`; also `contentSchema`.
     Condition,
     /// Kept for references: `$defs`, `definitions`; also `contentSchema`.
     Definition,
 }
 
-/// One subschema.
+/// A subschema.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Site<'d> {
+pub(super) struct Node<'d> {
     pub value: Value<'d>,
     pub role: Role,
-    /// The keyword it stands under, `""` for the root.
+    /// The keyword that contains it; `""` for the root.
     pub keyword: &'static str,
     parent: u32,
     step: Step<'d>,
@@ -50,8 +50,9 @@ pub(super) struct Site<'d> {
     children: u32,
 }
 
-impl<'d> Site<'d> {
-    /// The name of a member of `properties`, `patternProperties` and the like.
+impl<'d> Node<'d> {
+    /// The name of a member of `properties`, `patternProperties` and other keywords with named
+    /// subschemas.
     pub(super) fn name(&self) -> Option<&'d str> {
         match self.step {
             Step::Name(name) => Some(name),
@@ -60,7 +61,7 @@ impl<'d> Site<'d> {
     }
 }
 
-/// How the compiler applies the subschemas of a keyword; `None` for keywords without subschemas.
+/// The role of the subschemas of a keyword; `None` if it has none.
 fn role(keyword: Keyword) -> Option<Role> {
     use Keyword as K;
     Some(match keyword {
@@ -76,28 +77,28 @@ fn role(keyword: Keyword) -> Option<Role> {
     })
 }
 
-/// Every subschema of one schema.
+/// All subschemas of one schema.
 pub(super) struct SchemaTree<'d> {
-    pub sites: Vec<Site<'d>>,
+    pub nodes: Vec<Node<'d>>,
     by_node: HashMap<NodeId, u32>,
     anchors: HashMap<&'d str, u32>,
-    /// Sites by the site they stand in, keyword and name: most references go this way.
+    /// Nodes by parent, keyword and name. Most references resolve with this map.
     named: HashMap<(u32, &'static str, &'d str), u32>,
-    /// Where the reference of each site leads.
+    /// The target of the reference of each node.
     targets: Vec<Target>,
-    /// A subschema has an `$id` of its own, so local references need not be what they seem.
+    /// A subschema has an `$id` of its own, so local references may have other targets.
     pub rebased: bool,
     /// `$schema` names a draft before 2019-09.
     pub old: bool,
 }
 
-/// The site of the schema itself.
+/// Index of the root.
 pub(super) const ROOT: usize = 0;
 
 impl<'d> SchemaTree<'d> {
     /// Walks a schema.
     pub(super) fn new(root: Value<'d>) -> SchemaTree<'d> {
-        let site = Site {
+        let node = Node {
             value: root,
             role: Role::Root,
             keyword: "",
@@ -111,7 +112,7 @@ impl<'d> SchemaTree<'d> {
             .and_then(Value::as_str)
             .is_some_and(|s| ["draft-03", "draft-04", "draft-06", "draft-07"].iter().any(|d| s.contains(d)));
         let mut tree = SchemaTree {
-            sites: vec![site],
+            nodes: vec![node],
             by_node: HashMap::new(),
             anchors: HashMap::new(),
             named: HashMap::new(),
@@ -120,18 +121,18 @@ impl<'d> SchemaTree<'d> {
             old,
         };
         let mut next = 0;
-        while next < tree.sites.len() {
+        while next < tree.nodes.len() {
             tree.enter(next);
             next += 1;
         }
-        tree.targets = (0..tree.sites.len()).map(|at| tree.find_target(at)).collect();
+        tree.targets = (0..tree.nodes.len()).map(|at| tree.find_target(at)).collect();
         tree
     }
 
     fn enter(&mut self, at: usize) {
-        let value = self.sites[at].value;
+        let value = self.nodes[at].value;
         self.by_node.insert(value.id(), at as u32);
-        let first = self.sites.len();
+        let first = self.nodes.len();
         for (keyword, inner) in value.members() {
             match keyword {
                 "$anchor" | "$dynamicAnchor" => {
@@ -154,9 +155,9 @@ impl<'d> SchemaTree<'d> {
                     return;
                 }
                 if let Step::Name(name) = step {
-                    self.named.insert((at as u32, keyword.name(), name), self.sites.len() as u32);
+                    self.named.insert((at as u32, keyword.name(), name), self.nodes.len() as u32);
                 }
-                self.sites.push(Site {
+                self.nodes.push(Node {
                     value,
                     role,
                     keyword: keyword.name(),
@@ -167,28 +168,28 @@ impl<'d> SchemaTree<'d> {
                 });
             });
         }
-        let count = self.sites.len() - first;
-        let site = &mut self.sites[at];
-        site.first_child = first as u32;
-        site.children = count as u32;
+        let count = self.nodes.len() - first;
+        let node = &mut self.nodes[at];
+        node.first_child = first as u32;
+        node.children = count as u32;
     }
 
-    pub(super) fn site(&self, at: usize) -> &Site<'d> {
-        &self.sites[at]
+    pub(super) fn node(&self, at: usize) -> &Node<'d> {
+        &self.nodes[at]
     }
 
-    /// The sites directly within one.
+    /// Children of a node.
     pub(super) fn children(&self, at: usize) -> std::ops::Range<usize> {
-        let site = &self.sites[at];
-        site.first_child as usize..(site.first_child + site.children) as usize
+        let node = &self.nodes[at];
+        node.first_child as usize..(node.first_child + node.children) as usize
     }
 
-    /// The site one stands in; the root is its own.
+    /// Parent of a node; the root is its own parent.
     pub(super) fn parent(&self, at: usize) -> usize {
-        self.sites[at].parent as usize
+        self.nodes[at].parent as usize
     }
 
-    /// Where a `$ref` of this schema leads. `None`: outside, or nowhere.
+    /// Resolves a `$ref` of this schema. `None` if the target is not in it.
     pub(super) fn resolve(&self, reference: &str) -> Option<usize> {
         let fragment = reference.strip_prefix('#')?;
         let fragment = percent_decoded(fragment)?;
@@ -196,13 +197,13 @@ impl<'d> SchemaTree<'d> {
             if let Some(at) = self.by_name(&fragment) {
                 return Some(at);
             }
-            let target = self.sites[ROOT].value.pointer(&fragment)?;
+            let target = self.nodes[ROOT].value.pointer(&fragment)?;
             return self.by_node.get(&target.id()).map(|at| *at as usize);
         }
         self.anchors.get(fragment.as_str()).map(|at| *at as usize)
     }
 
-    /// The site of a pointer all of whose steps go by keyword and name.
+    /// Resolves a pointer whose steps are pairs of keyword and name.
     fn by_name(&self, pointer: &str) -> Option<usize> {
         let mut here = ROOT as u32;
         let mut tokens = pointer.strip_prefix('/')?.split('/');
@@ -213,29 +214,29 @@ impl<'d> SchemaTree<'d> {
         Some(here as usize)
     }
 
-    /// The site of a value that is a subschema.
-    pub(super) fn site_of(&self, value: Value<'d>) -> Option<usize> {
+    /// The node of a value, if the value is a subschema.
+    pub(super) fn node_of(&self, value: Value<'d>) -> Option<usize> {
         self.by_node.get(&value.id()).map(|at| *at as usize)
     }
 
-    /// Where the `$ref` or `$dynamicRef` of a site leads.
+    /// Target of the `$ref` or `$dynamicRef` of a node.
     pub(super) fn target(&self, at: usize) -> Target {
         self.targets.get(at).copied().unwrap_or(Target::None)
     }
 
     fn find_target(&self, at: usize) -> Target {
-        let value = self.sites[at].value;
+        let value = self.nodes[at].value;
         let reference = ["$ref", "$dynamicRef", "$recursiveRef"].iter().find_map(|k| value.get(k));
         match reference {
             None => Target::None,
             Some(reference) => match reference.as_str().and_then(|r| self.resolve(r)) {
-                Some(target) if !self.rebased => Target::Site(target),
+                Some(target) if !self.rebased => Target::Node(target),
                 _ => Target::Unknown,
             },
         }
     }
 
-    /// The pointer of a site within its schema.
+    /// The JSON Pointer of a node within its schema.
     pub(super) fn pointer(&self, at: usize) -> String {
         let mut chain = Vec::new();
         let mut here = at;
@@ -245,9 +246,9 @@ impl<'d> SchemaTree<'d> {
         }
         let mut pointer = String::new();
         for at in chain.into_iter().rev() {
-            let site = &self.sites[at];
-            push_token(&mut pointer, site.keyword);
-            match site.step {
+            let node = &self.nodes[at];
+            push_token(&mut pointer, node.keyword);
+            match node.step {
                 Step::Name(name) => push_token(&mut pointer, name),
                 Step::Index(i) => {
                     // OK to drop: writing to a String cannot fail.
@@ -260,17 +261,17 @@ impl<'d> SchemaTree<'d> {
     }
 }
 
-/// What a reference leads to.
+/// Target of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// There is no reference.
+    /// The node has no reference.
     None,
-    Site(usize),
-    /// Elsewhere, or nowhere.
+    Node(usize),
+    /// The target is not in this schema.
     Unknown,
 }
 
-/// Whether a schema says, directly, that values of this type are meant.
+/// Whether the `type` of a schema includes this type.
 pub(super) fn has_type(schema: Value<'_>, name: &str) -> bool {
     match schema.get("type") {
         Some(t) => t.as_str() == Some(name) || t.items().any(|t| t.as_str() == Some(name)),

@@ -61,7 +61,7 @@ pub(super) fn tool_undescribed(tools: &[Value<'_>], index: usize, found: &mut Fo
 }
 
 fn compile(look: &Look<'_>) -> Option<SchemaError> {
-    let schema = look.tree.site(ROOT).value;
+    let schema = look.tree.node(ROOT).value;
     Schema::options().formats(Formats::Assert).compile(schema).err()
 }
 
@@ -74,7 +74,7 @@ fn is_about_pattern(pointer: &str) -> bool {
 pub(super) fn not_a_schema(look: &Look<'_>, found: &mut Found) {
     let known = |at| lost_reference(look, at).is_some() || foreign_dialect(look, at).is_some();
     // SCH-012 and SCH-015 describe these errors better.
-    if (0..look.tree.sites.len()).any(known) {
+    if (0..look.tree.nodes.len()).any(known) {
         return;
     }
     if let Some(error) = compile(look).filter(|e| !is_about_pattern(&e.pointer)) {
@@ -93,7 +93,7 @@ pub(super) fn wild_pattern(look: &Look<'_>, found: &mut Found) {
 }
 
 pub(super) fn lost_reference(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     let reference = schema.get("$ref")?;
     let Some(text) = reference.as_str() else { return Some("$ref must be a string".to_owned()) };
     // Every validator knows the metaschemas. Relative base URIs would need a resolver.
@@ -108,19 +108,19 @@ pub(super) fn lost_reference(look: &Look<'_>, at: usize) -> Option<String> {
 
 /// Finds a schema that applies itself to the same value.
 pub(super) fn endless_reference(look: &Look<'_>, found: &mut Found) {
-    let count = look.tree.sites.len();
+    let count = look.tree.nodes.len();
     let next = |at: usize| {
         let mut beside: Vec<usize> = look
             .tree
             .children(at)
             .filter(|c| {
-                let site = look.tree.site(*c);
-                site.role == Role::Branch || matches!(site.keyword, "if" | "not")
+                let node = look.tree.node(*c);
+                node.role == Role::Branch || matches!(node.keyword, "if" | "not")
             })
             .collect();
         // A schema that extends this one changes the target of a dynamic reference.
-        if look.tree.site(at).value.get("$ref").is_some() {
-            if let Target::Site(target) = look.tree.target(at) {
+        if look.tree.node(at).value.get("$ref").is_some() {
+            if let Target::Node(target) = look.tree.target(at) {
                 beside.push(target);
             }
         }
@@ -164,7 +164,7 @@ const DIALECTS: &[&str] =
     &["json-schema.org/draft/2020-12/", "json-schema.org/draft/2019-09/", "json-schema.org/draft-07/"];
 
 pub(super) fn foreign_dialect(look: &Look<'_>, at: usize) -> Option<String> {
-    let uri = look.tree.site(at).value.get("$schema")?.as_str()?;
+    let uri = look.tree.node(at).value.get("$schema")?.as_str()?;
     let known = DIALECTS.iter().any(|d| uri.contains(d));
     (!known).then(|| format!("$schema {:?} is not supported", short(uri)))
 }
@@ -178,7 +178,7 @@ const PAIRS: &[(&str, &str, &str)] = &[
 ];
 
 pub(super) fn contradiction(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     if look.marks.conditional[at] {
         return None;
     }
@@ -247,7 +247,7 @@ fn undeclared<'d>(schema: Value<'d>) -> Option<&'d str> {
 }
 
 pub(super) fn required_unknown(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     if look.marks.conditional[at]
         || schema.get("properties").is_none()
         || schema.get("patternProperties").is_some()
@@ -258,7 +258,7 @@ pub(super) fn required_unknown(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 pub(super) fn duplicate(look: &Look<'_>, at: usize) -> Option<String> {
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     ["enum", "required", "anyOf", "oneOf", "allOf", "type"].iter().find_map(|keyword| {
         let mut seen = HashSet::new();
         let duplicate = schema.get(keyword)?.items().find(|item| !seen.insert(item.raw()))?;
@@ -267,7 +267,7 @@ pub(super) fn duplicate(look: &Look<'_>, at: usize) -> Option<String> {
 }
 
 pub(super) fn misspelled(look: &Look<'_>, at: usize) -> Option<String> {
-    look.tree.site(at).value.members().find_map(|(name, _)| {
+    look.tree.node(at).value.members().find_map(|(name, _)| {
         if Keyword::named(name).is_some() || is_annotation(name) || name.len() < 4 || name.len() > 30 {
             return None;
         }
@@ -303,7 +303,7 @@ pub(super) fn old_spelling(look: &Look<'_>, at: usize) -> Option<String> {
     if look.tree.old {
         return None;
     }
-    let schema = look.tree.site(at).value;
+    let schema = look.tree.node(at).value;
     let by_position = schema.get("items").is_some_and(|i| i.kind() == Kind::Array);
     if by_position {
         return Some("items is an array, which is draft-07; use prefixItems".to_owned());
@@ -325,7 +325,7 @@ pub(super) fn old_output(look: &Look<'_>, found: &mut Found) {
 /// Definitions that no reference leads to, directly or into one of their parts.
 pub(super) fn unused_definitions(look: &Look<'_>, found: &mut Found) {
     const LISTED: usize = 5;
-    let count = look.tree.sites.len();
+    let count = look.tree.nodes.len();
     // Parents stand before their children, so one pass backwards finds the used ones.
     let mut used = look.marks.reachable.clone();
     for at in (1..count).rev() {
@@ -334,9 +334,9 @@ pub(super) fn unused_definitions(look: &Look<'_>, found: &mut Found) {
         }
     }
     let unused: Vec<String> = (1..count)
-        .filter(|at| look.tree.site(*at).role == Role::Definition)
+        .filter(|at| look.tree.node(*at).role == Role::Definition)
         .filter(|at| !used[*at] && used[look.tree.parent(*at)])
-        .map(|at| short(look.tree.site(at).name().unwrap_or_default()))
+        .map(|at| short(look.tree.node(at).name().unwrap_or_default()))
         .collect();
     let listed = unused.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
     let more = if unused.len() > LISTED { ", …" } else { "" };

@@ -1,11 +1,10 @@
-//! What a field's definition adds to its type: the doc comment and the bounds in brackets.
+//! Constraints of a field: its doc comment and the bounds in brackets.
 //!
-//! A [`Constraint`] is plain data made when the program is compiled and handed down to the type that
-//! reads or describes the field. Which bounds a type takes is settled by three marker traits, so a
-//! length on a `bool` does not compile.
+//! A [`Constraint`] is constant data. It is passed to the type that reads or describes the field.
+//! Three marker traits decide which bounds a type accepts, so a length on a `bool` does not
+//! compile.
 //!
-//! Invariant: bounds that reach a type were written for it, in its own number type, and no range
-//! is empty.
+//! Invariant: a type only receives bounds of its own kind and number type, and no range is empty.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -13,14 +12,14 @@ use std::ops::{RangeFrom, RangeInclusive, RangeToInclusive};
 
 use crate::json::Writer;
 
-/// What a definition adds to a type where it stands as a field. Types written by hand pass it on
-/// to the type they are made of, or ignore it.
+/// Additions of a field definition to its type. Types written by hand pass it to the type they
+/// contain, or ignore it.
 #[derive(Clone, Copy, Debug)]
 pub struct Constraint {
     doc: &'static str,
-    /// Whether this is a member of a record, where absence means `None`.
+    /// Whether the value is a member of a record, where `None` is an absent member.
     pub(super) member: bool,
-    /// The bits of an `i64`, `u64` or `f64`, as the reading type knows.
+    /// The bits of an `i64`, `u64` or `f64`, depending on the type.
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
     /// Characters of a string.
@@ -30,11 +29,11 @@ pub struct Constraint {
 }
 
 impl Constraint {
-    /// Nothing added.
+    /// No constraint.
     pub const NONE: Constraint =
         Constraint { doc: "", member: false, min: None, max: None, length: Size::ANY, items: Size::ANY };
 
-    /// The rule of a record's field with this doc comment.
+    /// The constraint of a field with this doc comment.
     #[doc(hidden)]
     pub const fn member(doc: &'static str) -> Constraint {
         Constraint { doc, member: true, ..Constraint::NONE }
@@ -55,29 +54,29 @@ impl Constraint {
         Constraint { items, ..self }
     }
 
-    /// What is left for the elements of an array or map: bounds on numbers and texts.
+    /// The constraint for the elements of an array or map: bounds on numbers and strings.
     pub(super) const fn element(&self) -> Constraint {
         Constraint { doc: "", member: false, items: Size::ANY, ..*self }
     }
 
-    /// Writes the keywords every schema starts with: `type`, and `description` when the field has
-    /// a doc comment.
+    /// Writes the first keywords of every schema: `type`, and `description` if the field has a doc
+    /// comment.
     pub fn begin(&self, w: &mut Writer, kind: &str) {
         self.begin_with(w, kind, "");
     }
 
-    /// The same for a type that has a doc comment of its own, where the field has none.
+    /// Like `begin`, for a type with its own doc comment. The doc comment of the field wins.
     pub(super) fn begin_with(&self, w: &mut Writer, kind: &str, doc: &str) {
         self.head(w, kind, &self.prose_or(doc));
     }
 
-    /// The field's doc comment as text, else this one.
+    /// The doc comment of the field as text, otherwise `own`.
     pub(super) fn prose_or(&self, doc: &str) -> String {
         let text = prose(self.doc);
         if text.is_empty() { prose(doc) } else { text }
     }
 
-    /// Writes the first keywords; an empty text is none.
+    /// Writes the first keywords; omits an empty description.
     pub(super) fn head(&self, w: &mut Writer, kind: &str, description: &str) {
         if !kind.is_empty() {
             w.key("type").string(kind);
@@ -97,10 +96,11 @@ pub struct Size {
 }
 
 impl Size {
-    /// No bounds.
+    /// Unbounded.
     pub(super) const ANY: Size = Size { min: 0, max: usize::MAX };
 
-    /// The range between two ends that may be open; what to say if nothing is in it.
+    /// The range between two ends, which may be open. Panics at compile time with this message if
+    /// it is empty.
     pub const fn between(ends: (Option<usize>, Option<usize>), nothing: &str) -> Size {
         let size = Size {
             min: match ends.0 {
@@ -116,7 +116,7 @@ impl Size {
         size
     }
 
-    /// The keyword of the bound that `count` breaks.
+    /// The keyword of the bound that `count` violates.
     pub(super) fn complaint(
         self,
         count: usize,
@@ -129,7 +129,7 @@ impl Size {
         (count > self.max).then_some(max)
     }
 
-    /// Writes the two keywords, each only when it says something.
+    /// Writes the two keywords if they are not trivial.
     pub(super) fn write(self, w: &mut Writer, min: &str, max: &str) {
         if self.min > 0 {
             w.key(min).u64(self.min as u64);
@@ -140,8 +140,8 @@ impl Size {
     }
 }
 
-/// Takes a range apart when the program is compiled: `N` is known from the field's type, so the
-/// numbers in the range need no suffix.
+/// Splits a range at compile time. `N` follows from the type of the field, so the numbers need no
+/// suffix.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Ends<N, R>(R, PhantomData<N>);
@@ -170,20 +170,20 @@ impl<N: Copy> Ends<N, RangeToInclusive<N>> {
     }
 }
 
-/// Types a range of numbers `[0..=27]` can be put on: numbers and what holds them.
+/// Types with a numeric range `[0..=27]`: numbers and containers of numbers.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a range of numbers cannot bound `{Self}`",
     note = "`[0..=9]` is for numbers, `[len 0..=9]` for strings, `[items 0..=9]` for arrays and maps"
 )]
 pub trait Ranged {
-    /// What the ends of the range are written in.
+    /// The number type of the ends of the range.
     type Number: Copy;
-    /// Whether that is a floating-point type.
+    /// Whether the number type is floating-point.
     const FLOAT: bool = false;
 }
 
-/// Types a length `[len 0..=80]` can be put on: strings and what holds them.
+/// Types with a length `[len 0..=80]`: strings and containers of strings.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a length cannot bound `{Self}`",
@@ -191,7 +191,7 @@ pub trait Ranged {
 )]
 pub trait Measured {}
 
-/// Types a number of items `[items 0..=8]` can be put on: arrays and maps.
+/// Types with a number of items `[items 0..=8]`: arrays and maps.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a number of items cannot bound `{Self}`",
@@ -199,8 +199,8 @@ pub trait Measured {}
 )]
 pub trait Counted {}
 
-/// Whether the numbers of a field are floating-point ones. A function, so that the compiler points at
-/// the type when there are none.
+/// Whether the numbers of a field are floating-point. A function, so that the compiler points at
+/// the type if it has no numbers.
 #[doc(hidden)]
 pub const fn is_float<T: Ranged>() -> bool {
     T::FLOAT
@@ -267,9 +267,9 @@ impl<T: Measured> Measured for BTreeMap<String, T> {}
 
 impl<T> Counted for BTreeMap<String, T> {}
 
-/// A doc comment as text: the space after the slashes goes, the lines of a paragraph are joined,
-/// and an empty line or one that starts a list item, a heading, a table row, a quotation or an
-/// indented block keeps its line break.
+/// Converts a doc comment to text. Removes the space after the slashes and joins the lines of a
+/// paragraph. An empty line and a line that starts a list item, a heading, a table row, a quotation
+/// or an indented block keep their line break.
 pub(super) fn prose(doc: &str) -> String {
     let mut text = String::new();
     let mut blank = false;

@@ -1,10 +1,11 @@
-//! What holds other types as a field type: options, arrays, maps, and any JSON value.
+//! Field types that contain other types: options, arrays, maps, and any JSON value.
 //!
-//! It reads and describes them; the bounds on numbers and texts in a field's rule go on to the
-//! elements.
+//! Bounds on numbers and strings in a field's constraint apply to the elements.
 //!
-//! Invariants: room for elements is asked for by what the document holds, never by a number in it;
-//! `None` in a record is absence, inside an array or map it is `null`, and the schema says so.
+//! Invariants:
+//! - Memory for elements is reserved by what the document contains, never by a number in it.
+//! - `None` in a record is an absent member; in an array or map it is `null`, which the schema
+//!   lists.
 
 use std::collections::BTreeMap;
 
@@ -15,27 +16,27 @@ use super::constraint::{Constraint, Size};
 use super::scalar::{sized, wrong_size};
 use super::violation::{Violation, unexpected};
 
-/// A field that may be left out. `null` is read as absent too, but the schema does not offer it:
-/// several hosts refuse schemas with a list of types, and models send `null` without being asked.
+/// An optional field. `null` is read as absent, but the schema does not offer it: several hosts
+/// refuse schemas with a list of types, and models send `null` unasked.
 impl<T: FromJson> FromJson for Option<T> {
     const OPTIONAL: bool = true;
     const NESTING: u32 = T::NESTING;
 
-    fn schema(w: &mut Writer, rule: &Constraint) {
-        if rule.member {
-            return T::schema(w, rule);
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        if constraint.member {
+            return T::schema(w, constraint);
         }
         w.key("anyOf").begin_array().begin_object();
-        T::schema(w, rule);
+        T::schema(w, constraint);
         w.end_object().begin_object();
         w.key("type").string("null").end_object().end_array();
     }
 
-    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<Option<T>, Box<Violation>> {
+    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<Option<T>, Box<Violation>> {
         if value.is_null() {
             return Ok(None);
         }
-        T::from_json(value, rule).map(Some)
+        T::from_json(value, constraint).map(Some)
     }
 
     fn absent() -> Option<Option<T>> {
@@ -50,23 +51,23 @@ impl<T: FromJson> FromJson for Option<T> {
 impl<T: FromJson> FromJson for Vec<T> {
     const NESTING: u32 = T::NESTING + 1;
 
-    fn schema(w: &mut Writer, rule: &Constraint) {
-        rule.begin(w, "array");
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        constraint.begin(w, "array");
         w.key("items").begin_object();
-        T::schema(w, &rule.element());
+        T::schema(w, &constraint.element());
         w.end_object();
-        rule.items.write(w, "minItems", "maxItems");
+        constraint.items.write(w, "minItems", "maxItems");
     }
 
-    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<Vec<T>, Box<Violation>> {
-        /// An element takes more room as a Rust value than as two bytes of text; no more than this
-        /// many bytes are asked for before the elements have proved to be what they should be.
+    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<Vec<T>, Box<Violation>> {
+        /// An element can take more memory as a Rust value than as two bytes of text. At most this
+        /// many bytes are reserved before the elements are checked.
         const ROOM: usize = 16 * 1024;
-        container(value, Kind::Array, rule.items)?;
-        let rule = rule.element();
+        container(value, Kind::Array, constraint.items)?;
+        let constraint = constraint.element();
         let mut items = Vec::with_capacity(value.len().min(ROOM / size_of::<T>().max(1)));
         for (i, item) in value.items().enumerate() {
-            items.push(T::from_json(item, &rule).map_err(|violation| violation.within_item(i))?);
+            items.push(T::from_json(item, &constraint).map_err(|violation| violation.within_item(i))?);
         }
         Ok(items)
     }
@@ -75,30 +76,30 @@ impl<T: FromJson> FromJson for Vec<T> {
 impl<T: FromJson> FromJson for BTreeMap<String, T> {
     const NESTING: u32 = T::NESTING + 1;
 
-    fn schema(w: &mut Writer, rule: &Constraint) {
-        rule.begin(w, "object");
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        constraint.begin(w, "object");
         w.key("additionalProperties").begin_object();
-        T::schema(w, &rule.element());
+        T::schema(w, &constraint.element());
         w.end_object();
-        rule.items.write(w, "minProperties", "maxProperties");
+        constraint.items.write(w, "minProperties", "maxProperties");
     }
 
-    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<Self, Box<Violation>> {
-        container(value, Kind::Object, rule.items)?;
-        let rule = rule.element();
+    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<Self, Box<Violation>> {
+        container(value, Kind::Object, constraint.items)?;
+        let constraint = constraint.element();
         let mut map = BTreeMap::new();
         for (name, member) in value.members() {
-            let member = T::from_json(member, &rule).map_err(|violation| violation.within(name))?;
+            let member = T::from_json(member, &constraint).map_err(|violation| violation.within(name))?;
             map.insert(name.to_owned(), member);
         }
         Ok(map)
     }
 }
 
-/// Any JSON value, kept as its text.
+/// Any JSON value, as text.
 impl FromJson for Json {
-    fn schema(w: &mut Writer, rule: &Constraint) {
-        rule.begin(w, "");
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        constraint.begin(w, "");
     }
 
     fn from_json(value: Value<'_>, _: &Constraint) -> Result<Json, Box<Violation>> {

@@ -1,11 +1,12 @@
-//! The table behind a record: one row per field, walked by code that is shared by all records.
+//! Field table of a record: one row per field, used by code shared by all records.
 //!
-//! It finds the members of an object in one pass, writes the schema of an object or a choice, and
-//! holds the small generic steps the macros' output is made of. It knows no particular type.
+//! Finds the members of an object in one pass, writes the schema of an object or a choice, and
+//! contains the small generic steps of the macros' output. Depends on no specific type.
 //!
-//! Invariants: a table has distinct names, which is checked when the program is compiled; members
-//! are read in the order of the table, whatever their order in the document; nothing is allocated
-//! here unless something is wrong.
+//! Invariants:
+//! - The names in a table are distinct; the macros check it at compile time.
+//! - Members are read in the order of the table, whatever their order in the document.
+//! - Nothing is allocated here unless the value is invalid.
 
 use std::cell::Cell;
 
@@ -15,32 +16,33 @@ use super::constraint::Constraint;
 use super::violation::{Violation, missing_members, not_an_object, unknown_member};
 use super::{FromJson, Record, constraint};
 
-/// One row of a record's table.
+/// A row of a record's table.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Field {
     pub(super) name: &'static str,
     pub(super) required: bool,
-    rule: Constraint,
+    constraint: Constraint,
     schema: fn(&mut Writer, &Constraint),
     /// Writes the default.
     preset: Option<fn(&mut Writer, &Constraint)>,
 }
 
 impl Field {
-    /// The row of a field of type `T`; what to say if it has a default that it cannot have.
+    /// The row of a field of type `T`. Panics at compile time with this message if the default is
+    /// not allowed.
     pub const fn new<T: FromJson>(
         name: &'static str,
-        rule: Constraint,
+        constraint: Constraint,
         preset: Option<fn(&mut Writer, &Constraint)>,
         needless: &str,
     ) -> Field {
         assert!(!(T::OPTIONAL && preset.is_some()), "{}", needless);
-        Field { name, required: !T::OPTIONAL && preset.is_none(), rule, schema: T::schema, preset }
+        Field { name, required: !T::OPTIONAL && preset.is_none(), constraint, schema: T::schema, preset }
     }
 }
 
-/// The members of one object, handed out in the order of the table.
+/// The members of one object, in the order of the table.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Members<'a, 'd> {
@@ -50,9 +52,9 @@ pub struct Members<'a, 'd> {
 }
 
 impl<'a, 'd> Members<'a, 'd> {
-    /// Sorts the members of `value` into `found`, which has a place per field, and refuses what
-    /// does not belong there. A member that need not be there counts as absent when it is `null`:
-    /// many callers send `null` for what they leave out.
+    /// Assigns the members of `value` to `found`, which has one slot per field. Rejects unknown
+    /// members. An optional member counts as absent if it is `null`, because many callers send
+    /// `null` for an absent member.
     pub fn find(
         value: Value<'d>,
         fields: &'static [Field],
@@ -61,7 +63,8 @@ impl<'a, 'd> Members<'a, 'd> {
         if value.kind() != Kind::Object {
             return Err(not_an_object(value, fields));
         }
-        // Members mostly come in the order of the definition: first a look behind the last hit.
+        // Members are mostly in the order of the definition, so the search starts after the last
+        // hit.
         let mut next = 0;
         for (name, member) in value.named() {
             let is = |field: &Field| field.name.as_bytes() == name;
@@ -95,7 +98,7 @@ impl<'a, 'd> Members<'a, 'd> {
         if let Some(value) = self.read_present()? {
             return Ok(value);
         }
-        // OK because `find` has seen that required members are there.
+        // OK because `find` has checked that required members are present.
         T::absent().ok_or_else(|| missing_members(self.fields, self.found))
     }
 
@@ -108,7 +111,7 @@ impl<'a, 'd> Members<'a, 'd> {
         let (Some(field), Some(value)) = self.next() else {
             return Ok(None);
         };
-        match T::from_json(value, &field.rule) {
+        match T::from_json(value, &field.constraint) {
             Ok(value) => Ok(Some(value)),
             Err(violation) => Err(violation.within(field.name)),
         }
@@ -117,26 +120,26 @@ impl<'a, 'd> Members<'a, 'd> {
 
 /// Writes the schema of a record.
 #[doc(hidden)]
-pub fn object_schema<T: Record>(w: &mut Writer, rule: &Constraint) {
-    write_object(w, rule, T::DOC, T::FIELDS);
+pub fn object_schema<T: Record>(w: &mut Writer, constraint: &Constraint) {
+    write_object(w, constraint, T::DOC, T::FIELDS);
 }
 
-fn write_object(w: &mut Writer, rule: &Constraint, doc: &str, fields: &'static [Field]) {
-    rule.begin_with(w, "object", doc);
+fn write_object(w: &mut Writer, constraint: &Constraint, doc: &str, fields: &'static [Field]) {
+    constraint.begin_with(w, "object", doc);
     if !fields.is_empty() {
         w.key("properties").begin_object();
         for field in fields {
             w.key(field.name).begin_object();
-            (field.schema)(w, &field.rule);
+            (field.schema)(w, &field.constraint);
             if let Some(preset) = field.preset {
                 w.key("default");
-                preset(w, &field.rule);
+                preset(w, &field.constraint);
             }
             w.end_object();
         }
         w.end_object();
     }
-    // An empty list says that nothing must be there, which is another thing than to say nothing.
+    // An empty list states that no member is required; without the list nothing is stated.
     if !fields.is_empty() {
         w.key("required").begin_array();
         for field in fields.iter().filter(|field| field.required) {
@@ -147,11 +150,11 @@ fn write_object(w: &mut Writer, rule: &Constraint, doc: &str, fields: &'static [
     w.key("additionalProperties").bool(false);
 }
 
-/// Writes the schema of a choice. What is said of single words is added to the description, since
-/// `enum` has no place for it.
+/// Writes the schema of a choice. Comments on single words become part of the description, since
+/// `enum` has no place for them.
 #[doc(hidden)]
-pub fn choice_schema(w: &mut Writer, rule: &Constraint, doc: &str, words: &[&str], docs: &[&str]) {
-    let mut text = rule.prose_or(doc);
+pub fn choice_schema(w: &mut Writer, constraint: &Constraint, doc: &str, words: &[&str], docs: &[&str]) {
+    let mut text = constraint.prose_or(doc);
     for (word, doc) in words.iter().zip(docs) {
         let doc = constraint::prose(doc);
         if !doc.is_empty() {
@@ -159,7 +162,7 @@ pub fn choice_schema(w: &mut Writer, rule: &Constraint, doc: &str, words: &[&str
             text.push_str(&format!("{line}- {word}: {doc}"));
         }
     }
-    rule.head(w, "string", &text);
+    constraint.head(w, "string", &text);
     w.key("enum").begin_array();
     for word in words {
         w.string(word);
@@ -167,7 +170,7 @@ pub fn choice_schema(w: &mut Writer, rule: &Constraint, doc: &str, words: &[&str
     w.end_array();
 }
 
-/// Writes one member of a record; nothing for `None`.
+/// Writes one member of a record; writes nothing for `None`.
 #[doc(hidden)]
 pub fn write_member<T: FromJson + ToJson>(w: &mut Writer, name: &str, value: &T) {
     if !value.is_absent() {
@@ -177,35 +180,35 @@ pub fn write_member<T: FromJson + ToJson>(w: &mut Writer, name: &str, value: &T)
 }
 
 thread_local! {
-    /// What was wrong with a default that was written lately.
+    /// The error of the last default that violated its field.
     static FLAW: Cell<Option<String>> = const { Cell::new(None) };
 }
 
-/// Writes a default. It is read back: one that breaks its own field's bounds is a mistake in the
-/// program, which [`flaw`] tells of.
+/// Writes a default and reads it back. A default that violates the bounds of its own field is a
+/// mistake in the program, which [`flaw`] reports.
 #[doc(hidden)]
-pub fn write_preset<T: FromJson + ToJson>(w: &mut Writer, rule: &Constraint, value: &T) {
+pub fn write_preset<T: FromJson + ToJson>(w: &mut Writer, constraint: &Constraint, value: &T) {
     let start = w.len();
     value.write_json(w);
     let text = w.as_bytes().get(start..).unwrap_or_default();
     let Ok(doc) = Doc::parse(text) else { return };
-    if let Err(violation) = T::from_json(doc.root(), rule) {
-        FLAW.set(Some(format!("a default does not fit its own field: {violation}")));
+    if let Err(violation) = T::from_json(doc.root(), constraint) {
+        FLAW.set(Some(format!("a default violates the bounds of its own field: {violation}")));
     }
 }
 
-/// What is wrong with the defaults in a schema that `write` writes.
+/// The error in the defaults of a schema that `write` writes.
 pub(super) fn flaw(write: fn(&mut Writer, &Constraint)) -> Option<String> {
     FLAW.take();
     write(&mut Writer::new(), &Constraint::NONE);
     FLAW.take()
 }
 
-/// What a default may be written as: a value of the type itself, a literal for a `String`, an
-/// array for a `Vec`.
+/// Types of a default: the type of the field itself, a literal for a `String`, an array for a
+/// `Vec`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no default for `{T}`",
+    message = "`{Self}` cannot be a default for `{T}`",
     note = "a default is a value of the field's type; a `String` also takes a literal, a `Vec` an array"
 )]
 pub trait Preset<T> {
@@ -230,13 +233,13 @@ impl<T, const N: usize> Preset<Vec<T>> for [T; N] {
     }
 }
 
-/// The value of a default.
+/// Converts a default to the type of the field.
 #[doc(hidden)]
 pub fn preset<T, P: Preset<T>>(value: P) -> T {
     value.preset()
 }
 
-/// The largest of some numbers; 0 for none.
+/// The maximum of some numbers; 0 for an empty list.
 #[doc(hidden)]
 pub const fn largest(numbers: &[u32]) -> u32 {
     let mut largest = 0;
@@ -250,7 +253,7 @@ pub const fn largest(numbers: &[u32]) -> u32 {
     largest
 }
 
-/// An identifier as it is said: `type` for `r#type`.
+/// An identifier without its raw prefix: `type` for `r#type`.
 #[doc(hidden)]
 pub const fn plain(identifier: &'static str) -> &'static str {
     if let [b'r', b'#', rest @ ..] = identifier.as_bytes() {
@@ -261,7 +264,7 @@ pub const fn plain(identifier: &'static str) -> &'static str {
     identifier
 }
 
-/// Stops the compilation when a name is there twice; beside each stands what to say then.
+/// Fails the compilation if a name occurs twice. Each name has the error message beside it.
 #[doc(hidden)]
 pub const fn distinct(names: &[(&str, &str)]) {
     let mut rest = names;

@@ -1,13 +1,14 @@
 //! The macros [`record!`](crate::record!) and [`choice!`](crate::choice!).
 //!
-//! They turn one definition into a plain type, a table of its fields and thin calls into the code
-//! shared by all records. Everything a user would notice is in the documentation of the macros.
+//! The macros turn a definition into a plain type, a table of its fields, and thin calls into code
+//! shared by all records. Their documentation describes everything a user sees.
 //!
-//! Invariants: the output names everything by `$crate` or `::core`, defines no item beside the
-//! type whose name could meet one of the user's, and evaluates a default where only the user's own
-//! names are in sight.
+//! Invariants:
+//! - The output uses `$crate` or `::core` paths and defines no item that could clash with a name of
+//!   the user's.
+//! - A default is evaluated with only the user's own names in scope.
 
-/// Defines a struct whose values come from and go to JSON objects, with the schema that says so.
+/// Defines a struct that is read from and written to a JSON object, and its schema.
 ///
 /// ```
 /// use tinymcp::{choice, json, record};
@@ -69,12 +70,12 @@
 /// | `[items ..=8]` | bounds of the number of elements of a `Vec` or members of a map; several bounds are separated by commas |
 /// | `= default` | the member may be left out; the value is in the schema as `default`. A `String` takes a literal, a `Vec` an array |
 ///
-/// A member must be there unless its type is `Option` or it has a default. Such an optional member
-/// may also be `null`, which counts as absent although the schema does not offer it. Members
-/// nobody defined are refused. When written, a `None` is left out.
+/// A member is required unless its type is `Option` or it has a default. An optional member may be
+/// `null`, which counts as absent although the schema does not offer it. Unknown members are
+/// rejected. A `None` is not written.
 ///
-/// The macro takes no type parameters. A record that contains itself does not compile, because the
-/// schema of a record stands in full wherever the record is used:
+/// The macro accepts no type parameters. A record that contains itself does not compile, because
+/// the schema of a record contains the schemas of its fields:
 ///
 /// ```compile_fail
 /// tinymcp::record! {
@@ -82,8 +83,8 @@
 /// }
 /// ```
 ///
-/// Nor do bounds on a type that has none of the kind, empty ranges, names that are there twice,
-/// or a default for an `Option`:
+/// These do not compile either: bounds of the wrong kind, empty ranges, duplicate names, a default
+/// for an `Option`:
 ///
 /// ```compile_fail
 /// tinymcp::record! {
@@ -127,7 +128,7 @@ macro_rules! record {
             const FIELDS: &'static [$crate::record::generated::Field] = {
                 $crate::record::generated::distinct(&[$((
                     $crate::__record_name!($field $($wire)?),
-                    ::core::concat!("the name of `", ::core::stringify!($field), "` is there twice"),
+                    ::core::concat!("the name of `", ::core::stringify!($field), "` occurs twice"),
                 )),*]);
                 &[$(
                     $crate::record::generated::Field::new::<$type>(
@@ -155,8 +156,8 @@ macro_rules! record {
                 $(<$type as $crate::record::FromJson>::NESTING),*
             ]);
 
-            fn schema(w: &mut $crate::json::Writer, rule: &$crate::record::Constraint) {
-                $crate::record::generated::object_schema::<Self>(w, rule);
+            fn schema(w: &mut $crate::json::Writer, constraint: &$crate::record::Constraint) {
+                $crate::record::generated::object_schema::<Self>(w, constraint);
             }
 
             fn from_json(
@@ -192,12 +193,12 @@ macro_rules! record {
             }
         }
 
-        // A record that contains itself has no nesting and stops here.
+        // A record that contains itself has infinite nesting and does not compile.
         const _: u32 = <$name as $crate::record::FromJson>::NESTING;
     };
 }
 
-/// Defines an enum whose values are strings in JSON, with the schema that lists them.
+/// Defines an enum whose values are JSON strings, and its schema.
 ///
 /// ```
 /// use tinymcp::{choice, json, record};
@@ -225,8 +226,8 @@ macro_rules! record {
 /// );
 /// ```
 ///
-/// A variant without `= "word"` is its own name in JSON. Attributes stay where they are; doc
-/// comments become the `description`, those of single variants as a list.
+/// A variant without `= "word"` uses its own name in JSON. Attributes stay on the enum and its
+/// variants. Doc comments become the `description`, those of variants as a list.
 #[macro_export]
 macro_rules! choice {
     (
@@ -243,7 +244,7 @@ macro_rules! choice {
         )+}
 
         impl $name {
-            /// The word this is in JSON.
+            /// The JSON string of this value.
             $vis const fn as_str(&self) -> &'static str {
                 match self {
                     $(Self::$variant => $crate::__record_name!($variant $($word)?),)+
@@ -253,11 +254,11 @@ macro_rules! choice {
 
         #[automatically_derived]
         impl $crate::record::FromJson for $name {
-            fn schema(w: &mut $crate::json::Writer, rule: &$crate::record::Constraint) {
+            fn schema(w: &mut $crate::json::Writer, constraint: &$crate::record::Constraint) {
                 const DOC: &str = $crate::__record_doc!($([$($attribute)*])*);
                 $crate::record::generated::choice_schema(
                     w,
-                    rule,
+                    constraint,
                     DOC,
                     &[$($crate::__record_name!($variant $($word)?)),+],
                     &[$($crate::__record_doc!($([$($word_attribute)*])*)),+],
@@ -271,7 +272,7 @@ macro_rules! choice {
                 const WORDS: &[&str] = {
                     $crate::record::generated::distinct(&[$((
                         $crate::__record_name!($variant $($word)?),
-                        ::core::concat!("the word of `", ::core::stringify!($variant), "` is there twice"),
+                        ::core::concat!("the word of `", ::core::stringify!($variant), "` occurs twice"),
                     )),+]);
                     &[$($crate::__record_name!($variant $($word)?)),+]
                 };
@@ -296,7 +297,7 @@ macro_rules! choice {
     };
 }
 
-/// The name on the wire: the literal when there is one.
+/// The member name: the literal if there is one.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record_name {
@@ -308,7 +309,7 @@ macro_rules! __record_name {
     };
 }
 
-/// The doc comments among some attributes, a line each.
+/// The doc comments among some attributes, one per line.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record_doc {
@@ -319,32 +320,32 @@ macro_rules! __record_doc {
     (@line $($other:tt)*) => { "" };
 }
 
-/// A rule with the bounds in brackets put on it, one after the other.
+/// Adds the bounds in brackets to a constraint, one after the other.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record_rule {
-    ($type:ty, $rule:expr $(,)?) => { $rule };
-    ($type:ty, $rule:expr, len $range:expr $(, $($more:tt)*)?) => {
+    ($type:ty, $constraint:expr $(,)?) => { $constraint };
+    ($type:ty, $constraint:expr, len $range:expr $(, $($more:tt)*)?) => {
         $crate::__record_rule!(
             $type,
-            $rule.length($crate::record::generated::length::<$type>(
+            $constraint.length($crate::record::generated::length::<$type>(
                 $crate::record::generated::Ends::<usize, _>::new($range).pair(),
-                ::core::concat!("no number is in the range `", ::core::stringify!($range), "`"),
+                ::core::concat!("empty range `", ::core::stringify!($range), "`"),
             )),
             $($($more)*)?
         )
     };
-    ($type:ty, $rule:expr, items $range:expr $(, $($more:tt)*)?) => {
+    ($type:ty, $constraint:expr, items $range:expr $(, $($more:tt)*)?) => {
         $crate::__record_rule!(
             $type,
-            $rule.items($crate::record::generated::items::<$type>(
+            $constraint.items($crate::record::generated::items::<$type>(
                 $crate::record::generated::Ends::<usize, _>::new($range).pair(),
-                ::core::concat!("no number is in the range `", ::core::stringify!($range), "`"),
+                ::core::concat!("empty range `", ::core::stringify!($range), "`"),
             )),
             $($($more)*)?
         )
     };
-    ($type:ty, $rule:expr, $range:expr $(, $($more:tt)*)?) => {
+    ($type:ty, $constraint:expr, $range:expr $(, $($more:tt)*)?) => {
         $crate::__record_rule!(
             $type,
             {
@@ -358,10 +359,10 @@ macro_rules! __record_rule {
                     ::core::assert!(
                         min <= max,
                         "{}",
-                        ::core::concat!("no number is in the range `", ::core::stringify!($range), "`"),
+                        ::core::concat!("empty range `", ::core::stringify!($range), "`"),
                     );
                 }
-                $rule.range(
+                $constraint.range(
                     $crate::__record_rule!(@bits $type, min),
                     $crate::__record_rule!(@bits $type, max),
                 )
@@ -369,7 +370,7 @@ macro_rules! __record_rule {
             $($($more)*)?
         )
     };
-    // The casts are those of primitive types: the trait cannot do it in a constant.
+    // The casts convert primitive types; a trait cannot do it in a constant.
     (@bits $type:ty, $end:ident) => {
         match $end {
             ::core::option::Option::Some(end) => ::core::option::Option::Some(
@@ -384,7 +385,7 @@ macro_rules! __record_rule {
     };
 }
 
-/// What a default does in the table and when the field is read.
+/// A default, in the table and when the field is read.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record_preset {
@@ -392,9 +393,9 @@ macro_rules! __record_preset {
         ::core::option::Option::None
     };
     (@write $type:ty, $default:expr) => {
-        ::core::option::Option::Some(|w, rule| {
+        ::core::option::Option::Some(|w, constraint| {
             let value = $crate::record::generated::preset::<$type, _>($default);
-            $crate::record::generated::write_preset::<$type>(w, rule, &value);
+            $crate::record::generated::write_preset::<$type>(w, constraint, &value);
         })
     };
     (@read $members:ident, $type:ty) => {

@@ -1,15 +1,14 @@
-//! Typed tool arguments and structured results: one definition gives the struct, its JSON Schema
-//! and the reading and writing.
+//! Typed tool arguments and structured results: one definition gives the struct, its JSON Schema,
+//! the reader and the writer.
 //!
-//! [`record!`](crate::record!) defines objects, [`choice!`](crate::choice!) string enums;
-//! [`decode`] reads a value as one of them, [`schema`] is the JSON Schema (2020-12) it is checked
-//! against, and [`ToJson`] writes it. The reading is what stands between a
-//! model and a handler, so it checks everything the definition states, and a [`Violation`] says
-//! what would have been right. What it does not do: validate against a schema from elsewhere, or
-//! convert between types.
+//! [`record!`](crate::record!) defines objects, [`choice!`](crate::choice!) string enums.
+//! [`decode`] reads a value, [`schema`] returns the JSON Schema (2020-12), and [`ToJson`] writes a
+//! value. Reading checks everything the definition states. A [`Violation`] states what is accepted,
+//! for the model to correct its call. Values are never converted between types, and schemas from
+//! other sources are the task of [`crate::schema`].
 //!
-//! The macros' output is small: a table with one row per field, and calls into code that is
-//! compiled once (`field.rs`). A type joins in by implementing [`FromJson`] and `ToJson` by hand:
+//! The output of the macros is small: a table with one row per field, and calls into shared code
+//! (`field.rs`). Implement [`FromJson`] and `ToJson` for types of your own:
 //!
 //! ```
 //! use tinymcp::json::{ToJson, Value, Writer};
@@ -19,8 +18,8 @@
 //! struct Colour(u32);
 //!
 //! impl FromJson for Colour {
-//!     fn schema(w: &mut Writer, rule: &Constraint) {
-//!         rule.begin(w, "string");
+//!     fn schema(w: &mut Writer, constraint: &Constraint) {
+//!         constraint.begin(w, "string");
 //!         w.key("pattern").string("^#[0-9a-f]{6}$");
 //!     }
 //!     fn from_json(value: Value<'_>, _: &Constraint) -> Result<Colour, Box<Violation>> {
@@ -48,11 +47,11 @@
 //!
 //! # Invariants
 //!
-//! - Reading a value that fits allocates nothing but its own strings, arrays and maps.
-//! - Nothing recurses deeper than the types are nested, and no record contains itself.
-//! - The schema of a type accepts what reading accepts, but for two things: reading takes `null`
-//!   for an optional member, and refuses numbers its type cannot hold where the schema states no
-//!   bound (beyond 64 bits, or beyond `f32`).
+//! - Reading a valid value allocates only its own strings, arrays and maps.
+//! - Recursion is bounded by the nesting of the types, and no record contains itself.
+//! - The schema of a type accepts the same values as the reader, with two exceptions: the reader
+//!   accepts `null` for an optional member, and rejects numbers that its type cannot hold where the
+//!   schema states no bound (beyond 64 bits, or beyond `f32`).
 
 mod constraint;
 mod container;
@@ -68,7 +67,7 @@ pub use violation::Violation;
 #[cfg(feature = "schema")]
 pub(crate) use violation::{nearest, push_count, push_got, push_number, push_short, push_start};
 
-/// What the macros' output is made of; not for use by hand.
+/// Support for the output of the macros; not for direct use.
 #[doc(hidden)]
 pub mod generated {
     pub use super::constraint::{Counted, Ends, Measured, Ranged, is_float, items, length};
@@ -78,54 +77,54 @@ pub mod generated {
     };
     pub use super::violation::not_a_word;
 
-    /// What reading gives when the value does not fit.
+    /// Result of reading a value.
     pub type Failure = Box<super::Violation>;
 }
 
-/// A type that can be read from a JSON value and that knows its schema.
+/// A type that can be read from a JSON value and has a schema.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read from JSON",
     note = "define it with `record!` or `choice!`, or implement `FromJson` and `ToJson` for it"
 )]
 pub trait FromJson: Sized {
-    /// Whether a record's field of this type may be left out.
+    /// Whether a record field of this type is optional.
     #[doc(hidden)]
     const OPTIONAL: bool = false;
 
-    /// How many arrays and objects are nested in values of this type, as far as the types say.
+    /// Nesting of arrays and objects in values of this type, as far as the types determine it.
     #[doc(hidden)]
     const NESTING: u32 = 0;
 
     /// Writes the members of this type's schema into an object that the caller opens and closes.
-    /// Starts with [`Constraint::begin`], directly or by way of another type's `schema`.
-    fn schema(w: &mut Writer, rule: &Constraint);
+    /// Starts with [`Constraint::begin`], directly or through the `schema` of another type.
+    fn schema(w: &mut Writer, constraint: &Constraint);
 
-    /// Reads a value, checking it against the type and the rule.
+    /// Reads a value and checks it against the type and the constraint.
     ///
     /// # Errors
-    /// The first thing that does not fit, its path counted from this value.
-    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<Self, Box<Violation>>;
+    /// The first violation; its path starts at this value.
+    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<Self, Box<Violation>>;
 
-    /// The value of a field that is not there and has no default.
+    /// The value of an absent field without default.
     #[doc(hidden)]
     fn absent() -> Option<Self> {
         None
     }
 
-    /// Whether this is that value.
+    /// Whether this is the value of an absent field.
     #[doc(hidden)]
     fn is_absent(&self) -> bool {
         false
     }
 }
 
-/// A type made by [`record!`](crate::record!): an object in JSON, as tool arguments must be.
+/// A type defined by [`record!`](crate::record!): a JSON object, as tool arguments must be.
 pub trait Record: FromJson + ToJson {
     /// The doc comment of the definition.
     #[doc(hidden)]
     const DOC: &'static str;
 
-    /// The fields in the order of the definition.
+    /// The fields, in the order of the definition.
     #[doc(hidden)]
     const FIELDS: &'static [generated::Field];
 }
@@ -133,14 +132,14 @@ pub trait Record: FromJson + ToJson {
 /// Reads a value as a `T`.
 ///
 /// # Errors
-/// The first thing that does not fit: unknown members before missing ones, those before the
-/// values, which are read in the order of the definition.
+/// The first violation: unknown members before missing ones, missing ones before invalid values,
+/// and values in the order of the definition.
 pub fn decode<T: FromJson>(value: Value<'_>) -> Result<T, Box<Violation>> {
     T::from_json(value, &Constraint::NONE)
 }
 
-/// What is wrong with a definition: a default that does not fit the bounds of its own field.
-/// Tools with such a type are refused when they are registered.
+/// The error in a definition: a default that violates the bounds of its own field. Tools with such
+/// a type are rejected at registration.
 pub fn flaw<T: FromJson>() -> Option<String> {
     field::flaw(T::schema)
 }

@@ -1,10 +1,10 @@
 //! Booleans, numbers and strings as field types.
 //!
-//! It reads them and writes their schemas; the bounds come in the [`Constraint`]. Nothing is converted:
-//! `"5"` is not a number. What JSON Schema calls an integer is one, so `1.0` and `1e2` are.
+//! Bounds are in the [`Constraint`]. Nothing is converted: `"5"` is not a number. Numbers such as
+//! `1.0` and `1e2` are integers, as in JSON Schema.
 //!
-//! Invariant: a schema states what reading checks: an integer type narrower than 64 bits has its
-//! range in the schema, since a value beyond it is refused.
+//! Invariant: a schema states what the reader checks. An integer type narrower than 64 bits has its
+//! range in the schema.
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ use super::constraint::{Constraint, Size};
 use super::violation::{Violation, push_count, push_number, unexpected};
 
 impl FromJson for bool {
-    fn schema(w: &mut Writer, rule: &Constraint) {
-        rule.begin(w, "boolean");
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        constraint.begin(w, "boolean");
     }
 
     fn from_json(value: Value<'_>, _: &Constraint) -> Result<bool, Box<Violation>> {
@@ -25,23 +25,23 @@ impl FromJson for bool {
 }
 
 impl FromJson for String {
-    fn schema(w: &mut Writer, rule: &Constraint) {
-        rule.begin(w, "string");
-        rule.length.write(w, "minLength", "maxLength");
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        constraint.begin(w, "string");
+        constraint.length.write(w, "minLength", "maxLength");
     }
 
-    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<String, Box<Violation>> {
-        text(value, rule.length).map(str::to_owned)
+    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<String, Box<Violation>> {
+        text(value, constraint.length).map(str::to_owned)
     }
 }
 
-/// A string whose number of characters, which are Unicode code points, is in `length`.
+/// Reads a string with a number of characters (Unicode code points) in `length`.
 fn text(value: Value<'_>, length: Size) -> Result<&str, Box<Violation>> {
     let Some(text) = value.as_str() else {
         let expected = sized("a string", length, "character");
         return Err(unexpected("type", &expected, value));
     };
-    // No string has more characters than bytes.
+    // A string has at least as many bytes as characters.
     if length.min == 0 && text.len() <= length.max {
         return Ok(text);
     }
@@ -52,7 +52,7 @@ fn text(value: Value<'_>, length: Size) -> Result<&str, Box<Violation>> {
     }
 }
 
-/// Too few or too many of something.
+/// Violation of a size bound.
 #[cold]
 pub(super) fn wrong_size(
     keyword: &'static str,
@@ -68,7 +68,7 @@ pub(super) fn wrong_size(
     Violation::new(keyword, message)
 }
 
-/// "a string of 1 to 80 characters"; what it is alone where there are no bounds.
+/// "a string of 1 to 80 characters"; only the noun if there are no bounds.
 pub(super) fn sized(what: &str, Size { min, max }: Size, unit: &str) -> String {
     let mut out = String::from(what);
     match (min, max) {
@@ -93,49 +93,49 @@ struct Integers {
 }
 
 impl Integers {
-    /// The part of the range that a field's rule leaves, ends included.
-    fn within(self, rule: &Constraint) -> (i128, i128) {
+    /// The part of the type's range that the constraint leaves, inclusive.
+    fn within(self, constraint: &Constraint) -> (i128, i128) {
         let end = |bits: u64| {
             if self.min < 0 { i128::from(bits as i64) } else { i128::from(bits) }
         };
-        (rule.min.map_or(i128::from(self.min), end), rule.max.map_or(i128::from(self.max), end))
+        (constraint.min.map_or(i128::from(self.min), end), constraint.max.map_or(i128::from(self.max), end))
     }
 
-    fn schema(self, w: &mut Writer, rule: &Constraint) {
-        rule.begin(w, "integer");
-        let (min, max) = self.within(rule);
+    fn schema(self, w: &mut Writer, constraint: &Constraint) {
+        constraint.begin(w, "integer");
+        let (min, max) = self.within(constraint);
         if min > i128::from(i64::MIN) {
             write_integer(w.key("minimum"), min);
         }
-        // The ends of the 64-bit types are stated nowhere: no caller gets there by honest means.
-        if max < i128::from(i64::MAX) || rule.max.is_some() {
+        // The ends of the 64-bit types are not stated: no practical value reaches them.
+        if max < i128::from(i64::MAX) || constraint.max.is_some() {
             write_integer(w.key("maximum"), max);
         }
     }
 
-    fn read(self, value: Value<'_>, rule: &Constraint) -> Result<i128, Box<Violation>> {
-        let (min, max) = self.within(rule);
+    fn read(self, value: Value<'_>, constraint: &Constraint) -> Result<i128, Box<Violation>> {
+        let (min, max) = self.within(constraint);
         let number = match value.as_i64() {
             Some(number) => Some(i128::from(number)),
             None => whole(value),
         };
         match number {
             Some(number) if min <= number && number <= max => Ok(number),
-            _ => Err(self.outside(value, number, rule)),
+            _ => Err(self.outside(value, number, constraint)),
         }
     }
 
     #[cold]
-    fn outside(self, value: Value<'_>, number: Option<i128>, rule: &Constraint) -> Box<Violation> {
-        let (min, max) = self.within(rule);
+    fn outside(self, value: Value<'_>, number: Option<i128>, constraint: &Constraint) -> Box<Violation> {
+        let (min, max) = self.within(constraint);
         let keyword = match number {
             Some(number) if number < min => "minimum",
             Some(_) => "maximum",
             None => "type",
         };
         let open = (
-            rule.min.is_none() && min == i128::from(i64::MIN),
-            rule.max.is_none() && max >= i128::from(i64::MAX),
+            constraint.min.is_none() && min == i128::from(i64::MIN),
+            constraint.max.is_none() && max >= i128::from(i64::MAX),
         );
         let expected = match open {
             (true, true) if number.is_none() => String::from("an integer"),
@@ -154,7 +154,7 @@ fn write_integer(w: &mut Writer, number: i128) {
     };
 }
 
-/// A number of 64 bits with or without sign, which spares the program the printing of 128.
+/// A signed or unsigned 64-bit number. Avoids the code for printing 128-bit numbers.
 struct Int(i128);
 
 impl fmt::Display for Int {
@@ -166,8 +166,8 @@ impl fmt::Display for Int {
     }
 }
 
-/// The integer a number is, whatever way it is written: exactly where it has 64 bits, beyond that
-/// the next one outside. `None` for anything else.
+/// Converts a number to an integer, whatever its notation. Exact within 64 bits; beyond, the next
+/// integer outside. `None` if it is not an integer.
 fn whole(value: Value<'_>) -> Option<i128> {
     let text = value.as_number()?;
     let (negative, text) = match text.strip_prefix('-') {
@@ -180,13 +180,13 @@ fn whole(value: Value<'_>) -> Option<i128> {
     };
     let (units, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let mut digits = units.bytes().chain(fraction.bytes());
-    // Zeros at the end only move the point.
+    // Trailing zeros only shift the decimal point.
     let zeros = digits.clone().rev().take_while(|b| *b == b'0').count();
     let significant = units.len() + fraction.len() - zeros;
     if significant == 0 {
         return Some(0);
     }
-    // An exponent that does not fit has moved the point beyond everything.
+    // An exponent that does not fit shifts the decimal point out of range.
     let exponent =
         exponent.parse().unwrap_or(if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 });
     let shift = exponent + zeros as i64 - fraction.len() as i64;
@@ -211,14 +211,14 @@ fn whole(value: Value<'_>) -> Option<i128> {
 macro_rules! integers {
     ($($type:ty),*) => {$(
         impl FromJson for $type {
-            fn schema(w: &mut Writer, rule: &Constraint) {
-                Integers { min: <$type>::MIN as i64, max: <$type>::MAX as u64 }.schema(w, rule);
+            fn schema(w: &mut Writer, constraint: &Constraint) {
+                Integers { min: <$type>::MIN as i64, max: <$type>::MAX as u64 }.schema(w, constraint);
             }
 
-            fn from_json(value: Value<'_>, rule: &Constraint) -> Result<$type, Box<Violation>> {
+            fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<$type, Box<Violation>> {
                 let range = Integers { min: <$type>::MIN as i64, max: <$type>::MAX as u64 };
-                // OK because what is read lies between the type's own ends.
-                range.read(value, rule).map(|number| number as $type)
+                // OK because the value lies within the range of the type.
+                range.read(value, constraint).map(|number| number as $type)
             }
         }
     )*};
@@ -227,42 +227,43 @@ macro_rules! integers {
 integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
 
 impl FromJson for f64 {
-    fn schema(w: &mut Writer, rule: &Constraint) {
-        rule.begin(w, "number");
-        for (keyword, bits) in [("minimum", rule.min), ("maximum", rule.max)] {
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        constraint.begin(w, "number");
+        for (keyword, bits) in [("minimum", constraint.min), ("maximum", constraint.max)] {
             if let Some(bits) = bits {
                 w.key(keyword).f64(f64::from_bits(bits));
             }
         }
     }
 
-    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<f64, Box<Violation>> {
-        number(value, rule, f64::MAX)
+    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<f64, Box<Violation>> {
+        number(value, constraint, f64::MAX)
     }
 }
 
 impl FromJson for f32 {
-    fn schema(w: &mut Writer, rule: &Constraint) {
-        f64::schema(w, rule);
+    fn schema(w: &mut Writer, constraint: &Constraint) {
+        f64::schema(w, constraint);
     }
 
-    fn from_json(value: Value<'_>, rule: &Constraint) -> Result<f32, Box<Violation>> {
-        number(value, rule, f64::from(f32::MAX)).map(|number| number as f32)
+    fn from_json(value: Value<'_>, constraint: &Constraint) -> Result<f32, Box<Violation>> {
+        number(value, constraint, f64::from(f32::MAX)).map(|number| number as f32)
     }
 }
 
-/// A number in the rule's range and in that of a type which ends at `most`.
-fn number(value: Value<'_>, rule: &Constraint, most: f64) -> Result<f64, Box<Violation>> {
-    let (min, max) = (rule.min.map_or(-most, f64::from_bits), rule.max.map_or(most, f64::from_bits));
+/// Reads a number within the constraint and within a type that ends at `most`.
+fn number(value: Value<'_>, constraint: &Constraint, most: f64) -> Result<f64, Box<Violation>> {
+    let (min, max) =
+        (constraint.min.map_or(-most, f64::from_bits), constraint.max.map_or(most, f64::from_bits));
     match value.as_f64() {
         Some(number) if min <= number && number <= max => Ok(number),
-        number => Err(no_number(value, number, rule, most)),
+        number => Err(no_number(value, number, constraint, most)),
     }
 }
 
 #[cold]
-fn no_number(value: Value<'_>, number: Option<f64>, rule: &Constraint, most: f64) -> Box<Violation> {
-    let (min, max) = (rule.min.map(f64::from_bits), rule.max.map(f64::from_bits));
+fn no_number(value: Value<'_>, number: Option<f64>, constraint: &Constraint, most: f64) -> Box<Violation> {
+    let (min, max) = (constraint.min.map(f64::from_bits), constraint.max.map(f64::from_bits));
     let keyword = match number {
         _ if value.kind() != Kind::Number => "type",
         Some(number) if number < min.unwrap_or(-most) => "minimum",

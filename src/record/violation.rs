@@ -1,10 +1,11 @@
-//! What is said when a value does not fit its definition.
+//! Error of a value that violates its definition.
 //!
-//! It turns one mismatch into a [`Violation`]: where, which keyword, and a sentence that tells a
-//! model what was expected and what came instead. It decides nothing; the checks are elsewhere.
+//! A [`Violation`] has a path, a keyword, and a sentence for a model: what is expected and what was
+//! found. The checks are in other modules.
 //!
-//! Invariants: everything here is cold and shared by all types; what it quotes of the value is
-//! shortened, so the sentence stays short whatever the peer sent.
+//! Invariants:
+//! - All functions are cold and shared by all types.
+//! - Quotes of the value are truncated, so the message stays short whatever the peer sent.
 
 use std::fmt::{self, Write as _};
 
@@ -12,7 +13,7 @@ use crate::json::{Kind, Value};
 
 use super::field::Field;
 
-/// The first thing about a value that its definition does not allow.
+/// The first violation of a definition by a value.
 ///
 /// ```
 /// tinymcp::record! {
@@ -27,22 +28,22 @@ use super::field::Field;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where: a JSON Pointer (RFC 6901) into the value that was read, empty for the value itself.
-    /// A missing or unknown member is the fault of the object, so the object is named.
+    /// JSON Pointer (RFC 6901) into the value, empty for the value itself. A missing or unknown
+    /// member is reported for its object.
     pub path: String,
     /// The JSON Schema keyword that failed.
     pub keyword: &'static str,
-    /// What was expected and what came instead; for allowed names, which there are.
+    /// What is expected and what was found. For an unknown name, the allowed names.
     pub message: String,
 }
 
 impl Violation {
-    /// A violation at the value in hand; those who read the values around it add the path.
+    /// A violation of the current value. Callers that read the enclosing values add the path.
     pub fn new(keyword: &'static str, message: impl Into<String>) -> Box<Violation> {
         Box::new(Violation { path: String::new(), keyword, message: message.into() })
     }
 
-    /// The same violation seen from the object whose member it is in.
+    /// Adds a member of an object in front of the path.
     #[cold]
     #[must_use]
     pub fn within(mut self: Box<Violation>, name: &str) -> Box<Violation> {
@@ -60,7 +61,7 @@ impl Violation {
         self
     }
 
-    /// The same violation seen from the array whose element it is in.
+    /// Adds an element of an array in front of the path.
     #[cold]
     #[must_use]
     pub fn within_item(mut self: Box<Violation>, index: usize) -> Box<Violation> {
@@ -70,7 +71,7 @@ impl Violation {
 }
 
 impl fmt::Display for Violation {
-    /// Path, message and keyword in one line; the path of the whole value is left out.
+    /// Path, message and keyword in one line, without the path for the whole value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;
@@ -91,7 +92,7 @@ pub(super) fn unexpected(keyword: &'static str, expected: &str, value: Value<'_>
     Violation::new(keyword, message)
 }
 
-/// A member nobody defined, with the defined name it comes nearest to.
+/// An unknown member, with the most similar allowed name.
 #[cold]
 pub(super) fn unknown_member(name: &str, fields: &'static [Field]) -> Box<Violation> {
     let mut message = String::from("unknown member `");
@@ -109,7 +110,7 @@ pub(super) fn unknown_member(name: &str, fields: &'static [Field]) -> Box<Violat
     Violation::new("additionalProperties", message)
 }
 
-/// Members that must be there and are not: those of `fields` for which `found` holds nothing.
+/// Missing members: required `fields` without an entry in `found`.
 #[cold]
 pub(super) fn missing_members(fields: &'static [Field], found: &[Option<Value<'_>>]) -> Box<Violation> {
     let mut message = String::from("missing ");
@@ -124,7 +125,7 @@ pub(super) fn missing_members(fields: &'static [Field], found: &[Option<Value<'_
     Violation::new("required", message)
 }
 
-/// Something that is not an object where a record stands.
+/// A value other than an object in place of a record.
 #[cold]
 pub(super) fn not_an_object(value: Value<'_>, fields: &'static [Field]) -> Box<Violation> {
     if fields.is_empty() {
@@ -134,7 +135,7 @@ pub(super) fn not_an_object(value: Value<'_>, fields: &'static [Field]) -> Box<V
     unexpected("type", &expected, value)
 }
 
-/// Something that is not one of a choice's words.
+/// A value other than one of the words of a choice.
 #[cold]
 #[doc(hidden)]
 pub fn not_a_word(value: Value<'_>, words: &[&'static str]) -> Box<Violation> {
@@ -160,11 +161,10 @@ fn push(text: &mut String, what: fmt::Arguments<'_>) {
     let _ = text.write_fmt(what);
 }
 
-/// How many names a message lists at most, so that a definition with hundreds of words does not
-/// make a page of text.
+/// Largest number of names in a message.
 const MOST_NAMES: usize = 24;
 
-/// The names of a record: those that must be there, then the others.
+/// The names of a record, required ones first.
 struct Members(&'static [Field]);
 
 impl fmt::Display for Members {
@@ -189,17 +189,17 @@ impl fmt::Display for Members {
     }
 }
 
-/// How many characters of the peer's own text a message quotes at most.
+/// Largest number of characters quoted from the peer.
 const MOST_QUOTED: usize = 40;
 
-/// Appends a text of the peer's, the start of it when it is long.
+/// Appends a quote from the peer, truncated if it is long.
 pub(crate) fn push_short(out: &mut String, text: &str) {
     push_start(out, text, MOST_QUOTED);
 }
 
-/// Appends so many characters of a text, and a mark where there are more.
+/// Appends this many characters of a text, and a mark if there are more.
 pub(crate) fn push_start(out: &mut String, text: &str, most: usize) {
-    // A text of so few bytes has no more characters.
+    // A text has at least as many bytes as characters.
     let cut = if text.len() > most { text.char_indices().nth(most) } else { None };
     match cut {
         None => out.push_str(text),
@@ -210,7 +210,7 @@ pub(crate) fn push_start(out: &mut String, text: &str, most: usize) {
     }
 }
 
-/// Appends what came: scalars quoted, containers counted.
+/// Appends what was found: scalars quoted, containers with their size.
 pub(crate) fn push_got(out: &mut String, value: Value<'_>) {
     match value.kind() {
         Kind::Null | Kind::Bool | Kind::Number => push_short(out, value.raw()),
@@ -252,11 +252,11 @@ pub(crate) fn push_number(out: &mut String, n: usize) {
     }
 }
 
-/// The longest name, in bytes, for which a nearest one is looked for.
+/// The longest name, in bytes, for which a similar one is searched.
 const MOST_COMPARED: usize = 48;
 
-/// The name that differs least from `wanted`, when it differs little: case, `_` and `-` do not
-/// count, and about every third character may be wrong.
+/// The most similar name to `wanted`, if it is similar enough. Case, `_` and `-` are ignored, and
+/// about every third character may differ.
 #[cold]
 pub(crate) fn nearest<'n>(wanted: &str, names: &mut dyn Iterator<Item = &'n str>) -> Option<&'n str> {
     let wanted = Folded::new(wanted)?;
@@ -271,7 +271,7 @@ pub(crate) fn nearest<'n>(wanted: &str, names: &mut dyn Iterator<Item = &'n str>
             most = most.min(distance - 1);
         }
         let shorter = wanted.bytes().len().min(folded.bytes().len());
-        // Every byte that one has more than the other is an edit.
+        // The difference in length is the least number of edits.
         if longer - shorter > most {
             continue;
         }
@@ -286,14 +286,14 @@ pub(crate) fn nearest<'n>(wanted: &str, names: &mut dyn Iterator<Item = &'n str>
     best.map(|(_, name)| name)
 }
 
-/// A name without the differences between the ways to write one.
+/// A name without case, `_` and `-`.
 struct Folded {
     buf: [u8; MOST_COMPARED],
     len: usize,
 }
 
 impl Folded {
-    /// `None` when the name is too long to be compared.
+    /// `None` if the name is too long to be compared.
     fn new(name: &str) -> Option<Folded> {
         let mut folded = Folded { buf: [0; MOST_COMPARED], len: 0 };
         for b in name.bytes().filter(|b| !matches!(b, b'_' | b'-' | b' ')) {
@@ -308,7 +308,7 @@ impl Folded {
     }
 }
 
-/// How many bytes must be put in, taken out or replaced to make one text of the other.
+/// The edit distance: bytes to insert, delete or replace.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row = [0; MOST_COMPARED + 1];
     for (i, cell) in row.iter_mut().enumerate() {

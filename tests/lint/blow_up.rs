@@ -1,7 +1,7 @@
-//! Schemas made to cost more than they seem to: what is checked, tightened and rewritten ends, and soon.
+//! Schemas with an exponential number of paths: checking, fixing and simplifying end soon.
 //!
-//! The bound is a hundred times what a release build takes; with `TEST_SCHEMA_STRICT` set it is 100 ms for
-//! each step. What followed every path through these would not end in a lifetime.
+//! The bound is a hundred times the time of a release build. With `TEST_SCHEMA_STRICT` set it is
+//! 100 ms for each step.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use tinymcp::lint::{self, Choice, Optional, PROFILES};
 
 use crate::tool;
 
-/// How long this thread has been running, which other programs of a busy machine do not prolong;
-/// nothing where the system does not tell.
+/// Processor time of this thread, which the load of the machine does not affect. `None` if the
+/// system does not report it.
 fn processor_time() -> Option<Duration> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     told.split(' ').next()?.parse().ok().map(Duration::from_nanos)
@@ -70,7 +70,7 @@ fn hostile_schemas_end_soon() {
         timed(&format!("{what}, check"), || lint::check_with(&snapshot, &choice));
         timed(&format!("{what}, tighten"), || lint::tighten(&snapshot, Optional::Require));
         for profile in PROFILES {
-            // A copy, or that it would be too long: references are followed so far and no further.
+            // Either a copy or the error for a copy that is too long.
             let simple = timed(&format!("{what}, {}", profile.id), || lint::simplify(&snapshot, profile));
             assert!(simple.is_err() || simple.is_ok_and(|s| s.text.len() < 4 << 20), "{what} {}", profile.id);
         }

@@ -143,8 +143,8 @@ fn objects_that_closing_would_break_are_left_and_reported() {
 
 #[test]
 fn an_object_is_left_open_beside_an_alternative_for_any_object() {
-    // The first two are what random catalogs found: `false` makes the other alternative fail, so
-    // nobody declares the members of a value that the empty one accepts.
+    // Random catalogs found the first two: `false` makes the other alternative fail, so no schema
+    // declares the members of a value that the empty one accepts.
     let never = r#""a":{"type":"null"},"c":false"#;
     for schema in [
         format!(
@@ -222,7 +222,8 @@ fn members_stay_optional_if_requiring_them_could_make_the_schema_impossible() {
             r#","required":["a"]"#,
         ),
     );
-    // Of two that contain each other neither is required; a member that leads to them is.
+    // Neither of two definitions that contain each other becomes required; a member that refers to
+    // them does.
     let cycle = |root: &str, a: &str, b: &str| {
         format!(
             r##"{{"type":"object","properties":{{"x":{{"$ref":"#/$defs/a"}}}},"$defs":{{"a":{{"type":"object","properties":{{"b":{{"$ref":"#/$defs/b"}}}}{a}}},"b":{{"type":"object","properties":{{"a":{{"$ref":"#/$defs/a"}}}}{b}}}}}{root}}}"##

@@ -1,4 +1,4 @@
-//! Hosts: what they refuse is found, and their simplified forms are free of it.
+//! Tests of the rules for hosts: each is found, and the simplified copies pass them.
 
 use tinymcp::lint::{self, Choice, PROFILES, Profile, Severity, Snapshot};
 
@@ -21,7 +21,7 @@ fn simple(schema: &str, profile: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn hosts_refuse_what_the_reports_say() {
+fn each_host_rule_finds_its_case() {
     for (schema, profile, rule) in [
         (r#"{"type":"object","properties":{},"anyOf":[{}]}"#, "openai", "HOST-001"),
         (r#"{"type":"object","properties":{},"oneOf":[{}]}"#, "claude", "HOST-001"),
@@ -70,7 +70,7 @@ const HARD: &[&str] = &[
 ];
 
 #[test]
-fn simplified_forms_are_what_their_hosts_take() {
+fn simplified_copies_pass_the_rules_of_their_hosts() {
     for profile in PROFILES {
         for schema in HARD {
             let (text, _) = simple(schema, profile.id);
@@ -82,7 +82,7 @@ fn simplified_forms_are_what_their_hosts_take() {
 }
 
 #[test]
-fn simplified_forms_are_these_texts() {
+fn simplified_copies_are_these_texts() {
     for (schema, profile, expected) in [
         (HARD[0], "openai", r#"{"type":"object","properties":{}}"#),
         (HARD[0], "claude", HARD[0]),
@@ -117,14 +117,14 @@ fn simplified_forms_are_these_texts() {
 }
 
 #[test]
-fn losses_are_told_and_a_copy_that_multiplies_is_an_error() {
+fn losses_are_reported_and_a_copy_that_multiplies_is_an_error() {
     assert_eq!(
         simple(
             r#"{"type":"object","properties":{"a":{"type":"integer","minimum":1,"title":"A"}}}"#,
             "claude-strict"
         )
         .1,
-        ["minimum was dropped"]
+        ["dropped minimum"]
     );
     let defs: Vec<String> = (0..16)
         .map(|i| format!(r##""d{i}":{{"type":"object","properties":{{"a":{{"$ref":"#/$defs/d{0}"}},"b":{{"$ref":"#/$defs/d{0}"}},"c":{{"$ref":"#/$defs/d{0}"}}}}}}"##, i + 1))
@@ -137,7 +137,7 @@ fn losses_are_told_and_a_copy_that_multiplies_is_an_error() {
 }
 
 #[test]
-fn a_root_of_several_types_says_one_and_tells_it() {
+fn a_root_with_several_types_keeps_one_and_reports_it() {
     for profile in PROFILES {
         let (text, losses) =
             simple(r#"{"type":["object","null"],"properties":{"a":{"type":"string"}}}"#, profile.id);

@@ -1,12 +1,12 @@
-//! Random catalogs: the autofix is idempotent, keeps what it must, and makes nothing impossible.
+//! Random catalogs: the autofix is idempotent and keeps complete values valid.
 //!
-//! `TEST_LINT_CATALOGS` says how many catalogs (150 unless set), `TEST_LINT_SEED` which.
+//! `TEST_LINT_CATALOGS` is the number of catalogs (default 150), `TEST_LINT_SEED` the first seed.
 
 use tinymcp::json::{Doc, Kind, Value};
 use tinymcp::lint::{self, Choice, Optional, PROFILES, Snapshot};
 use tinymcp::schema::Schema;
 
-/// SplitMix64: small, seeded, good enough to choose.
+/// SplitMix64 random numbers.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +30,7 @@ impl Random {
 const NAMES: &[&str] = &["a", "b", "c", "d", "kind"];
 const DEFS: &[&str] = &["p", "q", "r"];
 
-/// A schema; `depth` levels may still follow.
+/// A random schema with at most `depth` more levels.
 fn schema(r: &mut Random, depth: usize) -> String {
     let leaf = [
         r#"{"type":"string","maxLength":5}"#,
@@ -107,7 +107,7 @@ fn catalog(r: &mut Random) -> String {
     format!(r#"{{"tools":[{}]}}"#, tools.join(","))
 }
 
-/// A value with each declared member and no other, as far as the schema leads; often valid.
+/// A value with each declared member and no other, to this depth. Often valid.
 fn value(r: &mut Random, root: Value<'_>, schema: Value<'_>, depth: usize) -> String {
     if depth == 0 {
         return "null".to_owned();
@@ -141,7 +141,7 @@ fn value(r: &mut Random, root: Value<'_>, schema: Value<'_>, depth: usize) -> St
         Some("object") => {
             let mut members: Vec<(String, String)> = Vec::new();
             let mut parts = vec![schema];
-            // What an allOf or a reference beside declares is declared as well.
+            // `allOf` and a reference beside it declare members as well.
             if let Some(branches) = schema.get("allOf") {
                 parts.extend(branches.items());
             }
@@ -159,8 +159,8 @@ fn value(r: &mut Random, root: Value<'_>, schema: Value<'_>, depth: usize) -> St
     }
 }
 
-/// Whether every object of the value has all the members its schema declares: what was cut off
-/// where the schema leads on for ever has not.
+/// Whether every object of the value has all members that its schema declares. False for values
+/// that [`value`] truncated.
 fn complete(root: Value<'_>, schema: Value<'_>, value: Value<'_>, depth: usize) -> bool {
     if depth == 0 {
         return false;
@@ -183,9 +183,8 @@ fn complete(root: Value<'_>, schema: Value<'_>, value: Value<'_>, depth: usize) 
         }
 }
 
-/// Whether every member of every object is declared by a schema that holds for the object: of two
-/// alternatives, the members of the one are no members of the other. An alternative that says
-/// nothing at all takes whatever is there.
+/// Whether every member of every object is declared by a schema that accepts the object. The
+/// members of one alternative are not declared by another. An empty alternative accepts any member.
 fn declared(root: Value<'_>, schema: Value<'_>, value: Value<'_>, depth: usize) -> bool {
     if depth == 0 {
         return false;
@@ -230,7 +229,7 @@ fn declared(root: Value<'_>, schema: Value<'_>, value: Value<'_>, depth: usize) 
 }
 
 #[test]
-fn random_catalogs_are_tightened_once_and_for_all() {
+fn the_fix_of_random_catalogs_is_idempotent_and_keeps_values_valid() {
     let setting = |name: &str, default: u64| {
         std::env::var(name).ok().map_or(default, |text| text.parse().expect("a number"))
     };
@@ -276,7 +275,7 @@ fn random_catalogs_are_tightened_once_and_for_all() {
             let copy =
                 Snapshot::parse(&simple.text).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", simple.text));
             let report = lint::check_with(&copy, &Choice::new().profile(profile));
-            // What nobody can rewrite: values without a type, and too much of everything.
+            // No copy can add a missing type or remove properties.
             let refused: Vec<_> = report
                 .findings
                 .iter()

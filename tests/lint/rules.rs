@@ -1,10 +1,10 @@
-//! Which rules find what, and what they leave alone.
+//! Tests of the rules: what each one reports, and what it accepts.
 
 use tinymcp::lint::{self, Choice, Profile, RULES, RuleSet, Severity, Snapshot};
 
 use crate::tool;
 
-/// Rule and pointer of each finding of the rules chosen.
+/// Rule and pointer of each finding of the chosen rules.
 fn found(schema: &str, rules: &str) -> Vec<String> {
     let choice = Choice::new().rules(rules).unwrap();
     let report = lint::check_with(&tool(schema), &choice);
@@ -21,7 +21,7 @@ fn property(schema: &str) -> String {
 const FOUR: &str = "SCH-001,SCH-002,SCH-003,SCH-004";
 
 #[test]
-fn properties_without_type_are_critical_unless_something_else_says_it() {
+fn properties_without_type_are_critical_unless_another_keyword_restricts_them() {
     for schema in [
         "{}",
         r#"{"description":"anything"}"#,
@@ -82,7 +82,7 @@ fn strings_and_arrays_need_a_largest_size() {
 }
 
 #[test]
-fn every_nested_schema_is_looked_at() {
+fn nested_schemas_are_checked() {
     let open = r#"{"type":"object","properties":{"s":{"type":"string"}}}"#;
     for (schema, at) in [
         (property(open), "/properties/x"),
@@ -126,7 +126,7 @@ fn found_in_output(schema: &str, rules: &str) -> Vec<String> {
 }
 
 #[test]
-fn limits_and_descriptions_are_only_asked_of_inputs() {
+fn only_inputs_need_limits_and_descriptions() {
     let open = r#"{"type":"object","properties":{"s":{"type":"string"},"n":{"type":"integer"},"m":{"type":"object","additionalProperties":{"type":"null"}}},"required":["s"]}"#;
     let rules = "SCH-002,SCH-004,SCH-005,SCH-006,SCH-026";
     assert_eq!(found_in_output(open, rules), [""; 0]);
@@ -164,7 +164,7 @@ fn unused_definitions_are_one_finding() {
         found,
         ["SCH-028 /inputSchema", "SCH-001 /inputSchema/$defs/a", "SCH-003 /inputSchema/$defs/a/properties/x",]
     );
-    // What makes the schema invalid is reported wherever it is.
+    // Errors that make the schema invalid are reported everywhere.
     let lost = schema(r#"{"type":"null"}"#).replace("#/$defs/a", "#/$defs/none");
     assert_eq!(self::found(&lost, "SCH-012"), ["SCH-012 /inputSchema/$defs/b"]);
     // A definition is used if a reference leads into a part of it.
@@ -216,7 +216,7 @@ fn the_recommended_set_is_the_default_set_without_limits() {
 }
 
 #[test]
-fn required_and_closing_may_stand_beside_in_a_combinator() {
+fn combinators_may_require_and_close() {
     for schema in [
         r#"{"type":"object","properties":{"a":{"const":1}},"anyOf":[{"required":["a"]}],"unevaluatedProperties":false}"#,
         r#"{"type":"object","allOf":[{"properties":{"a":{"const":1}},"required":["a"]}],"unevaluatedProperties":false}"#,
@@ -287,7 +287,7 @@ fn mistakes_are_found_by_default_and_style_only_when_chosen() {
 
 #[test]
 #[cfg(feature = "pattern")]
-fn the_compiler_has_its_say() {
+fn compile_errors_are_findings() {
     for (schema, rule, pointer) in [
         (property(r#"{"type":"strin"}"#), "SCH-010", "/inputSchema/properties/x/type"),
         (property(r#"{"type":"string","pattern":"(a)\\1"}"#), "SCH-014", "/inputSchema/properties/x/pattern"),
@@ -321,7 +321,7 @@ fn ids_are_unique_and_known_by_name() {
 }
 
 #[test]
-fn catalogs_have_three_shapes_and_nothing_else_is_one() {
+fn catalogs_have_one_of_three_shapes() {
     let tool = r#"{"name":"t","inputSchema":{"type":"object"}}"#;
     for text in [
         format!("[{tool}]"),

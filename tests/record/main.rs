@@ -1,7 +1,6 @@
-//! Records and choices as a user defines them: exact schemas, what is read, and what is said about
-//! what is not.
+//! Tests of records and choices: exact schemas, reading, error messages.
 //!
-//! Compiled with every warning an error, since the macros' output lands in other people's crates.
+//! Every warning is an error, because the output of the macros is compiled in other crates.
 
 #![deny(warnings, missing_docs, unreachable_pub, clippy::all)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,4 @@
-//! What is read, and every way a value can be refused.
+//! Tests of reading, with every kind of violation.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn absent_members_get_their_defaults_whatever_the_order() {
         r#"{"pin":17,"at":{"room":"lab","height":2}}"#,
         r#"{"at":{"height":2.0,"room":"lab"},"pin":1.7e1}"#,
         r#"{"\u0070in":17.0,"level":null,"hold":null,"note":null,"tags":null,"before":null,"dryRun":null,"at":{"room":"lab","height":2}}"#,
-        // The last of two counts, as it does for `Value::get`.
+        // The last of two members with one name counts, as for `Value::get`.
         r#"{"pin":99,"dryRun":true,"at":{"room":"lab","height":2},"dryRun":null,"pin":17}"#,
     ] {
         assert_eq!(read::<Switch>(text).as_ref(), Ok(&least), "{text}");
@@ -49,7 +49,7 @@ fn absent_members_get_their_defaults_whatever_the_order() {
     assert_eq!(read::<Nothing>("{}"), Ok(Nothing {}));
 }
 
-/// A switch with one member put in or replaced.
+/// A switch with one member added or replaced.
 fn with(name: &str, value: &str) -> String {
     let mut members = BTreeMap::from([("pin", "1"), ("at", r#"{"room":"lab","height":2}"#)]);
     members.insert(name, value);
@@ -59,7 +59,7 @@ fn with(name: &str, value: &str) -> String {
 }
 
 #[test]
-fn violations_say_where_what_and_how_to_repair() {
+fn violations_have_path_keyword_and_accepted_values() {
     let allowed = "Allowed are `pin`, `at`; optional `level`, `hold`, `note`, `tags`, `before`, `dryRun`";
     let long = format!("{:?}", "x".repeat(100));
     let quoted = format!("the string \"{}…", "x".repeat(39));
@@ -160,7 +160,7 @@ fn violations_say_where_what_and_how_to_repair() {
             &format!("unknown member `{}…`. {allowed}", "y".repeat(40)),
         ),
         (
-            // What is missing is said before what is wrong.
+            // Missing members are reported before invalid ones.
             r#"{"pin":"x"}"#.to_owned(),
             "",
             "required",
@@ -245,7 +245,7 @@ fn violations_of_other_types_name_their_keyword_and_range() {
 }
 
 #[test]
-fn long_lists_of_names_are_cut() {
+fn long_lists_of_names_are_truncated() {
     choice! {
         #[derive(Debug)]
         enum Many {

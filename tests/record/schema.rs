@@ -7,7 +7,7 @@ use tinymcp::record;
 
 use crate::{Level, Nothing, Place, Switch, Unit};
 
-/// The schema of a type whose record stands in for it as the only field.
+/// The schema of a type, as the only field of a record.
 macro_rules! schema_of {
     ($($field:tt)*) => {{
         record! { struct One { $($field)* } }
@@ -136,10 +136,11 @@ fn schemas_of_single_fields_are_these_texts() {
 }
 
 #[test]
-fn default_beyond_its_bounds_is_a_flaw_and_refused_with_its_tool() {
+fn default_out_of_bounds_is_a_flaw_and_its_tool_is_rejected() {
     record! { struct Wrong { #[allow(dead_code)] pin: u8 [..=27] = 28 } }
     record! { struct Around { #[allow(dead_code)] inner: Vec<Wrong> } }
-    let told = "a default does not fit its own field: expected an integer from 0 to 27, got 28 (maximum)";
+    let told =
+        "a default violates the bounds of its own field: expected an integer from 0 to 27, got 28 (maximum)";
     assert_eq!(record::flaw::<Wrong>().as_deref(), Some(told));
     assert_eq!(record::flaw::<Around>().as_deref(), Some(told));
     assert_eq!(record::flaw::<Switch>(), None);
@@ -150,7 +151,7 @@ fn default_beyond_its_bounds_is_a_flaw_and_refused_with_its_tool() {
 }
 
 #[test]
-fn record_without_required_members_says_so() {
+fn record_without_required_members_has_an_empty_list() {
     record! { struct Free { #[allow(dead_code)] note: Option<bool> } }
     let expected = concat!(
         r#"{"type":"object","properties":{"note":{"type":"boolean"}},"#,

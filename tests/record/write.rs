@@ -1,4 +1,4 @@
-//! What is written, and that it is read back.
+//! Tests of writing: exact texts, and reading what was written.
 
 use tinymcp::json::ToJson;
 use tinymcp::{json, record};
@@ -6,7 +6,7 @@ use tinymcp::{json, record};
 use crate::{Every, Level, Nothing, Place, Switch, Unit};
 
 #[test]
-fn none_is_left_out_of_records_and_null_elsewhere() {
+fn none_is_absent_in_records_and_null_elsewhere() {
     record! {
         struct Sparse {
             a: Option<u8>,
@@ -20,7 +20,7 @@ fn none_is_left_out_of_records_and_null_elsewhere() {
     assert_eq!(json!([Level::Low, Unit::Kelvin]).as_str(), r#"["low","Kelvin"]"#);
 }
 
-/// A small generator of equal runs (splitmix64).
+/// Seeded random numbers (splitmix64).
 struct Dice(u64);
 
 impl Dice {
@@ -92,7 +92,7 @@ impl Dice {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn random_values_survive_writing_and_reading() {
     let mut dice = Dice(20_261_120);
     for round in 0..2000 {
         let every = dice.every();

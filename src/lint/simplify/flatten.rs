@@ -1,10 +1,9 @@
-//! A schema as a host without combinators would have to be told: its own keywords and those of
-//! the schemas beside it, folded into one.
+//! One schema merged from a schema and those applied to the same value.
 //!
-//! Folding tells less than the original: alternatives become one object with the members of all.
-//! It is for a copy that a model reads, never for checking.
+//! Used for hosts without combinators. The result is less strict than the original: alternatives
+//! become one object with the members of all. It is for a model to read, not for validation.
 //!
-//! Invariant: the first to say a keyword wins; no member is listed twice.
+//! Invariant: the first occurrence of a keyword wins; each member is listed once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,51 +11,52 @@ use crate::json::Value;
 use crate::lint::composition::Group;
 use crate::lint::tree::{Role, SchemaTree};
 
-/// The keywords of a schema, where they come from, and its members.
+/// Keywords and members of a schema, with their origin.
 pub(super) struct View<'d> {
-    /// Keyword, value and the site that says it; without `properties` and `required`.
+    /// Keyword, value and origin, without `properties` and `required`.
     pub keywords: Vec<(&'d str, Value<'d>, usize)>,
-    /// Name as written and the sites that describe it.
+    /// Name as written, and the nodes that describe the member.
     pub properties: Vec<(Value<'d>, Vec<usize>)>,
     /// Names as written.
     pub required: Vec<Value<'d>>,
-    /// The same to be looked up.
+    /// The same names, for look-ups.
     pub needed: HashSet<&'d str>,
     /// The names of `keywords`.
-    said: HashSet<&'d str>,
-    /// Whether `properties` was there at all.
+    seen: HashSet<&'d str>,
+    /// Whether the schema has `properties`.
     pub declares: bool,
-    /// The combinators that were folded.
-    pub folded: Vec<&'static str>,
+    /// The combinators that were merged.
+    pub merged: Vec<&'static str>,
 }
 
 impl<'d> View<'d> {
-    /// A schema as it is.
+    /// Views a single schema.
     pub(super) fn plain(tree: &SchemaTree<'d>, at: usize) -> View<'d> {
         let mut view = View::empty();
         view.add(tree, at, &mut HashMap::new(), &[]);
-        view.require(tree.site(at).value);
+        view.require(tree.node(at).value);
         view
     }
 
-    /// A schema and what stands beside it, without these combinators. `None`: too much of it.
-    pub(super) fn folded(tree: &SchemaTree<'d>, at: usize, without: &[&'static str]) -> Option<View<'d>> {
+    /// Merges a schema with those beside it, without these combinators. `None` if the group is too
+    /// large.
+    pub(super) fn merged(tree: &SchemaTree<'d>, at: usize, without: &[&'static str]) -> Option<View<'d>> {
         let group = Group::of(tree, at)?;
         let mut view = View::empty();
         let mut names = HashMap::new();
-        view.require(tree.site(at).value);
-        for site in group.sites.iter().copied() {
-            let asked = tree.site(site).role == Role::Condition && site != at;
+        view.require(tree.node(at).value);
+        for node in group.nodes.iter().copied() {
+            let asked = tree.node(node).role == Role::Condition && node != at;
             if !asked {
-                view.add(tree, site, &mut names, without);
+                view.add(tree, node, &mut names, without);
             }
         }
-        let value = tree.site(at).value;
-        view.folded = without.iter().copied().filter(|k| value.get(k).is_some()).collect();
+        let value = tree.node(at).value;
+        view.merged = without.iter().copied().filter(|k| value.get(k).is_some()).collect();
         for part in value.get("allOf").map(Value::items).into_iter().flatten() {
             view.require(part);
         }
-        // Of alternatives, only what each of them requires is required.
+        // A member of alternatives is required if each alternative requires it.
         for keyword in ["anyOf", "oneOf"].iter().filter(|k| without.contains(k)) {
             let Some(branches) = value.get(keyword) else { continue };
             let mut left: Option<HashSet<&str>> = None;
@@ -83,9 +83,9 @@ impl<'d> View<'d> {
             properties: Vec::new(),
             required: Vec::new(),
             needed: HashSet::new(),
-            said: HashSet::new(),
+            seen: HashSet::new(),
             declares: false,
-            folded: Vec::new(),
+            merged: Vec::new(),
         }
     }
 
@@ -96,14 +96,14 @@ impl<'d> View<'d> {
         names: &mut HashMap<&'d str, usize>,
         without: &[&'static str],
     ) {
-        let value = tree.site(at).value;
+        let value = tree.node(at).value;
         for (keyword, inner) in value.members() {
             match keyword {
                 "required" => {}
                 "properties" => self.declares = true,
                 _ if without.contains(&keyword) => {}
                 "$ref" if !without.is_empty() => {}
-                _ if !self.said.insert(keyword) => {}
+                _ if !self.seen.insert(keyword) => {}
                 _ => self.keywords.push((keyword, inner, at)),
             }
         }
@@ -111,12 +111,12 @@ impl<'d> View<'d> {
         let by_name: HashMap<&str, Value<'d>> =
             written.filter_map(|(name, _)| Some((name.as_str()?, name))).collect();
         for child in tree.children(at) {
-            let site = tree.site(child);
-            let Some(name) = site.name().filter(|_| site.role == Role::Member) else { continue };
+            let node = tree.node(child);
+            let Some(name) = node.name().filter(|_| node.role == Role::Member) else { continue };
             match names.get(name) {
                 Some(place) => {
-                    if let Some((_, sites)) = self.properties.get_mut(*place) {
-                        sites.push(child);
+                    if let Some((_, nodes)) = self.properties.get_mut(*place) {
+                        nodes.push(child);
                     }
                 }
                 None => {

@@ -1,9 +1,9 @@
-//! The keywords of one simplified schema: what is kept, rewritten or dropped.
+//! Keywords of a simplified schema: kept, rewritten or dropped.
 //!
-//! It turns a view of a schema into the members of its copy; the order of work and the bounds are
-//! in `simplify.rs`.
+//! Turns the view of a schema into the members of its copy. The order of work and the bounds are in
+//! `mod.rs`.
 //!
-//! Invariant: whatever demanded something and is dropped is reported.
+//! Invariant: a dropped keyword that is not an annotation is reported.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use crate::lint::profile::References;
 use crate::lint::tree::{ROOT, has_type};
 use crate::lint::validity_rules::short;
 
-/// Members of an object in the making.
+/// Members of an object under construction.
 pub(super) type Parts<'d> = Vec<(Cow<'d, str>, Vec<Task<'d>>)>;
 
 pub(super) fn raw<'d>(value: Value<'d>) -> Vec<Task<'d>> {
@@ -27,7 +27,7 @@ pub(super) fn word<'d>(text: &'static str) -> Vec<Task<'d>> {
     vec![Task::Text(Cow::Borrowed(text))]
 }
 
-/// Notes that no model needs.
+/// Annotations that models do not need.
 const DROPPED_NOTES: &[&str] =
     &["$schema", "$comment", "$vocabulary", "examples", "deprecated", "readOnly", "writeOnly"];
 
@@ -42,36 +42,36 @@ impl<'d> Copy<'_, 'd> {
         null: bool,
     ) -> Parts<'d> {
         let mut parts: Parts<'d> = Vec::new();
-        let site = *self.look.tree.site(at);
+        let node = *self.look.tree.node(at);
         let root = here == ROOT && !self.wrapped;
         if root && view.get("type").is_none_or(|t| t.kind() != Kind::String) {
             parts.push(("type".into(), word("\"object\"")));
         } else if !root && self.profile.needs_type && view.declares && view.get("type").is_none() {
-            // Whoever declares members means an object.
+            // A schema with declared members describes an object.
             parts.push(("type".into(), word("\"object\"")));
         }
         let reference_alone = self.profile.references == References::Alone && view.get("$ref").is_some();
         for (keyword, inner) in own {
-            if !self.profile.refuses(keyword) && !self.is_redundant(keyword, *inner, root, site.name()) {
+            if !self.profile.refuses(keyword) && !self.is_redundant(keyword, *inner, root, node.name()) {
                 parts.push((Cow::Borrowed(keyword), raw(*inner)));
             }
         }
         let mut described = false;
         for (keyword, inner, from) in view.keywords.iter().copied() {
-            // Members stand where the first keyword about objects stood.
+            // `properties` is written where the first keyword about objects was.
             if !described && matches!(keyword, "additionalProperties" | "$defs" | "definitions") {
                 described = true;
                 self.members(here, chain, view, &mut parts);
             }
             if root && keyword == "type" && inner.kind() != Kind::String {
-                // It stands in front already.
-                self.lose(at, "the root allows other types; only object was kept".to_owned());
+                // The type is written first.
+                self.lose(at, "kept only object of the types of the root".to_owned());
                 continue;
             }
             let overridden = own.iter().any(|(k, _)| *k == keyword);
             if overridden
                 || DROPPED_NOTES.contains(&keyword)
-                || self.is_redundant(keyword, inner, root, site.name())
+                || self.is_redundant(keyword, inner, root, node.name())
             {
                 continue;
             }
@@ -80,7 +80,7 @@ impl<'d> Copy<'_, 'd> {
                 && !(root && matches!(keyword, "$defs" | "definitions" | "type"))
             {
                 if !is_annotation(keyword) {
-                    self.lose(at, format!("{keyword} stood beside a reference and was dropped"));
+                    self.lose(at, format!("dropped {keyword} beside a reference"));
                 }
                 continue;
             }
@@ -95,7 +95,7 @@ impl<'d> Copy<'_, 'd> {
             let tuple = tuple.filter(|_| self.profile.refuses("prefixItems"));
             let elements: Vec<usize> = tuple.map_or(Vec::new(), |(keyword, _, from)| {
                 let tree = &self.look.tree;
-                tree.children(*from).filter(|c| tree.site(*c).keyword == *keyword).collect()
+                tree.children(*from).filter(|c| tree.node(*c).keyword == *keyword).collect()
             });
             let items =
                 if elements.is_empty() { word("{}") } else { self.alternatives(&elements, chain, false) };
@@ -109,7 +109,7 @@ impl<'d> Copy<'_, 'd> {
         parts
     }
 
-    /// Whether a title or a description says what is said already.
+    /// Whether a title or a description repeats the name, title or description of its owner.
     fn is_redundant(&self, keyword: &str, inner: Value<'_>, root: bool, name: Option<&str>) -> bool {
         let Some(text) = inner.as_str() else { return false };
         match keyword {
@@ -120,7 +120,7 @@ impl<'d> Copy<'_, 'd> {
         }
     }
 
-    /// `properties` and `required`.
+    /// Writes `properties` and `required`.
     fn members(&mut self, here: usize, chain: usize, view: &View<'d>, parts: &mut Parts<'d>) {
         let alone = types_of(view).contains(&"object") && view.get("$ref").is_none();
         let object = alone || here == ROOT && !self.wrapped;
@@ -128,10 +128,10 @@ impl<'d> Copy<'_, 'd> {
         let mut optional: Vec<bool> = Vec::new();
         let mut inner: Parts<'d> = Vec::new();
         let mut dropped = HashSet::new();
-        for (name, sites) in &view.properties {
-            let forbidden = sites.iter().any(|s| self.look.tree.site(*s).value.as_bool() == Some(false));
+        for (name, nodes) in &view.properties {
+            let forbidden = nodes.iter().any(|s| self.look.tree.node(*s).value.as_bool() == Some(false));
             if forbidden && !self.profile.boolean_schemas {
-                self.lose(here, format!("property {} is forbidden and was dropped", short(name.raw())));
+                self.lose(here, format!("dropped the forbidden property {}", short(name.raw())));
                 dropped.insert(name.as_str());
                 continue;
             }
@@ -139,7 +139,7 @@ impl<'d> Copy<'_, 'd> {
             let null = self.profile.all_required && !required;
             kept.push(*name);
             optional.push(null);
-            inner.push((Cow::Borrowed(""), self.alternatives(sites, chain, null)));
+            inner.push((Cow::Borrowed(""), self.alternatives(nodes, chain, null)));
         }
         let empty = object && self.profile.needs_properties;
         if view.declares || empty {
@@ -163,22 +163,22 @@ impl<'d> Copy<'_, 'd> {
         }
     }
 
-    /// One member, as several schemas may describe it.
-    fn alternatives(&self, sites: &[usize], chain: usize, null: bool) -> Vec<Task<'d>> {
+    /// One member that several schemas describe.
+    fn alternatives(&self, nodes: &[usize], chain: usize, null: bool) -> Vec<Task<'d>> {
         let tree = &self.look.tree;
         let mut distinct: Vec<usize> = Vec::new();
-        for site in sites {
-            if !distinct.iter().any(|d| tree.site(*d).value.raw() == tree.site(*site).value.raw()) {
-                distinct.push(*site);
+        for node in nodes {
+            if !distinct.iter().any(|d| tree.node(*d).value.raw() == tree.node(*node).value.raw()) {
+                distinct.push(*node);
             }
         }
         if let [at] = distinct.as_slice() {
             return vec![Task::Schema { at: *at, chain, null }];
         }
-        // What tells alternatives apart is a constant in each: together, an enum.
+        // Constants distinguish the alternatives; together they are an enum.
         let constants: Option<Vec<&str>> = distinct
             .iter()
-            .map(|at| tree.site(*at).value.get("const").filter(|c| c.kind() == Kind::String).map(Value::raw))
+            .map(|at| tree.node(*at).value.get("const").filter(|c| c.kind() == Kind::String).map(Value::raw))
             .collect();
         if let Some(constants) = constants {
             let null = if null { ",null" } else { "" };
@@ -233,7 +233,7 @@ impl<'d> Copy<'_, 'd> {
                 return;
             }
             "enum" if profile.string_enum && inner.items().any(|i| i.kind() != Kind::String) => {
-                return self.lose(at, "the enum has members that are no strings and was dropped".to_owned());
+                return self.lose(at, "dropped an enum with values that are not strings".to_owned());
             }
             "enum" if null => {
                 let mut choices: Vec<&str> = inner.items().map(Value::raw).collect();
@@ -247,7 +247,7 @@ impl<'d> Copy<'_, 'd> {
                 return;
             }
             "anyOf" | "oneOf" if profile.needs_type && self.untyped(from, keyword) => {
-                return self.lose(at, format!("{keyword} was dropped: its branches have no types"));
+                return self.lose(at, format!("dropped {keyword}: its branches have no types"));
             }
             "oneOf" if profile.refuses("oneOf") && view.get("anyOf").is_none() => {
                 self.lose(at, "oneOf became anyOf".to_owned());
@@ -256,7 +256,7 @@ impl<'d> Copy<'_, 'd> {
             }
             "additionalProperties" if profile.closed => {
                 if inner.kind() == Kind::Object {
-                    self.lose(at, "a map cannot be told: additionalProperties became false".to_owned());
+                    self.lose(at, "maps are not supported: additionalProperties became false".to_owned());
                 }
                 return;
             }
@@ -264,7 +264,7 @@ impl<'d> Copy<'_, 'd> {
         }
         if profile.refuses(keyword) {
             if !is_annotation(keyword) {
-                self.lose(at, format!("{keyword} was dropped"));
+                self.lose(at, format!("dropped {keyword}"));
             }
             return;
         }
@@ -272,24 +272,24 @@ impl<'d> Copy<'_, 'd> {
         parts.push((Cow::Borrowed(keyword), value));
     }
 
-    /// Whether no branch under a keyword says a type, so that it only adds demands.
+    /// Whether no branch under a keyword has a type, so that the branches only add constraints.
     fn untyped(&self, from: usize, keyword: &str) -> bool {
         let tree = &self.look.tree;
-        let mut branches = tree.children(from).filter(|c| tree.site(*c).keyword == keyword);
+        let mut branches = tree.children(from).filter(|c| tree.node(*c).keyword == keyword);
         branches.all(|c| {
-            let value = tree.site(c).value;
-            let says = ["type", "properties", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
-            says.iter().all(|k| value.get(k).is_none())
+            let value = tree.node(c).value;
+            let typed = ["type", "properties", "$ref", "enum", "const", "anyOf", "oneOf", "allOf"];
+            typed.iter().all(|k| value.get(k).is_none())
         })
     }
 
-    /// A list of types for a host that knows one type and `nullable`.
+    /// A list of types, for a host that accepts one type and `nullable`.
     fn one_type(&mut self, at: usize, view: &View<'d>, types: Value<'d>, parts: &mut Parts<'d>) {
         let named: Vec<Value<'d>> = types.items().filter(|t| t.as_str() != Some("null")).collect();
         let Some(first) = named.first() else { return parts.push(("type".into(), word("\"null\""))) };
         if named.len() == 1 || view.get("anyOf").is_some() {
             if named.len() > 1 {
-                self.lose(at, "of several types only the first was kept".to_owned());
+                self.lose(at, "kept only the first of several types".to_owned());
             }
             parts.push(("type".into(), raw(*first)));
         } else {
@@ -301,16 +301,16 @@ impl<'d> Copy<'_, 'd> {
         }
     }
 
-    /// The value of a keyword: schemas within it are simplified, anything else is spliced.
+    /// The value of a keyword. Subschemas in it are simplified, other values are spliced.
     fn value_of(&self, from: usize, keyword: &str, inner: Value<'d>, chain: usize) -> Vec<Task<'d>> {
         let tree = &self.look.tree;
-        let sites: Vec<usize> = tree.children(from).filter(|c| tree.site(*c).keyword == keyword).collect();
+        let nodes: Vec<usize> = tree.children(from).filter(|c| tree.node(*c).keyword == keyword).collect();
         let schema = |at: usize| Task::Schema { at, chain, null: false };
-        if sites.is_empty() {
+        if nodes.is_empty() {
             return raw(inner);
         }
-        if sites.len() == 1 && sites.first().is_some_and(|s| tree.site(*s).value.id() == inner.id()) {
-            return sites.into_iter().map(schema).collect();
+        if nodes.len() == 1 && nodes.first().is_some_and(|s| tree.node(*s).value.id() == inner.id()) {
+            return nodes.into_iter().map(schema).collect();
         }
         let (open, close) = if inner.kind() == Kind::Array { ("[", "]") } else { ("{", "}") };
         let mut tasks = vec![Task::Text(Cow::Borrowed(open))];
@@ -326,7 +326,7 @@ impl<'d> Copy<'_, 'd> {
             if let Some(name) = names.get(i) {
                 tasks.push(Task::Text(Cow::Owned(format!("{}:", name.raw()))));
             }
-            match tree.site_of(value) {
+            match tree.node_of(value) {
                 Some(at) => tasks.push(schema(at)),
                 None => tasks.push(Task::Text(Cow::Borrowed(value.raw()))),
             }
@@ -361,7 +361,7 @@ pub(super) fn allows_null(view: &View<'_>) -> bool {
     types_of(view).contains(&"null") || branch("anyOf") || branch("oneOf")
 }
 
-/// Whether two texts differ in nothing but case, spaces and signs.
+/// Whether two texts differ only in case, spaces and punctuation.
 fn same_words(a: &str, b: &str) -> bool {
     let plain = |text: &str| -> String {
         text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()

@@ -1,13 +1,13 @@
-//! Simplified copies of input schemas for hosts that refuse more than they should.
+//! Simplified copies of input schemas, for hosts that refuse valid schemas.
 //!
-//! A copy is for the model to read; calls are still checked against the original. What the host
-//! refuses is rewritten where a rewriting says the same or nearly so, and dropped otherwise; each
-//! thing dropped that demanded something is reported. Words that only repeat the tool's own are
-//! dropped without a report. Kept values are spliced from the original text.
+//! The model reads the copy; calls are validated against the original. Keywords that the host
+//! refuses are rewritten to an equivalent or dropped. Each dropped constraint is reported.
+//! Annotations that repeat the tool's own are dropped without a report. Other values are spliced
+//! from the original.
 //!
 //! # Invariants
-//! - An explicit stack, no recursion; references are inlined at most [`CHAIN`] deep.
-//! - A copy is at most [`BYTES`] long; a schema whose copy would be longer is an error.
+//! - No function recurses; at most [`CHAIN`] nested references are inlined.
+//! - A copy has at most [`BYTES`] bytes; a schema with a longer copy is an error.
 
 mod flatten;
 mod keywords;
@@ -25,23 +25,24 @@ use crate::json::{Kind, Value};
 use flatten::View;
 use keywords::{Parts, allows_null, object, raw, word};
 
-/// References within references that are inlined.
+/// Largest number of nested references that are inlined.
 const CHAIN: usize = 16;
 
-/// Bytes of one copy. 256 KiB: more than twice what the most patient host takes, and made in less than 100 ms.
+/// Largest copy. 256 KiB: twice the limit of the most permissive host, and written in less than 100
+/// ms.
 const BYTES: usize = 1 << 18;
 
-/// A simplified text and what was lost.
+/// Result of a simplification.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Simplified {
     /// The text.
     pub text: String,
-    /// One note for each demand the copy no longer makes, or makes otherwise.
+    /// One note for each constraint that the copy drops or changes.
     pub losses: Vec<Finding>,
 }
 
-/// Why there is no simplified copy.
+/// Error of [`simplify`]: a copy would be too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimplifyError {
@@ -57,10 +58,10 @@ impl fmt::Display for SimplifyError {
 
 impl std::error::Error for SimplifyError {}
 
-/// Simplifies the input schemas of a catalog for a host; everything else stays as it is.
+/// Simplifies the input schemas of a catalog for a host. Everything else stays as it is.
 ///
 /// # Errors
-/// A copy would be too long, because references multiply.
+/// A copy would be too long, because references multiply it.
 pub fn simplify(snapshot: &Snapshot, profile: &'static Profile) -> Result<Simplified, SimplifyError> {
     let mut edits = Vec::new();
     let mut losses = Vec::new();
@@ -75,10 +76,10 @@ pub fn simplify(snapshot: &Snapshot, profile: &'static Profile) -> Result<Simpli
     Ok(Simplified { text: apply(snapshot.text(), edits), losses })
 }
 
-/// Simplifies one input schema; `tool` is the description it stands in.
+/// Simplifies one input schema; `tool` is the tool object that contains it.
 ///
 /// # Errors
-/// The copy would be too long, because references multiply.
+/// The copy would be too long, because references multiply it.
 pub fn simplify_schema(
     schema: Value<'_>,
     tool: Option<Value<'_>>,
@@ -106,10 +107,10 @@ pub fn simplify_schema(
     Ok(Simplified { text: copy.out, losses: copy.losses })
 }
 
-/// What is still to be written.
+/// An item of the work list of a [`Copy`].
 pub(super) enum Task<'d> {
     Text(Cow<'d, str>),
-    /// A subschema, the chain of references that led to it, and whether null is to be allowed.
+    /// A subschema, the chain of references that leads to it, and whether to allow null.
     Schema {
         at: usize,
         chain: usize,
@@ -122,9 +123,9 @@ pub(super) struct Copy<'l, 'd> {
     pub(super) profile: &'static Profile,
     pub(super) titles: [Option<&'d str>; 2],
     pub(super) description: Option<&'d str>,
-    /// The root became a property of an object.
+    /// The root schema became a property of an object.
     pub(super) wrapped: bool,
-    /// References being inlined: the target, and the place of the one before plus one.
+    /// References being inlined: the target, and the index of the previous one plus 1.
     chains: Vec<(usize, usize)>,
     out: String,
     work: Vec<Task<'d>>,
@@ -136,12 +137,15 @@ const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
 impl<'d> Copy<'_, 'd> {
     fn run(&mut self) {
-        let root = self.look.tree.site(ROOT).value;
+        let root = self.look.tree.node(ROOT).value;
         let other = root.kind() != Kind::Object || root.get("type").is_some() && !has_type(root, "object");
         let schema = Task::Schema { at: ROOT, chain: 0, null: false };
         if other {
             self.wrapped = true;
-            self.lose(ROOT, "the root is no object, so it became the property \"value\" of one".to_owned());
+            self.lose(
+                ROOT,
+                "the root is not an object, so it became the property \"value\" of one".to_owned(),
+            );
             let open = "{\"type\":\"object\",\"properties\":{\"value\":";
             let end = "},\"required\":[\"value\"],\"additionalProperties\":false}";
             let end = if self.profile.refuses("additionalProperties") {
@@ -167,7 +171,7 @@ impl<'d> Copy<'_, 'd> {
         }
     }
 
-    /// Reports what the copy no longer says.
+    /// Reports a constraint that the copy drops or changes.
     pub(super) fn lose(&mut self, at: usize, message: String) {
         self.losses.push(Finding {
             rule: "HOST-100",
@@ -184,8 +188,8 @@ impl<'d> Copy<'_, 'd> {
     fn in_chain(&self, target: usize, mut chain: usize) -> (bool, usize) {
         let mut length = 0;
         let mut found = false;
-        while let Some((site, before)) = chain.checked_sub(1).and_then(|c| self.chains.get(c)) {
-            found |= *site == target;
+        while let Some((node, before)) = chain.checked_sub(1).and_then(|c| self.chains.get(c)) {
+            found |= *node == target;
             chain = *before;
             length += 1;
         }
@@ -198,14 +202,14 @@ impl<'d> Copy<'_, 'd> {
         let mut own: Vec<(&'d str, Value<'d>)> = Vec::new();
         if self.profile.references == References::Inline {
             while tree.target(here) != Target::None {
-                let value = tree.site(here).value;
-                // A reference beside other demands is folded with them, not followed.
+                let value = tree.node(here).value;
+                // A reference with other keywords beside it is merged with them.
                 if !self.look.tree.old
                     && value.members().any(|(k, _)| !is_annotation(k) && !REFERENCES.contains(&k))
                 {
                     let (again, length) = self.in_chain(here, chain);
                     if again || length >= CHAIN {
-                        self.lose(at, "the schema contains itself; only its type was kept".to_owned());
+                        self.lose(at, "kept only the type of a recursive schema".to_owned());
                         return self.stub(here, &own);
                     }
                     self.chains.push((here, chain));
@@ -219,13 +223,13 @@ impl<'d> Copy<'_, 'd> {
                         own.push((keyword, inner));
                     }
                 }
-                let Target::Site(target) = tree.target(here) else {
-                    self.lose(at, "the reference leads elsewhere and was dropped".to_owned());
+                let Target::Node(target) = tree.target(here) else {
+                    self.lose(at, "dropped a reference without a target in the schema".to_owned());
                     break;
                 };
                 let (again, length) = self.in_chain(target, chain);
                 if again || length >= CHAIN {
-                    self.lose(at, "the reference leads back to itself; only its type was kept".to_owned());
+                    self.lose(at, "kept only the type of a recursive reference".to_owned());
                     return self.stub(target, &own);
                 }
                 self.chains.push((target, chain));
@@ -234,18 +238,18 @@ impl<'d> Copy<'_, 'd> {
             }
         }
         if self.profile.references == References::Finite && leads_back(self.look, here) {
-            self.lose(at, "the reference leads back to itself; only its type was kept".to_owned());
-            let Target::Site(target) = self.look.tree.target(here) else { return };
+            self.lose(at, "kept only the type of a recursive reference".to_owned());
+            let Target::Node(target) = self.look.tree.target(here) else { return };
             return self.stub(target, &own);
         }
-        let value = self.look.tree.site(here).value;
+        let value = self.look.tree.node(here).value;
         match value.as_bool() {
-            Some(_) if self.profile.boolean_schemas || self.look.tree.site(here).role == Role::Extra => {
+            Some(_) if self.profile.boolean_schemas || self.look.tree.node(here).role == Role::Extra => {
                 return self.out.push_str(value.raw());
             }
             Some(verdict) => {
                 if !verdict {
-                    self.lose(at, "false, which forbids every value, was dropped".to_owned());
+                    self.lose(at, "dropped false, which rejects every value".to_owned());
                 }
                 return self.out.push_str("{}");
             }
@@ -268,9 +272,9 @@ impl<'d> Copy<'_, 'd> {
         self.work.extend(tasks.into_iter().rev());
     }
 
-    /// What is left of a schema that contains itself.
+    /// Writes only the type of a recursive schema.
     fn stub(&mut self, target: usize, own: &[(&'d str, Value<'d>)]) {
-        let value = self.look.tree.site(target).value;
+        let value = self.look.tree.node(target).value;
         let mut parts: Parts<'d> = Vec::new();
         let kind = value.get("type").and_then(Value::as_str);
         let kind = kind.unwrap_or(if is_object(value) { "object" } else { "" });
@@ -298,10 +302,10 @@ impl<'d> Copy<'_, 'd> {
         self.work.extend(tasks.into_iter().rev());
     }
 
-    /// The schema's keywords, folded where the host wants no combinators.
+    /// The keywords of a schema, merged if the host refuses its combinators.
     fn view(&mut self, here: usize) -> View<'d> {
         let tree = &self.look.tree;
-        let value = tree.site(here).value;
+        let value = tree.node(here).value;
         let mut without: Vec<&'static str> = Vec::new();
         if here == ROOT && !self.wrapped && self.profile.plain_root {
             without.extend(ROOT_COMBINATORS.iter().filter(|k| value.get(k).is_some()));
@@ -312,7 +316,7 @@ impl<'d> Copy<'_, 'd> {
         if self.profile.references == References::Inline && tree.target(here) != Target::None {
             without.extend(REFERENCES.iter().filter(|k| value.get(k).is_some()));
         }
-        // Where objects must be closed, what declares members of one must be one schema.
+        // Closed objects need one schema with all members.
         let form = self.look.marks.forms[here];
         let composed = form == Form::Composed || here == ROOT && form == Form::Wrapper;
         if self.profile.closed && composed && is_object(value) {
@@ -322,17 +326,17 @@ impl<'d> Copy<'_, 'd> {
         if without.is_empty() {
             return View::plain(tree, here);
         }
-        // What is folded in must not bring back what the root has to do without.
+        // Merged schemas must not bring back keywords that the root must not have.
         if here == ROOT && !self.wrapped && self.profile.plain_root {
             without.extend(ROOT_COMBINATORS);
         }
-        match View::folded(tree, here, &without) {
+        match View::merged(tree, here, &without) {
             Some(view) => {
-                self.lose(here, format!("folded into one schema: {}", view.folded.join(", ")));
+                self.lose(here, format!("merged into one schema: {}", view.merged.join(", ")));
                 view
             }
             None => {
-                self.lose(here, format!("too much to fold: {}", without.join(", ")));
+                self.lose(here, format!("too large to merge: {}", without.join(", ")));
                 let mut view = View::plain(tree, here);
                 view.keywords.retain(|(k, ..)| !without.contains(k));
                 view
