@@ -92,7 +92,7 @@ fn unusable_input_is_told_with_its_place() {
     assert!(err.contains("broken.json:2:6: ") && err.contains("(byte 15)"), "{err}");
     for (args, input, word) in [
         (&["schema-lint", "-"][..], r#"{"result":{}}"#, "without tools"),
-        (&["schema-lint", "-"], "[3]", "no tool"),
+        (&["schema-lint", "-"], "[3]", "not a tool"),
         (&["schema-lint", "/nonexistent/x.json"], "", "/nonexistent/x.json"),
         (&["schema-lint"], "", "FILE"),
         (&["schema-lint", "-", "--write"], CLEAN, "--fix"),
