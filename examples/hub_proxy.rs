@@ -40,7 +40,12 @@ fn run() -> Result<(), Error> {
         .map_err(|e| Error::new(ErrorKind::Io, format!("{file} cannot be read")).with_source(e))?;
     let config = Config::parse(&text)?;
 
-    let hub = Hub::builder("hub_proxy", env!("CARGO_PKG_VERSION")).on_status(report).build()?;
+    let mut hub = Hub::builder("hub_proxy", env!("CARGO_PKG_VERSION")).on_status(report);
+    if address.is_none() {
+        // One client: its servers are told what it can be asked.
+        hub = hub.wait_for_client(START);
+    }
+    let hub = hub.build()?;
     let mut server = Server::new("hub_proxy", env!("CARGO_PKG_VERSION"));
     hub.export(&mut server)?;
     let mut failed = None;
@@ -53,25 +58,31 @@ fn run() -> Result<(), Error> {
     if let Some(error) = failed.filter(|_| hub.servers().is_empty()) {
         return Err(Error::new(error.kind(), format!("no server of {file} can be used")));
     }
+    match address {
+        None => {
+            std::thread::spawn(move || report_start(&hub));
+            server.serve_stdio()
+        }
+        #[cfg(feature = "http-server")]
+        Some(address) => {
+            report_start(&hub);
+            server.serve_http(address)
+        }
+        #[cfg(not(feature = "http-server"))]
+        Some(_) => Err(Error::new(ErrorKind::Invalid, "built without the feature http-server")),
+    }
+}
+
+/// Waits for the servers and reports those that are late, and tools that cannot be offered.
+fn report_start(hub: &Hub) {
     for status in hub.wait_settled(Instant::now() + START) {
         if matches!(status.standing, Standing::Connecting) {
             eprintln!("{}: still connecting after {} s; calls to it wait", status.server, START.as_secs());
         }
     }
     for left in hub.left_out() {
-        eprintln!(
-            "{}: {} is not offered: {}",
-            left.server,
-            left.name.as_deref().unwrap_or("a list"),
-            left.error
-        );
-    }
-    match address {
-        None => server.serve_stdio(),
-        #[cfg(feature = "http-server")]
-        Some(address) => server.serve_http(address),
-        #[cfg(not(feature = "http-server"))]
-        Some(_) => Err(Error::new(ErrorKind::Invalid, "built without the feature http-server")),
+        let name = left.name.as_deref().unwrap_or("a list");
+        eprintln!("{}: {name} is not offered: {}", left.server, left.error);
     }
 }
 

@@ -90,6 +90,7 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.handlers.stop_waiting();
         close_all(&std::mem::take(self.members.get_mut().unwrap_or_else(PoisonError::into_inner)));
     }
 }
@@ -314,6 +315,7 @@ impl Hub {
             self.shared.closed.store(true, Ordering::Relaxed);
             std::mem::take(&mut *members)
         };
+        self.shared.handlers.stop_waiting();
         close_all(&members);
     }
 

@@ -138,17 +138,14 @@ pub struct Limits {
     #[cfg(feature = "client")]
     pub stderr_bytes: usize,
     /// Servers of one hub, 1 to 65536. 64. `TINYMCP_SERVERS`.
-    #[cfg(feature = "hub")]
     pub servers: usize,
     /// How long a hub waits for the list of each of its servers, for one that connects counted from
     /// when it began; what is not there then is reported as missing. A server that let a list wait in
     /// vain gets a tenth until it answers. 10 s: what people wait for a host to start.
     /// `TINYMCP_LIST_MS`.
-    #[cfg(feature = "hub")]
     pub list_timeout: Duration,
     /// How often in a row a hub starts a server again that ended by itself; 0 never does. 5, after
     /// pauses of half a second, doubling. `TINYMCP_RESTARTS`.
-    #[cfg(feature = "hub")]
     pub restarts: u32,
     /// Threads of one HTTP client that make the exchanges of started calls and listen streams, 1 to
     /// 1024, and connections it keeps open for the next call. 64: calls that are waited for need
@@ -223,11 +220,8 @@ impl Default for Limits {
             child_exit: Duration::from_secs(2),
             #[cfg(feature = "client")]
             stderr_bytes: 16 << 10,
-            #[cfg(feature = "hub")]
             servers: 64,
-            #[cfg(feature = "hub")]
             list_timeout: Duration::from_secs(10),
-            #[cfg(feature = "hub")]
             restarts: 5,
             #[cfg(feature = "http-client")]
             http_threads: 64,
@@ -311,11 +305,8 @@ const SETTINGS: &[Setting] = &[
     setting("TINYMCP_CHILD_EXIT_MS", 0..=MOST_MS, |l, n| l.child_exit = Duration::from_millis(n)),
     #[cfg(feature = "client")]
     setting("TINYMCP_STDERR_BYTES", 0..=MOST_BYTES, |l, n| l.stderr_bytes = n as usize),
-    #[cfg(feature = "hub")]
     setting("TINYMCP_SERVERS", 1..=65_536, |l, n| l.servers = n as usize),
-    #[cfg(feature = "hub")]
     setting("TINYMCP_LIST_MS", 1..=MOST_MS, |l, n| l.list_timeout = Duration::from_millis(n)),
-    #[cfg(feature = "hub")]
     setting("TINYMCP_RESTARTS", 0..=1000, |l, n| l.restarts = n as u32),
     #[cfg(feature = "http-client")]
     setting("TINYMCP_HTTP_THREADS", 1..=1024, |l, n| l.http_threads = n as usize),

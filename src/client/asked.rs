@@ -143,6 +143,9 @@ pub(crate) trait Relay: Send + Sync {
 
     /// Takes note of a log entry.
     fn log(&self, entry: &LogEntry);
+
+    /// What is declared to the server.
+    fn capabilities(&self) -> crate::model::ClientCapabilities;
 }
 
 #[cfg(feature = "hub")]

@@ -18,8 +18,6 @@ use crate::era::client::{self as codec, Greeting, NEWEST_SESSION, Verdict};
 use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
-#[cfg(feature = "hub")]
-use crate::model::ClientCapabilities;
 use crate::model::{Identity, Level, Revision};
 use crate::pool::guard;
 use crate::rpc::RpcError;
@@ -82,7 +80,7 @@ impl Plan {
         let _opening = self.abort.opening()?;
         let handled = self.desk.capabilities();
         #[cfg(feature = "hub")]
-        let handled = if self.desk.relay().is_some() { ClientCapabilities::ALL } else { handled };
+        let handled = self.desk.relay().map_or(handled, super::asked::Relay::capabilities);
         let card = codec::ClientCard::new(self.identity.clone(), handled);
         let core = Core::new(
             dial.dial()?,

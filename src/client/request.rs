@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::era::decode::makes_tasks;
 #[cfg(feature = "hub")]
-use crate::era::decode::relayed;
+use crate::era::decode::relay::relayed;
 use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Value, Writer};

@@ -34,8 +34,6 @@ use crate::json::{Json, Value, Writer};
 use crate::model::ask::Ask;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
-#[cfg(feature = "hub")]
-use crate::model::relayed::Relayed;
 use crate::model::{
     CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Peer, Query,
     Revision, Session,
@@ -155,14 +153,22 @@ pub(crate) enum Reply<'a> {
     /// Offered values.
     Completion(&'a Completion),
     /// Another server's result, with a hint for where that gave none.
-    #[cfg(feature = "hub")]
-    Relayed(&'a Relayed, CacheHint),
+    Proxied(&'a dyn Proxied, CacheHint),
     /// Questions, and the state to come back with.
     Asked { asks: &'a [Ask], state: &'a str },
     /// A listen request ended.
     ListenEnded,
     /// A failure.
     Fault(&'a Fault),
+}
+
+/// A result of another server. Behind a trait, so that only a program with a hub links its encoder.
+pub(crate) trait Proxied: Send + Sync {
+    /// Writes its members; gives back those of its `_meta`, as text without braces.
+    fn write(&self, w: &mut Writer, revision: Revision) -> &str;
+
+    /// Its cache hint, for a kind of result that has one; `own` where the other server gave none.
+    fn cache(&self, own: CacheHint) -> Option<CacheHint>;
 }
 
 /// A message that wants no answer. Tokens and ids are JSON text, echoed as they came.
@@ -322,7 +328,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
 }
 
 /// What another server says is missing, if that is what its error says.
-#[cfg(feature = "hub")]
+#[allow(dead_code)] // Used by the hub.
 pub(crate) fn says_missing(code: i32, data: Option<Value<'_>>) -> Option<ClientCapabilities> {
     let required = data.and_then(|data| data.get("requiredCapabilities"));
     required.filter(|_| code == modern::MISSING_CAPABILITY).map(read::capabilities)

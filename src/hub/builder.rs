@@ -1,13 +1,17 @@
 //! Setting a hub up: who the host is, and what it answers and hears, for all servers.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use crate::client::{Client, ClientBuilder, LogEntry, Question, Relay};
 use crate::error::Error;
+use crate::json::Json;
 use crate::limits::Limits;
-use crate::model::ask::{Action, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest};
-use crate::model::{Change, Level};
+use crate::model::ask::{
+    Action, AskRequest, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest,
+};
+use crate::model::{Change, ClientCapabilities, Level};
 
 use super::member::Status;
 use super::serve::Export;
@@ -35,8 +39,21 @@ pub(super) struct Handlers {
     log: Option<(Level, OnLog)>,
     change: Option<OnChange>,
     status: Option<OnStatus>,
+    /// How long a server that is not connected waits for the first client of the served hub.
+    client_wait: Option<Duration>,
+    clients: Mutex<Clients>,
+    client_came: Condvar,
     /// Servers that offer what this hub's servers do.
     exports: Mutex<Vec<Weak<Export>>>,
+}
+
+/// What is known of the clients of a served hub.
+#[derive(Default)]
+struct Clients {
+    /// What one or another of them can be asked, once one came.
+    able: Option<ClientCapabilities>,
+    /// Nobody waits for one any more.
+    over: bool,
 }
 
 /// A hub to be. Handlers get the key of the server that asks or tells, and are registered before
@@ -64,6 +81,9 @@ impl HubBuilder {
                 log: None,
                 change: None,
                 status: None,
+                client_wait: None,
+                clients: Mutex::default(),
+                client_came: Condvar::new(),
                 exports: Mutex::default(),
             },
             chosen: None,
@@ -135,6 +155,14 @@ impl HubBuilder {
         self
     }
 
+    /// Where the hub is served ([`Hub::export`]) over stdio or a link: connects the servers when the first
+    /// client has come, at the latest after `time`, so that servers with sessions learn what that client
+    /// can be asked. The client's first message waits for the servers' lists, again `time` at most.
+    pub fn wait_for_client(mut self, time: Duration) -> HubBuilder {
+        self.handlers.client_wait = Some(time);
+        self
+    }
+
     /// Hears log entries of servers from this level on.
     pub fn on_log(
         mut self,
@@ -194,7 +222,17 @@ impl Relay for Passer {
                 Err(back) => question = back,
             }
         }
+        // Roots were declared: without a client to ask, and without the host's own, there are none.
+        if matches!(question.request, AskRequest::Roots) && self.handlers.roots.is_none() {
+            question.answer(Ok(&Json::constant(r#"{"roots":[]}"#)));
+            return Ok(());
+        }
         Err(question)
+    }
+
+    fn capabilities(&self) -> ClientCapabilities {
+        let able = lock(&self.handlers.clients).able;
+        able.map_or(ClientCapabilities::ALL, |able| able.union(self.handlers.able()))
     }
 
     fn log(&self, entry: &LogEntry) {
@@ -205,6 +243,49 @@ impl Relay for Passer {
 }
 
 impl Handlers {
+    /// What the host's own handlers can answer.
+    fn able(&self) -> ClientCapabilities {
+        ClientCapabilities {
+            form: self.form.is_some(),
+            url: self.url.is_some(),
+            sampling: self.sample.is_some(),
+            sampling_tools: self.sample_tools,
+            roots: self.roots.is_some(),
+        }
+    }
+
+    /// Waits for the first client where that was asked for.
+    pub(super) fn wait_for_client(&self) {
+        let Some(time) = self.client_wait else { return };
+        let until = Instant::now() + time;
+        let mut clients = lock(&self.clients);
+        while clients.able.is_none() && !clients.over {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // Those that come later do not wait again.
+                clients.over = true;
+                return;
+            }
+            clients = self.client_came.wait_timeout(clients, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Ends the wait for a client.
+    pub(super) fn stop_waiting(&self) {
+        lock(&self.clients).over = true;
+        self.client_came.notify_all();
+    }
+
+    /// A client came that can be asked this. For the first one: how long it may wait for the servers.
+    pub(super) fn client_came(&self, able: ClientCapabilities) -> Option<Duration> {
+        let mut clients = lock(&self.clients);
+        let first = clients.able.is_none();
+        clients.able = Some(clients.able.unwrap_or_default().union(able));
+        drop(clients);
+        self.client_came.notify_all();
+        self.client_wait.filter(|_| first)
+    }
+
     /// A client to be, with everything the host registered, under a server's key.
     pub(super) fn client(self: &Arc<Self>, key: &str) -> ClientBuilder {
         let client = Client::builder(&*self.name, &*self.version).limits(self.limits.clone());

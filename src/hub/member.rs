@@ -161,6 +161,7 @@ impl Member {
         if !self.rest(round, pause) {
             return;
         }
+        self.handlers.wait_for_client();
         let (era, abort) = {
             let mut state = lock(&self.state);
             if state.round != round || matches!(state.phase, Phase::Removed) {

@@ -18,6 +18,7 @@
 //!   Nobody else's code runs under that lock, and nothing is waited for.
 //! - An export is kept by the server it belongs to and keeps the hub; the hub does not keep it.
 
+mod delegated;
 mod forward;
 mod listing;
 mod passed;
@@ -33,6 +34,7 @@ use crate::model::Change;
 use crate::server::{Handle, Server};
 
 use super::{Hub, lock};
+use delegated::Delegated;
 use listing::{Kinds, Listing, Shown};
 use passing::Passing;
 use updates::Updates;
@@ -107,12 +109,7 @@ impl Hub {
             updates: Updates::default(),
         });
         self.shared.handlers.add_export(&export);
-        let told = Arc::downgrade(&export);
-        export.handle.on_listeners(move || {
-            if let Some(export) = told.upgrade() {
-                export.subscribe();
-            }
-        });
+        export.handle.delegate_to(Delegated(Arc::downgrade(&export)));
         server.on_shutdown(move || {
             export.passing.close();
             export.hub.close();
@@ -156,6 +153,13 @@ struct Listed {
     busy: bool,
 }
 
+impl Listed {
+    /// Its lists are there.
+    fn is_listed(&self) -> bool {
+        !self.busy && self.wanted == Kinds::default()
+    }
+}
+
 impl Export {
     /// A server runs, is down, or was taken out.
     pub(super) fn settled(self: &Arc<Self>, key: &str) {
@@ -175,7 +179,11 @@ impl Export {
                 self.show(&mut state);
             }
         }
+        if client.is_ok() {
+            self.forget_level(key);
+        }
         drop(client);
+        self.subscribe();
         self.list(key, Kinds::default());
     }
 
@@ -213,6 +221,10 @@ impl Export {
             if let Some(server) = state.servers.iter_mut().find(|s| s.key == key && s.round == round) {
                 server.listing.take(wanted, fresh);
                 self.show(&mut state);
+                drop(state);
+                // A resource that somebody listens to may be another server's now.
+                self.subscribe();
+                state = lock(&self.state);
             }
         }
         drop(state);
@@ -225,8 +237,6 @@ impl Export {
         state.servers.sort_by_key(|s| order.iter().position(|key| *key == s.key));
         let listings: Vec<(&str, &Listing)> = state.servers.iter().map(|s| (&*s.key, &s.listing)).collect();
         state.left = listing::show(self, &listings, &mut state.shown);
-        // A resource that somebody listens to may be another server's now.
-        self.subscribe();
     }
 
     /// Waits until what the servers that run offer is on the lists, at most until `deadline`.
@@ -238,9 +248,7 @@ impl Export {
         };
         let mut state = lock(&self.state);
         let done = |state: &State| {
-            running.iter().all(|key| {
-                state.servers.iter().any(|s| s.key == *key && !s.busy && s.wanted == Kinds::default())
-            })
+            running.iter().all(|key| state.servers.iter().any(|s| s.key == *key && s.is_listed()))
         };
         while !done(&state) {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -14,15 +14,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::era::{Reply, ServerEra, Signal, To};
+use crate::era::{self, Reply, ServerEra, Signal, To};
 use crate::json::{Json, Value, Writer};
-use crate::model::ask::{Answer, Ask};
+use crate::model::ask::{Answer, Ask, AskRequest};
 use crate::model::content::ToolOutput;
 use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
 use crate::transport::Outlet;
 
 use super::core::{Core, Seat};
+use super::failure::Failure;
 use super::flight::{Call, Flight, Refusal, Running};
 use super::job::Job;
 use super::post::Post;
@@ -55,6 +56,18 @@ struct Parked {
     /// The last id of a request of ours.
     last_id: u64,
     calls: Vec<ParkedCall>,
+    /// Requests of ours that belong to no call.
+    asked: Vec<Asked>,
+}
+
+/// Gets a client's answer.
+pub(crate) type Then = Box<dyn FnOnce(Answer) + Send>;
+
+struct Asked {
+    id: u64,
+    then: Then,
+    /// The message, until the session is ready for requests.
+    unsent: Vec<u8>,
 }
 
 struct ParkedCall {
@@ -65,6 +78,8 @@ struct ParkedCall {
 }
 
 struct Listen {
+    /// It was acknowledged: changes are told.
+    open: bool,
     id: Id,
     raw: String,
     filter: Filter,
@@ -117,13 +132,13 @@ impl Connection {
     }
 
     /// What says things without waiting for the client.
-    #[cfg(feature = "hub")]
+    #[allow(dead_code)] // Used by the hub.
     pub(super) fn post(&self) -> &Post {
         &self.post
     }
 
     /// Whether many clients may be at the other end.
-    #[cfg(feature = "hub")]
+    #[allow(dead_code)] // Used by the hub.
     pub(super) fn is_shared(&self) -> bool {
         self.shared
     }
@@ -189,7 +204,6 @@ impl Connection {
             self.core.with_writer(|w| {
                 job.era.reply(w, &job.to(), reply);
                 w.newline();
-                #[cfg(feature = "hub")]
                 if job.posts {
                     return self.post.answer(&job.outlet, w.as_bytes().to_vec());
                 }
@@ -316,6 +330,39 @@ impl Connection {
         }
     }
 
+    /// Asks the session's client outside of a call, as soon as the session is ready; gives `then` back
+    /// where that cannot be.
+    #[allow(dead_code)] // Used by the hub.
+    pub(crate) fn ask(&self, request: AskRequest, then: Then) -> Result<(), Then> {
+        let (Some(era), Some((peer, ready))) =
+            (self.core.eras.legacy, self.session().as_ref().map(|session| (session.peer, session.ready)))
+        else {
+            return Err(then);
+        };
+        let mut parked = lock(&self.parked);
+        if !peer.capabilities.cover(request.needs()) || parked.asked.len() >= self.core.limits.parked {
+            return Err(then);
+        }
+        parked.last_id += 1;
+        let id = parked.last_id;
+        let mut w = Writer::new();
+        era.question(&mut w, peer.revision, id, &Ask { key: String::new(), request, write: era::question });
+        w.newline();
+        let mut unsent = w.into_bytes();
+        if ready {
+            self.post.send(&self.outlet, std::mem::take(&mut unsent));
+        }
+        parked.asked.push(Asked { id, then, unsent });
+        Ok(())
+    }
+
+    /// The session is ready for requests: sends those that waited for that.
+    pub(crate) fn ready(&self) {
+        for asked in lock(&self.parked).asked.iter_mut().filter(|asked| !asked.unsent.is_empty()) {
+            self.post.send(&self.outlet, std::mem::take(&mut asked.unsent));
+        }
+    }
+
     /// Gives a call this much time from now.
     #[cold]
     pub(super) fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
@@ -327,6 +374,12 @@ impl Connection {
     /// Takes the client's answer to a request of ours; gives the job back when it was the last one.
     pub(crate) fn answered(&self, id: u64, mut answer: Answer) -> Option<Job> {
         let mut parked = lock(&self.parked);
+        if let Some(at) = parked.asked.iter().position(|asked| asked.id == id) {
+            let asked = parked.asked.swap_remove(at);
+            drop(parked);
+            (asked.then)(answer);
+            return None;
+        }
         let kept = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>();
         if answer.as_ref().is_ok_and(|doc| kept + doc.memory() > self.core.limits.in_flight_bytes) {
             answer = Err(RpcError::new(code::INTERNAL, "the answer is too large to be kept"));
@@ -352,7 +405,7 @@ impl Connection {
     }
 
     /// The resources whose updates somebody wants to be told of.
-    #[cfg(feature = "hub")]
+    #[allow(dead_code)] // Used by the hub.
     pub(super) fn wanted(&self, uris: &mut std::collections::BTreeSet<String>) {
         if let Some(session) = self.session().as_ref() {
             uris.extend(session.subscriptions.iter().cloned());
@@ -360,7 +413,9 @@ impl Connection {
         uris.extend(lock(&self.listens).iter().flat_map(|listen| listen.filter.uris.iter().cloned()));
     }
 
-    /// Opens a subscription: acknowledges it first, then lets changes through.
+    /// Opens a subscription: acknowledges it first, then lets changes through. With `now` false the
+    /// acknowledgment is left to [`Connection::acknowledge`].
+    #[allow(clippy::too_many_arguments)] // OK because they are what a subscription consists of.
     pub(crate) fn listen(
         &self,
         id: Id,
@@ -369,23 +424,58 @@ impl Connection {
         era: &'static dyn ServerEra,
         revision: Revision,
         outlet: &Arc<dyn Outlet>,
+        now: bool,
     ) -> Result<(), Fault> {
         let mut listens = lock(&self.listens);
         // Those of many clients are bounded by the event streams that may be open.
         if !self.shared && listens.len() >= self.core.limits.listens {
             return Err(Fault::Internal("Too many listen requests are open"));
         }
-        let mut w = Writer::new();
-        era.signal(&mut w, revision, Signal::Acknowledged { filter: &filter, listen: raw });
-        w.newline();
-        // Under the lock: nothing of a subscription may precede its acknowledgment.
-        self.post.send(outlet, w.into_bytes());
-        if outlet.closed() {
+        let outlet = Arc::clone(outlet);
+        let listen = Listen { open: now, id, raw: raw.to_owned(), filter, era, revision, outlet };
+        if now {
+            // Under the lock: nothing of a subscription may precede its acknowledgment.
+            self.send_acknowledgment(&listen);
+        }
+        if listen.outlet.closed() {
             return Ok(());
         }
         self.listening.store(true, Ordering::Relaxed);
-        listens.push(Listen { id, raw: raw.to_owned(), filter, era, revision, outlet: Arc::clone(outlet) });
+        listens.push(listen);
         Ok(())
+    }
+
+    fn send_acknowledgment(&self, listen: &Listen) {
+        let mut w = Writer::new();
+        let signal = Signal::Acknowledged { filter: &listen.filter, listen: &listen.raw };
+        listen.era.signal(&mut w, listen.revision, signal);
+        w.newline();
+        self.post.send(&listen.outlet, w.into_bytes());
+    }
+
+    /// Acknowledges a subscription without the resources of which no updates will come.
+    #[allow(dead_code)] // Used by the hub.
+    pub(crate) fn acknowledge(
+        &self,
+        id: &Id,
+        outlet: &Arc<dyn Outlet>,
+        watched: &[(String, Result<(), Failure>)],
+    ) {
+        let mut listens = lock(&self.listens);
+        // Ids of clients without sessions have nothing to do with each other.
+        let mine = |listen: &&mut Listen| listen.id == *id && Arc::ptr_eq(&listen.outlet, outlet);
+        let Some(listen) = listens.iter_mut().find(mine) else { return };
+        let refused = |uri: &String| watched.iter().any(|(other, result)| other == uri && result.is_err());
+        listen.filter.uris.retain(|uri| !refused(uri));
+        listen.open = true;
+        self.send_acknowledgment(listen);
+    }
+
+    /// Ends a session's subscription to a resource.
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        if let Some(session) = self.session().as_mut() {
+            session.subscriptions.retain(|subscribed| subscribed != uri);
+        }
     }
 
     /// Tells a change to whoever asked for it. Never waits for the client: what it is too slow to
@@ -427,7 +517,7 @@ impl Connection {
                 }
             }
         }
-        for listen in lock(&self.listens).iter().filter(|l| l.filter.wants(change)) {
+        for listen in lock(&self.listens).iter().filter(|l| l.open && l.filter.wants(change)) {
             let mut w = Writer::new();
             let signal = Signal::Change { change, listen: Some(&listen.raw) };
             listen.era.signal(&mut w, listen.revision, signal);
@@ -507,6 +597,8 @@ impl Connection {
     /// The client will send no more: calls that wait for its answers cannot go on.
     pub(crate) fn input_ended(&self) {
         self.calls.end();
+        let asked = std::mem::take(&mut lock(&self.parked).asked);
+        drop(asked);
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
         let stuck = stuck.iter().filter_map(|call| self.calls.take(call)).collect();

@@ -15,6 +15,7 @@ use crate::pool::Pool;
 
 use super::alarm::Alarm;
 use super::connection::Connection;
+use super::delegate::Delegate;
 use super::job::Job;
 use super::registry::{Registry, SchemaCompiler};
 use super::seal::{self, Answers, Sealer};
@@ -46,11 +47,9 @@ pub(crate) struct Catalog {
     compiler: Mutex<Option<Arc<dyn SchemaCompiler>>>,
     stop: AtomicBool,
     /// Calls that were left to somebody else: the end waits for them as for those that run.
-    #[cfg(feature = "hub")]
     pub(super) handed: AtomicUsize,
-    /// Told when somebody begins or ends to listen to updates; does not wait.
-    #[cfg(feature = "hub")]
-    pub(super) listeners: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// What the entries belong to, if that is not this server.
+    pub(super) delegate: OnceLock<Box<dyn Delegate>>,
     alarms: Mutex<Vec<Weak<Alarm>>>,
 }
 
@@ -71,10 +70,8 @@ impl Catalog {
             #[cfg(not(feature = "schema"))]
             compiler: Mutex::default(),
             stop: AtomicBool::new(false),
-            #[cfg(feature = "hub")]
             handed: AtomicUsize::new(0),
-            #[cfg(feature = "hub")]
-            listeners: OnceLock::new(),
+            delegate: OnceLock::new(),
             alarms: Mutex::default(),
         }
     }
@@ -136,18 +133,12 @@ impl Catalog {
 
     /// Whether nobody else works on a call of this server.
     pub(super) fn at_rest(&self) -> bool {
-        #[cfg(feature = "hub")]
-        return self.handed.load(Ordering::SeqCst) == 0;
-        #[cfg(not(feature = "hub"))]
-        true
+        self.handed.load(Ordering::SeqCst) == 0
     }
 
-    /// Somebody begins or ends to listen to updates of resources.
-    pub(super) fn listeners_changed(&self) {
-        #[cfg(feature = "hub")]
-        if let Some(told) = self.listeners.get() {
-            told();
-        }
+    /// What the entries belong to, if that is not this server.
+    pub(super) fn delegate(&self) -> Option<&dyn Delegate> {
+        self.delegate.get().map(|delegate| &**delegate)
     }
 
     /// Tells a change to every connection.
@@ -345,8 +336,7 @@ impl Core {
         };
         for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
             // What a call notes for itself comes sealed or not at all.
-            #[cfg(feature = "hub")]
-            if key == super::later::NOTE {
+            if key == super::deferred::NOTE {
                 continue;
             }
             if !answers.iter().any(|(known, _)| known == key) {

@@ -392,6 +392,7 @@ impl Reader<dyn InlineTools> {
                 if let Some(session) = self.conn.session().as_mut() {
                     session.ready = true;
                 }
+                self.conn.ready();
             }
             Note::Cancelled(node) => {
                 if let Some(id) = Id::read(doc.at(node)) {

@@ -15,9 +15,6 @@ pub struct Failure(Box<Reason>);
 pub(crate) enum Reason {
     /// A question was asked; the handler runs again when it is answered.
     Asked,
-    /// The call was given to somebody who will answer it.
-    #[cfg(feature = "hub")]
-    Later(super::later::Begin),
     /// In words, for the model.
     Text(String),
     /// As a protocol error.
@@ -58,11 +55,6 @@ impl Failure {
         Failure(Box::new(Reason::Fault(fault)))
     }
 
-    #[cfg(feature = "hub")]
-    pub(super) fn because(reason: Reason) -> Failure {
-        Failure(Box::new(reason))
-    }
-
     pub(crate) fn asked() -> Failure {
         Failure(Box::new(Reason::Asked))
     }
@@ -81,8 +73,6 @@ impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             Reason::Asked => f.write_str("Failure(waiting for the client's answer)"),
-            #[cfg(feature = "hub")]
-            Reason::Later(_) => f.write_str("Failure(will be answered later)"),
             Reason::Text(text) => write!(f, "Failure({text:?})"),
             Reason::Fault(fault) => write!(f, "Failure({fault:?})"),
         }

@@ -22,10 +22,7 @@ use crate::rpc::Id;
 use crate::transport::Outlet;
 
 /// What is run when a call is cancelled whose handler has left.
-#[cfg(feature = "hub")]
-type Hook = Option<Box<dyn FnOnce() + Send>>;
-#[cfg(not(feature = "hub"))]
-type Hook = ();
+type Hook = Box<dyn FnOnce() + Send>;
 
 /// A call's fate, shared between whoever may decide it.
 #[derive(Default)]
@@ -37,7 +34,7 @@ pub(crate) struct Call {
     /// Where it is among the calls in flight, if it is; kept by their table.
     place: AtomicUsize,
     /// Wakes a handler that waits for time to pass; who else is to be told.
-    sleep: Mutex<Hook>,
+    sleep: Mutex<Option<Hook>>,
     wake: Condvar,
 }
 
@@ -49,12 +46,8 @@ impl Call {
         let mine = self.settle();
         self.cancelled.store(true, Ordering::Release);
         // Taken and released, so that a handler is either before its look at the flag or asleep.
-        #[cfg(feature = "hub")]
         let hook = self.sleep.lock().unwrap_or_else(PoisonError::into_inner).take();
-        #[cfg(not(feature = "hub"))]
-        drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner));
         self.wake.notify_all();
-        #[cfg(feature = "hub")]
         if let Some(hook) = hook {
             hook();
         }
@@ -62,8 +55,8 @@ impl Call {
     }
 
     /// Runs `hook` when the call is cancelled, at once if it was.
-    #[cfg(feature = "hub")]
-    pub(crate) fn on_cancel(&self, hook: Box<dyn FnOnce() + Send>) {
+    #[allow(dead_code)] // Used by the hub.
+    pub(crate) fn on_cancel(&self, hook: Hook) {
         {
             let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
             // Looked at under the lock, which who cancels takes after the flag is set.

@@ -13,6 +13,7 @@ use crate::model::{Change, CompletionKind, Level};
 use super::context::Context;
 use super::core::Catalog;
 use super::failure::Failure;
+use super::job::Outcome;
 use super::mask;
 use super::registry::{Arguments, Checks, CompletionRequest, ToolHandler};
 use super::tool::{self, ToolArguments, ToolResult};
@@ -235,7 +236,7 @@ pub(super) fn insert_resource<R: Into<ReadOutput>>(
     check_uri(&resource.uri)?;
     let mime_type = resource.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| {
-        read(ctx, uri).map(|output| output.into().complete(uri, mime_type.as_deref()))
+        read(ctx, uri).map(|output| Outcome::Read(output.into().complete(uri, mime_type.as_deref())))
     });
     catalog.change(|r| r.add_resource(resource, read))
 }
@@ -248,7 +249,8 @@ pub(super) fn insert_template<R: Into<ReadOutput>>(
     check_meta(template.uri.as_str(), template.meta.as_ref())?;
     let mime_type = template.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
-        read(ctx, uri, variables).map(|output| output.into().complete(uri, mime_type.as_deref()))
+        read(ctx, uri, variables)
+            .map(|output| Outcome::Read(output.into().complete(uri, mime_type.as_deref())))
     });
     catalog.change(|r| r.add_template(template, read))
 }
@@ -259,6 +261,8 @@ pub(super) fn insert_prompt(
     fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
 ) -> Result<(), Error> {
     check_meta(&prompt.name, prompt.meta.as_ref())?;
+    let fill =
+        move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| fill(ctx, arguments).map(Outcome::Prompt);
     catalog.change(|r| r.add_prompt(prompt, Arc::new(fill)))
 }
 
@@ -269,7 +273,9 @@ pub(super) fn insert_completion(
     argument: &str,
     complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
 ) -> Result<(), Error> {
-    let complete = Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| Ok(complete(asked)));
+    let complete = Arc::new(move |_: &mut Context<'_>, asked: &CompletionRequest<'_>| {
+        Ok(Outcome::Completion(complete(asked)))
+    });
     catalog.change(|r| r.add_completion(kind, subject, argument, complete))
 }
 

@@ -3,12 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::era::{self, Questions, Reply, ServerEra, To, meta};
+use crate::era::{self, Proxied, Questions, Reply, ServerEra, To, meta};
 use crate::json::{Doc, Kind, Value};
 use crate::model::ask::Ask;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
-#[cfg(feature = "hub")]
-use crate::model::relayed::Relayed;
 use crate::model::uri_template::Variables;
 use crate::model::{Fault, Operation, Query};
 use crate::pool;
@@ -16,6 +14,7 @@ use crate::transport::Outlet;
 
 use super::connection::Connection;
 use super::context::Context;
+use super::deferred::{Begin, Deferred};
 use super::failure::{Failure, Reason};
 use super::flight::Call;
 use super::registry::{
@@ -37,7 +36,6 @@ pub(crate) struct Job {
     /// When it was entered among the calls in flight.
     pub accepted: Option<Instant>,
     /// Whoever answers it must not wait for the client.
-    #[cfg(feature = "hub")]
     pub posts: bool,
 }
 
@@ -48,6 +46,8 @@ pub(crate) enum Work {
     Read(Arc<ReadFn>, Arc<Variables>),
     Prompt(Arc<Listed<PromptEntry>>),
     Complete(Arc<CompleteFn>),
+    /// A subscription that the server's delegate makes.
+    Subscribe,
 }
 
 /// What came out.
@@ -56,9 +56,13 @@ pub(crate) enum Outcome {
     Read(ReadOutput),
     Prompt(PromptOutput),
     Completion(Completion),
-    /// What another server answered.
-    #[cfg(feature = "hub")]
-    Relayed(Relayed),
+    /// Another server's result.
+    #[allow(dead_code)] // Made by the hub.
+    Proxied(Box<dyn Proxied>),
+    /// Nothing but success.
+    Empty,
+    /// Somebody else answers.
+    Deferred(Begin),
 }
 
 /// How a handler ended.
@@ -67,12 +71,11 @@ pub(crate) enum Conclusion {
     Fault(Fault),
     Asked(Vec<Ask>),
     /// Somebody else answers.
-    #[cfg(feature = "hub")]
-    Later(super::later::Begin),
+    Deferred(Begin),
 }
 
 /// Runs a tool that lives on the reading thread.
-pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure>;
+pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, Failure>;
 
 impl Job {
     /// Runs the handler on this thread and settles the call.
@@ -120,9 +123,13 @@ impl Job {
         let conn = &self.conn;
         match conclusion {
             Conclusion::Done(outcome) => conn.finish(&self, outcome.reply(conn)),
-            Conclusion::Fault(fault) => conn.finish(&self, Reply::Fault(&fault)),
-            #[cfg(feature = "hub")]
-            Conclusion::Later(begin) => return begin(super::later::Later::of(self)),
+            Conclusion::Fault(fault) => {
+                if let Operation::Subscribe { uri } = self.query.operation {
+                    conn.unsubscribe(self.doc.at(uri).as_str().unwrap_or_default());
+                }
+                conn.finish(&self, Reply::Fault(&fault));
+            }
+            Conclusion::Deferred(begin) => return begin(Deferred::of(self)),
             Conclusion::Asked(asks) => return self.ask(&asks),
         }
         self.conn.core.recycle(self.doc);
@@ -154,8 +161,9 @@ impl Outcome {
             Outcome::Read(output) => Reply::Read(output, conn.core.read_cache),
             Outcome::Prompt(output) => Reply::Prompt(output),
             Outcome::Completion(output) => Reply::Completion(output),
-            #[cfg(feature = "hub")]
-            Outcome::Relayed(result) => Reply::Relayed(result, conn.core.read_cache),
+            Outcome::Proxied(result) => Reply::Proxied(&**result, conn.core.read_cache),
+            // A deferred call is given away before it is answered.
+            Outcome::Empty | Outcome::Deferred(_) => Reply::Empty,
         }
     }
 }
@@ -213,29 +221,25 @@ fn run<'c>(ctx: &mut Context<'c>, work: &Work, inline: Option<&mut InlineFn>) ->
             if let Some(check) = &entry.entry.input {
                 check.check(arguments).map_err(|v| ctx.bad_arguments(&v))?;
             }
-            let output = match (&entry.entry.handler, inline) {
-                (ToolHandler::Pooled(handler), _) => handler(ctx, arguments)?,
-                (ToolHandler::Inline(_), Some(handler)) => handler(ctx, arguments)?,
+            match (&entry.entry.handler, inline) {
+                (ToolHandler::Pooled(handler), _) => handler(ctx, arguments),
+                (ToolHandler::Inline(_), Some(handler)) => handler(ctx, arguments),
                 (ToolHandler::Inline(_), None) => {
-                    return Err(Failure::fault(Fault::Internal(
-                        "This tool runs only on the thread that serves",
-                    )));
+                    Err(Failure::fault(Fault::Internal("This tool runs only on the thread that serves")))
                 }
-            };
-            Ok(Outcome::Tool(output))
+            }
         }
         (Work::Read(read, variables), Operation::ReadResource { uri }) => {
             let uri = doc.at(uri).as_str().unwrap_or_default();
-            let output = read(ctx, uri, variables)?;
-            if output.contents.is_empty() {
-                // Nothing there is "not found", never an empty list (server/resources, 2026-07-28).
-                return Err(Failure::not_found(uri));
+            match read(ctx, uri, variables)? {
+                // No contents is "not found", never an empty list (server/resources, 2026-07-28).
+                Outcome::Read(output) if output.contents.is_empty() => Err(Failure::not_found(uri)),
+                outcome => Ok(outcome),
             }
-            Ok(Outcome::Read(output))
         }
         (Work::Prompt(entry), Operation::GetPrompt { arguments, .. }) => {
             let arguments = Arguments::new(arguments.map(|node| doc.at(node)));
-            (entry.entry.fill)(ctx, &arguments).map(Outcome::Prompt)
+            (entry.entry.fill)(ctx, &arguments)
         }
         (Work::Complete(complete), Operation::Complete { argument, value, context, .. }) => {
             let request = CompletionRequest {
@@ -243,7 +247,11 @@ fn run<'c>(ctx: &mut Context<'c>, work: &Work, inline: Option<&mut InlineFn>) ->
                 value: doc.at(value).as_str().unwrap_or_default(),
                 settled: Arguments::new(context.map(|node| doc.at(node))),
             };
-            complete(ctx, &request).map(Outcome::Completion)
+            complete(ctx, &request)
+        }
+        (Work::Subscribe, Operation::Subscribe { uri }) => {
+            let uri = doc.at(uri).as_str().unwrap_or_default().to_owned();
+            Ok(Outcome::Deferred(Box::new(move |deferred| deferred.subscribe(uri))))
         }
         _ => Err(Failure::fault(Fault::Internal("The request and its handler do not belong together"))),
     }
@@ -281,7 +289,10 @@ fn check(work: &Work, mut outcome: Outcome) -> Conclusion {
             }
         }
     }
-    Conclusion::Done(outcome)
+    match outcome {
+        Outcome::Deferred(begin) => Conclusion::Deferred(begin),
+        outcome => Conclusion::Done(outcome),
+    }
 }
 
 #[cold]
@@ -293,8 +304,6 @@ pub(super) fn failed(exchange: &Exchange<'_>, failure: Failure, asks: Vec<Ask>) 
             Conclusion::Fault(Fault::Internal("The handler waits for nothing"))
         }
         Reason::Asked => Conclusion::Asked(asks),
-        #[cfg(feature = "hub")]
-        Reason::Later(begin) => Conclusion::Later(begin),
         Reason::Text(text) if tool => Conclusion::Done(Outcome::Tool(ToolOutput::failed(text))),
         Reason::Text(text) => {
             Conclusion::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })

@@ -15,6 +15,10 @@ mod batch;
 mod connection;
 mod context;
 mod core;
+#[cfg_attr(not(feature = "hub"), allow(dead_code))]
+mod deferred;
+#[cfg_attr(not(feature = "hub"), allow(dead_code))]
+mod delegate;
 mod dispatch;
 mod failure;
 mod flight;
@@ -22,17 +26,15 @@ mod handle;
 #[cfg(feature = "http-server")]
 mod http;
 mod job;
-#[cfg(feature = "hub")]
-mod later;
 mod mask;
 mod notice;
 mod operation;
 mod page;
 mod post;
 mod profile;
-mod registry;
 #[cfg(feature = "hub")]
-mod relay;
+mod proxy;
+mod registry;
 mod request;
 #[cfg(feature = "schema")]
 mod schema;
@@ -47,7 +49,7 @@ use crate::era::Eras;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::model::catalog::{Icon, Prompt, Resource, Template, Tool};
-use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+use crate::model::content::{Completion, PromptOutput, ReadOutput};
 use crate::model::uri_template::{TemplateError, Variables};
 use crate::model::{CacheHint, CompletionKind, Identity};
 use crate::transport::Link;
@@ -57,6 +59,7 @@ use self::handle::{
     add_tool, insert_completion, insert_prompt, insert_resource, insert_template, insert_tool,
 };
 use self::job::InlineFn;
+pub(crate) use self::job::Outcome;
 pub(crate) use self::registry::ToolHandler;
 use self::seal::Sealer;
 
@@ -65,16 +68,15 @@ pub use self::failure::Failure;
 pub use self::handle::Handle;
 #[cfg(feature = "http-server")]
 pub use self::http::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
-#[cfg(feature = "hub")]
-pub(crate) use self::job::Outcome;
-#[cfg(feature = "hub")]
-pub(crate) use self::later::{Caller, Later};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
-#[cfg(feature = "hub")]
-pub(crate) use self::registry::{Checks, ReadFn, Registry};
-#[cfg(feature = "hub")]
-pub(crate) use self::relay::questions;
 pub use self::tool::{ToolArguments, ToolResult};
+#[cfg(feature = "hub")]
+pub(crate) use self::{
+    deferred::{Caller, Deferred},
+    delegate::{Delegate, Watched},
+    proxy::questions,
+    registry::{Checks, ReadFn, Registry, ToolFn},
+};
 
 /// A server: what it offers, and how it is served.
 ///
@@ -95,7 +97,7 @@ pub struct Server {
 }
 
 /// An inline handler that may move to the thread that serves.
-type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<ToolOutput, Failure> + Send;
+type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<Outcome, Failure> + Send;
 
 impl Server {
     /// A server of this name and version that speaks both eras.

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::era::{List, Params, Reply, ServerEra, To};
+use crate::era::{List, Params, Questions, Reply, ServerEra, To};
 use crate::json::{Doc, ErrorKind, NodeId, ParseError, Value};
 use crate::model::content::Completion;
-use crate::model::{Fault, Filter, Level, Operation, Query};
+use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
@@ -14,7 +14,7 @@ use super::dispatch::{InlineTools, Reader};
 use super::job::{Work, check_prompt};
 use super::page;
 use super::profile::{Form, PLAIN};
-use super::registry::{Describe, Registry, Table};
+use super::registry::{Describe, Listed, Registry, Table, ToolEntry};
 use super::seal::Answers;
 
 static NOTHING: Completion = Completion::none();
@@ -61,6 +61,9 @@ impl Reader<dyn InlineTools> {
         query: &Query,
         outlet: &Arc<dyn Outlet>,
     ) -> Result<Option<(Work, Answers)>, Fault> {
+        if era.questions() == Questions::InResult {
+            self.client_came(query.peer.capabilities);
+        }
         let offer = self.offer;
         let reply = match query.operation {
             Operation::CallTool { .. }
@@ -97,6 +100,9 @@ impl Reader<dyn InlineTools> {
             Operation::Subscribe { uri } => {
                 gate(offer.subscribe, request)?;
                 self.subscribe(text(doc, uri))?;
+                if self.core.catalog.delegate().is_some() {
+                    return Ok(Some((Work::Subscribe, Answers::new())));
+                }
                 Reply::Empty
             }
             Operation::Unsubscribe { uri } => {
@@ -125,11 +131,12 @@ impl Reader<dyn InlineTools> {
             Operation::CallTool { name, .. } => {
                 gate(offer.tools, request)?;
                 let name = text(doc, name);
-                let Some(entry) = self.registry.tools.find(name) else {
+                let Some(entry) = self.registry.tools.find(name).cloned().or_else(|| self.unlisted(name))
+                else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {name}").into()));
                 };
                 let answers = self.core.answers(outlet.principal(), query, doc)?;
-                return Ok(Some((Work::Tool(Arc::clone(entry)), answers)));
+                return Ok(Some((Work::Tool(entry), answers)));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources, request)?;
@@ -200,6 +207,18 @@ impl Reader<dyn InlineTools> {
         let session = era.open(params, query);
         self.peer = session.as_ref().map(|s| s.peer);
         *self.conn.session() = session;
+        if let Some(peer) = self.peer {
+            self.client_came(peer.capabilities);
+        }
+    }
+
+    /// Reports to the server's delegate what a client can be asked.
+    fn client_came(&mut self, capabilities: ClientCapabilities) {
+        if let Some(delegate) = self.core.catalog.delegate() {
+            delegate.client_came(capabilities, self.waits);
+            // The lists may have come meanwhile.
+            self.refresh();
+        }
     }
 
     #[cold]
@@ -210,6 +229,9 @@ impl Reader<dyn InlineTools> {
         }
         if let Some(session) = self.conn.session().as_mut() {
             session.peer.log_level = Some(level);
+        }
+        if let Some(delegate) = self.core.catalog.delegate() {
+            delegate.level_changed();
         }
     }
 
@@ -241,8 +263,21 @@ impl Reader<dyn InlineTools> {
             return Err(duplicate());
         }
         let revision = query.peer.revision;
-        self.conn.listen(id, request.id.raw(), honoured, era, revision, outlet)?;
-        self.core.catalog.listeners_changed();
+        let delegate = self.core.catalog.delegate().filter(|_| !honoured.uris.is_empty());
+        let uris = if delegate.is_some() { honoured.uris.clone() } else { Vec::new() };
+        self.conn.listen(
+            id.clone(),
+            request.id.raw(),
+            honoured,
+            era,
+            revision,
+            outlet,
+            delegate.is_none(),
+        )?;
+        if let Some(delegate) = delegate {
+            let (conn, outlet) = (Arc::clone(&self.conn), Arc::clone(outlet));
+            delegate.watch(uris, Box::new(move |watched| conn.acknowledge(&id, &outlet, &watched)));
+        }
         Ok(())
     }
 
@@ -296,18 +331,24 @@ impl Reader<dyn InlineTools> {
         if self.registry.reader(uri).is_none() {
             return Err(Fault::ResourceNotFound(uri.to_owned()));
         }
-        self.add_subscription(uri)?;
-        self.core.catalog.listeners_changed();
-        Ok(())
+        self.add_subscription(uri)
     }
 
     #[cold]
     #[inline(never)]
     fn unsubscribe(&self, uri: &str) {
-        if let Some(session) = self.conn.session().as_mut() {
-            session.subscriptions.retain(|s| s != uri);
+        self.conn.unsubscribe(uri);
+        if let Some(delegate) = self.core.catalog.delegate() {
+            delegate.listeners_changed();
         }
-        self.core.catalog.listeners_changed();
+    }
+
+    /// A tool that the server's delegate has and that is not on the list.
+    #[cold]
+    #[inline(never)]
+    fn unlisted(&self, name: &str) -> Option<Arc<Listed<ToolEntry>>> {
+        let run = self.core.catalog.delegate()?.tool(name)?;
+        Some(Registry::unlisted_tool(name, run))
     }
 
     fn add_subscription(&self, uri: &str) -> Result<(), Fault> {

@@ -17,13 +17,13 @@ use crate::era::modern::header::{self, Mirror};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
-use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::{UriTemplate, Variables};
 use crate::model::{CompletionKind, Fault, Offer, Revision};
 use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
 use super::context::Context;
 use super::failure::Failure;
+use super::job::Outcome;
 #[cfg(feature = "lint")]
 use super::profile;
 use super::profile::Form;
@@ -54,16 +54,14 @@ pub(crate) struct Checks<'c> {
 }
 
 /// Runs a tool on its arguments.
-pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure> + Send + Sync;
+pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<Outcome, Failure> + Send + Sync;
 /// Reads a resource: its URI, and the variables of the template that matched.
-pub(crate) type ReadFn =
-    dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<ReadOutput, Failure> + Send + Sync;
+pub(crate) type ReadFn = dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<Outcome, Failure> + Send + Sync;
 /// Fills in a prompt.
-pub(crate) type PromptFn =
-    dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync;
+pub(crate) type PromptFn = dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<Outcome, Failure> + Send + Sync;
 /// Offers values for an argument.
 pub(crate) type CompleteFn =
-    dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Completion, Failure> + Send + Sync;
+    dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Outcome, Failure> + Send + Sync;
 
 /// The arguments of a prompt, or those that are settled already: strings by name.
 #[derive(Clone, Copy, Debug)]
@@ -340,6 +338,25 @@ impl Registry {
             output,
             #[cfg(feature = "http-server")]
             mirrors,
+        })
+    }
+
+    /// An entry for a tool that is not on the list; its arguments and results are not checked here.
+    #[cold]
+    pub(crate) fn unlisted_tool(name: &str, run: Arc<ToolFn>) -> Arc<Listed<ToolEntry>> {
+        Arc::new(Listed {
+            entry: ToolEntry {
+                tool: Tool::new(name),
+                handler: ToolHandler::Pooled(run),
+                input: None,
+                output: None,
+                #[cfg(feature = "http-server")]
+                mirrors: Box::default(),
+            },
+            sequence: 0,
+            rendered: Default::default(),
+            #[cfg(feature = "lint")]
+            simplified: OnceLock::new(),
         })
     }
 

@@ -98,7 +98,6 @@ impl Reader<dyn InlineTools> {
             answers,
             call: Arc::default(),
             accepted: None,
-            #[cfg(feature = "hub")]
             posts: false,
         }
     }

@@ -8,6 +8,7 @@ use crate::record::{self, FromJson, Record, Violation};
 
 use super::context::Context;
 use super::failure::Failure;
+use super::job::Outcome;
 
 /// What a tool's handler can take as its arguments.
 #[diagnostic::on_unimplemented(
@@ -212,9 +213,9 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>,
 /// The handler of a tool that runs on workers.
 pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
     handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure>,
-) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure> {
+) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<Outcome, Failure> {
     move |ctx, arguments| match A::read(arguments) {
-        Ok(arguments) => handler(ctx, arguments).map(R::into_output),
+        Ok(arguments) => handler(ctx, arguments).map(|result| Outcome::Tool(result.into_output())),
         Err(violation) => Err(ctx.bad_arguments(&violation)),
     }
 }
@@ -222,9 +223,9 @@ pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
 /// The handler of a tool that runs on the thread that reads.
 pub(super) fn inline<A: ToolArguments, R: ToolResult>(
     mut handler: impl FnMut(&mut Context<'_>, A) -> Result<R, Failure>,
-) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure> {
+) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, Failure> {
     move |ctx, arguments| match A::read(arguments) {
-        Ok(arguments) => handler(ctx, arguments).map(R::into_output),
+        Ok(arguments) => handler(ctx, arguments).map(|result| Outcome::Tool(result.into_output())),
         Err(violation) => Err(ctx.bad_arguments(&violation)),
     }
 }

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod downstream;
 mod many;
 #[cfg(all(target_os = "linux", feature = "http-server"))]
 mod memory;

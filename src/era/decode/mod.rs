@@ -12,7 +12,7 @@ mod ask;
 mod catalog;
 mod content;
 #[cfg(feature = "hub")]
-mod relay;
+pub(crate) mod relay;
 mod task;
 
 use crate::json::{Value, Writer};
@@ -25,11 +25,7 @@ use super::revision::{self, V2026_07_28};
 
 pub(crate) use ask::inquiry;
 pub(crate) use catalog::{prompt, resource, template, tool};
-#[cfg(feature = "hub")]
-pub(super) use content::content as block;
 pub(crate) use content::{completion, prompt_output, read_output, tool_output};
-#[cfg(feature = "hub")]
-pub(crate) use relay::relayed;
 pub(crate) use task::{makes_tasks, task};
 
 /// The subscriptions that an acknowledgement may name: as many as the largest filter of ours.

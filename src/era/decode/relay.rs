@@ -5,8 +5,11 @@ use crate::json::{Kind, Value, Writer};
 use crate::model::Revision;
 use crate::model::relayed::{Passage, Relayed};
 
-use super::super::modern::{SERVER_INFO, hint};
+use super::super::modern::SERVER_INFO;
+use super::super::modern::client::hint;
 use super::super::revision::V2026_07_28;
+
+pub(in crate::era) use super::content::content as block;
 
 /// How a result is read that is to be passed on, from a server of this revision. What it reads is
 /// nothing when the result lacks what makes it one.

@@ -1,7 +1,7 @@
 //! The modern era, 2026-07-28: every request says what it needs, and nothing is kept.
 
 #[cfg(feature = "client")]
-mod client;
+pub(super) mod client;
 #[cfg(any(feature = "http-server", feature = "client"))]
 pub(crate) mod header;
 #[cfg(feature = "http-server")]
@@ -10,8 +10,6 @@ mod server;
 
 #[cfg(feature = "client")]
 pub(crate) use client::CLIENT;
-#[cfg(feature = "hub")]
-pub(super) use client::hint;
 #[cfg(feature = "client")]
 pub(super) use client::{TASKS, client_meta};
 pub(crate) use server::SERVER;

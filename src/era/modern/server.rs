@@ -10,8 +10,6 @@
 
 use crate::json::{Json, Kind, Value, Writer};
 use crate::model::ask::Ask;
-#[cfg(feature = "hub")]
-use crate::model::relayed::Passage;
 use crate::model::{CacheHint, Fault, Filter, Identity, Note, Operation, Peer, Query, Revision, Session};
 use crate::rpc::Request;
 
@@ -204,10 +202,7 @@ impl ServerEra for ModernServer {
             reply => {
                 let cache = match &reply {
                     Reply::Page { cache, .. } | Reply::Read(_, cache) => Some(*cache),
-                    #[cfg(feature = "hub")]
-                    Reply::Relayed(result, cache) if result.passage == Passage::Contents => {
-                        Some(result.cache.unwrap_or(*cache))
-                    }
+                    Reply::Proxied(result, cache) => result.cache(*cache),
                     _ => None,
                 };
                 meta = write::reply_members(w, to.revision, reply);

@@ -39,14 +39,12 @@ pub(in crate::era) fn tool(w: &mut Writer, features: &Features, tool: &Tool) {
     icons(w, features, &tool.icons);
     meta(w, features, &tool.meta);
     // How a tool may be run is for who runs it to say.
-    #[cfg(feature = "hub")]
     others(w, &tool.source, &["inputSchema", "outputSchema", "execution"]);
     w.end_object();
 }
 
 /// The members of another server's description that no revision here has: they are not ours to drop.
 /// `own` are members of this kind of description, beside those that several have.
-#[cfg(feature = "hub")]
 fn others(w: &mut Writer, source: &Option<crate::json::Json>, own: &[&str]) {
     const COMMON: [&str; 6] = ["name", "title", "description", "annotations", "icons", "_meta"];
     let Some(source) = source else { return };
@@ -68,7 +66,6 @@ fn says_object(schema: &str) -> bool {
 pub(in crate::era) fn resource(w: &mut Writer, features: &Features, resource: &Resource) {
     w.begin_object();
     resource_members(w, features, resource);
-    #[cfg(feature = "hub")]
     others(w, &resource.source, &["uri", "mimeType", "size", "type"]);
     w.end_object();
 }
@@ -95,7 +92,6 @@ pub(in crate::era) fn template(w: &mut Writer, features: &Features, template: &T
     annotations(w, features, template.annotations.as_ref());
     icons(w, features, &template.icons);
     meta(w, features, &template.meta);
-    #[cfg(feature = "hub")]
     others(w, &template.source, &["uriTemplate", "mimeType"]);
     w.end_object();
 }
@@ -119,7 +115,6 @@ pub(in crate::era) fn prompt(w: &mut Writer, features: &Features, prompt: &Promp
     }
     icons(w, features, &prompt.icons);
     meta(w, features, &prompt.meta);
-    #[cfg(feature = "hub")]
     others(w, &prompt.source, &["arguments"]);
     w.end_object();
 }

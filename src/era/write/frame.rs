@@ -86,11 +86,7 @@ pub(in crate::era) fn reply_members<'a>(w: &mut Writer, revision: Revision, repl
             completion(w, output);
             ""
         }
-        #[cfg(feature = "hub")]
-        Reply::Relayed(result, _) => {
-            super::relay::relayed(w, revision, result);
-            &result.meta
-        }
+        Reply::Proxied(result, _) => result.write(w, revision),
         Reply::Empty
         | Reply::Greeting { .. }
         | Reply::Asked { .. }

@@ -4,15 +4,27 @@
 //! it does from a handler; members that no revision knows go to all of them.
 
 use crate::json::{Kind, Value, Writer};
-use crate::model::Revision;
 use crate::model::relayed::{Passage, Relayed};
+use crate::model::{CacheHint, Revision};
 
-use super::super::decode;
+use super::super::Proxied;
+use super::super::decode::relay::block as decode_block;
 use super::super::revision::{Features, V2026_07_28, features};
 use super::content::content;
 
+impl Proxied for Relayed {
+    fn write(&self, w: &mut Writer, revision: Revision) -> &str {
+        members(w, revision, self);
+        &self.meta
+    }
+
+    fn cache(&self, own: CacheHint) -> Option<CacheHint> {
+        (self.passage == Passage::Contents).then(|| self.cache.unwrap_or(own))
+    }
+}
+
 /// The members of a result of another server.
-pub(super) fn relayed(w: &mut Writer, revision: Revision, result: &Relayed) {
+fn members(w: &mut Writer, revision: Revision, result: &Relayed) {
     let modern = revision == V2026_07_28;
     let features = features(revision);
     let doc = result.members.to_doc();
@@ -70,7 +82,7 @@ fn blocks(w: &mut Writer, features: &Features, value: Value<'_>) {
 
 fn block(w: &mut Writer, features: &Features, block: Value<'_>) {
     match is_new(features, block) {
-        true => content(w, features, &decode::block(block)),
+        true => content(w, features, &decode_block(block)),
         false => _ = w.value(block),
     }
 }

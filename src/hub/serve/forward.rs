@@ -13,7 +13,7 @@ use crate::json::{Json, Value, Writer};
 use crate::limits::Limits;
 use crate::model::relayed::{Passage, Relayed};
 use crate::model::{ClientCapabilities, Level};
-use crate::server::{Arguments, CompletionRequest, Context, Failure};
+use crate::server::{Arguments, CompletionRequest, Context, Failure, Outcome};
 
 use super::passed::Passed;
 use super::{Export, trace};
@@ -154,11 +154,16 @@ impl Export {
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: Value<'_>,
-    ) -> Failure {
+    ) -> Result<Outcome, Failure> {
         self.forward(ctx, key, None, || Asked::Tool(name.to_owned(), arguments.to_json()))
     }
 
-    pub(super) fn read(self: &Arc<Self>, ctx: &mut Context<'_>, key: &str, uri: &str) -> Failure {
+    pub(super) fn read(
+        self: &Arc<Self>,
+        ctx: &mut Context<'_>,
+        key: &str,
+        uri: &str,
+    ) -> Result<Outcome, Failure> {
         self.forward(ctx, key, Some(uri), || Asked::Read(uri.to_owned()))
     }
 
@@ -167,7 +172,7 @@ impl Export {
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: &Arguments<'_>,
-    ) -> Failure {
+    ) -> Result<Outcome, Failure> {
         self.forward(ctx, key, None, || Asked::Prompt(name.to_owned(), owned(arguments)))
     }
 
@@ -177,7 +182,7 @@ impl Export {
         key: &str,
         about: About<'_>,
         asked: &CompletionRequest<'_>,
-    ) -> Failure {
+    ) -> Result<Outcome, Failure> {
         let typed = || Typed {
             argument: asked.argument.to_owned(),
             value: asked.value.to_owned(),
@@ -189,19 +194,16 @@ impl Export {
         })
     }
 
-    /// Sends a call on its way. What comes back is how the handler ends: mostly by leaving the call
-    /// to whoever brings the answer.
+    /// Sends a call to its server and defers it.
     fn forward(
         self: &Arc<Self>,
         ctx: &mut Context<'_>,
         key: &str,
         uri: Option<&str>,
         asked: impl FnOnce() -> Asked,
-    ) -> Failure {
-        match self.send(ctx, key, uri, asked) {
-            Ok(passed) => Failure::later(move |later| passed.attach(later)),
-            Err(failure) => failure,
-        }
+    ) -> Result<Outcome, Failure> {
+        let passed = self.send(ctx, key, uri, asked)?;
+        Ok(Outcome::Deferred(Box::new(move |deferred| passed.attach(deferred))))
     }
 
     fn send(
@@ -227,6 +229,7 @@ impl Export {
         ctx.wait_for_reader();
         self.passing.wait_for_room(ctx, self.hub.shared.limits.calls)?;
         let member = self.hub.member(key).map_err(|error| Failure::relayed(&error, uri))?;
+        self.level_of_request(key, ctx.log_level());
         let trace = if self.hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };
         let sending = Sending {
             asked: asked(),

@@ -20,7 +20,7 @@ use super::super::merge::gather;
 use super::{Export, LeftOut};
 
 /// What parts a server's key from a name where hosts take few characters.
-const JOINT: &str = "__";
+pub(super) const JOINT: &str = "__";
 /// The longest name of a tool that every host takes, in characters.
 const LONGEST: usize = 64;
 
@@ -198,11 +198,11 @@ fn show_tools(
         |r, name, key, tool: &Tool, _| {
             let (export, key, there) = (Arc::clone(export), key.to_owned(), tool.name.clone());
             let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| {
-                Err(export.call_tool(ctx, (&key, &there), arguments))
+                export.call_tool(ctx, (&key, &there), arguments)
             };
             let tool = Tool { name: name.to_owned(), ..tool.clone() };
             // Arguments and results are the server's own to check.
-            r.add_tool(tool, ToolHandler::pooled(run), Checks { input: None, output: None })
+            r.add_tool(tool, ToolHandler::Pooled(Arc::new(run)), Checks { input: None, output: None })
         },
     );
 }
@@ -224,14 +224,14 @@ fn show_prompts(
         |r, name, key, prompt: &Prompt, completes| {
             let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
             let fill = move |ctx: &mut Context<'_>, arguments: &Arguments<'_>| {
-                Err(to.prompt(ctx, (&server, &there), arguments))
+                to.prompt(ctx, (&server, &there), arguments)
             };
             let offered = Prompt { name: name.to_owned(), ..prompt.clone() };
             r.add_prompt(offered, Arc::new(fill))?;
             for argument in prompt.arguments.iter().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
                 let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
-                    Err(to.complete(ctx, &server, About::Prompt(&there), asked))
+                    to.complete(ctx, &server, About::Prompt(&there), asked)
                 };
                 r.add_completion(CompletionKind::Prompt, name, &argument.name, Arc::new(complete))?;
             }
@@ -278,7 +278,7 @@ fn show_templates(
             for variable in template.uri_template().variables().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), uri.to_owned());
                 let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
-                    Err(to.complete(ctx, &server, About::Template(&there), asked))
+                    to.complete(ctx, &server, About::Template(&there), asked)
                 };
                 r.add_completion(CompletionKind::Template, uri, variable, Arc::new(complete))?;
             }
@@ -289,7 +289,7 @@ fn show_templates(
 
 fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
     let (export, key) = (Arc::clone(export), key.to_owned());
-    Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| Err(export.read(ctx, &key, uri)))
+    Arc::new(move |ctx: &mut Context<'_>, uri: &str, _: &Variables| export.read(ctx, &key, uri))
 }
 
 impl<'a, T> Plan<'a, T> {

@@ -22,7 +22,7 @@ use crate::limits::Limits;
 use crate::model::ask::AskRequest;
 use crate::model::relayed::Relayed;
 use crate::rpc::{RpcError, code};
-use crate::server::{Caller, Context, Failure, Later, Outcome};
+use crate::server::{Caller, Context, Deferred, Failure, Outcome};
 
 use super::super::lock;
 use super::super::member::{Awaiting, Member};
@@ -53,13 +53,13 @@ struct State {
     /// The call at its server.
     under: Option<Call<Relayed>>,
     /// The call of the client, while that waits for something from here.
-    later: Option<Later>,
+    deferred: Option<Deferred>,
     /// Who called.
     caller: Option<Caller>,
     came: Option<Came>,
     open: Vec<Open>,
     asked: usize,
-    /// Log entries that came before `later`.
+    /// Log entries that came before `deferred`.
     early: Vec<(String, LogEntry)>,
     /// Until when the client may take to come back.
     until: Option<Instant>,
@@ -143,8 +143,8 @@ impl Passed {
         let cancelled = {
             let mut state = lock(&self.state);
             state.under = Some(call);
-            if let Some(later) = &state.later {
-                later.allow(left.max(LOOK));
+            if let Some(deferred) = &state.deferred {
+                deferred.allow(left.max(LOOK));
             }
             state.cancelled
         };
@@ -163,11 +163,11 @@ impl Passed {
     }
 
     /// The client's call waits for it from now on.
-    pub(super) fn attach(self: &Arc<Self>, later: Later) {
+    pub(super) fn attach(self: &Arc<Self>, deferred: Deferred) {
         let time = self.limits().call_timeout;
         // Weak, because this call keeps the client's, which keeps the hook. The table keeps this call.
         let cancelled = Arc::downgrade(self);
-        later.on_cancel(move || {
+        deferred.on_cancel(move || {
             if let Some(passed) = cancelled.upgrade() {
                 passed.cancel();
             }
@@ -175,13 +175,13 @@ impl Passed {
         {
             let mut state = lock(&self.state);
             // Whoever looks after those that wait knows better why they waited in vain.
-            later.allow(if state.waiting.is_some() { time * 2 } else { time });
-            state.caller = later.caller();
+            deferred.allow(if state.waiting.is_some() { time * 2 } else { time });
+            state.caller = deferred.caller();
             state.until = None;
             for (logger, entry) in std::mem::take(&mut state.early) {
-                later.log(entry.level, &logger, &entry.data);
+                deferred.log(entry.level, &logger, &entry.data);
             }
-            state.later = Some(later);
+            state.deferred = Some(deferred);
         }
         self.visit();
     }
@@ -241,7 +241,7 @@ impl Passed {
     fn look(self: &Arc<Self>) {
         let mut under = {
             let mut state = lock(&self.state);
-            if state.later.is_none() {
+            if state.deferred.is_none() {
                 // What came is kept where it is until there is somebody to have it.
                 return;
             }
@@ -254,14 +254,14 @@ impl Passed {
             Some(came) => state.came = Some(came),
             None => state.under = state.under.take().or(under),
         }
-        let Some(later) = state.later.take() else { return };
+        let Some(deferred) = state.deferred.take() else { return };
         if let Some(came) = state.came.take() {
             // Questions that are still open are refused: they are dropped, without the lock.
             let open = std::mem::take(&mut state.open);
             drop(state);
             drop(open);
             self.export.passing.remove(self);
-            return self.end(later, came);
+            return self.end(deferred, came);
         }
         let mut fresh = Vec::new();
         for open in state.open.iter_mut().filter(|open| !open.sent) {
@@ -269,18 +269,18 @@ impl Passed {
             fresh.push((open.key.clone(), open.question.request.clone()));
         }
         if fresh.is_empty() {
-            state.later = Some(later);
+            state.deferred = Some(deferred);
             return;
         }
         state.until = Some(Instant::now() + self.limits().ask_timeout);
         drop(state);
         self.export.look_after();
-        later.ask(&fresh, &forward::held(self.number));
+        deferred.ask(&fresh, &forward::held(self.number));
     }
 
     fn poll(&self, under: &mut Call<Relayed>) -> Option<Came> {
         Some(match under.outcome_until(Instant::now(), &mut |step| self.step(&step))? {
-            Ok(client::Outcome::Complete(answer)) => Came::Answer(Ok(Outcome::Relayed(answer))),
+            Ok(client::Outcome::Complete(answer)) => Came::Answer(Ok(Outcome::Proxied(Box::new(answer)))),
             Ok(client::Outcome::InputRequired(asked)) => Came::Asked(asked),
             // Nobody let a task be made of the call.
             Ok(client::Outcome::Task(_)) => {
@@ -293,29 +293,29 @@ impl Passed {
     /// The server has come further: so has this call, and it has time again.
     fn step(&self, step: &Progress) {
         let mut state = lock(&self.state);
-        if let Some(later) = &mut state.later {
-            later.progress(step.done, step.total, step.message.as_deref());
+        if let Some(deferred) = &mut state.deferred {
+            deferred.progress(step.done, step.total, step.message.as_deref());
             let limits = self.limits();
             let left = limits.call_longest.saturating_sub(self.since.elapsed());
-            later.allow(limits.call_timeout.min(left.max(LOOK)));
+            deferred.allow(limits.call_timeout.min(left.max(LOOK)));
         }
     }
 
     /// Gives the client what the server said at the end.
-    fn end(&self, later: Later, came: Came) {
+    fn end(&self, deferred: Deferred, came: Came) {
         let asked = match came {
-            Came::Answer(answer) => return later.finish(answer),
+            Came::Answer(answer) => return deferred.finish(answer),
             Came::Asked(asked) => asked,
         };
         let round = self.round + 1;
         if round >= self.limits().rounds {
-            return later.finish(Err(Failure::new("The server asks back without end")));
+            return deferred.finish(Err(Failure::new("The server asks back without end")));
         }
         let note = forward::again(round, &asked);
         match crate::server::questions(&asked.questions) {
-            Ok(questions) if questions.is_empty() => later.again(&note),
-            Ok(questions) => later.ask(&questions, &note),
-            Err(failure) => later.finish(Err(failure)),
+            Ok(questions) if questions.is_empty() => deferred.again(&note),
+            Ok(questions) => deferred.ask(&questions, &note),
+            Err(failure) => deferred.finish(Err(failure)),
         }
     }
 
@@ -334,7 +334,7 @@ impl Passed {
     pub(super) fn client_can(&self, request: &AskRequest) -> bool {
         let state = lock(&self.state);
         state.open.len() < self.limits().parked
-            && state.later.as_ref().is_none_or(|later| later.client_can().cover(request.needs()))
+            && state.deferred.as_ref().is_none_or(|deferred| deferred.client_can().cover(request.needs()))
     }
 
     /// Who called, once that is known.
@@ -350,8 +350,8 @@ impl Passed {
     /// Tells the client what the server logs.
     pub(super) fn log(&self, logger: &str, entry: &LogEntry) {
         let mut state = lock(&self.state);
-        match (&state.later, &state.caller) {
-            (Some(later), _) => later.log(entry.level, logger, &entry.data),
+        match (&state.deferred, &state.caller) {
+            (Some(deferred), _) => deferred.log(entry.level, logger, &entry.data),
             (None, Some(caller)) => caller.log(entry.level, logger, &entry.data),
             (None, None) if state.early.len() < self.limits().events => {
                 state.early.push((logger.to_owned(), entry.clone()));
@@ -368,7 +368,7 @@ impl Export {
         let passed = self.passing.find(number).ok_or_else(gone)?;
         let sent: Vec<(String, AskRequest)> = {
             let state = lock(&passed.state);
-            if state.later.is_some() || state.until.is_none() {
+            if state.deferred.is_some() || state.until.is_none() {
                 return Err(gone());
             }
             let sent = state.open.iter().filter(|open| open.sent);

@@ -121,7 +121,33 @@ impl Export {
                 call.ask(question);
                 Ok(())
             }
-            _ => Err(question),
+            _ if self.passing.lock().calls.iter().any(|call| call.key == key) => Err(question),
+            _ => self.ask_only(question),
+        }
+    }
+
+    /// A server asks outside of a call: the only client, if there is but one.
+    #[expect(clippy::result_large_err, reason = "what is given back is what came")]
+    fn ask_only(&self, question: Question) -> Result<(), Question> {
+        let request = question.request.clone();
+        // The question comes back when nobody takes it.
+        let shared = Arc::new(Mutex::new(Some(question)));
+        let held = Arc::clone(&shared);
+        let asked = self.handle.ask_only(
+            request,
+            Box::new(move |answer| {
+                if let Some(question) = lock(&held).take() {
+                    let answer = answer.map(|doc| doc.root().to_json());
+                    question.answer(answer.as_ref());
+                }
+            }),
+        );
+        match asked {
+            Ok(()) => Ok(()),
+            Err(then) => {
+                drop(then);
+                lock(&shared).take().map_or(Ok(()), Err)
+            }
         }
     }
 
@@ -154,14 +180,14 @@ impl Export {
         let watching = std::thread::Builder::new()
             .name("mcp-hub-held".to_owned())
             .stack_size(STACK)
-            .spawn(move || export.watch());
+            .spawn(move || export.watch_calls());
         if watching.is_err() {
             // OK without: the next one tries again, and those that are held are few.
             self.passing.lock().watched = false;
         }
     }
 
-    fn watch(&self) {
+    fn watch_calls(&self) {
         loop {
             let news = self.passing.lock().news;
             let now = Instant::now();

@@ -1,32 +1,79 @@
-//! Updates of resources: a served hub subscribes at a server to what its own clients listen to, as long
-//! as they do, and passes on what it is told.
+//! Subscriptions and log levels of a served hub: the hub subscribes at a server to what its own clients
+//! listen to, for as long as they do, and passes the updates on; a server with sessions logs from the lowest
+//! level on that a client wants.
+//!
+//! A client's subscription is answered when the server has answered the hub's, and refused when the server
+//! refuses.
 //!
 //! # Invariants
-//! - A thread at a time brings the servers' side in line with the clients'; it ends when nothing is left
-//!   to be done. A client that leaves without a word is noticed with the next update it would be told.
+//! - For each server one thread at a time brings its subscriptions in line with the clients'; the thread
+//!   ends when nothing is left to do. So a slow server delays its own subscriptions only.
+//! - A client that leaves silently is noticed with the next update that it would get.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::client::Era;
+use crate::error::Error;
+use crate::model::Level;
+use crate::server::{Failure, Watched};
 
 use super::super::{lock, member};
 use super::Export;
 
-/// What is subscribed to: by URI, at whose server.
+/// How long a call waits for its server's log level.
+const MOMENT: Duration = Duration::from_secs(1);
+
 #[derive(Default)]
 pub(super) struct Updates {
     state: Mutex<State>,
+    levelled: Condvar,
 }
 
 #[derive(Default)]
 struct State {
+    /// Subscriptions that exist or are being made: by URI, the key of the server.
     subscribed: BTreeMap<String, String>,
-    /// Something changed since the thread looked.
-    wanted: bool,
-    busy: bool,
+    /// Servers with a thread, and if something changed since that thread looked.
+    threads: BTreeMap<String, bool>,
+    waiting: Vec<Waiting>,
+    /// The lowest level that a client wants, once one said so.
+    level: Option<Level>,
+    /// The level of each server that was given one.
+    levels: BTreeMap<String, Level>,
+}
+
+/// A client that waits for the answer to a subscription.
+struct Waiting {
+    uri: String,
+    key: String,
+    answer: Arc<Answers>,
+}
+
+/// Results of one request for updates, complete when the last reference is dropped.
+struct Answers {
+    results: Mutex<Vec<(String, Result<(), Failure>)>>,
+    done: Mutex<Option<Watched>>,
+}
+
+impl Answers {
+    fn add(&self, uri: &str, result: Result<(), Failure>) {
+        lock(&self.results).push((uri.to_owned(), result));
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        let results = std::mem::take(&mut *lock(&self.results));
+        if let Some(done) = lock(&self.done).take() {
+            done(results);
+        }
+    }
 }
 
 impl Export {
-    /// A server says that a resource of its own has changed.
+    /// A server reports that a resource has changed.
     pub(super) fn updated(self: &Arc<Self>, key: &str, uri: &str) {
         let ours = lock(&self.updates.state).subscribed.get(uri).is_some_and(|owner| owner == key);
         if ours && self.handle.listened().contains(uri) {
@@ -37,68 +84,170 @@ impl Export {
         }
     }
 
-    /// Clients listen to others than before, or a resource belongs to another server now.
-    pub(super) fn subscribe(self: &Arc<Self>) {
-        {
-            let listened = !self.handle.listened().is_empty();
-            let mut state = lock(&self.updates.state);
-            if !listened && state.subscribed.is_empty() {
-                return;
-            }
-            state.wanted = true;
-            if std::mem::replace(&mut state.busy, true) {
-                return;
+    /// Subscribes for a client that listens to these resources already.
+    pub(super) fn watch(self: &Arc<Self>, uris: Vec<String>, done: Watched) {
+        let answer = Arc::new(Answers { results: Mutex::default(), done: Mutex::new(Some(done)) });
+        let mut waiting = Vec::new();
+        for uri in uris {
+            let owner = lock(&self.state).shown.owner(&uri).map(str::to_owned);
+            match owner {
+                Some(key) => waiting.push(Waiting { uri, key, answer: Arc::clone(&answer) }),
+                None => answer.add(&uri, Err(Failure::not_found(&*uri))),
             }
         }
-        let export = Arc::clone(self);
+        let keys: BTreeSet<String> = waiting.iter().map(|waiting| waiting.key.clone()).collect();
+        lock(&self.updates.state).waiting.extend(waiting);
+        keys.into_iter().for_each(|key| self.align(key));
+    }
+
+    /// Clients listen to other resources than before, or a resource belongs to another server now.
+    pub(super) fn subscribe(self: &Arc<Self>) {
+        let mut keys: BTreeSet<String> = self.wanted().into_values().collect();
+        keys.extend(lock(&self.updates.state).subscribed.values().cloned());
+        keys.into_iter().for_each(|key| self.align(key));
+    }
+
+    /// The resources that clients listen to, each with the key of its server.
+    fn wanted(&self) -> BTreeMap<String, String> {
+        let listened = self.handle.listened();
+        let state = lock(&self.state);
+        let owner = |uri: String| state.shown.owner(&uri).map(str::to_owned).map(|key| (uri, key));
+        listened.into_iter().filter_map(owner).collect()
+    }
+
+    /// Has a thread bring a server's subscriptions in line with the clients'.
+    fn align(self: &Arc<Self>, key: String) {
+        if lock(&self.updates.state).threads.insert(key.clone(), true).is_some() {
+            return;
+        }
+        let (export, name) = (Arc::clone(self), key.clone());
         let started = std::thread::Builder::new()
             .name("mcp-hub-updates".to_owned())
             .stack_size(member::STACK)
-            .spawn(move || export.bring_in_line());
-        if started.is_err() {
-            // OK without: the next change tries again.
-            lock(&self.updates.state).busy = false;
+            .spawn(move || export.align_now(&name));
+        if let Err(error) = started {
+            let mut state = lock(&self.updates.state);
+            state.threads.remove(&key);
+            let waiting = state.take_waiting(&key);
+            drop(state);
+            for waiting in waiting {
+                waiting.answer.add(&waiting.uri, Err(Failure::new(error.to_string())));
+            }
         }
     }
 
-    fn bring_in_line(&self) {
+    fn align_now(&self, key: &str) {
         loop {
-            let subscribed = {
+            let (mine, waiting) = {
                 let mut state = lock(&self.updates.state);
-                if !std::mem::take(&mut state.wanted) {
-                    state.busy = false;
-                    return;
-                }
-                state.subscribed.clone()
-            };
-            let mut wanted: BTreeMap<String, String> = BTreeMap::new();
-            let listened = self.handle.listened();
-            {
-                let state = lock(&self.state);
-                for uri in listened {
-                    if let Some(owner) = state.shown.owner(&uri).map(str::to_owned) {
-                        wanted.insert(uri, owner);
+                match state.threads.get_mut(key) {
+                    Some(again) if *again => *again = false,
+                    _ => {
+                        state.threads.remove(key);
+                        drop(state);
+                        return self.updates.levelled.notify_all();
                     }
                 }
+                let mine = state.subscribed.iter().filter(|(_, owner)| *owner == key);
+                let mine: BTreeSet<String> = mine.map(|(uri, _)| uri.clone()).collect();
+                (mine, state.take_waiting(key))
+            };
+            self.align_level(key);
+            let wanted = self.wanted();
+            let wanted: BTreeSet<&String> =
+                wanted.iter().filter(|(_, k)| *k == key).map(|(u, _)| u).collect();
+            for uri in mine.iter().filter(|uri| !wanted.contains(uri)) {
+                lock(&self.updates.state).subscribed.remove(uri);
+                // OK to drop: a server that is gone sends no updates.
+                let _ = self.hub.unsubscribe(key, uri);
             }
-            for (uri, key) in &subscribed {
-                if wanted.get(uri) != Some(key) {
+            let mut failed: BTreeMap<&String, Error> = BTreeMap::new();
+            for uri in wanted.into_iter().filter(|uri| !mine.contains(*uri)) {
+                // Entered first: an update may come before the answer.
+                lock(&self.updates.state).subscribed.insert(uri.clone(), key.to_owned());
+                if let Err(error) = self.hub.subscribe(key, uri) {
                     lock(&self.updates.state).subscribed.remove(uri);
-                    // OK to drop: a server that is gone tells nothing.
-                    let _ = self.hub.unsubscribe(key, uri);
+                    failed.insert(uri, error);
                 }
             }
-            for (uri, key) in wanted {
-                if subscribed.get(&uri) == Some(&key) {
-                    continue;
-                }
-                // Before it is asked for: the first update may come before the answer.
-                lock(&self.updates.state).subscribed.insert(uri.clone(), key.clone());
-                if self.hub.subscribe(&key, &uri).is_err() {
-                    // A server that tells of no updates: its clients hear nothing.
-                    lock(&self.updates.state).subscribed.remove(&uri);
-                }
+            for waiting in waiting {
+                let result = match failed.get(&waiting.uri) {
+                    Some(error) => Err(Failure::relayed(error, Some(&waiting.uri))),
+                    None => Ok(()),
+                };
+                waiting.answer.add(&waiting.uri, result);
             }
         }
+    }
+}
+
+impl Export {
+    /// The sessions want log entries from this level on.
+    pub(super) fn follow_level(self: &Arc<Self>, level: Option<Level>) {
+        {
+            let mut state = lock(&self.updates.state);
+            if level.is_none() || state.level == level {
+                return;
+            }
+            state.level = level;
+        }
+        self.hub.members().iter().for_each(|member| self.align(member.key.clone()));
+    }
+
+    /// A server runs again: it knows no level.
+    pub(super) fn forget_level(self: &Arc<Self>, key: &str) {
+        let mut state = lock(&self.updates.state);
+        state.levels.remove(key);
+        if state.level.is_some() {
+            drop(state);
+            self.align(key.to_owned());
+        }
+    }
+
+    /// A request wants log entries from this level on. Waits a moment for the server to be told, because
+    /// it logs by the level of its session.
+    pub(super) fn level_of_request(self: &Arc<Self>, key: &str, level: Option<Level>) {
+        let lowest = lock(&self.updates.state).level;
+        if level.is_some_and(|level| level < lowest.unwrap_or(Level::Info)) {
+            self.follow_level(level);
+        }
+        let until = Instant::now() + MOMENT;
+        let mut state = lock(&self.updates.state);
+        while state.level.is_some_and(|level| state.levels.get(key) != Some(&level))
+            && state.threads.contains_key(key)
+        {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.updates.levelled.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Gives a server with sessions the level that the clients want.
+    fn align_level(&self, key: &str) {
+        let level = {
+            let state = lock(&self.updates.state);
+            state.level.filter(|level| state.levels.get(key) != Some(level))
+        };
+        let Some(level) = level else { return };
+        let running = self.hub.member(key).and_then(|member| member.client(Instant::now()));
+        if let Ok(client) = running.as_ref() {
+            if client.era() == Era::Legacy {
+                // OK to drop: a server that takes no level logs what it likes.
+                let _ = client.set_log_level(level);
+            }
+            lock(&self.updates.state).levels.insert(key.to_owned(), level);
+        }
+        self.updates.levelled.notify_all();
+    }
+}
+
+impl State {
+    fn take_waiting(&mut self, key: &str) -> Vec<Waiting> {
+        let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(|w| w.key == key);
+        self.waiting = left;
+        taken
     }
 }

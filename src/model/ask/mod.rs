@@ -84,8 +84,7 @@ impl AskRequest {
 
 impl ClientCapabilities {
     /// Everything.
-    #[cfg(feature = "hub")]
-    pub(crate) const ALL: ClientCapabilities =
+    pub const ALL: ClientCapabilities =
         ClientCapabilities { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
 
     /// The first capability that is needed and was not declared, by its name on the wire: with a
@@ -102,6 +101,18 @@ impl ClientCapabilities {
             (needed.url && !self.url, "elicitation.url"),
         ];
         table.into_iter().find(|(missing, _)| *missing).map(|(_, name)| name)
+    }
+
+    /// What one or the other declares.
+    #[must_use]
+    pub fn union(self, other: ClientCapabilities) -> ClientCapabilities {
+        ClientCapabilities {
+            form: self.form || other.form,
+            url: self.url || other.url,
+            sampling: self.sampling || other.sampling,
+            sampling_tools: self.sampling_tools || other.sampling_tools,
+            roots: self.roots || other.roots,
+        }
     }
 
     /// Whether everything in `needed` was declared.

@@ -1,24 +1,16 @@
-//! What a server needs whose handlers pass calls on to other servers: questions and errors of those,
-//! and changes of many entries at once.
-//!
-//! Knows nothing of who the other servers are; a hub that is served does.
-
-use std::collections::BTreeSet;
+//! Client requests and errors of other servers, for handlers that pass calls on to them.
 
 use crate::era::{self, decode};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Value, Writer};
+use crate::model::Fault;
 use crate::model::ask::AskRequest;
-use crate::model::content::ToolOutput;
-use crate::model::{Change, Fault, Level};
 use crate::rpc::code;
 
 use super::context::Context;
 use super::failure::Failure;
-use super::handle::Handle;
-use super::registry::{Registry, ToolHandler};
 
-/// What the sessions of all older revisions answer where there is no such resource.
+/// The code for a missing resource in all session revisions.
 const NO_RESOURCE: i32 = -32002;
 
 impl Context<'_> {
@@ -85,60 +77,4 @@ impl Failure {
 
 fn names(data: Option<&Json>, uri: &str) -> bool {
     data.is_some_and(|data| data.to_doc().root().get("uri").and_then(Value::as_str) == Some(uri))
-}
-
-impl Handle {
-    /// Changes many entries at once, and tells the clients once if `edit` says that it did.
-    ///
-    /// # Errors
-    /// As with [`Handle::remove_tool`].
-    pub(crate) fn edit(
-        &self,
-        change: &Change,
-        edit: impl FnOnce(&mut Registry) -> bool,
-    ) -> Result<(), Error> {
-        let catalog = self.catalog()?;
-        catalog.announced(change)?;
-        if catalog.change(edit) { catalog.tell(change) } else { Ok(()) }
-    }
-}
-
-impl Handle {
-    /// Logs an entry to the session, if there is but one connection; not masked, since it is
-    /// somebody else's.
-    pub(crate) fn log_to_only(&self, level: Level, logger: &str, data: &Json) {
-        if let Ok(catalog) = self.catalog() {
-            if let [connection] = &*catalog.connections() {
-                connection.log(level, Some(logger), data);
-            }
-        }
-    }
-}
-
-impl Handle {
-    /// Has `told` called whenever somebody begins or ends to listen to updates of resources, and does
-    /// not wait for it. Only the first who asks is told.
-    pub(crate) fn on_listeners(&self, told: impl Fn() + Send + Sync + 'static) {
-        if let Ok(catalog) = self.catalog() {
-            catalog.listeners.get_or_init(|| Box::new(told));
-        }
-    }
-
-    /// The resources whose updates somebody listens to.
-    pub(crate) fn listened(&self) -> BTreeSet<String> {
-        let mut uris = BTreeSet::new();
-        for connection in self.catalog().iter().flat_map(|catalog| catalog.connections()) {
-            connection.wanted(&mut uris);
-        }
-        uris
-    }
-}
-
-impl ToolHandler {
-    /// On a worker.
-    pub(crate) fn pooled(
-        run: impl Fn(&mut Context<'_>, Value<'_>) -> Result<ToolOutput, Failure> + Send + Sync + 'static,
-    ) -> ToolHandler {
-        ToolHandler::Pooled(std::sync::Arc::new(run))
-    }
 }

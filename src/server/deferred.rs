@@ -1,51 +1,48 @@
-//! Calls that are answered later: a handler that has given its work to somebody else lets go of its
-//! thread, and whoever has the work answers.
+//! Deferred calls: a handler returns [`Outcome::Deferred`] and its thread goes on, and whoever has the work
+//! answers through a [`Deferred`]. A served hub is built on this.
 //!
-//! A handler ends with [`Failure::later`]; what it gives gets the call itself, as a [`Later`]. Until
-//! that is used up the call is in flight like any other: the client may cancel it, the watchdog ends
-//! it when the time is over that [`Later::allow`] gave, and both are told by [`Later::on_cancel`].
-//! What it does not: know who works, or start anything.
+//! Until a `Deferred` is used up its call is in flight like any other: the client may cancel it, and the
+//! watchdog ends it when the time of [`Deferred::allow`] is over. [`Deferred::on_cancel`] reports both.
+//! This file also has what else the owner of deferred calls needs of a server's [`Handle`].
 //!
 //! # Invariants
-//! - Nothing here waits for the client: whatever is said goes through [`Post`](super::post::Post), so
-//!   it can be said by a thread that reads for somebody else.
-//! - A call is answered once, also when its `Later` is dropped.
+//! - Nothing here waits for the client: all output goes through [`Post`](super::post::Post), so a thread
+//!   that reads for another connection may send it.
+//! - A call is answered once, also when its `Deferred` is dropped.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::era::{self, Questions, Signal};
+use crate::error::Error;
 use crate::json::{Doc, Json, Writer};
 use crate::model::ask::{Ask, AskRequest};
-use crate::model::{ClientCapabilities, Fault, Level};
+use crate::model::{Change, ClientCapabilities, Fault, Level};
 use crate::rpc::RpcError;
 
-use super::connection::Connection;
+use super::connection::{Connection, Then};
 use super::context::Context;
 use super::core::Catalog;
-use super::failure::{Failure, Reason};
+use super::delegate::Delegate;
+use super::failure::Failure;
 use super::flight::Call;
+use super::handle::Handle;
 use super::job::{Conclusion, Job, Outcome, failed};
+use super::registry::Registry;
 
 /// Takes a call over.
-pub(crate) type Begin = Box<dyn FnOnce(Later) + Send>;
+pub(crate) type Begin = Box<dyn FnOnce(Deferred) + Send>;
 
-/// Where a handler that runs again finds what it noted. No client can send an answer under this key:
-/// see `Core::answers`.
+/// Key under which a handler that runs again finds what it noted. No client can send an answer under this
+/// key: see `Core::answers`.
 pub(crate) const NOTE: &str = "\0";
 
-/// A call that nobody works on in this server.
-pub(crate) struct Later {
+/// A call that no handler of this server works on.
+pub(crate) struct Deferred {
     job: Option<Job>,
     catalog: Arc<Catalog>,
-}
-
-impl Failure {
-    /// The call will be answered by whoever `begin` gives it to.
-    pub(crate) fn later(begin: impl FnOnce(Later) + Send + 'static) -> Failure {
-        Failure::because(Reason::Later(Box::new(begin)))
-    }
 }
 
 /// Who a call came from, as far as that can be told.
@@ -68,13 +65,13 @@ impl Caller {
     }
 }
 
-impl Later {
-    /// What a handler has left behind: the call, from here on.
-    pub(crate) fn of(mut job: Job) -> Later {
+impl Deferred {
+    /// The call of a handler that deferred it.
+    pub(crate) fn of(mut job: Job) -> Deferred {
         job.posts = true;
         let catalog = Arc::clone(&job.conn.core.catalog);
         catalog.handed.fetch_add(1, Ordering::SeqCst);
-        Later { job: Some(job), catalog }
+        Deferred { job: Some(job), catalog }
     }
 
     /// Who called.
@@ -129,6 +126,27 @@ impl Later {
         job.conn.post().send(&job.outlet, w.into_bytes());
     }
 
+    /// Answers a request for updates of this resource when the server's delegate knows if they will come.
+    pub(super) fn subscribe(self, uri: String) {
+        let Some(job) = &self.job else { return };
+        let (conn, catalog, left) = (Arc::clone(&job.conn), Arc::clone(&self.catalog), uri.clone());
+        self.on_cancel(move || {
+            conn.unsubscribe(&left);
+            if let Some(delegate) = catalog.delegate() {
+                delegate.listeners_changed();
+            }
+        });
+        let catalog = Arc::clone(&self.catalog);
+        let Some(delegate) = catalog.delegate() else { return self.finish(Ok(Outcome::Empty)) };
+        delegate.watch(
+            vec![uri],
+            Box::new(move |watched| {
+                let failure = watched.into_iter().find_map(|(_, result)| result.err());
+                self.finish(failure.map_or(Ok(Outcome::Empty), Err));
+            }),
+        );
+    }
+
     /// Answers the call.
     pub(crate) fn finish(mut self, result: Result<Outcome, Failure>) {
         let Some(job) = self.job.take() else { return };
@@ -176,7 +194,7 @@ impl Later {
     }
 }
 
-impl Drop for Later {
+impl Drop for Deferred {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
             job.settle(Conclusion::Fault(Fault::Internal("The call was given up")));
@@ -207,5 +225,71 @@ impl Context<'_> {
     /// From which level on the client wants log entries of this call.
     pub(crate) fn log_level(&self) -> Option<Level> {
         self.query.peer.log_level
+    }
+}
+
+impl Handle {
+    /// Changes many entries at once, and tells the clients once if `edit` says that it did.
+    ///
+    /// # Errors
+    /// As with [`Handle::remove_tool`].
+    pub(crate) fn edit(
+        &self,
+        change: &Change,
+        edit: impl FnOnce(&mut Registry) -> bool,
+    ) -> Result<(), Error> {
+        let catalog = self.catalog()?;
+        catalog.announced(change)?;
+        if catalog.change(edit) { catalog.tell(change) } else { Ok(()) }
+    }
+}
+
+impl Handle {
+    /// Logs an entry to the session, if there is but one connection; not masked, since it is
+    /// somebody else's.
+    pub(crate) fn log_to_only(&self, level: Level, logger: &str, data: &Json) {
+        if let Ok(catalog) = self.catalog() {
+            if let [connection] = &*catalog.connections() {
+                connection.log(level, Some(logger), data);
+            }
+        }
+    }
+}
+
+impl Handle {
+    /// Names the owner of what is offered; the first one stays.
+    pub(crate) fn delegate_to(&self, delegate: impl Delegate + 'static) {
+        if let Ok(catalog) = self.catalog() {
+            catalog.delegate.get_or_init(|| Box::new(delegate));
+        }
+    }
+
+    /// The lowest log level of all sessions, if one has a level.
+    pub(crate) fn log_level(&self) -> Option<Level> {
+        let catalog = self.catalog().ok()?;
+        let level =
+            |conn: Arc<Connection>| conn.session().as_ref().and_then(|session| session.peer.log_level);
+        catalog.connections().into_iter().filter_map(level).min()
+    }
+
+    /// Asks the client of the only session outside of a call, if that client can be asked this. `then`
+    /// gets the answer; it is dropped when the connection ends without one.
+    pub(crate) fn ask_only(&self, request: AskRequest, then: Then) -> Result<(), Then> {
+        let Ok(catalog) = self.catalog() else { return Err(then) };
+        let connections = catalog.connections();
+        let mut sessions = connections.iter().filter(|conn| conn.session().is_some());
+        match (sessions.next(), sessions.next()) {
+            (Some(conn), None) => conn.ask(request, then),
+            _ => Err(then),
+        }
+    }
+
+    /// The resources whose updates somebody listens to.
+    pub(crate) fn listened(&self) -> BTreeSet<String> {
+        let mut uris = BTreeSet::new();
+        for connection in self.catalog().iter().flat_map(|catalog| catalog.connections()) {
+            connection.wanted(&mut uris);
+        }
+        uris
     }
 }

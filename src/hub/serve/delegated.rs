@@ -1,0 +1,75 @@
+//! What a served hub's own server asks it: tools that are not listed yet, updates of resources, log
+//! levels, and what the first client can be asked.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use crate::json::Value;
+use crate::model::ClientCapabilities;
+use crate::server::{Context, Delegate, Failure, ToolFn, Watched};
+
+use super::listing::JOINT;
+use super::{Export, lock};
+
+/// An export as its server's delegate. Weak, because the export keeps the server's handle.
+pub(super) struct Delegated(pub Weak<Export>);
+
+impl Delegate for Delegated {
+    fn tool(&self, name: &str) -> Option<Arc<ToolFn>> {
+        let export = self.0.upgrade()?;
+        let (key, tool) = export.unlisted(name)?;
+        let run = move |ctx: &mut Context<'_>, arguments: Value<'_>| {
+            export.call_tool(ctx, (&key, &tool), arguments)
+        };
+        Some(Arc::new(run))
+    }
+
+    fn watch(&self, uris: Vec<String>, done: Watched) {
+        match self.0.upgrade() {
+            Some(export) => export.watch(uris, done),
+            None => done(uris.into_iter().map(|uri| (uri, Err(Failure::new("the hub is closed")))).collect()),
+        }
+    }
+
+    fn listeners_changed(&self) {
+        if let Some(export) = self.0.upgrade() {
+            export.subscribe();
+        }
+    }
+
+    fn level_changed(&self) {
+        if let Some(export) = self.0.upgrade() {
+            export.follow_level(export.handle.log_level());
+        }
+    }
+
+    fn client_came(&self, capabilities: ClientCapabilities, waits: bool) {
+        if let Some(export) = self.0.upgrade() {
+            export.client_came(capabilities, waits);
+        }
+    }
+}
+
+impl Export {
+    /// The server and the tool there that a name means which is not on the list, while that server is not
+    /// listed: it connects, lists, or is down and says why.
+    fn unlisted(&self, name: &str) -> Option<(String, String)> {
+        // The longest key: one may begin with another one and the joint.
+        let named = |key: &str| name.strip_prefix(key)?.strip_prefix(JOINT).map(str::to_owned);
+        let members = self.hub.members();
+        let found = members.iter().filter_map(|member| Some((&member.key, named(&member.key)?)));
+        let (key, tool) = found.max_by_key(|(key, _)| key.len())?;
+        let state = lock(&self.state);
+        let listed = state.servers.iter().any(|server| server.key == *key && server.is_listed());
+        (!listed && !tool.is_empty()).then(|| (key.clone(), tool))
+    }
+
+    /// Takes note of what a client can be asked. The first one waits for the lists where the servers waited
+    /// for it.
+    fn client_came(&self, capabilities: ClientCapabilities, waits: bool) {
+        let handlers = &self.hub.shared.handlers;
+        if let Some(time) = handlers.client_came(capabilities).filter(|_| waits) {
+            self.hub.wait_settled(Instant::now() + time);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! A served hub follows its clients: subscriptions, log levels, capabilities, and calls to servers that are
+//! not connected yet.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use tinymcp::{
+    Change, Client, ClientBuilder, Era, FormReply, Handle, Hub, Level, Limits, MemoryEnd, Resource,
+    ResourceContents, Root, Server, Tool, Upstream, json, memory, memory_links,
+};
+
+use super::proxy::in_all_eras;
+
+tinymcp::record! {
+    struct Nothing {}
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    (limits.probe_timeout, limits.call_timeout) = (SOON, SOON);
+    limits
+}
+
+fn of(era: Era) -> Server {
+    match era {
+        Era::Legacy => Server::legacy_only("one", "1.0.0"),
+        Era::Modern => Server::modern_only("one", "1.0.0"),
+    }
+}
+
+/// A hub to be served, and its server.
+fn exported() -> (Hub, Server) {
+    let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
+    let mut server = Server::new("proxy", "1.0.0");
+    server.limits(limits());
+    hub.export(&mut server).unwrap();
+    (hub, server)
+}
+
+/// A client of that server.
+fn connect(server: Server, client: ClientBuilder, era: Era) -> Client {
+    let (theirs, ours) = memory_links();
+    std::thread::spawn(move || server.serve(theirs));
+    client.era(era).limits(limits()).over(ours).unwrap()
+}
+
+fn client() -> ClientBuilder {
+    Client::builder("test", "1.0.0")
+}
+
+/// A server in this process.
+fn inside(make: impl Fn() -> Server + Send + Sync + 'static) -> Upstream {
+    Upstream::with(move |client| {
+        let (theirs, ours) = memory_links();
+        let server = make();
+        std::thread::spawn(move || server.serve(theirs));
+        client.over(ours)
+    })
+}
+
+fn watched(era: Era, updates: bool, handles: &mpsc::Sender<Handle>) -> Server {
+    let mut server = of(era);
+    if updates {
+        server.resource_updates();
+    }
+    server.resource(Resource::new("test://a", "a"), |_, uri| Ok(ResourceContents::text(uri, "a"))).unwrap();
+    handles.send(server.handle()).unwrap();
+    server
+}
+
+#[test]
+fn the_first_update_after_an_answered_subscription_arrives() {
+    in_all_eras(|below, above| {
+        let (hub, server) = exported();
+        let (handles, handle) = mpsc::channel();
+        let handles = Mutex::new(handles);
+        hub.add("one", inside(move || watched(above, true, &handles.lock().unwrap()))).unwrap();
+        hub.wait_settled(Instant::now() + SOON);
+        let (told, changes) = mpsc::channel();
+        let told = Mutex::new(told);
+        let listening = client().on_change(move |change| {
+            // The test may be over.
+            let _ = told.lock().unwrap().send(change.clone());
+        });
+        let client = connect(server, listening, below);
+        client.subscribe("test://a").unwrap();
+        // Once, and at once: the subscription must be there.
+        handle.recv_timeout(SOON).unwrap().resource_updated("test://a").unwrap();
+        let updated = Change::Updated("test://a".to_owned());
+        while changes.recv_timeout(SOON).expect("the update arrives") != updated {}
+    });
+}
+
+#[test]
+fn a_subscription_that_the_server_refuses_is_refused() {
+    in_all_eras(|below, above| {
+        let (hub, server) = exported();
+        let (handles, _handle) = mpsc::channel();
+        let handles = Mutex::new(handles);
+        hub.add("one", inside(move || watched(above, false, &handles.lock().unwrap()))).unwrap();
+        hub.wait_settled(Instant::now() + SOON);
+        let client = connect(server, client(), below);
+        assert!(client.subscribe("test://a").is_err());
+        assert!(client.subscribe("test://nowhere").is_err());
+        assert!(client.read_resource("test://a").is_ok());
+    });
+}
+
+#[test]
+fn servers_log_from_the_level_on_that_the_client_wants() {
+    in_all_eras(|below, above| {
+        let (hub, server) = exported();
+        let upstream = move || {
+            let mut server = of(above);
+            server.logging();
+            server
+                .tool(Tool::new("logs"), |ctx, _: Nothing| {
+                    ctx.log(Level::Debug, None, "detail")?;
+                    ctx.log(Level::Error, None, "failure")?;
+                    Ok("logged")
+                })
+                .unwrap();
+            server
+        };
+        hub.add("one", inside(upstream)).unwrap();
+        hub.wait_settled(Instant::now() + SOON);
+        let (told, logs) = mpsc::channel();
+        let told = Mutex::new(told);
+        let listening = client().on_log(Level::Debug, move |entry| {
+            // The test may be over.
+            let _ = told.lock().unwrap().send(entry.level);
+        });
+        let client = connect(server, listening, below);
+        client.call_tool("one__logs", json!({})).unwrap();
+        assert_eq!(logs.recv_timeout(SOON).ok(), Some(Level::Debug));
+        assert_eq!(logs.recv_timeout(SOON).ok(), Some(Level::Error));
+        // And back: what nobody wants is not logged.
+        client.set_log_level(Level::Error).unwrap();
+        client.call_tool("one__logs", json!({})).unwrap();
+        assert_eq!(logs.recv_timeout(SOON).ok(), Some(Level::Error));
+    });
+}
+
+#[test]
+fn a_call_to_a_server_that_connects_for_the_first_time_waits_for_it() {
+    in_all_eras(|below, above| {
+        let (hub, server) = exported();
+        let (go, gone) = mpsc::channel::<()>();
+        let gone = Mutex::new(gone);
+        let slow = Upstream::with(move |client: ClientBuilder| {
+            // A test that is over lets it go on.
+            let _ = gone.lock().unwrap().recv();
+            let (theirs, ours) = memory_links();
+            let mut server = of(above);
+            server.tool(Tool::new("t"), |_, _: Nothing| Ok("here"))?;
+            std::thread::spawn(move || server.serve(theirs));
+            client.over(ours)
+        });
+        hub.add("slow", slow).unwrap();
+        hub.add("down", Upstream::with(|_| Client::spawn(std::process::Command::new("/nonexistent"))))
+            .unwrap();
+        let client = connect(server, client(), below);
+        let call = client.prepare_tool("slow__t", json!({})).start().unwrap();
+        // Of no server, and of none of this name.
+        assert!(client.call_tool("slow", json!({})).is_err());
+        assert!(client.call_tool("other__t", json!({})).is_err());
+        let output = client.call_tool("down__t", json!({})).unwrap();
+        assert!(output.is_error && output.texts().contains("\"down\" is down"), "{output:?}");
+        go.send(()).unwrap();
+        assert_eq!(call.wait().unwrap().texts(), "here");
+        hub.wait_settled(Instant::now() + SOON);
+        assert!(client.call_tool("slow__missing", json!({})).is_err());
+    });
+}
+
+/// A server with sessions that is played: sends what it gets to the test.
+fn played(seen: mpsc::Sender<(MemoryEndHandle, String)>) -> Upstream {
+    let seen = Mutex::new(seen);
+    Upstream::with(move |client: ClientBuilder| {
+        let (link, end) = memory();
+        let end = Arc::new(end);
+        let seen = seen.lock().unwrap().clone();
+        let kept = Arc::clone(&end);
+        std::thread::spawn(move || {
+            while let Some(line) = kept.receive(SOON) {
+                let message: serde_json::Value = serde_json::from_str(&line).unwrap();
+                let result = match message["method"].as_str() {
+                    Some("initialize") => serde_json::json!({"protocolVersion": "2025-11-25",
+                        "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}),
+                    _ => serde_json::json!({}),
+                };
+                if message.get("method").is_some() && message.get("id").is_some() {
+                    let id = &message["id"];
+                    kept.send(&serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
+                }
+                if seen.send((Arc::clone(&kept), line)).is_err() {
+                    return;
+                }
+            }
+        });
+        client.era(Era::Legacy).over(link)
+    })
+}
+
+type MemoryEndHandle = Arc<MemoryEnd>;
+
+#[test]
+fn a_server_with_sessions_is_told_what_the_first_client_can_be_asked_and_can_ask_it_for_roots() {
+    for below in [Era::Legacy, Era::Modern] {
+        let builder = Hub::builder("proxy", "1.0.0").limits(limits()).wait_for_client(SOON);
+        let hub = builder.build().unwrap();
+        let mut server = Server::new("proxy", "1.0.0");
+        server.limits(limits());
+        hub.export(&mut server).unwrap();
+        let (seen, messages) = mpsc::channel();
+        hub.add("one", played(seen)).unwrap();
+        let asking = client()
+            .on_form(|_| Ok(FormReply::decline()))
+            .roots([Root { uri: "file:///srv/data".into(), name: None }]);
+        let client = connect(server, asking, below);
+        let next = |what: &str| loop {
+            let (end, line) = messages.recv_timeout(SOON).expect(what);
+            if line.contains(what) {
+                break (end, serde_json::from_str::<serde_json::Value>(&line).unwrap());
+            }
+        };
+        let (end, opening) = next("initialize");
+        let declared = opening["params"]["capabilities"].as_object().unwrap();
+        assert!(declared.contains_key("elicitation") && declared.contains_key("roots"), "{opening}");
+        assert!(!declared.contains_key("sampling"), "{opening}");
+        next("notifications/initialized");
+        end.send(r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#);
+        let (_, answer) = next("\"result\"");
+        // Without sessions a client is asked in its calls only.
+        let want = match below {
+            Era::Legacy => serde_json::json!([{"uri": "file:///srv/data"}]),
+            Era::Modern => serde_json::json!([]),
+        };
+        assert_eq!(answer["result"]["roots"], want, "{below:?}");
+        drop(client);
+    }
+}
