@@ -55,6 +55,9 @@
 mod client;
 mod era;
 mod error;
+#[cfg(all(any(test, fuzzing), feature = "http-server", feature = "http-client"))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "hub")]
 mod hub;
 pub mod json;

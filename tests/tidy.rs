@@ -26,6 +26,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("schema", &["json", "limits", "record"]),
     ("lint", &["json", "model", "schema", "tool_name"]),
     ("bin", &[]),
+    // Of the fuzz targets.
+    ("fuzzing", &["json", "era", "server", "transport"]),
     ("manual", &[]),
     (
         "server",

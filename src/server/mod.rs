@@ -61,6 +61,9 @@ use self::handle::{
 use self::job::InlineFn;
 pub(crate) use self::job::Outcome;
 pub(crate) use self::registry::ToolHandler;
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::seal::Sealer;
+#[cfg(not(any(test, fuzzing)))]
 use self::seal::Sealer;
 
 pub use self::context::Context;

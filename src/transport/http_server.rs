@@ -37,6 +37,8 @@ mod chunked;
 mod conn;
 mod engine;
 mod exchange;
+#[cfg(all(any(test, fuzzing), feature = "http-client"))]
+pub(crate) mod fuzzing;
 mod head;
 mod inbox;
 mod listen;
