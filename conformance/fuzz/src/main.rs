@@ -6,13 +6,40 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 
+mod client;
+mod config;
+mod events;
+mod headers;
+mod http_request;
+mod http_response;
+mod input;
 mod json;
+mod lint;
+mod pattern;
+mod request_state;
+mod schema;
+mod server;
+mod uri_template;
+#[path = "../../../tests/sequence/rig.rs"]
+mod rig;
 
 type Target = fn(&[u8]);
 
 /// Every target, by name. `corpus/NAME` holds its seeds; `dict/NAME` its dictionary, if it has one.
 const TARGETS: &[(&str, Target)] = &[
+    ("client", client::run),
+    ("config", config::run),
+    ("events", events::run),
+    ("headers", headers::run),
+    ("http_request", http_request::run),
+    ("http_response", http_response::run),
     ("json", json::run),
+    ("lint", lint::run),
+    ("pattern", pattern::run),
+    ("request_state", request_state::run),
+    ("schema", schema::run),
+    ("server", server::run),
+    ("uri_template", uri_template::run),
 ];
 
 static SELECTED: OnceLock<Target> = OnceLock::new();
