@@ -1,0 +1,520 @@
+//! Figures of the tree that may only fall, each with today's bound and the target.
+//!
+//! `cargo test --test tidy -- --nocapture measures` prints the table. A figure above its bound fails the test; lower the
+//! bound when a change lowers the figure for good.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A figure, the most it may be, and where it should go.
+struct Row {
+    name: &'static str,
+    value: f64,
+    bound: f64,
+    target: f64,
+    /// The places that count most, for whoever wants to lower it.
+    places: Vec<String>,
+}
+
+struct File {
+    /// Below the repository, with `/`.
+    path: String,
+    text: String,
+}
+
+impl File {
+    fn is_test(&self) -> bool {
+        self.path.contains("/tests/") || self.path.ends_with("/tests.rs")
+    }
+
+    /// Lines of code: no comments, no blank lines, nothing that only tests compile.
+    fn code(&self) -> Vec<&str> {
+        let lines: Vec<&str> = self.text.lines().collect();
+        let mut kept = Vec::new();
+        let mut at = 0;
+        while at < lines.len() {
+            if lines[at].trim_start().starts_with("#[cfg(test)]") {
+                at = item_end(&lines, at + 1);
+            } else {
+                kept.push(lines[at]);
+            }
+            at += 1;
+        }
+        kept.retain(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//"));
+        kept
+    }
+}
+
+/// The last line of the item that starts at this line, attributes included: a line that ends its statement or closes
+/// its brace at the same indentation. The source is formatted, so indentation tells.
+fn item_end(lines: &[&str], start: usize) -> usize {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut at = start;
+    while at < lines.len() && (lines[at].trim_start().starts_with("#[") || lines[at].trim().is_empty()) {
+        at += 1;
+    }
+    let level = lines.get(at).map_or(0, |line| indent(line));
+    while at < lines.len() {
+        let line = lines[at].trim_end();
+        if indent(line) == level && (line.ends_with(';') || line.ends_with('}') || line.ends_with(',')) {
+            return at;
+        }
+        at += 1;
+    }
+    lines.len()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(folder: &str) -> Vec<File> {
+    let mut folders = vec![root().join(folder)];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path: PathBuf = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let path = path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
+                found.push(File { path, text });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+fn top<T: Into<f64> + Copy + PartialOrd>(mut counted: Vec<(T, String)>, least: T) -> Vec<String> {
+    counted.retain(|(n, _)| *n >= least);
+    counted.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap().then(a.1.cmp(&b.1)));
+    counted.into_iter().take(8).map(|(n, place)| format!("{} {place}", n.into())).collect()
+}
+
+#[test]
+fn measures_do_not_rise() {
+    let source = read("src");
+    assert!(source.len() > 100, "the sources were not found");
+    let rows = [
+        code_lines(&source),
+        core_lines(&source),
+        files(&source),
+        folder_size(&source),
+        circle(&source),
+        feature_lines(&source),
+        hub_lines(&source),
+        headless(&source),
+        old_names(&source),
+        long_functions(&source),
+        wide_structs(&source),
+        message_reads(&source),
+        wide_docs(&source),
+        readme_lines(),
+        readme_hidden(),
+        test_binaries(),
+    ];
+    println!("{:<58} {:>8} {:>8} {:>8}", "figure", "today", "bound", "target");
+    let mut faults = Vec::new();
+    for row in &rows {
+        let digits = usize::from(row.value.fract() != 0.0);
+        println!("{:<58} {:>8.digits$} {:>8} {:>8}", row.name, row.value, row.bound, row.target);
+        if row.value > row.bound {
+            let places = row.places.join("\n    ");
+            faults.push(format!("{}: {:.2} is above {}\n    {places}", row.name, row.value, row.bound));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+fn code_lines(source: &[File]) -> Row {
+    let counted: Vec<(u32, String)> = source
+        .iter()
+        .filter(|file| !file.is_test())
+        .map(|file| (file.code().len() as u32, file.path.clone()))
+        .collect();
+    let value = f64::from(counted.iter().map(|(n, _)| n).sum::<u32>());
+    let places = top(counted, 1);
+    Row { name: "code lines in src/", value, bound: CODE_LINES, target: 36_000.0, places }
+}
+
+/// Whether a line is an attribute that keeps the next item out of a build without features.
+fn needs_feature(line: &str) -> bool {
+    let line = line.trim();
+    let condition = line.strip_prefix("#[cfg(").filter(|c| c.contains("feature = "));
+    condition.is_some_and(|c| !c.starts_with("not(") && !c.starts_with("any(unix"))
+}
+
+/// Code of the files that a build without features compiles, found from `lib.rs` by its `mod` items.
+fn core_lines(source: &[File]) -> Row {
+    let by_path: BTreeMap<&str, &File> = source.iter().map(|file| (&*file.path, file)).collect();
+    let mut open = vec!["src/lib.rs".to_owned()];
+    let mut counted = Vec::new();
+    while let Some(path) = open.pop() {
+        let Some(file) = by_path.get(&*path) else { continue };
+        let code = file.code();
+        let mut lines = 0_u32;
+        let mut at = 0;
+        let folder = match path.strip_suffix("/mod.rs").or(path.strip_suffix("/lib.rs")) {
+            Some(folder) => folder.to_owned(),
+            None => path.trim_end_matches(".rs").to_owned(),
+        };
+        while at < code.len() {
+            if needs_feature(code[at]) {
+                at = item_end(&code, at + 1) + 1;
+                continue;
+            }
+            lines += 1;
+            let words: Vec<&str> = code[at].split_whitespace().collect();
+            if let [.., "mod", name] = words[..] {
+                if let Some(name) = name.strip_suffix(';') {
+                    open.push(format!("{folder}/{name}.rs"));
+                    open.push(format!("{folder}/{name}/mod.rs"));
+                }
+            }
+            at += 1;
+        }
+        counted.push((lines, path));
+    }
+    let value = f64::from(counted.iter().map(|(n, _)| n).sum::<u32>());
+    let places = top(counted, 1);
+    let name = "code lines that a stdio server without features compiles";
+    Row { name, value, bound: CORE_LINES, target: 11_500.0, places }
+}
+
+fn files(source: &[File]) -> Row {
+    let value = source.iter().filter(|file| !file.is_test()).count() as f64;
+    Row { name: "files in src/, tests not counted", value, bound: FILES, target: 170.0, places: Vec::new() }
+}
+
+fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+fn folder_size(source: &[File]) -> Row {
+    let mut sizes: BTreeMap<&str, u32> = BTreeMap::new();
+    for file in source.iter().filter(|file| !file.is_test()) {
+        *sizes.entry(folder(&file.path)).or_default() += 1;
+    }
+    let counted: Vec<(u32, String)> = sizes.into_iter().map(|(path, n)| (n, path.to_owned())).collect();
+    let value = f64::from(counted.iter().map(|(n, _)| *n).max().unwrap());
+    Row { name: "files in the largest folder", value, bound: FOLDER_SIZE, target: 18.0, places: top(counted, 15) }
+}
+
+/// The modules beside a file that its imports name: `super::name`, `super::{name, …}`, and the same by full path.
+fn imports(file: &File) -> BTreeSet<String> {
+    let folder = folder(&file.path).trim_start_matches("src").replace('/', "::");
+    let full = format!("crate{folder}::");
+    let text = file.code().join("\n");
+    let mut found = BTreeSet::new();
+    for prefix in ["super::", &full] {
+        for (at, _) in text.match_indices(prefix) {
+            let before = text[..at].chars().next_back();
+            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+                continue;
+            }
+            let rest = &text[at + prefix.len()..];
+            if let Some(list) = rest.strip_prefix('{') {
+                let mut depth = 0;
+                let mut word = String::new();
+                for c in list.chars() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' if depth == 0 => break,
+                        '}' => depth -= 1,
+                        ',' if depth == 0 => found.extend(first_name(&std::mem::take(&mut word))),
+                        _ if depth == 0 => word.push(c),
+                        _ => {}
+                    }
+                }
+                found.extend(first_name(&word));
+            } else {
+                found.extend(first_name(rest));
+            }
+        }
+    }
+    found
+}
+
+fn first_name(path: &str) -> Option<String> {
+    let name: String = path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    (!name.is_empty()).then_some(name)
+}
+
+/// The largest set of files of one folder that all reach each other by imports.
+fn circle(source: &[File]) -> Row {
+    let mut folders: BTreeMap<&str, Vec<&File>> = BTreeMap::new();
+    for file in source.iter().filter(|file| !file.is_test()) {
+        folders.entry(folder(&file.path)).or_default().push(file);
+    }
+    let mut largest: Vec<(u32, String)> = Vec::new();
+    for (path, files) in folders {
+        let name = |file: &File| {
+            let name = file.path.rsplit('/').next().unwrap_or_default();
+            name.trim_end_matches(".rs").to_owned()
+        };
+        let files: Vec<&File> = files.into_iter().filter(|f| !["mod", "lib", "main"].contains(&&*name(f))).collect();
+        let names: Vec<String> = files.iter().map(|file| name(file)).collect();
+        let mut reaches: Vec<Vec<bool>> = files
+            .iter()
+            .map(|file| {
+                let imports = imports(file);
+                names.iter().map(|other| imports.contains(other)).collect()
+            })
+            .collect();
+        for via in 0..names.len() {
+            for from in 0..names.len() {
+                if reaches[from][via] {
+                    for to in 0..names.len() {
+                        reaches[from][to] |= reaches[via][to];
+                    }
+                }
+            }
+        }
+        let members = |at: usize| -> Vec<&str> {
+            let inside = (0..names.len()).filter(|other| *other == at || reaches[at][*other] && reaches[*other][at]);
+            inside.map(|n| &*names[n]).collect()
+        };
+        if let Some(circle) = (0..names.len()).map(members).max_by_key(Vec::len) {
+            largest.push((circle.len() as u32, format!("{path}: {}", circle.join(" "))));
+        }
+    }
+    let value = f64::from(largest.iter().map(|(n, _)| *n).max().unwrap());
+    let name = "files in the largest circle of imports inside a folder";
+    Row { name, value, bound: CIRCLE, target: 4.0, places: top(largest, 5) }
+}
+
+fn counted_lines(source: &[File], counts: impl Fn(&str) -> bool) -> (f64, Vec<String>) {
+    let counted: Vec<(u32, String)> = source
+        .iter()
+        .map(|file| (file.text.lines().filter(|line| counts(line)).count() as u32, file.path.clone()))
+        .collect();
+    (f64::from(counted.iter().map(|(n, _)| n).sum::<u32>()), top(counted, 1))
+}
+
+fn feature_lines(source: &[File]) -> Row {
+    let (value, places) = counted_lines(source, |line| line.contains("cfg(feature"));
+    Row { name: "lines with cfg(feature in src/", value, bound: FEATURE_LINES, target: 200.0, places }
+}
+
+fn hub_lines(source: &[File]) -> Row {
+    let outside: Vec<File> = source
+        .iter()
+        .filter(|file| !file.path.starts_with("src/hub"))
+        .map(|file| File { path: file.path.clone(), text: file.text.clone() })
+        .collect();
+    let (value, places) =
+        counted_lines(&outside, |line| line.contains("cfg") && line.contains("feature = \"hub\""));
+    Row { name: "lines with cfg of the hub outside src/hub", value, bound: HUB_LINES, target: 10.0, places }
+}
+
+/// Words that begin a clause instead of the thing that acts.
+const HEADLESS: [&str; 8] = ["What", "Who", "Whoever", "Whose", "How", "Which", "Whether", "Where"];
+
+/// The sentences of a file's comments.
+fn sentences(text: &str) -> Vec<String> {
+    let (mut found, mut open) = (Vec::new(), String::new());
+    let mut end = |open: &mut String| {
+        let text = open.trim().to_owned();
+        if text.split_whitespace().count() > 1 {
+            found.push(text);
+        }
+        open.clear();
+    };
+    for line in text.lines() {
+        let line = line.trim_start();
+        let Some(words) = line.strip_prefix("//").map(|l| l.trim_start_matches(['/', '!']).trim()) else {
+            end(&mut open);
+            continue;
+        };
+        if words.is_empty() || words.starts_with(['#', '|', '-', '*', '`']) {
+            end(&mut open);
+        }
+        let words = words.trim_start_matches(['#', '-', '*', ' ']);
+        for word in words.split_whitespace() {
+            open.push_str(word);
+            open.push(' ');
+            if word.ends_with(['.', '!', '?', ':']) && word.len() > 2 {
+                end(&mut open);
+            }
+        }
+    }
+    end(&mut open);
+    found
+}
+
+fn headless(source: &[File]) -> Row {
+    let (mut all, mut some) = (0_u32, 0_u32);
+    let mut counted = Vec::new();
+    for file in source {
+        let sentences = sentences(&file.text);
+        let bad = sentences.iter().filter(|s| s.split_whitespace().next().is_some_and(|w| HEADLESS.contains(&w)));
+        let bad = bad.count() as u32;
+        counted.push((bad, file.path.clone()));
+        all += sentences.len() as u32;
+        some += bad;
+    }
+    let value = (f64::from(some) * 1000.0 / f64::from(all)).round() / 10.0;
+    let name = "comment sentences that begin with What, Who, How … (%)";
+    Row { name, value, bound: HEADLESS_SHARE, target: 4.0, places: top(counted, 1) }
+}
+
+/// Files and types that got standard names, so nothing may have the old ones.
+const OLD_FILES: &[&str] = &[
+    "json/constant", "json/names", "json/spot", "json/typed", "json/decode", "json/order", "json/text", "json/write",
+    "record/define", "record/rule", "model/ask/form", "model/ask/mod", "model/ask/sample", "model/relayed",
+    "uri_template/search", "era/order", "era/read", "era/revision", "era/write/mod", "era/decode/relay",
+    "modern/header/mirror", "schema/explain", "schema/index", "schema/number", "schema/survey", "schema/walk",
+    "walk/combine", "walk/leaf", "walk/seen", "pattern/alphabet", "pattern/graph", "pattern/set", "pattern/table",
+    "lint/defect", "lint/host", "lint/part", "lint/view", "lint/snapshot", "lint/tighten", "lint/compose",
+    "lint/witness", "transport/carrier", "transport/line", "transport/pipe", "transport/stream",
+    "http_client/guard", "http_client/pair", "http_client/wire", "http_client/listen", "http_client/exchange",
+    "http_client/crew", "http_server/engine", "http_server/conn", "http_server/inbox", "http_server/wire",
+    "http_server/answer", "http_server/exchange", "http_server/listen", "http_server/pieces", "server/alarm",
+    "server/core", "server/failure", "server/flight", "server/job", "server/later", "server/relay", "server/mask",
+    "server/notice", "server/operation", "server/page", "server/post", "server/seal", "server/profile",
+    "server/schema", "server/request", "server/tool", "server/reading", "server/again", "http/door", "http/gate",
+    "http/refusal", "http/reply", "http/run", "http/service", "http/stream", "client/asked", "client/calls",
+    "client/core", "client/desk", "client/exchange", "client/slot", "client/resend", "client/listen",
+    "client/mirror", "client/output", "serve/passed", "serve/passing", "serve/updates", "tinymcp/live",
+    "tinymcp/remote", "tinymcp/show", "json/alike", "json/kept",
+];
+const OLD_TYPES: &[&str] = &[
+    "Inlet", "Outlet", "Carrier", "Sink", "Ear", "Drive", "Dial", "Patient", "Life", "Desk", "Counter", "Letterbox",
+    "News", "Chore", "Wire", "Inbox", "Pieces", "Door", "Visit", "Gate", "Stop", "Work", "Conclusion", "Flight",
+    "Seat", "Post", "Letter", "Alarm", "Bell", "Later", "Passed", "Passing", "Order", "Want", "Shelf", "Told", "Card",
+    "To", "Spot", "Survey", "Why", "Failure", "ServerOffer", "About", "Counts", "Standing", "LeftOut", "FormReply",
+    "FormAnswer", "SampleReply", "SampleAnswer", "Baton", "Pace", "Quick",
+];
+
+fn old_names(source: &[File]) -> Row {
+    let mut places = Vec::new();
+    for file in source.iter().filter(|file| !file.is_test()) {
+        let stem = file.path.trim_end_matches(".rs");
+        places.extend(OLD_FILES.iter().filter(|old| stem.ends_with(&format!("/{old}"))).map(|_| file.path.clone()));
+        for line in file.code() {
+            let mut words = line.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_');
+            let kind = words.by_ref().find(|w| !["pub", "crate", "super", "", "unsafe"].contains(w));
+            if kind.is_some_and(|k| ["struct", "enum", "trait", "type"].contains(&k)) {
+                if let Some(name) = words.next().filter(|name| OLD_TYPES.contains(name)) {
+                    places.push(format!("{}: {name}", file.path));
+                }
+            }
+        }
+    }
+    let value = places.len() as f64;
+    Row { name: "files and types with names of the deny-list", value, bound: OLD_NAMES, target: 0.0, places }
+}
+
+fn long_functions(source: &[File]) -> Row {
+    let mut long: Vec<(u32, String)> = Vec::new();
+    for file in source.iter().filter(|file| !file.is_test()) {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let start = line.trim_start();
+            let function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn "].iter().any(|f| start.starts_with(f));
+            if function && !line.trim_end().ends_with(';') {
+                let length = item_end(&lines, at) + 1 - at;
+                if length > 60 {
+                    long.push((length as u32, format!("{}:{}", file.path, at + 1)));
+                }
+            }
+        }
+    }
+    let value = long.len() as f64;
+    Row { name: "functions over 60 lines", value, bound: LONG_FUNCTIONS, target: 5.0, places: top(long, 1) }
+}
+
+fn wide_structs(source: &[File]) -> Row {
+    let mut wide: Vec<(u32, String)> = Vec::new();
+    for file in source.iter().filter(|file| !file.is_test()) {
+        let code = file.code();
+        for (at, line) in code.iter().enumerate() {
+            if line.contains("struct ") && line.trim_end().ends_with('{') && !line.trim_start().starts_with('*') {
+                let end = item_end(&code, at);
+                let fields = code[at + 1..end.max(at + 1)].iter().filter(|l| !l.trim_start().starts_with("#["));
+                let fields = fields.filter(|l| l.contains(": ")).count();
+                if fields > 15 {
+                    wide.push((fields as u32, format!("{}: {}", file.path, line.trim())));
+                }
+            }
+        }
+    }
+    let value = wide.len() as f64;
+    Row { name: "structs with over 15 fields", value, bound: WIDE_STRUCTS, target: 4.0, places: top(wide, 1) }
+}
+
+fn message_reads(source: &[File]) -> Row {
+    let mut places = Vec::new();
+    for file in source.iter().filter(|file| !file.is_test() && file.path.starts_with("src/server")) {
+        let calls = file.code().iter().map(|line| line.matches("Message::read(").count()).sum();
+        places.extend(std::iter::repeat_n(file.path.clone(), calls));
+    }
+    let value = places.len() as f64;
+    Row { name: "places of the server that read a message", value, bound: MESSAGE_READS, target: 1.0, places }
+}
+
+fn wide_docs(source: &[File]) -> Row {
+    let doc = |line: &str| {
+        let line = line.trim_start();
+        (line.starts_with("///") || line.starts_with("//!")) && !line.contains("http") && !line.contains('|')
+    };
+    let (value, places) = counted_lines(source, |line| doc(line) && line.chars().count() > 100);
+    Row { name: "doc lines over 100 columns", value, bound: WIDE_DOCS, target: 0.0, places }
+}
+
+fn readme() -> String {
+    fs::read_to_string(root().join("README.md")).unwrap()
+}
+
+fn readme_lines() -> Row {
+    let value = readme().lines().count() as f64;
+    Row { name: "lines of the README", value, bound: README_LINES, target: 250.0, places: Vec::new() }
+}
+
+/// Lines that rustdoc hides and every other reader shows.
+fn readme_hidden() -> Row {
+    let (mut inside, mut places) = (false, Vec::new());
+    for (n, line) in readme().lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            inside = !inside && line.contains("rust");
+        } else if inside && (line.starts_with("# ") || line == "#") {
+            places.push(format!("README.md:{}: {line}", n + 1));
+        }
+    }
+    let value = places.len() as f64;
+    Row { name: "lines of the README that only rustdoc hides", value, bound: README_HIDDEN, target: 0.0, places }
+}
+
+fn test_binaries() -> Row {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join("tests")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "rs") || path.join("main.rs").exists() {
+            names.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    names.sort();
+    let value = names.len() as f64;
+    Row { name: "test binaries", value, bound: TEST_BINARIES, target: 12.0, places: names }
+}
+
+// The bounds. They may only fall.
+const CODE_LINES: f64 = 41_000.0;
+const CORE_LINES: f64 = 12_600.0;
+const FILES: f64 = 235.0;
+const FOLDER_SIZE: f64 = 26.0;
+const CIRCLE: f64 = 13.0;
+const FEATURE_LINES: f64 = 376.0;
+const HUB_LINES: f64 = 114.0;
+const HEADLESS_SHARE: f64 = 14.5;
+const OLD_NAMES: f64 = 153.0;
+const LONG_FUNCTIONS: f64 = 16.0;
+const WIDE_STRUCTS: f64 = 8.0;
+const MESSAGE_READS: f64 = 2.0;
+const WIDE_DOCS: f64 = 300.0;
+const README_LINES: f64 = 545.0;
+const README_HIDDEN: f64 = 16.0;
+const TEST_BINARIES: f64 = 32.0;
