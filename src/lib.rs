@@ -43,7 +43,7 @@
 //! Each line may use those below it: `server`, `client` → `pool`, `transport` → `era` → `model` → `rpc` →
 //! `json`. Everything below `transport` is free of input, output, locks, threads and clocks. The
 //! protocol's dates and the names that only one era has appear nowhere but in `era/`;
-//! `tests/tidy.rs` checks both.
+//! `tests/tidy/main.rs` checks both.
 //!
 //! # Asking the user
 //!

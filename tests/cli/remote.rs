@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{run, server};
 
-/// An example that `cargo test` has built; `cargo test --test cli` alone does not build it.
+/// An example that `cargo test` has built; `cargo test --test programs` alone does not build it.
 fn program(name: &str) -> String {
     let tests = std::env::current_exe().unwrap();
     let program: PathBuf = tests.parent().unwrap().with_file_name("examples").join(name);

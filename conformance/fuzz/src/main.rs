@@ -20,7 +20,7 @@ mod request_state;
 mod schema;
 mod server;
 mod uri_template;
-#[path = "../../../tests/sequence/rig.rs"]
+#[path = "../../../tests/server/sequence/rig.rs"]
 mod rig;
 
 type Target = fn(&[u8]);

@@ -2,9 +2,8 @@
 //!
 //! Runs `quickstart`, `host` and `ask_user`, and the command lines in the comment of `pipe_server`
 //! with the output they announce. `board_server` has tests of its own beside it. The programs are those that
-//! `cargo test` builds; `cargo test --test examples` alone does not build them.
+//! `cargo test` builds; `cargo test --test programs` alone does not build them.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -61,7 +60,7 @@ fn commands(source: &str) -> Vec<(String, String)> {
 #[test]
 fn the_command_lines_of_pipe_server_print_what_they_announce() {
     let server = program("pipe_server");
-    let blocks = commands(include_str!("../examples/pipe_server.rs"));
+    let blocks = commands(include_str!("../../examples/pipe_server.rs"));
     assert_eq!(blocks.len(), 3);
     let jq = Command::new("jq").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
     for (command, announced) in blocks {

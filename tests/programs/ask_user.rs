@@ -2,5 +2,5 @@
 //! `cargo test` also builds the program, which other tests start.
 #![allow(dead_code)]
 
-#[path = "../examples/ask_user.rs"]
+#[path = "../../examples/ask_user.rs"]
 mod program;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::frames::{Frame, Protocol, Random, sequence};
-use crate::rig::{opening, server};
-use crate::{LENGTH, compare, seeds};
+use super::frames::{Frame, Protocol, Random, sequence};
+use super::rig::{opening, server};
+use super::{LENGTH, compare, seeds};
 
 /// Long enough that only a hang reaches it.
 const HANG: Duration = Duration::from_secs(30);

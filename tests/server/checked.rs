@@ -2,7 +2,6 @@
 //! a result leaves.
 
 #![cfg(feature = "schema")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::thread;
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! Numbers that do not fit in 32 bits keep their value where pointers have no more: ids, integers of
 //! values and of records, bounds of schemas, times. `cross/test armv7` runs this on such a machine.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::thread;
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
 //! The program `tinymcp` as a shell sees it: output, exit status, and what happens to files.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,9 @@
 //! Sequences of frames: a server that has read other frames before answers each frame as a fresh server does.
 //!
 //! The frames change as a client's messages do, and as no client should send them: lists grow and shrink, members come
-//! and go, types change, texts are spoiled. `TEST_SEQUENCES=1000000 cargo test --release --test sequence` runs that many
+//! and go, types change, texts are spoiled. `TEST_SEQUENCES=1000000 cargo test --release --test server sequence` runs that many
 //! sequences in memory and one in 200 of them over each of the other ways; `TEST_SEQUENCES_FROM` sets the first seed,
 //! which a failure prints.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod changes;
 mod frames;

@@ -1,7 +1,5 @@
 //! Questions that cannot be right: the handler is told why, and no client is asked.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::thread;
 use std::time::Duration;
 

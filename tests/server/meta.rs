@@ -1,7 +1,5 @@
 //! The `_meta` that handlers give: what of it leaves, and what is refused in words.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::thread;
 use std::time::Duration;
 

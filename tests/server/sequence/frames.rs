@@ -1,6 +1,6 @@
 //! Random sequences of frames, each a changed copy of the one before it. A seed gives the same sequence for ever.
 
-use crate::rig::TOOLS;
+use super::rig::TOOLS;
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);

@@ -2,7 +2,6 @@
 //! on checking what it was given.
 
 #![cfg(all(feature = "lint", feature = "schema"))]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::thread;
 use std::time::Duration;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tinymcp::{Limits, Link};
 
-use crate::frames::{Protocol, Random, sequence};
-use crate::rig::{opening, server};
-use crate::{LENGTH, compare, fresh, seeds};
+use super::frames::{Protocol, Random, sequence};
+use super::rig::{opening, server};
+use super::{LENGTH, compare, fresh, seeds};
 
 /// Long enough that only a hang reaches it.
 const HANG: Duration = Duration::from_secs(30);

@@ -2,5 +2,5 @@
 //! `cargo test` also builds the program, which other tests start.
 #![allow(dead_code)]
 
-#[path = "../examples/board_server/main.rs"]
+#[path = "../../examples/board_server/main.rs"]
 mod program;

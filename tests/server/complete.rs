@@ -1,7 +1,5 @@
 //! Completions that come and go while a server runs.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::thread;
 use std::time::Duration;
 

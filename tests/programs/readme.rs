@@ -1,6 +1,5 @@
 //! What README.md says in figures and commands holds. Its Rust code is compiled by the doc tests.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "readme/promises.rs"]
 mod promises;
@@ -10,9 +9,9 @@ use std::process::{Command, Output, Stdio};
 
 use tinymcp::Limits;
 
-const README: &str = include_str!("../README.md");
+const README: &str = include_str!("../../README.md");
 
-/// An example that `cargo test` has built; `cargo test --test readme` alone does not build it.
+/// An example that `cargo test` has built; `cargo test --test programs` alone does not build it.
 fn program(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().with_file_name("examples").join(name);
@@ -124,7 +123,7 @@ fn every_limit_stands_in_the_readme_with_its_default() {
     let stated: Vec<_> =
         known_rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
     assert_eq!(stated, defaults());
-    let sources = [include_str!("../src/limits.rs"), include_str!("../src/limits/http.rs")];
+    let sources = [include_str!("../../src/limits.rs"), include_str!("../../src/limits/http.rs")];
     let known: usize = sources.iter().map(|text| text.matches("setting(\"TINYMCP_").count()).sum();
     assert_eq!(known, rows().len(), "src/limits.rs knows another number of variables");
     if cfg!(all(feature = "http-server", feature = "http-client", feature = "hub")) {

@@ -1,7 +1,5 @@
 //! What a handler and a program around it are told, and can tell, beside calls and answers.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;

@@ -3,9 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "tidy/promises.rs"]
+mod measures;
 mod promises;
-#[path = "tidy/requirements.rs"]
 mod requirements;
 
 use std::fs;

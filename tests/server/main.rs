@@ -1,0 +1,11 @@
+//! Servers in memory and over loopback: behaviour that the transcripts of `tests/it` cannot express.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod checked;
+mod complete;
+mod meta;
+mod notices;
+mod profile;
+mod questions;
+mod sequence;
+mod wide;
