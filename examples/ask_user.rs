@@ -16,7 +16,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use tinymcp::json::{Json, Writer};
-use tinymcp::{Action, Client, Error, ErrorKind, Field, FieldKind, Form, FormReply, ToolOutput, UrlRequest};
+use tinymcp::{
+    Action, Client, Error, ErrorKind, Field, FieldKind, Form, FormResponse, ToolOutput, UrlRequest,
+};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -72,7 +74,7 @@ enum Typed {
 }
 
 /// Asks for each field of a form.
-fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormReply {
+fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormResponse {
     say(output, &format!("\nThe server asks: {}\n", form.message));
     let mut content = Writer::new();
     content.begin_object();
@@ -84,11 +86,11 @@ fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormRep
             Typed::Nothing => {}
             Typed::Declined => {
                 say(output, "declined\n");
-                return FormReply::decline();
+                return FormResponse::decline();
             }
             Typed::Ended => {
                 say(output, "\ncancelled\n");
-                return FormReply::cancel();
+                return FormResponse::cancel();
             }
         }
     }
@@ -96,12 +98,12 @@ fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormRep
     // A form without fields asks for consent alone.
     if form.fields.is_empty() {
         return match agree(input, output) {
-            Action::Accept => FormReply::accept(content.into_json()),
-            Action::Decline => FormReply::decline(),
-            Action::Cancel => FormReply::cancel(),
+            Action::Accept => FormResponse::accept(content.into_json()),
+            Action::Decline => FormResponse::decline(),
+            Action::Cancel => FormResponse::cancel(),
         };
     }
-    FormReply::accept(content.into_json())
+    FormResponse::accept(content.into_json())
 }
 
 /// Shows a page that the server names. Opening it is left to the person.

@@ -11,7 +11,7 @@ use std::env;
 use std::process::ExitCode;
 
 use tinymcp::json::{Doc, Json, Value};
-use tinymcp::{Action, Client, Era, Error, ErrorKind, FormReply, Root, SampleReply, Tool, json};
+use tinymcp::{Action, Client, Era, Error, ErrorKind, FormResponse, Root, SampleResponse, Tool, json};
 
 fn main() -> ExitCode {
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
@@ -28,9 +28,9 @@ fn main() -> ExitCode {
 fn connect(url: &str) -> Result<Client, Error> {
     let client = Client::builder("tinymcp-conformance", "1.0.0")
         // Accepts what the form proposes.
-        .on_form(|_| Ok(FormReply::accept(json!({}))))
+        .on_form(|_| Ok(FormResponse::accept(json!({}))))
         .on_url(|_| Ok(Action::Decline))
-        .on_sample(|_| Ok(SampleReply::new("none").text("an answer")))
+        .on_sample(|_| Ok(SampleResponse::new("none").text("an answer")))
         .roots([Root { uri: "file:///tmp".into(), name: None }])
         .on_log(tinymcp::Level::Info, |_| {});
     // The suite says which revision it tests; the mock servers of one do not bear the other.
@@ -75,7 +75,7 @@ fn run(client: &Client, scenario: &str) -> Result<(), Error> {
         "http-invalid-tool-headers" => call_all(client, &tools)?,
         "sep-2322-client-request-state" => {
             // One call asks back while another comes and goes.
-            let asking = client.prepare_tool("test_mrtr_echo_state", nothing()).start()?;
+            let asking = client.request_tool("test_mrtr_echo_state", nothing()).start()?;
             client.call_tool("test_mrtr_unrelated", nothing())?;
             asking.wait()?;
             client.call_tool("test_mrtr_no_state", nothing())?;

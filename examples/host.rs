@@ -136,7 +136,7 @@ fn call(hub: &Hub, calls: Vec<(&str, Json)>) -> usize {
     let started: Vec<_> = calls
         .into_iter()
         .map(|(name, arguments)| {
-            (name, hub.prepare_tool(name, arguments).and_then(|request| request.start()))
+            (name, hub.request_tool(name, arguments).and_then(|request| request.start()))
         })
         .collect();
     let mut failed = 0;

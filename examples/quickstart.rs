@@ -6,7 +6,7 @@
 //! ```
 #![allow(clippy::print_stdout)]
 
-use tinymcp::{Client, Context, Era, Failure, Field, Form, FormReply, Server, Tool, json};
+use tinymcp::{Client, Context, Era, Failure, Field, Form, FormResponse, Server, Tool, json};
 
 tinymcp::record! {
     /// Two numbers.
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         command.arg("--stdio");
         let builder = Client::builder("quickstart-client", "1.0.0").era(era).on_form(|form| {
             println!("  the server asks: {}", form.message);
-            Ok(FormReply::accept(json!({"name": "Ada"})))
+            Ok(FormResponse::accept(json!({"name": "Ada"})))
         });
         let client = builder.spawn(command)?;
         println!("MCP {}: {} tools", client.server().revision, client.tools()?.len());

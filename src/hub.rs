@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::client::{About, Client, Request};
+use crate::client::{Client, CompletionTarget, Request};
 use crate::error::{Error, ErrorKind};
 use crate::json::ToJson;
 use crate::limits::Limits;
@@ -204,14 +204,14 @@ impl Hub {
     /// [`Limits::list_timeout`]; for one that connects that counts from when it began, so it delays no
     /// later list, and one that has just kept a list waiting in vain is given a tenth.
     pub fn tools(&self) -> Merged<Tool> {
-        self.gathered(|o| o.tools, Client::prepare_tools, |key, tool| tool.name = full(key, &tool.name))
+        self.gathered(|o| o.tools, Client::request_tools, |key, tool| tool.name = full(key, &tool.name))
     }
 
     /// The prompts of all servers, by the names of [`Hub::prompt`].
     pub fn prompts(&self) -> Merged<Prompt> {
         self.gathered(
             |o| o.prompts,
-            Client::prepare_prompts,
+            Client::request_prompts,
             |key, prompt| {
                 prompt.name = full(key, &prompt.name);
             },
@@ -220,17 +220,17 @@ impl Hub {
 
     /// The resources of all servers, each with its server's key.
     pub fn resources(&self) -> Merged<Resource> {
-        self.gathered(|o| o.resources, Client::prepare_resources, |_, _| {})
+        self.gathered(|o| o.resources, Client::request_resources, |_, _| {})
     }
 
     /// The resource templates of all servers, each with its server's key.
     pub fn templates(&self) -> Merged<Template> {
-        self.gathered(|o| o.resources, Client::prepare_templates, |_, _| {})
+        self.gathered(|o| o.resources, Client::request_templates, |_, _| {})
     }
 
     fn gathered<T>(
         &self,
-        offers: fn(&crate::model::Offer) -> bool,
+        offers: fn(&crate::model::ServerCapabilities) -> bool,
         prepare: fn(&Client, Option<&str>) -> Request<crate::client::Page<T>>,
         rename: fn(&str, &mut T),
     ) -> Merged<T> {
@@ -242,16 +242,16 @@ impl Hub {
     /// # Errors
     /// As [`Hub::client`] and [`Request::wait`].
     pub fn call_tool(&self, name: &str, arguments: impl ToJson) -> Result<ToolOutput, Error> {
-        self.routed(name, |client, name| client.prepare_tool(name, arguments).wait())
+        self.routed(name, |client, name| client.request_tool(name, arguments).wait())
     }
 
     /// A tool to be run: the request, and the call it becomes, belong to its server.
     ///
     /// # Errors
     /// As [`Hub::client`].
-    pub fn prepare_tool(&self, name: &str, arguments: impl ToJson) -> Result<Request<ToolOutput>, Error> {
+    pub fn request_tool(&self, name: &str, arguments: impl ToJson) -> Result<Request<ToolOutput>, Error> {
         let (key, name) = split(name)?;
-        Ok(self.client(key)?.prepare_tool(name, arguments))
+        Ok(self.client(key)?.request_tool(name, arguments))
     }
 
     /// Fills in a prompt, named `server:prompt`.
@@ -278,7 +278,7 @@ impl Hub {
     pub fn complete(
         &self,
         server: &str,
-        about: About<'_>,
+        about: CompletionTarget<'_>,
         argument: &str,
         typed: &str,
         settled: &[(&str, &str)],

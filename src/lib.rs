@@ -78,8 +78,8 @@ mod transport;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Abort, About, Call, Canceller, Client, ClientBuilder, Counts, Era, InputRequired, LogEntry, Outcome,
-    Page, Progress, Request, ServerInfo,
+    Abort, Call, Canceller, Client, ClientBuilder, ClientStats, CompletionTarget, Era, InputRequired,
+    LogEntry, Outcome, Page, Progress, Request, ServerInfo,
 };
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "hub")]
@@ -88,11 +88,11 @@ pub use hub::{Config, Entry, Hub, HubBuilder, LeftOut, Merged, Missing, Standing
 pub use limits::HttpLimits;
 pub use limits::Limits;
 pub use model::ask::{
-    Action, Block, Field, FieldKind, Form, FormAnswer, Naming, Root, SampleAnswer, Sampling, ToolChoice,
+    Action, Block, Field, FieldKind, Form, FormResult, Naming, Root, SampleResult, Sampling, ToolChoice,
     ToolUse,
 };
 #[cfg(feature = "client")]
-pub use model::ask::{FormReply, Refusal, SampleReply, UrlRequest};
+pub use model::ask::{FormResponse, Refusal, SampleResponse, UrlRequest};
 pub use model::catalog::{Annotations, Argument, Icon, Prompt, Resource, Template, Tool, ToolHints};
 pub use model::content::{
     Body, Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
@@ -100,7 +100,7 @@ pub use model::content::{
 #[cfg(feature = "client")]
 pub use model::task::{Task, TaskStatus};
 pub use model::uri_template::{TemplateError, TemplateErrorKind, UriTemplate, Variables};
-pub use model::{CacheHint, Change, ClientCapabilities, Level, Offer as ServerOffer};
+pub use model::{CacheHint, Change, ClientCapabilities, Level, ServerCapabilities};
 pub use server::{
     Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
     ToolArguments, ToolResult,

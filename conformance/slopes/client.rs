@@ -87,7 +87,7 @@ fn operation(client: &Client, target: &Target, name: &str, n: usize) -> Outcome 
             }
         }
         "cancels" => {
-            let slow = client.prepare_tool("blink", json!({"pin": pin, "times": 100, "intervalMs": 1000}));
+            let slow = client.request_tool("blink", json!({"pin": pin, "times": 100, "intervalMs": 1000}));
             match n % 2 {
                 0 => slow.start()?.cancel(),
                 _ if slow.timeout(Duration::from_millis(2)).wait().is_err() => {}

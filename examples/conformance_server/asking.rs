@@ -2,7 +2,7 @@
 //! eras: sessions are sent requests, everybody else gets questions as a result.
 
 use tinymcp::{
-    Content, Context, Error, Failure, Field, Form, FormAnswer, Prompt, PromptOutput, SampleAnswer, Sampling,
+    Content, Context, Error, Failure, Field, Form, FormResult, Prompt, PromptOutput, SampleResult, Sampling,
     Server, Tool, json,
 };
 
@@ -69,7 +69,7 @@ fn requests(server: &mut Server) -> Result<(), Error> {
     Ok(())
 }
 
-fn said(answer: &FormAnswer) -> String {
+fn said(answer: &FormResult) -> String {
     let content = ["username", "email", "name", "age", "score", "status", "verified"]
         .into_iter()
         .filter_map(|name| Some(format!("{name}={}", answer.value(name)?.raw())))
@@ -81,15 +81,15 @@ fn said(answer: &FormAnswer) -> String {
     )
 }
 
-fn name(ctx: &mut Context<'_>) -> Result<FormAnswer, Failure> {
+fn name(ctx: &mut Context<'_>) -> Result<FormResult, Failure> {
     ctx.elicit("user_name", Form::new("What is your name?").field(Field::text("name").required()))
 }
 
-fn confirm(ctx: &mut Context<'_>) -> Result<FormAnswer, Failure> {
+fn confirm(ctx: &mut Context<'_>) -> Result<FormResult, Failure> {
     ctx.elicit("confirm", Form::new("Please confirm").field(Field::boolean("ok").required()))
 }
 
-fn capital(ctx: &mut Context<'_>) -> Result<SampleAnswer, Failure> {
+fn capital(ctx: &mut Context<'_>) -> Result<SampleResult, Failure> {
     ctx.sample("capital_question", Sampling::new(100).user("What is the capital of France?"))
 }
 

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use tinymcp::json::{Json, Value};
-use tinymcp::{About, Body, Change, ErrorKind, Progress, ServerOffer, json};
+use tinymcp::{Body, Change, CompletionTarget, ErrorKind, Progress, ServerCapabilities, json};
 
 use super::{Session, fails, first_is_image, folder_uri, holds, names, same, steps, structured};
 
@@ -32,7 +32,7 @@ const TOOLS: [&str; 17] = [
 ];
 
 pub(crate) fn check(s: &mut Session) {
-    let mut offer = ServerOffer::default();
+    let mut offer = ServerCapabilities::default();
     (offer.tools, offer.tools_changed) = (true, true);
     (offer.resources, offer.resources_changed, offer.subscribe) = (true, true, true);
     (offer.prompts, offer.prompts_changed) = (true, true);
@@ -99,7 +99,7 @@ fn calls(s: &mut Session) {
     s.check("progress", |s| {
         let (step, told) = mpsc::channel();
         let request =
-            s.client.prepare_tool("trigger-long-running-operation", json!({"duration": 0.3, "steps": 3}));
+            s.client.request_tool("trigger-long-running-operation", json!({"duration": 0.3, "steps": 3}));
         let output = request.on_progress(move |p: Progress| drop(step.send(p))).wait()?;
         holds(&output.texts(), "Steps: 3")?;
         let expected = [(1.0, Some(3.0)), (2.0, Some(3.0)), (3.0, Some(3.0))];
@@ -107,17 +107,17 @@ fn calls(s: &mut Session) {
     });
     let endless = || json!({"duration": 60, "steps": 600});
     s.check("cancel", |s| {
-        s.cancel(s.client.prepare_tool("trigger-long-running-operation", endless()))?;
+        s.cancel(s.client.request_tool("trigger-long-running-operation", endless()))?;
         holds(&s.texts("echo", json!({"message": "afterwards"}))?, "afterwards")
     });
     s.check("deadline", |s| {
-        let request = s.client.prepare_tool("trigger-long-running-operation", endless());
+        let request = s.client.request_tool("trigger-long-running-operation", endless());
         fails(request.timeout(Duration::from_millis(200)).wait(), ErrorKind::Timeout, None)?;
         holds(&s.texts("echo", json!({"message": "afterwards"}))?, "afterwards")
     });
     s.check("many at once", |s| {
         let calls: Result<Vec<_>, _> = (0..50)
-            .map(|n| s.client.prepare_tool("echo", json!({"message": (n.to_string())})).start())
+            .map(|n| s.client.request_tool("echo", json!({"message": (n.to_string())})).start())
             .collect();
         for (n, call) in calls?.into_iter().enumerate().rev() {
             same(call.wait()?.texts().as_str(), &format!("Echo: {n}"), "echo")?;
@@ -158,16 +158,18 @@ fn resources(s: &mut Session) {
         fails(s.client.prompt("args-prompt", &[]), ErrorKind::Remote, Some(-32602))
     });
     s.check("complete", |s| {
-        let found = s.client.complete(About::Prompt("completable-prompt"), "department", "S", &[])?;
+        let found =
+            s.client.complete(CompletionTarget::Prompt("completable-prompt"), "department", "S", &[])?;
         same(names(found.values.iter().map(String::as_str)).as_slice(), &["Sales", "Support"], "values")
     });
     s.check("complete, argument settled", |s| {
         let settled = [("department", "Sales")];
-        let found = s.client.complete(About::Prompt("completable-prompt"), "name", "D", &settled)?;
+        let found =
+            s.client.complete(CompletionTarget::Prompt("completable-prompt"), "name", "D", &settled)?;
         same(names(found.values.iter().map(String::as_str)).as_slice(), &["David"], "values")
     });
     s.check("complete, template", |s| {
-        let about = About::Template("demo://resource/dynamic/text/{resourceId}");
+        let about = CompletionTarget::Template("demo://resource/dynamic/text/{resourceId}");
         same(
             s.client.complete(about, "resourceId", "12", &[])?.values.as_slice(),
             &["12".to_owned()],

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tinymcp::{ErrorKind, Root, ServerOffer, json};
+use tinymcp::{ErrorKind, Root, ServerCapabilities, json};
 
 use super::{Checked, PATIENCE, Session, fails, first_is_image, folder, folder_uri, holds, same};
 
@@ -19,7 +19,7 @@ fn allowed(s: &Session, folder: &str) -> Checked {
 }
 
 pub(crate) fn check(s: &mut Session) {
-    let mut offer = ServerOffer::default();
+    let mut offer = ServerCapabilities::default();
     (offer.tools, offer.tools_changed) = (true, true);
     s.check_offer(offer);
     s.check("tools", |s| {

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use tinymcp::json::{Doc, ToJson};
 use tinymcp::{
-    Action, Change, Client, Content, Endpoint, Era, Error, ErrorKind, FormReply, Level, Limits, Progress,
-    Request, Root, SampleReply, ServerOffer, Stderr, ToolOutput, json,
+    Action, Change, Client, Content, Endpoint, Era, Error, ErrorKind, FormResponse, Level, Limits, Progress,
+    Request, Root, SampleResponse, ServerCapabilities, Stderr, ToolOutput, json,
 };
 
 /// How long anything is waited for that a server says on its own account.
@@ -113,9 +113,9 @@ impl Session {
         let (change, changes) = mpsc::channel();
         let mut builder = Client::builder("tinymcp-peer-client", "1.0.0")
             .limits(limits)
-            .stderr(Stderr::Captured)
+            .stderr(Stderr::Piped)
             .on_form(|form| {
-                Ok(FormReply::accept(match form.fields.iter().any(|f| f.name == "zone") {
+                Ok(FormResponse::accept(match form.fields.iter().any(|f| f.name == "zone") {
                     true => json!({"zone": "north"}),
                     false => json!({"name": "Anna", "check": true, "email": "anna@example.org"}),
                 }))
@@ -123,7 +123,7 @@ impl Session {
             .on_url(|_| Ok(Action::Accept))
             .on_sample(|asked| {
                 let system = asked.system.clone().unwrap_or_default();
-                Ok(SampleReply::new("toy").text(format!("blue, {} tokens, {system}", asked.max_tokens)))
+                Ok(SampleResponse::new("toy").text(format!("blue, {} tokens, {system}", asked.max_tokens)))
             })
             .roots([Root { uri: folder_uri("first"), name: Some("first".into()) }])
             // Receivers live as long as the client.
@@ -154,7 +154,7 @@ impl Session {
     }
 
     /// That the server offers these, no more and no less, and how it answers what it does not offer.
-    fn check_offer(&mut self, expected: ServerOffer) {
+    fn check_offer(&mut self, expected: ServerCapabilities) {
         self.check("offer", |s| same(&s.client.server().offer, &expected, "offer"));
         let missing = |s: &mut Session, name: &str, ask: &dyn Fn(&Client) -> Result<(), Error>| {
             s.check(&format!("{name}, not offered"), |s| {
@@ -170,7 +170,7 @@ impl Session {
             missing(self, "prompt", &|c| c.prompt("x", &[]).map(drop));
         }
         if !expected.completions {
-            let about = tinymcp::About::Prompt("x");
+            let about = tinymcp::CompletionTarget::Prompt("x");
             missing(self, "complete", &|c| c.complete(about, "a", "", &[]).map(drop));
         }
         if !expected.logging && self.client.era() == Era::Legacy {

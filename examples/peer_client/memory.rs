@@ -1,6 +1,6 @@
 //! The reference server that remembers.
 
-use tinymcp::{Change, ServerOffer, json};
+use tinymcp::{Change, ServerCapabilities, json};
 
 use super::{Session, holds, names, same, structured};
 
@@ -8,7 +8,7 @@ use super::{Session, holds, names, same, structured};
 const GRAPH: &str = "memory://knowledge-graph";
 
 pub(crate) fn check(s: &mut Session) {
-    let mut offer = ServerOffer::default();
+    let mut offer = ServerCapabilities::default();
     (offer.tools, offer.tools_changed) = (true, true);
     (offer.resources, offer.resources_changed, offer.subscribe) = (true, true, true);
     s.check_offer(offer);

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use tinymcp::{About, Body, Change, Era, ErrorKind, Progress, ServerOffer, json};
+use tinymcp::{Body, Change, CompletionTarget, Era, ErrorKind, Progress, ServerCapabilities, json};
 
 use super::{Session, fails, folder_uri, holds, names, same, steps};
 
@@ -11,7 +11,7 @@ const TOOLS: [&str; 10] =
 
 pub(crate) fn check(s: &mut Session) {
     let modern = s.client.era() == Era::Modern;
-    let mut offer = ServerOffer::default();
+    let mut offer = ServerCapabilities::default();
     (offer.tools, offer.resources, offer.prompts, offer.completions) = (true, true, true, true);
     // Its subscriptions, and its news, are those of the newer era alone.
     (offer.tools_changed, offer.resources_changed, offer.prompts_changed) = (modern, modern, modern);
@@ -38,14 +38,14 @@ pub(crate) fn check(s: &mut Session) {
     });
     s.check("progress", |s| {
         let (step, told) = mpsc::channel();
-        let request = s.client.prepare_tool("count", json!({"steps": 3}));
+        let request = s.client.request_tool("count", json!({"steps": 3}));
         let output = request.on_progress(move |p: Progress| drop(step.send(p))).wait()?;
         same(output.texts().as_str(), "counted to 3", "text")?;
         let expected = [(1.0, Some(3.0)), (2.0, Some(3.0)), (3.0, Some(3.0))];
         same(steps(&told).as_slice(), &expected, "progress")
     });
     s.check("cancel", |s| {
-        s.cancel(s.client.prepare_tool("wait", json!({})))?;
+        s.cancel(s.client.request_tool("wait", json!({})))?;
         same(s.texts("stopped_waiting", json!({}))?.as_str(), "true", "whether the tool was stopped")
     });
     resources(s);
@@ -92,7 +92,7 @@ fn resources(s: &mut Session) {
         holds(&format!("{:?}", prompt.messages), "Greet Anna")
     });
     s.check("complete", |s| {
-        let found = s.client.complete(About::Prompt("greet"), "name", "an", &[])?;
+        let found = s.client.complete(CompletionTarget::Prompt("greet"), "name", "an", &[])?;
         same(found.values.as_slice(), &["anna".to_owned(), "anton".to_owned()], "values")
     });
     if s.client.era() == Era::Modern {

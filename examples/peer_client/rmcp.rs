@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tinymcp::{About, Body, Change, ErrorKind, Progress, ServerOffer, json};
+use tinymcp::{Body, Change, CompletionTarget, ErrorKind, Progress, ServerCapabilities, json};
 
 use super::{Session, fails, folder_uri, holds, names, same, steps};
 
@@ -11,7 +11,7 @@ const TOOLS: [&str; 9] =
     ["add", "colour", "count", "fail", "roots", "stopped_waiting", "touch", "wait", "zone"];
 
 pub(crate) fn check(s: &mut Session) {
-    let mut offer = ServerOffer::default();
+    let mut offer = ServerCapabilities::default();
     (offer.tools, offer.resources, offer.prompts, offer.completions) = (true, true, true, true);
     offer.subscribe = true;
     s.check_offer(offer);
@@ -28,14 +28,14 @@ pub(crate) fn check(s: &mut Session) {
     s.check("call, no such tool", |s| fails(s.client.call_tool("none", ()), ErrorKind::Remote, Some(-32602)));
     s.check("progress", |s| {
         let (step, told) = mpsc::channel();
-        let request = s.client.prepare_tool("count", json!({"steps": 3}));
+        let request = s.client.request_tool("count", json!({"steps": 3}));
         let output = request.on_progress(move |p: Progress| drop(step.send(p))).wait()?;
         same(output.texts().as_str(), "counted to 3", "text")?;
         let expected = [(1.0, Some(3.0)), (2.0, Some(3.0)), (3.0, Some(3.0))];
         same(steps(&told).as_slice(), &expected, "progress")
     });
     s.check("cancel", |s| {
-        s.cancel(s.client.prepare_tool("wait", json!({})))?;
+        s.cancel(s.client.request_tool("wait", json!({})))?;
         // It takes notice on a task of its own: asked until it has, each time in a call.
         for _ in 0..1000 {
             if s.texts("stopped_waiting", json!({}))? == "true" {
@@ -62,7 +62,7 @@ pub(crate) fn check(s: &mut Session) {
         holds(&format!("{:?}", prompt.messages), "Greet Anna")
     });
     s.check("complete", |s| {
-        let found = s.client.complete(About::Prompt("greet"), "name", "an", &[])?;
+        let found = s.client.complete(CompletionTarget::Prompt("greet"), "name", "an", &[])?;
         same(found.values.as_slice(), &["anna".to_owned(), "anton".to_owned()], "values")
     });
     s.check("subscribe", |s| {

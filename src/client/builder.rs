@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::model::ask::{Action, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest};
+use crate::model::ask::{Action, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest};
 use crate::model::{Change, Identity, Level};
 use crate::transport::carrier::{Carrier, Dial};
 #[cfg(unix)]
@@ -26,12 +26,12 @@ use super::desk::{Desk, Handlers, LogEntry};
 ///
 /// ```no_run
 /// use std::process::Command;
-/// use tinymcp::{Client, FormReply, json};
+/// use tinymcp::{Client, FormResponse, json};
 ///
 /// let client = Client::builder("inspector", "1.0.0")
 ///     .on_form(|form| {
 ///         println!("{}", form.message);
-///         Ok(FormReply::accept(json!({"zone": "a"})))
+///         Ok(FormResponse::accept(json!({"zone": "a"})))
 ///     })
 ///     .spawn(Command::new("board_server"))?;
 /// # Ok::<(), tinymcp::Error>(())
@@ -146,7 +146,7 @@ impl ClientBuilder {
     /// against it.
     pub fn on_form(
         mut self,
-        answer: impl Fn(&Form) -> Result<FormReply, Refusal> + Send + Sync + 'static,
+        answer: impl Fn(&Form) -> Result<FormResponse, Refusal> + Send + Sync + 'static,
     ) -> ClientBuilder {
         self.handlers.form = Some(Box::new(answer));
         self
@@ -166,7 +166,7 @@ impl ClientBuilder {
     /// whose `_meta` is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes is not sent.
     pub fn on_sample(
         mut self,
-        answer: impl Fn(&Sampling) -> Result<SampleReply, Refusal> + Send + Sync + 'static,
+        answer: impl Fn(&Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
     ) -> ClientBuilder {
         self.handlers.sample = Some(Box::new(answer));
         self
@@ -175,7 +175,7 @@ impl ClientBuilder {
     /// Like [`ClientBuilder::on_sample`], for a model that can be offered tools.
     pub fn on_sample_with_tools(
         self,
-        answer: impl Fn(&Sampling) -> Result<SampleReply, Refusal> + Send + Sync + 'static,
+        answer: impl Fn(&Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
     ) -> ClientBuilder {
         let mut builder = self.on_sample(answer);
         builder.handlers.sample_tools = true;

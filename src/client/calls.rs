@@ -36,7 +36,7 @@ pub struct Page<T> {
 
 /// What an argument belongs to that is to be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About<'a> {
+pub enum CompletionTarget<'a> {
     /// A prompt, by name.
     Prompt(&'a str),
     /// A resource template, by its text.
@@ -79,22 +79,22 @@ impl Client {
     }
 
     /// One page of tools: the first, or the one at a cursor.
-    pub fn prepare_tools(&self, cursor: Option<&str>) -> Request<Page<Tool>> {
+    pub fn request_tools(&self, cursor: Option<&str>) -> Request<Page<Tool>> {
         Request::new(self.core(), &Want::List(List::Tools, cursor), self.core().page_of_tools())
     }
 
     /// One page of resources.
-    pub fn prepare_resources(&self, cursor: Option<&str>) -> Request<Page<Resource>> {
+    pub fn request_resources(&self, cursor: Option<&str>) -> Request<Page<Resource>> {
         Request::new(self.core(), &Want::List(List::Resources, cursor), page_of_resources)
     }
 
     /// One page of resource templates.
-    pub fn prepare_templates(&self, cursor: Option<&str>) -> Request<Page<Template>> {
+    pub fn request_templates(&self, cursor: Option<&str>) -> Request<Page<Template>> {
         Request::new(self.core(), &Want::List(List::Templates, cursor), page_of_templates)
     }
 
     /// One page of prompts.
-    pub fn prepare_prompts(&self, cursor: Option<&str>) -> Request<Page<Prompt>> {
+    pub fn request_prompts(&self, cursor: Option<&str>) -> Request<Page<Prompt>> {
         Request::new(self.core(), &Want::List(List::Prompts, cursor), page_of_prompts)
     }
 
@@ -103,11 +103,11 @@ impl Client {
     /// # Errors
     /// As [`Request::wait`].
     pub fn call_tool(&self, name: &str, arguments: impl ToJson) -> Result<ToolOutput, Error> {
-        self.prepare_tool(name, arguments).wait()
+        self.request_tool(name, arguments).wait()
     }
 
     /// A tool to be run, with these arguments: an object, or nothing.
-    pub fn prepare_tool(&self, name: &str, arguments: impl ToJson) -> Request<ToolOutput> {
+    pub fn request_tool(&self, name: &str, arguments: impl ToJson) -> Request<ToolOutput> {
         let arguments = arguments.to_json();
         Request::new(self.core(), &Want::CallTool(name, &arguments), decode::tool_output)
     }
@@ -117,11 +117,11 @@ impl Client {
     /// # Errors
     /// As [`Request::wait`].
     pub fn read_resource(&self, uri: &str) -> Result<ReadOutput, Error> {
-        self.prepare_read(uri).wait()
+        self.request_read(uri).wait()
     }
 
     /// A resource to be read.
-    pub fn prepare_read(&self, uri: &str) -> Request<ReadOutput> {
+    pub fn request_read(&self, uri: &str) -> Request<ReadOutput> {
         Request::new(self.core(), &Want::Read(uri), decode::read_output)
     }
 
@@ -130,11 +130,11 @@ impl Client {
     /// # Errors
     /// As [`Request::wait`].
     pub fn prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Result<PromptOutput, Error> {
-        self.prepare_prompt(name, arguments).wait()
+        self.request_prompt(name, arguments).wait()
     }
 
     /// A prompt to be filled in.
-    pub fn prepare_prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Request<PromptOutput> {
+    pub fn request_prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Request<PromptOutput> {
         Request::new(self.core(), &Want::Prompt(name, arguments), decode::prompt_output)
     }
 
@@ -144,26 +144,26 @@ impl Client {
     /// As [`Request::wait`].
     pub fn complete(
         &self,
-        about: About<'_>,
+        about: CompletionTarget<'_>,
         argument: &str,
         typed: &str,
         settled: &[(&str, &str)],
     ) -> Result<Completion, Error> {
-        self.prepare_completion(about, argument, typed, settled).wait()
+        self.request_completion(about, argument, typed, settled).wait()
     }
 
     /// Values for an argument, to be asked for: see [`Client::complete`].
-    pub fn prepare_completion(
+    pub fn request_completion(
         &self,
-        about: About<'_>,
+        about: CompletionTarget<'_>,
         argument: &str,
         typed: &str,
         settled: &[(&str, &str)],
     ) -> Request<Completion> {
         let completing = Completing {
             subject: match about {
-                About::Prompt(name) => Subject::Prompt(name),
-                About::Template(text) => Subject::Template(text),
+                CompletionTarget::Prompt(name) => Subject::Prompt(name),
+                CompletionTarget::Template(text) => Subject::Template(text),
             },
             argument: (argument, typed),
             settled,
@@ -181,11 +181,11 @@ impl Client {
     /// As [`Request::wait`]; [`ErrorKind::Invalid`] for parameters that are no object, have a name twice at any depth,
     /// or have another `_meta` than that.
     pub fn request(&self, method: &str, params: impl ToJson) -> Result<Json, Error> {
-        self.prepare(method, params).wait()
+        self.request_method(method, params).wait()
     }
 
     /// Any method by its name, to be asked.
-    pub fn prepare(&self, method: &str, params: impl ToJson) -> Request<Json> {
+    pub fn request_method(&self, method: &str, params: impl ToJson) -> Request<Json> {
         let params = params.to_json();
         Request::new(self.core(), &Want::Other(method, &params), |result| Some(result.to_json()))
     }

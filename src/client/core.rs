@@ -44,7 +44,7 @@ const NOISE_SHOWN: usize = 200;
 /// How often something came that was not asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct ClientStats {
     /// Lines that are no messages: stray output, garbage, lines that are too long.
     pub noise: u64,
     /// Answers to nothing that waits: late, duplicate, or with an id that was never given out.
@@ -169,8 +169,8 @@ impl Core {
         self.settled.load(Ordering::Acquire)
     }
 
-    pub(super) fn counts(&self) -> Counts {
-        Counts {
+    pub(super) fn stats(&self) -> ClientStats {
+        ClientStats {
             noise: self.noise.load(Ordering::Relaxed),
             late: self.late.load(Ordering::Relaxed),
             dropped: self.desk.dropped.load(Ordering::Relaxed),

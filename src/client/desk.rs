@@ -24,7 +24,7 @@ use crate::json::Json;
 use crate::limits::Limits;
 use crate::model::ask::Action;
 use crate::model::ask::{
-    AskReply, AskRequest, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest,
+    AskReply, AskRequest, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
 };
 use crate::model::{Change, ClientCapabilities, Level};
 use crate::pool::{Pool, PoolSize, Refused, guard};
@@ -41,9 +41,9 @@ pub struct LogEntry {
     pub data: Json,
 }
 
-pub(super) type OnForm = Box<dyn Fn(&Form) -> Result<FormReply, Refusal> + Send + Sync>;
+pub(super) type OnForm = Box<dyn Fn(&Form) -> Result<FormResponse, Refusal> + Send + Sync>;
 pub(super) type OnUrl = Box<dyn Fn(&UrlRequest) -> Result<Action, Refusal> + Send + Sync>;
-pub(super) type OnSample = Box<dyn Fn(&Sampling) -> Result<SampleReply, Refusal> + Send + Sync>;
+pub(super) type OnSample = Box<dyn Fn(&Sampling) -> Result<SampleResponse, Refusal> + Send + Sync>;
 pub(super) type OnLog = Box<dyn Fn(&LogEntry) + Send + Sync>;
 pub(super) type OnChange = Box<dyn Fn(&Change) + Send + Sync>;
 pub(super) type OnEnd = Box<dyn Fn(&Error) + Send + Sync>;

@@ -57,15 +57,15 @@ use std::sync::Arc;
 
 use crate::era::client as codec;
 use crate::json::Json;
-use crate::model::Offer;
+use crate::model::ServerCapabilities;
 
 pub use abort::Abort;
 #[cfg(feature = "hub")]
 pub(crate) use asked::{Question, Relay};
 pub use builder::ClientBuilder;
-pub use calls::{About, Page};
+pub use calls::{CompletionTarget, Page};
 pub use connect::Era;
-pub use core::Counts;
+pub use core::ClientStats;
 pub use desk::LogEntry;
 pub use request::{Call, Canceller, InputRequired, Outcome, Request};
 pub use slot::Progress;
@@ -136,7 +136,7 @@ pub struct ServerInfo {
     /// How a model should use it.
     pub instructions: Option<String>,
     /// What it offers.
-    pub offer: Offer,
+    pub offer: ServerCapabilities,
     /// Its capabilities as they came, an object.
     pub capabilities: Json,
     /// The revision that is spoken with it, a date.
@@ -188,9 +188,9 @@ impl Client {
         self.core().in_flight()
     }
 
-    /// How often something came that was not asked for.
-    pub fn counts(&self) -> Counts {
-        self.core().counts()
+    /// Counters of what arrived without being asked for.
+    pub fn stats(&self) -> ClientStats {
+        self.core().stats()
     }
 
     /// The end of what a child wrote to its stderr, where that is captured.

@@ -14,7 +14,9 @@ use std::borrow::Cow;
 
 use crate::json::{Json, Kind, Value, Writer};
 use crate::model::task::Task;
-use crate::model::{CacheHint, Change, ClientCapabilities, Filter, Identity, Level, Offer, Revision};
+use crate::model::{
+    CacheHint, Change, ClientCapabilities, Filter, Identity, Level, Revision, ServerCapabilities,
+};
 use crate::rpc::{Notification, RpcError};
 
 use super::order::Order;
@@ -131,7 +133,7 @@ pub(crate) struct Greeting {
     /// Its name, version and instructions; unverified words of a stranger.
     pub identity: Identity,
     /// What it offers.
-    pub offer: Offer,
+    pub offer: ServerCapabilities,
     /// Its capabilities as they came; `null` where it did not describe itself.
     pub capabilities: Json,
 }

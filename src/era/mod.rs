@@ -35,8 +35,8 @@ use crate::model::ask::Ask;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::{
-    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Offer, Peer, Query,
-    Revision, Session,
+    CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Peer, Query, Revision,
+    ServerCapabilities, Session,
 };
 use crate::rpc::{Request, RpcError, code};
 
@@ -136,7 +136,7 @@ pub(crate) enum Reply<'a> {
     /// Nothing to say.
     Empty,
     /// What the server is and offers.
-    Greeting { offer: Offer, cache: CacheHint },
+    Greeting { offer: ServerCapabilities, cache: CacheHint },
     /// A page of descriptors, rendered by this era.
     Page {
         list: List,

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::model::ask::{
-    Action, AskRequest, Form, FormReply, Refusal, Root, SampleReply, Sampling, UrlRequest,
+    Action, AskRequest, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
 };
 use crate::model::{Change, ClientCapabilities, Level};
 
@@ -17,9 +17,9 @@ use super::member::Status;
 use super::serve::Export;
 use super::{Hub, Shared, lock};
 
-type OnForm = Arc<dyn Fn(&str, &Form) -> Result<FormReply, Refusal> + Send + Sync>;
+type OnForm = Arc<dyn Fn(&str, &Form) -> Result<FormResponse, Refusal> + Send + Sync>;
 type OnUrl = Arc<dyn Fn(&str, &UrlRequest) -> Result<Action, Refusal> + Send + Sync>;
-type OnSample = Arc<dyn Fn(&str, &Sampling) -> Result<SampleReply, Refusal> + Send + Sync>;
+type OnSample = Arc<dyn Fn(&str, &Sampling) -> Result<SampleResponse, Refusal> + Send + Sync>;
 type OnLog = Arc<dyn Fn(&str, &LogEntry) + Send + Sync>;
 type OnChange = Arc<dyn Fn(&str, &Change) + Send + Sync>;
 type OnStatus = Arc<dyn Fn(&Status) + Send + Sync>;
@@ -106,7 +106,7 @@ impl HubBuilder {
     /// Fills in forms for servers, as [`ClientBuilder::on_form`].
     pub fn on_form(
         mut self,
-        answer: impl Fn(&str, &Form) -> Result<FormReply, Refusal> + Send + Sync + 'static,
+        answer: impl Fn(&str, &Form) -> Result<FormResponse, Refusal> + Send + Sync + 'static,
     ) -> HubBuilder {
         self.handlers.form = Some(Arc::new(answer));
         self
@@ -124,7 +124,7 @@ impl HubBuilder {
     /// Asks the model for servers, as [`ClientBuilder::on_sample`].
     pub fn on_sample(
         mut self,
-        answer: impl Fn(&str, &Sampling) -> Result<SampleReply, Refusal> + Send + Sync + 'static,
+        answer: impl Fn(&str, &Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
     ) -> HubBuilder {
         self.handlers.sample = Some(Arc::new(answer));
         self
@@ -133,7 +133,7 @@ impl HubBuilder {
     /// Like [`HubBuilder::on_sample`], for a model that can be offered tools.
     pub fn on_sample_with_tools(
         self,
-        answer: impl Fn(&str, &Sampling) -> Result<SampleReply, Refusal> + Send + Sync + 'static,
+        answer: impl Fn(&str, &Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
     ) -> HubBuilder {
         let mut builder = self.on_sample(answer);
         builder.handlers.sample_tools = true;

@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::client::{Call, Client, Page, Request};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
-use crate::model::Offer;
+use crate::model::ServerCapabilities;
 use crate::rpc::code::METHOD_NOT_FOUND;
 
 use super::lock;
@@ -81,7 +81,7 @@ enum Stage<T> {
 pub(super) fn gather<T>(
     members: &[Arc<Member>],
     limits: &Limits,
-    offers: fn(&Offer) -> bool,
+    offers: fn(&ServerCapabilities) -> bool,
     prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
     rename: fn(&str, &mut T),
 ) -> Merged<T> {
@@ -168,7 +168,7 @@ impl<T> Part<T> {
     fn advance(
         &mut self,
         limits: &Limits,
-        offers: fn(&Offer) -> bool,
+        offers: fn(&ServerCapabilities) -> bool,
         prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
         bell: &Arc<Bell>,
     ) -> bool {

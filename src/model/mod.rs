@@ -283,7 +283,7 @@ impl Filter {
 /// What a server offers, derived from what is registered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Offer {
+pub struct ServerCapabilities {
     /// It has tools, or may get some while it runs.
     pub tools: bool,
     /// It tells when the list of tools changes.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use crate::era::{self, Questions, ServerEra, Signal, meta};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::limits::FOR_EVER;
-use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormAnswer, Root, SampleAnswer, Sampling};
+use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormResult, Root, SampleResult, Sampling};
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
 use crate::record::Violation;
 use crate::rpc::RpcError;
@@ -173,13 +173,13 @@ impl Context<'_> {
     /// # Errors
     /// Pass it on with `?`: the client was asked, cannot be asked, or refused; or the form cannot
     /// be right. Declining is no error but an answer.
-    pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormAnswer, Failure> {
+    pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormResult, Failure> {
         if let Some(fault) = form.fault() {
             return Err(Failure::new(format!("The form {key:?} cannot be right: {fault}")));
         }
         let doc = self.ask(key, AskRequest::Form(form))?;
         let action = Action::read(doc.root()).map_err(Failure::new)?;
-        Ok(FormAnswer::new(action, doc))
+        Ok(FormResult::new(action, doc))
     }
 
     /// Asks the user to visit a page, for what must not pass through the client: passwords, keys,
@@ -206,7 +206,7 @@ impl Context<'_> {
     /// # Errors
     /// As with [`Context::elicit`]; also when tool uses and results do not pair up, the `_meta` of a
     /// block or a tool is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes, or a number is none.
-    pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleAnswer, Failure> {
+    pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleResult, Failure> {
         if let Some(why) = sampling.unpaired() {
             return Err(Failure::new(why));
         }
@@ -220,7 +220,7 @@ impl Context<'_> {
         if [sampling.temperature, a, b, c].into_iter().flatten().any(|number| !number.is_finite()) {
             return Err(Failure::new(format!("The temperature or a priority of {key:?} is no number")));
         }
-        self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleAnswer::new)
+        self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleResult::new)
     }
 
     /// Asks for the folders the client lets the server work in.

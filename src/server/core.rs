@@ -10,7 +10,7 @@ use crate::era::{Card, Eras};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Value, Writer};
 use crate::limits::Limits;
-use crate::model::{CacheHint, Change, Fault, Offer, Operation, Query};
+use crate::model::{CacheHint, Change, Fault, Operation, Query, ServerCapabilities};
 use crate::pool::Pool;
 
 use super::alarm::Alarm;
@@ -42,7 +42,7 @@ pub(crate) struct Catalog {
     registry: RwLock<Arc<Registry>>,
     /// Counts the changes of `registry`, so that readers notice one without a lock.
     version: AtomicUsize,
-    promised: Mutex<Offer>,
+    promised: Mutex<ServerCapabilities>,
     connections: Mutex<Vec<Weak<Connection>>>,
     compiler: Mutex<Option<Arc<dyn SchemaCompiler>>>,
     stop: AtomicBool,
@@ -93,11 +93,11 @@ impl Catalog {
         result
     }
 
-    pub(crate) fn promised(&self) -> Offer {
+    pub(crate) fn promised(&self) -> ServerCapabilities {
         *lock(&self.promised)
     }
 
-    pub(crate) fn promise(&self, edit: impl FnOnce(&mut Offer)) {
+    pub(crate) fn promise(&self, edit: impl FnOnce(&mut ServerCapabilities)) {
         edit(&mut lock(&self.promised));
         self.version.fetch_add(1, Ordering::Release);
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::era::{self, Params, Reply, ServerEra, To};
 use crate::json::{Doc, Kind, ParseError, Value, Writer};
 use crate::model::ask::Answer;
-use crate::model::{Fault, Note, Offer, Peer, Query, Revision};
+use crate::model::{Fault, Note, Peer, Query, Revision, ServerCapabilities};
 use crate::pool::{self, Refused};
 use crate::rpc::{Id, Message, Notification, Request, RpcError};
 use crate::transport::Outlet;
@@ -53,7 +53,7 @@ pub(crate) struct Reader<I: ?Sized> {
     pub(super) outlet: Option<Arc<dyn Outlet>>,
     /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
     pub(super) peer: Option<Peer>,
-    pub(super) offer: Offer,
+    pub(super) offer: ServerCapabilities,
     /// Length of the frame before this one.
     last_size: usize,
     /// `out` held a large answer.

@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::uri_template::{UriTemplate, Variables};
-use crate::model::{CompletionKind, Fault, Offer, Revision};
+use crate::model::{CompletionKind, Fault, Revision, ServerCapabilities};
 use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
 use super::context::Context;
@@ -497,8 +497,8 @@ impl Registry {
     }
 
     /// What these registrations amount to, beside what the server was told it may do.
-    pub(crate) fn offer(&self, promised: Offer) -> Offer {
-        Offer {
+    pub(crate) fn offer(&self, promised: ServerCapabilities) -> ServerCapabilities {
+        ServerCapabilities {
             tools: promised.tools_changed || !self.tools.is_empty(),
             resources: promised.resources_changed
                 || promised.subscribe

@@ -53,11 +53,11 @@ use super::{Inlet, Input};
 pub enum Stderr {
     /// It goes where that of this process goes. A hub puts the server's key in front of each line.
     #[default]
-    Inherited,
+    Inherit,
     /// Its end is kept: [`Limits::stderr_bytes`].
-    Captured,
+    Piped,
     /// It goes nowhere.
-    Discarded,
+    Null,
 }
 
 /// How long the reading thread waits for the exit of a child that closed its output, to tell why.
@@ -103,14 +103,14 @@ impl ChildDial {
     pub(crate) fn new(mut command: Command, settings: ChildSettings, limits: Limits) -> ChildDial {
         let ChildSettings { stderr, tag, inherit_env } = settings;
         let own = (!inherit_env).then(|| command.get_envs().map(|(name, _)| name.to_owned()).collect());
-        let tag = tag.filter(|_| stderr == Stderr::Inherited);
+        let tag = tag.filter(|_| stderr == Stderr::Inherit);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         command.stderr(match stderr {
-            Stderr::Inherited if tag.is_none() => Stdio::inherit(),
-            Stderr::Inherited | Stderr::Captured => Stdio::piped(),
-            Stderr::Discarded => Stdio::null(),
+            Stderr::Inherit if tag.is_none() => Stdio::inherit(),
+            Stderr::Inherit | Stderr::Piped => Stdio::piped(),
+            Stderr::Null => Stdio::null(),
         });
-        ChildDial { command, own, captured: stderr == Stderr::Captured, tag, limits }
+        ChildDial { command, own, captured: stderr == Stderr::Piped, tag, limits }
     }
 
     /// Removes the variables of this process that the child must not get. Runs before each start,

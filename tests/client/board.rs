@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use tinymcp::{About, Body, Change, Era, ErrorKind, FormReply, Level, json};
+use tinymcp::{Body, Change, CompletionTarget, Era, ErrorKind, FormResponse, Level, json};
 
 use super::played::{SOON, plain};
 
@@ -22,7 +22,7 @@ fn a_board_is_read_switched_watched_and_asked() {
             .on_log(Level::Info, move |entry| log.send(entry.data.as_str().to_owned()).unwrap())
             .on_form(|form| {
                 assert_eq!((form.fields.len(), form.fields[0].required), (1, true));
-                Ok(FormReply::accept(json!({"sure": true})))
+                Ok(FormResponse::accept(json!({"sure": true})))
             })
             .spawn(Command::new(&program))
             .unwrap();
@@ -47,7 +47,7 @@ fn a_board_is_read_switched_watched_and_asked() {
 
         let (step, steps) = mpsc::channel();
         let blink = json!({"pin": 5, "times": 3, "intervalMs": 4});
-        let request = client.prepare_tool("blink", blink).on_progress(move |p| step.send(p).unwrap());
+        let request = client.request_tool("blink", blink).on_progress(move |p| step.send(p).unwrap());
         assert_eq!(request.wait().unwrap().texts(), "pin 5 blinked 3 times");
         let steps: Vec<_> = steps.iter().collect();
         assert_eq!(steps.iter().map(|p| p.done).collect::<Vec<_>>(), [1.0, 2.0, 3.0]);
@@ -56,7 +56,7 @@ fn a_board_is_read_switched_watched_and_asked() {
 
         let (step, steps) = mpsc::channel();
         let long = json!({"pin": 6, "times": 100, "intervalMs": 1000});
-        let request = client.prepare_tool("blink", long).on_progress(move |p| step.send(p).unwrap());
+        let request = client.request_tool("blink", long).on_progress(move |p| step.send(p).unwrap());
         let mut call = request.start().unwrap();
         while steps.try_recv().is_err() {
             assert!(call.wait_until(Instant::now() + Duration::from_millis(5)).is_none());
@@ -77,10 +77,10 @@ fn a_board_is_read_switched_watched_and_asked() {
         let prompt = client.prompt("diagnose", &[("symptom", "no boot")]).unwrap();
         assert!(prompt.messages[0].1.as_text().unwrap().contains("no boot"));
         assert_eq!(client.prompt("diagnose", &[]).unwrap_err().code(), Some(-32602));
-        let offered = client.complete(About::Prompt("diagnose"), "component", "d", &[]).unwrap();
+        let offered = client.complete(CompletionTarget::Prompt("diagnose"), "component", "d", &[]).unwrap();
         assert_eq!(offered.values, ["disk"]);
         let missing = client.read_resource("board://nothing").unwrap_err();
         assert_eq!(missing.code(), Some(if era == Era::Modern { -32602 } else { -32002 }));
-        assert_eq!((client.in_flight(), client.counts().noise), (0, 0));
+        assert_eq!((client.in_flight(), client.stats().noise), (0, 0));
     }
 }

@@ -51,7 +51,7 @@ fn garbage_is_counted_and_never_answered() {
         assert_eq!(heard["method"], "tools/call", "nothing was answered: {heard}");
         played.answer(&heard["id"], ok());
         assert_eq!(calling.join().unwrap().unwrap(), "ok");
-        let noise = client.counts().noise;
+        let noise = client.stats().noise;
         // An array is a batch in a session, and holds nothing that counts.
         assert_eq!(noise, if era == Era::Legacy { 15 } else { 17 }, "{era:?}");
     }
@@ -68,7 +68,7 @@ fn requests_of_a_server_without_a_session_are_not_answered() {
     assert_eq!(heard["method"], "tools/call");
     played.answer(&heard["id"], ok());
     calling.join().unwrap().unwrap();
-    assert_eq!(client.counts().noise, 3);
+    assert_eq!(client.stats().noise, 3);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_malformed_answer_ends_the_call_it_answers() {
 #[test]
 fn answers_in_any_order_and_twice_reach_the_right_calls() {
     let (client, played) = connected(plain(), Era::Legacy);
-    let calls: Vec<_> = (0..50).map(|n| client.prepare_tool("t", ours!({"n": n})).start().unwrap()).collect();
+    let calls: Vec<_> = (0..50).map(|n| client.request_tool("t", ours!({"n": n})).start().unwrap()).collect();
     let mut heard: Vec<Value> = (0..50).map(|_| played.hear()).collect();
     heard.reverse();
     heard.rotate_left(17);
@@ -114,13 +114,13 @@ fn answers_in_any_order_and_twice_reach_the_right_calls() {
     let id = played.asked("tools/call");
     played.answer(&id, ok());
     calling.join().unwrap().unwrap();
-    assert_eq!(client.counts().late, 50);
+    assert_eq!(client.stats().late, 50);
 }
 
 #[test]
 fn a_batch_is_read_where_a_revision_has_batches() {
     let (client, played) = connected(plain(), Era::Legacy);
-    let calls: Vec<_> = (0..2).map(|_| client.prepare_tool("t", ours!({})).start().unwrap()).collect();
+    let calls: Vec<_> = (0..2).map(|_| client.request_tool("t", ours!({})).start().unwrap()).collect();
     let ids: Vec<Value> = (0..2).map(|_| played.asked("tools/call")).collect();
     let answers = ids.iter().map(|id| json!({"jsonrpc": "2.0", "id": id, "result": ok()}));
     played.say(Value::Array(answers.collect()));
@@ -137,7 +137,7 @@ fn a_silent_server_costs_each_call_its_time_and_no_more() {
             let client = client.clone();
             std::thread::spawn(move || {
                 client
-                    .prepare_tool("t", ours!({}))
+                    .request_tool("t", ours!({}))
                     .timeout(Duration::from_millis(40))
                     .wait()
                     .unwrap_err()
@@ -157,11 +157,11 @@ fn more_calls_than_allowed_are_refused_as_busy() {
     let mut limits = Limits::default();
     limits.calls = 3;
     let (client, _played) = connected(plain().limits(limits), Era::Legacy);
-    let calls: Vec<_> = (0..3).map(|_| client.prepare_tool("t", ours!({})).start().unwrap()).collect();
+    let calls: Vec<_> = (0..3).map(|_| client.request_tool("t", ours!({})).start().unwrap()).collect();
     let error = client.call_tool("t", ours!({})).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     drop(calls);
-    assert!(client.prepare_tool("t", ours!({})).start().is_ok());
+    assert!(client.request_tool("t", ours!({})).start().is_ok());
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn more_questions_than_allowed_are_refused_and_pings_are_answered_all_the_same()
     limits.events = 2;
     let builder = plain().limits(limits).on_form(move |_| {
         hold(());
-        Ok(tinymcp::FormReply::decline())
+        Ok(tinymcp::FormResponse::decline())
     });
     let (_client, played) = connected(builder, Era::Legacy);
     let ask = |id: u64| {
@@ -213,7 +213,7 @@ fn a_flood_of_news_is_dropped_where_nobody_keeps_up() {
     let id = played.asked("tools/call");
     played.answer(&id, ok());
     assert_eq!(calling.join().unwrap().unwrap(), "ok", "answers pass the flood");
-    assert_eq!(client.counts().dropped, 90);
+    assert_eq!(client.stats().dropped, 90);
     let begun = held.let_all_go();
     let told: Vec<String> = (0..10).map(|_| begun.recv_timeout(SOON).unwrap()).collect();
     assert_eq!(told, (1..=10).map(|n| n.to_string()).collect::<Vec<_>>());
@@ -242,7 +242,7 @@ fn a_line_beyond_the_limit_is_skipped() {
     });
     let client = plain().limits(limits).era(Era::Legacy).over(link).unwrap();
     assert_eq!(client.call_tool("t", ours!({})).unwrap().texts(), "ok");
-    assert_eq!(client.counts().noise, 1);
+    assert_eq!(client.stats().noise, 1);
     drop(client);
     assert_eq!(serving.join().unwrap(), 0, "the stream ended");
 }
@@ -267,7 +267,7 @@ fn a_stream_that_nobody_reads_holds_nobody_past_the_deadline() {
     let large = "x".repeat(1 << 20);
     for _ in 0..4 {
         let request =
-            client.prepare_tool("t", ours!({"x": large.as_str()})).timeout(Duration::from_millis(30));
+            client.request_tool("t", ours!({"x": large.as_str()})).timeout(Duration::from_millis(30));
         assert_eq!(request.wait().unwrap_err().kind(), ErrorKind::Timeout);
     }
     drop(unread);

@@ -1,7 +1,7 @@
 //! Requests for what a server did not declare: never sent, refused with an error that names the capability.
 
 use serde_json::{Value, json};
-use tinymcp::{About, Client, Era, Error, ErrorKind, json as ours};
+use tinymcp::{Client, CompletionTarget, Era, Error, ErrorKind, json as ours};
 
 use super::played::{Played, call, connected, ok, plain};
 
@@ -39,7 +39,7 @@ fn what_a_server_did_not_declare_is_not_asked_for() {
         ("resources.subscribe", |c| c.subscribe("a:b")),
         ("prompts", |c| c.prompts().map(drop)),
         ("prompts", |c| c.prompt("p", &[]).map(drop)),
-        ("completions", |c| c.complete(About::Prompt("p"), "a", "", &[]).map(drop)),
+        ("completions", |c| c.complete(CompletionTarget::Prompt("p"), "a", "", &[]).map(drop)),
         ("prompts", |c| c.request("prompts/list", ours!({})).map(drop)),
         ("tools", |c| c.request("tools/call", ours!({"name": "t"})).map(drop)),
         ("logging", |c| c.request("logging/setLevel", ours!({"level": "info"})).map(drop)),
@@ -162,5 +162,5 @@ fn updates_of_foreign_subscriptions_are_not_delivered() {
     let first = told.recv_timeout(super::played::SOON).unwrap();
     assert_eq!(first, tinymcp::Change::Updated("test://a".into()));
     assert!(told.try_recv().is_err(), "delivered once");
-    assert_eq!(client.counts().late, 7);
+    assert_eq!(client.stats().late, 7);
 }

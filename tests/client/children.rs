@@ -81,7 +81,7 @@ fn a_program_that_is_not_there_is_an_error_at_once() {
 fn starts(name: &str, end: &str) -> (String, usize) {
     let log = std::env::temp_dir().join(format!("tinymcp-starts-{}-{name}", std::process::id()));
     let script = format!("echo started >>'{}'; {end}", log.display());
-    let error = plain().stderr(Stderr::Captured).spawn(shell(&script)).unwrap_err();
+    let error = plain().stderr(Stderr::Piped).spawn(shell(&script)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     let started = std::fs::read_to_string(&log).unwrap().lines().count();
     std::fs::remove_file(&log).unwrap();
@@ -161,9 +161,9 @@ fn what_a_dead_server_leaves_running_keeps_nobody_waiting() {
             log.display(),
             if answers { answer } else { ":" },
         );
-        let client = legacy().stderr(Stderr::Captured).spawn(session(&script)).unwrap();
+        let client = legacy().stderr(Stderr::Piped).spawn(session(&script)).unwrap();
         let began = Instant::now();
-        let answer = client.prepare_tool("x", json!({})).timeout(SOON * 3).wait();
+        let answer = client.request_tool("x", json!({})).timeout(SOON * 3).wait();
         let last = client.call_tool("x", json!({})).unwrap_err();
         end_holder(&log);
         assert!(began.elapsed() < SOON, "{then}: {:?}", began.elapsed());
@@ -279,7 +279,7 @@ cat >/dev/null"#,
     assert_eq!(client.call_tool("x", json!({})).unwrap().texts(), "ok");
     assert_eq!(told.recv_timeout(SOON).unwrap(), "Listening on port 80");
     assert_eq!(told.recv_timeout(SOON).unwrap(), "{\"level\":\"info\"}");
-    assert_eq!(client.counts().noise, 2);
+    assert_eq!(client.stats().noise, 2);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_server_that_does_not_read_holds_nobody_past_the_deadline() {
     let large = "x".repeat(1 << 20);
     for _ in 0..3 {
         let error = client
-            .prepare_tool("x", json!({"text": large.as_str()}))
+            .request_tool("x", json!({"text": large.as_str()}))
             .timeout(Duration::from_millis(50))
             .wait()
             .unwrap_err();
@@ -312,7 +312,7 @@ while read -r line; do echo "${{#line}}"; done"#
         )))
         .unwrap();
     let large = "x".repeat(300_000);
-    let call = client.prepare_tool("x", json!({"text": large.as_str()})).timeout(Duration::from_millis(30));
+    let call = client.request_tool("x", json!({"text": large.as_str()})).timeout(Duration::from_millis(30));
     assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::Timeout);
     std::fs::write(path, "go\n").unwrap();
     let request: usize = told.recv_timeout(SOON).unwrap().parse().unwrap();
@@ -329,7 +329,7 @@ fn the_end_of_stderr_is_kept_however_much_there_is() {
     limits.stderr_bytes = 1000;
     let client = legacy()
         .limits(limits)
-        .stderr(Stderr::Captured)
+        .stderr(Stderr::Piped)
         .spawn(session(
             r#"i=0; while [ $i -lt 3000 ]; do echo "line $i" >&2; i=$((i+1)); done
 read -r call; exit 1"#,
@@ -359,7 +359,7 @@ exit 4"#,
     let error = client.call_tool("x", json!({})).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert!(error.to_string().contains("status 4"), "{error}");
-    assert_eq!(client.counts().noise, 1, "half a line is no message");
+    assert_eq!(client.stats().noise, 1, "half a line is no message");
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn an_endless_line_costs_the_call_its_time() {
         .limits(limits)
         .spawn(session("read -r call; while :; do printf '%s' xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done"))
         .unwrap();
-    let request = client.prepare_tool("x", json!({})).timeout(Duration::from_millis(300));
+    let request = client.request_tool("x", json!({})).timeout(Duration::from_millis(300));
     let error = request.wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(error.to_string(), "no answer to tools/call of \"x\" within 300ms");

@@ -161,7 +161,7 @@ fn silence_means_a_session_and_a_late_answer_is_dropped() {
     assert_eq!(client.server().revision, "2025-03-26");
     // Whatever is said after it has been read by then, in order.
     assert_eq!(client.call_tool("x", ()).unwrap_err().kind(), ErrorKind::Closed);
-    assert_eq!(client.counts().late, 1);
+    assert_eq!(client.stats().late, 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, mpsc};
 
 use serde_json::json;
-use tinymcp::{Era, ErrorKind, FormReply, Level, Limits, json as ours};
+use tinymcp::{Era, ErrorKind, FormResponse, Level, Limits, json as ours};
 
 use super::played::{SOON, connected, plain};
 
@@ -41,7 +41,7 @@ fn large_news_are_dropped_where_nobody_keeps_up() {
     let id = played.asked("tools/call");
     played.answer(&id, json!({"resultType": "complete", "content": []}));
     calling.join().unwrap();
-    assert_eq!(client.counts().dropped, 17);
+    assert_eq!(client.stats().dropped, 17);
     drop(leave);
     for _ in 0..3 {
         assert_eq!(entered.recv_timeout(SOON).unwrap(), 3002);
@@ -58,7 +58,7 @@ fn large_questions_are_refused_while_others_are_open() {
     let builder = plain().limits(small()).on_form(move |_| {
         enter.send(()).unwrap();
         let _ = left.lock().unwrap().recv();
-        Ok(FormReply::decline())
+        Ok(FormResponse::decline())
     });
     let (_client, played) = connected(builder, Era::Legacy);
     let ask = |id: u64, bytes: usize| {
@@ -91,7 +91,7 @@ fn large_questions_are_refused_while_others_are_open() {
 fn of_many_large_steps_the_newest_are_told() {
     let (client, played) = connected(plain(), Era::Legacy);
     let (tell, told) = mpsc::channel();
-    let request = client.prepare_tool("t", ours!({}));
+    let request = client.request_tool("t", ours!({}));
     let call = request.on_progress(move |step| tell.send(step.done as u64).unwrap()).start().unwrap();
     let id = played.asked("tools/call");
     for done in 1..=20 {

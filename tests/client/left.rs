@@ -72,12 +72,12 @@ fn fates() {
     narrow.frame_bytes = 100_000;
     let mut short = limits.clone();
     short.call_timeout = Duration::from_millis(50);
-    let impatient = || legacy().limits(limits.clone()).stderr(Stderr::Captured);
+    let impatient = || legacy().limits(limits.clone()).stderr(Stderr::Piped);
     // Closed with nothing under way; with a call under way; dead before; stubborn; silent from the
     // first question on; gone at once; not there at all.
     drop(impatient().spawn(numbered("cat >/dev/null")).unwrap());
     let client = impatient().spawn(numbered("cat >/dev/null")).unwrap();
-    let waiting = client.prepare_tool("x", ()).start().unwrap();
+    let waiting = client.request_tool("x", ()).start().unwrap();
     client.close();
     assert!(waiting.wait().is_err());
     drop(client);
@@ -86,7 +86,7 @@ fn fates() {
     drop(client);
     // A line without an end: the memory is compared in the end.
     let client = impatient().limits(narrow).spawn(session("read -r call; yes | tr -d '\\n'")).unwrap();
-    let request = client.prepare_tool("x", ()).timeout(Duration::from_millis(40));
+    let request = client.request_tool("x", ()).timeout(Duration::from_millis(40));
     assert!(request.wait().is_err());
     drop(client);
     drop(impatient().spawn(session("trap '' TERM; while :; do sleep 10; done")).unwrap());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Call, Client, Context, Era, Error, Failure, Form, FormReply, Level, Limits, Server, Tool, ToolOutput,
+    Call, Client, Context, Era, Error, Failure, Form, FormResponse, Level, Limits, Server, Tool, ToolOutput,
     json,
 };
 
@@ -97,14 +97,14 @@ fn cancelled_elsewhere(call: Call<ToolOutput>, spins: u64) -> Result<ToolOutput,
 }
 
 fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
-    let prepare = |tool: &str| client.prepare_tool(tool, json!({"text": text}));
+    let prepare = |tool: &str| client.request_tool(tool, json!({"text": text}));
     let short = Duration::from_micros(dice.roll(2_000));
     let outcome = match dice.roll(12) {
         0 => prepare("echo").timeout(short).wait(),
         1 => cancelled_elsewhere(prepare("echo").start().unwrap(), dice.roll(3_000)),
         2 => {
             let first = prepare("steps").start().unwrap();
-            let second = client.prepare_tool("echo", json!({"text": "second"})).start().unwrap();
+            let second = client.request_tool("echo", json!({"text": "second"})).start().unwrap();
             assert_eq!(second.wait().unwrap().texts(), "second");
             first.wait()
         }
@@ -150,26 +150,26 @@ fn sixteen_threads_do_everything_in_both_eras() {
         let client = plain()
             .limits(Limits::default())
             .era(era)
-            .on_form(|_| Ok(FormReply::decline()))
+            .on_form(|_| Ok(FormResponse::decline()))
             .on_log(Level::Info, move |_| {
                 heard.told.fetch_add(1, Ordering::Relaxed);
             })
             .spawn(server)
             .unwrap();
-        let noise = client.counts().noise;
+        let noise = client.stats().noise;
         let each = calls() / 2 / THREADS;
         at_once(&client, &tally, each, one_call);
         let [answered, late, cancelled] = tally.calls.counts();
         assert_eq!(answered + late + cancelled, each * THREADS, "each ended once");
         assert!(late > 0 && cancelled > 0);
         // What was said before an answer has been read by now, and is told soon.
-        let heard = || tally.told.load(Ordering::Relaxed) + client.counts().dropped;
+        let heard = || tally.told.load(Ordering::Relaxed) + client.stats().dropped;
         let (news, until) = (tally.news.load(Ordering::Relaxed), Instant::now() + SOON);
         while heard() < news && Instant::now() < until {
             std::thread::yield_now();
         }
         assert!(heard() >= news);
-        assert_eq!((client.in_flight(), client.counts().noise), (0, noise));
+        assert_eq!((client.in_flight(), client.stats().noise), (0, noise));
         client.close();
     }
 }

@@ -120,7 +120,7 @@ fn long_requests_and_stray_output_end_no_call() {
             format!("{stray}\n{}", json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}))
         });
         client.call_tool("t", ours!({})).unwrap();
-        assert_eq!(client.counts().noise, 1);
+        assert_eq!(client.stats().noise, 1);
     }
 }
 

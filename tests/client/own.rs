@@ -4,9 +4,9 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use tinymcp::{
-    About, Action, Change, Client, ClientBuilder, Completion, CompletionRequest, Era, ErrorKind, Field, Form,
-    FormReply, Level, Prompt, PromptOutput, Resource, ResourceContents, Root, SampleReply, Sampling, Server,
-    Template, Tool, ToolOutput, json, memory_links,
+    Action, Change, Client, ClientBuilder, Completion, CompletionRequest, CompletionTarget, Era, ErrorKind,
+    Field, Form, FormResponse, Level, Prompt, PromptOutput, Resource, ResourceContents, Root, SampleResponse,
+    Sampling, Server, Template, Tool, ToolOutput, json, memory_links,
 };
 
 use super::played::{SOON, plain};
@@ -160,7 +160,7 @@ fn questions_of_every_kind_are_answered_in_both_eras() {
         plain()
             .on_form(|form| {
                 assert_eq!(form.message, "Who?");
-                Ok(FormReply::accept(json!({"name": "Ada"})))
+                Ok(FormResponse::accept(json!({"name": "Ada"})))
             })
             .on_url(|page| {
                 assert_eq!(page.url, "https://example.org/x");
@@ -168,7 +168,7 @@ fn questions_of_every_kind_are_answered_in_both_eras() {
             })
             .on_sample(|sampling| {
                 assert_eq!(sampling.max_tokens, 9);
-                Ok(SampleReply::new("m").text("Teal"))
+                Ok(SampleResponse::new("m").text("Teal"))
             })
             .roots([Root { uri: "file:///x".into(), name: None }])
     };
@@ -194,7 +194,7 @@ fn a_handler_that_refuses_panics_or_answers_wrongly_ends_the_call() {
             let builder = plain().on_form(move |_| match wrong {
                 0 => Err("not now".into()),
                 1 => std::panic::resume_unwind(Box::new("a handler of the program, quietly")),
-                _ => Ok(FormReply::accept(json!({"name": 7}))),
+                _ => Ok(FormResponse::accept(json!({"name": 7}))),
             });
             let (client, _) = connect(builder, server(), Some(era));
             match (era, wrong, client.call_tool("asks", ())) {
@@ -216,7 +216,7 @@ fn progress_cancellation_and_log_entries_in_both_eras() {
         let builder = plain().on_log(Level::Info, move |entry| tell.send(entry.clone()).unwrap());
         let (client, _) = connect(builder, server(), Some(era));
         let (tell, told) = mpsc::channel();
-        let request = client.prepare_tool("steps", ()).on_progress(move |step| tell.send(step).unwrap());
+        let request = client.request_tool("steps", ()).on_progress(move |step| tell.send(step).unwrap());
         assert_eq!(request.wait().unwrap().texts(), "done");
         let steps: Vec<f64> = told.iter().map(|step| step.done).collect();
         assert_eq!(steps, [1.0, 2.0, 3.0]);
@@ -229,7 +229,7 @@ fn progress_cancellation_and_log_entries_in_both_eras() {
         // The tool says that it runs, is cancelled, and the connection goes on.
         let (tell, told) = mpsc::channel();
         let mut call = client
-            .prepare_tool("waits", ())
+            .request_tool("waits", ())
             .on_progress(move |step| tell.send(step).unwrap())
             .start()
             .unwrap();
@@ -280,9 +280,9 @@ fn a_long_list_is_followed_over_its_pages() {
     }
     let (client, _) = connect(plain(), server, None);
     assert_eq!(client.tools().unwrap().len(), 100);
-    let page = client.prepare_tools(None).wait().unwrap();
+    let page = client.request_tools(None).wait().unwrap();
     assert_eq!(page.entries.len(), 7);
-    let second = client.prepare_tools(page.next.as_deref()).wait().unwrap();
+    let second = client.request_tools(page.next.as_deref()).wait().unwrap();
     assert_eq!(second.entries[0].name, "t7");
     let mut limits = tinymcp::Limits::default();
     limits.list_entries = 99;
@@ -304,7 +304,7 @@ fn an_argument_is_completed_in_both_eras() {
             })
             .unwrap();
         let (client, _) = connect(plain(), server, Some(era));
-        let offered = client.complete(About::Prompt("greet"), "name", "al", &[]).unwrap();
+        let offered = client.complete(CompletionTarget::Prompt("greet"), "name", "al", &[]).unwrap();
         assert_eq!(offered.values, ["Alan"]);
     }
 }

@@ -16,7 +16,7 @@ fn clients_with_equal_request_ids_keep_their_answers_apart() {
     for era in [Era::Legacy, Era::Modern] {
         let clients = [connected(plain(), era), connected(plain(), era)];
         let calls: Vec<Call<ToolOutput>> =
-            clients.iter().map(|(client, _)| client.prepare_tool("t", ours!({})).start().unwrap()).collect();
+            clients.iter().map(|(client, _)| client.request_tool("t", ours!({})).start().unwrap()).collect();
         let ids: Vec<_> = clients.iter().map(|(_, server)| server.asked("tools/call")).collect();
         assert_eq!(ids[0], ids[1], "both clients count from the same number");
         // Answered in the opposite order.
@@ -35,9 +35,9 @@ fn a_progress_listener_may_use_its_own_client() {
         let (client, server) = connected(plain(), era);
         let (started, second) = mpsc::channel();
         let inner = client.clone();
-        let request = client.prepare_tool("first", ours!({})).on_progress(move |_| {
+        let request = client.request_tool("first", ours!({})).on_progress(move |_| {
             assert_eq!(inner.in_flight(), 1);
-            started.send(inner.prepare_tool("second", ours!({})).start().unwrap()).unwrap();
+            started.send(inner.request_tool("second", ours!({})).start().unwrap()).unwrap();
         });
         let call = request.start().unwrap();
         let message = server.hear();

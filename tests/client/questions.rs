@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tinymcp::{Action, Block, Content, Era, ErrorKind, FormReply, Outcome, Root, SampleReply, json as ours};
+use tinymcp::{
+    Action, Block, Content, Era, ErrorKind, FormResponse, Outcome, Root, SampleResponse, json as ours,
+};
 
 use super::played::{Played, call, connected, holding, in_time, meta, ok, plain};
 
@@ -11,9 +13,9 @@ use super::played::{Played, call, connected, holding, in_time, meta, ok, plain};
 fn what_a_client_can_answer_is_declared() {
     let builder = || {
         plain()
-            .on_form(|_| Ok(FormReply::cancel()))
+            .on_form(|_| Ok(FormResponse::cancel()))
             .on_url(|_| Ok(Action::Decline))
-            .on_sample_with_tools(|_| Ok(SampleReply::new("m").text("t")))
+            .on_sample_with_tools(|_| Ok(SampleResponse::new("m").text("t")))
             .roots([Root { uri: "file:///x".into(), name: None }])
     };
     let (client, played) = connected(builder(), Era::Modern);
@@ -39,11 +41,11 @@ fn a_session_asks_and_is_answered() {
     let builder = plain()
         .on_form(|form| {
             assert_eq!((form.message.as_str(), form.fields.len()), ("Who?", 2));
-            Ok(FormReply::accept(ours!({"name": "Ada"})))
+            Ok(FormResponse::accept(ours!({"name": "Ada"})))
         })
         .roots([Root { uri: "file:///x".into(), name: Some("x".into()) }])
         .on_sample(|sampling| match sampling.max_tokens {
-            9 => Ok(SampleReply::new("m1").text("Teal").stop_reason("endTurn")),
+            9 => Ok(SampleResponse::new("m1").text("Teal").stop_reason("endTurn")),
             _ => Err("not today".into()),
         });
     let (_client, played) = connected(builder, Era::Legacy);
@@ -95,7 +97,7 @@ fn an_answer_with_metadata_that_may_not_be_is_not_sent() {
             let content = Box::new(Content::text("Teal"));
             let block =
                 Content::Annotated { content, annotations: None, meta: Some(ours!({"dev.mcp/x": 1})) };
-            Ok(SampleReply::new("m").block(Block::ToolResult {
+            Ok(SampleResponse::new("m").block(Block::ToolResult {
                 id: "u".into(),
                 content: vec![Content::text("x"), block],
                 is_error: false,
@@ -136,7 +138,7 @@ fn a_question_that_is_called_off_gets_no_answer() {
     let (hold, held) = holding();
     let builder = plain().on_form(move |_| {
         hold(());
-        Ok(FormReply::decline())
+        Ok(FormResponse::decline())
     });
     let (_client, played) = connected(builder, Era::Legacy);
     let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
@@ -163,11 +165,11 @@ fn a_person_thinks(timeout: Duration) -> Option<()> {
     let (hold, held) = holding();
     let builder = plain().on_form(move |_| {
         hold(());
-        Ok(FormReply::decline())
+        Ok(FormResponse::decline())
     });
     let (client, played) = connected(builder, Era::Legacy);
     let started = Instant::now();
-    let mut call = client.prepare_tool("t", ours!({})).timeout(timeout).start().unwrap();
+    let mut call = client.request_tool("t", ours!({})).timeout(timeout).start().unwrap();
     let id = played.asked("tools/call");
     played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create",
         "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}}));
@@ -188,7 +190,7 @@ fn a_person_thinks(timeout: Duration) -> Option<()> {
 #[test]
 fn input_required_is_answered_and_the_call_repeated() {
     let builder = plain()
-        .on_form(|_| Ok(FormReply::accept(ours!({"zone": "a"}))))
+        .on_form(|_| Ok(FormResponse::accept(ours!({"zone": "a"}))))
         .roots([Root { uri: "file:///x".into(), name: None }]);
     let (client, played) = connected(builder, Era::Modern);
     let calling = call(&client, "t");
@@ -259,12 +261,12 @@ fn a_server_that_asks_back_for_ever_or_what_it_must_not_is_an_error() {
 #[test]
 fn questions_can_be_answered_by_hand() {
     let (client, played) = connected(plain(), Era::Modern);
-    let call = client.prepare_tool("t", ours!({})).start().unwrap();
+    let call = client.request_tool("t", ours!({})).start().unwrap();
     let id = played.asked("tools/call");
     played.answer(&id, json!({"resultType": "input_required", "requestState": "s", "inputRequests": {"k": {"method": "roots/list"}}}));
     let Outcome::InputRequired(asked) = call.wait_outcome().unwrap() else { panic!("not an answer yet") };
     assert_eq!(asked.questions.as_str(), r#"{"k":{"method":"roots/list"}}"#);
-    let request = client.prepare_tool("t", ours!({})).resume(&ours!({"k": {"roots": []}}), &asked).unwrap();
+    let request = client.request_tool("t", ours!({})).resume(&ours!({"k": {"roots": []}}), &asked).unwrap();
     let call = request.start().unwrap();
     let message = played.hear();
     assert_eq!(message["params"]["inputResponses"], json!({"k": {"roots": []}}));

@@ -82,7 +82,7 @@ pub(crate) fn at_once<T: Send + Sync + 'static>(
 }
 
 fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
-    let request = client.prepare_tool("echo", json!({"text": text}));
+    let request = client.request_tool("echo", json!({"text": text}));
     let outcome = match dice.roll(10) {
         // Too short for most, long enough for some.
         0 => request.timeout(Duration::from_micros(dice.roll(400))).wait(),
@@ -102,7 +102,7 @@ fn one_call(client: &Client, dice: &mut Dice, text: &str, tally: &Tally) {
         2 => {
             // Two under way, waited for in the other order.
             let first = request.start().unwrap();
-            let second = client.prepare_tool("echo", json!({"text": "second"})).start().unwrap();
+            let second = client.request_tool("echo", json!({"text": "second"})).start().unwrap();
             assert_eq!(second.wait().unwrap().texts(), "second");
             first.wait()
         }
@@ -123,7 +123,7 @@ fn check(client: &Client) {
     assert_eq!(answered + late + cancelled, calls() / THREADS * THREADS, "every call completed once");
     assert!(answered > calls() / 2 && late > 0 && cancelled > 0, "{answered} {late} {cancelled}");
     assert_eq!(client.in_flight(), 0);
-    assert_eq!(client.counts().noise, 0);
+    assert_eq!(client.stats().noise, 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tinymcp::{Era, ErrorKind, FormReply, Limits, Root, Stderr, json as ours};
+use tinymcp::{Era, ErrorKind, FormResponse, Limits, Root, Stderr, json as ours};
 
 use super::children::{legacy, session};
 use super::played::{Played, SOON, connected, holding, plain};
@@ -18,7 +18,7 @@ fn progress_that_comes_faster_than_it_is_heard_ends_with_the_deadline() {
     let endless = Arc::new(AtomicBool::new(false));
     let since = Instant::now();
     let waited = Arc::clone(&endless);
-    let request = client.prepare_tool("t", ours!({})).timeout(Duration::from_millis(50));
+    let request = client.request_tool("t", ours!({})).timeout(Duration::from_millis(50));
     let calling = std::thread::spawn(move || {
         let mut done = 1;
         let mut played: Option<(Played, serde_json::Value)> = None;
@@ -61,8 +61,8 @@ printf '%s\n' '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[]}}'
 exec sleep 60"#;
     let mut limits = Limits::default();
     limits.child_exit = Duration::ZERO;
-    let client = legacy().limits(limits).stderr(Stderr::Discarded).spawn(session(script)).unwrap();
-    client.prepare_tool("t", ours!({})).timeout(SOON).wait().unwrap();
+    let client = legacy().limits(limits).stderr(Stderr::Null).spawn(session(script)).unwrap();
+    client.request_tool("t", ours!({})).timeout(SOON).wait().unwrap();
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn roots_are_no_time_to_think() {
     // Nobody is there to answer.
     played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"}));
     let (tell, told) = mpsc::channel();
-    let request = client.prepare_tool("t", ours!({})).timeout(Duration::from_millis(50));
+    let request = client.request_tool("t", ours!({})).timeout(Duration::from_millis(50));
     std::thread::spawn(move || tell.send(request.wait()));
     let outcome = told.recv_timeout(SOON).expect("the call ends although the roots were asked for");
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Timeout);
@@ -100,7 +100,7 @@ fn a_server_that_wants_to_be_called_again_is_so_within_the_deadline() {
         }
     });
     // The pauses between the ten calls there may be take longer.
-    let outcome = client.prepare_tool("t", ours!({})).timeout(Duration::from_millis(300)).wait();
+    let outcome = client.request_tool("t", ours!({})).timeout(Duration::from_millis(300)).wait();
     assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Timeout);
     client.close();
     serving.join().unwrap();
@@ -117,7 +117,7 @@ fn news_that_come_while_all_handlers_are_busy_are_told_afterwards() {
         .limits(limits)
         .on_form(move |_| {
             hold(());
-            Ok(FormReply::decline())
+            Ok(FormResponse::decline())
         })
         .on_noise(move |noise| tell.lock().unwrap().send(noise.to_owned()).unwrap());
     let (_client, played) = connected(builder, Era::Legacy);

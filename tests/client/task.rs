@@ -31,7 +31,7 @@ fn makes_tasks() -> Value {
 }
 
 fn call(client: &Client) -> JoinHandle<Result<Outcome<ToolOutput>, Error>> {
-    let call = client.prepare_tool("t", ours!({})).as_task();
+    let call = client.request_tool("t", ours!({})).as_task();
     std::thread::spawn(move || call.start().unwrap().wait_outcome())
 }
 
@@ -145,7 +145,7 @@ fn a_task_that_nobody_asked_for_or_that_is_none_is_an_error() {
         assert_eq!(calling.join().unwrap().unwrap_err().kind(), ErrorKind::PeerMisbehaved);
     }
     // Who waits for the answer and gets a task is told its name.
-    let request = client.prepare_tool("t", ()).as_task();
+    let request = client.request_tool("t", ()).as_task();
     let calling = std::thread::spawn(move || request.wait().unwrap_err());
     played.answer(&played.asked("tools/call"), task);
     let error = calling.join().unwrap();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use tinymcp::{Call, Client, ClientBuilder, Era, Error, ErrorKind, FormReply, Limits, ToolOutput, json};
+use tinymcp::{Call, Client, ClientBuilder, Era, Error, ErrorKind, FormResponse, Limits, ToolOutput, json};
 
 use super::children::{legacy, session, threads};
 use super::played::{SOON, holding, in_time, plain};
@@ -50,7 +50,7 @@ fn quickly(client: &Client, times: usize) {
 }
 
 fn begin(client: &Client, tool: &str) -> Call<ToolOutput> {
-    client.prepare_tool(tool, json!({})).start().unwrap()
+    client.request_tool(tool, json!({})).start().unwrap()
 }
 
 /// Waits on a thread of its own; gives what comes of it, in time.
@@ -134,7 +134,7 @@ fn who_calls_reads_also_after_a_listener_that_panicked() {
         let step = r#"*'"echo"'*) text=${message#*'"text":"'}; text "$id" "${text%%\"*}";;
 *'"steps"'*) printf '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}\n' "$id";;"#;
         let (client, _noise) = slow_client(legacy(), step);
-        let request = client.prepare_tool("steps", json!({})).on_progress(|_| panic!("as the test wants it"));
+        let request = client.request_tool("steps", json!({})).on_progress(|_| panic!("as the test wants it"));
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| request.wait()));
         assert!(panicked.is_err());
         assert_eq!(client.in_flight(), 0, "nobody waits for it any more: it is cancelled");
@@ -155,7 +155,7 @@ fn a_call_is_cancelled_while_its_answer_is_half_there() {
         assert_eq!(error.kind(), ErrorKind::Cancelled);
         // The rest of the line comes before this answer.
         quickly(&client, 1);
-        assert_eq!((client.counts().late, client.in_flight()), (n, 0));
+        assert_eq!((client.stats().late, client.in_flight()), (n, 0));
     }
 }
 
@@ -163,11 +163,11 @@ fn a_call_is_cancelled_while_its_answer_is_half_there() {
 fn a_deadline_comes_while_the_answer_is_half_there() {
     let (client, noise) = slow_client(legacy(), "");
     for n in 1..=20 {
-        let request = client.prepare_tool("slow", json!({})).timeout(Duration::from_millis(10));
+        let request = client.request_tool("slow", json!({})).timeout(Duration::from_millis(10));
         assert_eq!(request.wait().unwrap_err().kind(), ErrorKind::Timeout);
         begun(&noise);
         quickly(&client, 1);
-        assert_eq!((client.counts().late, client.in_flight()), (n, 0));
+        assert_eq!((client.stats().late, client.in_flight()), (n, 0));
     }
 }
 
@@ -182,7 +182,7 @@ fn a_server_that_never_ends_a_message_keeps_nobody() {
         let (tell, told) = mpsc::channel();
         let (caller, also) = (client.clone(), client.clone());
         std::thread::spawn(move || {
-            let short = caller.prepare_tool("flood", json!({})).timeout(Duration::from_millis(50));
+            let short = caller.request_tool("flood", json!({})).timeout(Duration::from_millis(50));
             tell.send(short.wait()).unwrap();
             let call = begin(&caller, "slow");
             let canceller = call.canceller();
@@ -244,7 +244,7 @@ fn started_calls_are_waited_for_in_any_order_and_by_looking_now_and_then() {
                     let text = n.to_string();
                     (
                         text.clone(),
-                        client.prepare_tool("echo", json!({"text": text.as_str()})).start().unwrap(),
+                        client.request_tool("echo", json!({"text": text.as_str()})).start().unwrap(),
                     )
                 })
                 .collect();
@@ -280,7 +280,7 @@ fn a_question_is_heard_while_nobody_waits() {
     let ask = Mutex::new(ask);
     let builder = legacy().on_form(move |_| {
         ask.lock().unwrap().send(()).unwrap();
-        Ok(FormReply::decline())
+        Ok(FormResponse::decline())
     });
     let (client, _noise) = slow_client(builder, ASKS);
     for _ in 0..20 {
@@ -297,10 +297,10 @@ fn a_question_stops_the_clock_of_the_one_that_reads() {
         let (hold, held) = holding();
         let builder = legacy().on_form(move |_| {
             hold(());
-            Ok(FormReply::decline())
+            Ok(FormResponse::decline())
         });
         let (client, _noise) = slow_client(builder, ASKS);
-        let outcome = waiting(client.prepare_tool("asks", json!({})).timeout(time).start().unwrap());
+        let outcome = waiting(client.request_tool("asks", json!({})).timeout(time).start().unwrap());
         held.begun();
         // As long as the handler thinks, whatever the time of the call, unless that was over when it began.
         if outcome.recv_timeout(2 * time).is_ok() {
@@ -367,7 +367,7 @@ fn a_request_that_a_full_pipe_held_back_leaves_while_nobody_waits() {
     assert_eq!(client.call_tool("stop", json!({})).unwrap().texts(), "stopped");
     let large = "x".repeat(300_000);
     let call =
-        client.prepare_tool("large", json!({"text": large.as_str()})).timeout(Duration::from_millis(30));
+        client.request_tool("large", json!({"text": large.as_str()})).timeout(Duration::from_millis(30));
     assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::Timeout);
     std::fs::write(path, "go\n").unwrap();
     assert_eq!(noise.recv_timeout(SOON).unwrap(), "news", "the whole line has left");
@@ -381,7 +381,7 @@ fn a_listener_that_takes_its_time_holds_up_nobody_else() {
 *'"release"'*) text "$id" released; text "$steps" done;;"#;
     let (client, _noise) = slow_client(legacy(), step);
     let (hold, held) = holding();
-    let call = client.prepare_tool("steps", json!({})).on_progress(move |_| hold(())).start().unwrap();
+    let call = client.request_tool("steps", json!({})).on_progress(move |_| hold(())).start().unwrap();
     let outcome = waiting(call);
     held.begun();
     let (others, done) = (client.clone(), Arc::new(Barrier::new(3)));

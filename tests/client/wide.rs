@@ -18,7 +18,7 @@ fn steps_of_progress_may_be_bytes_of_a_large_disk() {
     for era in [Era::Legacy, Era::Modern] {
         let (client, played) = connected(plain(), era);
         let (tell, told) = mpsc::channel();
-        let request = client.prepare_tool("t", ours!({})).on_progress(move |step| {
+        let request = client.request_tool("t", ours!({})).on_progress(move |step| {
             tell.send((step.done, step.total)).unwrap();
         });
         let call = request.start().unwrap();
@@ -50,7 +50,7 @@ fn what_stays_fresh_for_longer_than_32_bits_of_milliseconds_is_kept() {
         played.answer(&id, page);
         assert_eq!(listing.join().unwrap().unwrap(), 0);
         // Nobody answers: it is kept, or this fails.
-        let kept = client.prepare_tools(None).timeout(SOON).wait().unwrap();
+        let kept = client.request_tools(None).timeout(SOON).wait().unwrap();
         assert_eq!(kept.entries.len(), 0, "{ttl}");
     }
 }
@@ -59,7 +59,7 @@ fn what_stays_fresh_for_longer_than_32_bits_of_milliseconds_is_kept() {
 fn tasks_tell_times_beyond_32_bits() {
     let (client, played) = connected(plain(), Era::Modern);
     for ms in [(1 << 31) + 1, FAR, FAR + 1, (1 << 53) + 1, u64::MAX] {
-        let call = client.prepare_tool("t", ours!({})).as_task();
+        let call = client.request_tool("t", ours!({})).as_task();
         let calling = thread::spawn(move || call.start().unwrap().wait_outcome());
         let id = played.asked("tools/call");
         played.answer(
@@ -86,7 +86,7 @@ fn times_beyond_32_bits_are_no_short_ones() {
             let calling = call(&client, "t");
             played.answer(&played.asked("tools/call"), ok());
             assert_eq!(calling.join().unwrap().unwrap(), "ok");
-            let request = client.prepare_tool("t", ours!({})).timeout(far).extended_by_progress(far);
+            let request = client.request_tool("t", ours!({})).timeout(far).extended_by_progress(far);
             let mut call = request.start().unwrap();
             let id = played.asked("tools/call");
             assert!(call.wait_until(std::time::Instant::now()).is_none(), "{far:?}");

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tinymcp::{About, Change, Era, ErrorKind, Level, json as ours};
+use tinymcp::{Change, CompletionTarget, Era, ErrorKind, Level, json as ours};
 
 use super::played::{Played, SOON, call, connected, in_time, meta, ok, plain};
 
@@ -59,7 +59,8 @@ fn a_callers_metadata_and_the_eras_are_both_sent() {
         let asking = std::thread::spawn({
             let client = client.clone();
             move || {
-                let request = client.prepare("x/y", ours!({"uri": "u", "_meta": {"traceparent": "00-1"}}));
+                let request =
+                    client.request_method("x/y", ours!({"uri": "u", "_meta": {"traceparent": "00-1"}}));
                 request.on_progress(|_| {}).wait()
             }
         });
@@ -105,7 +106,7 @@ fn progress_is_told_on_the_waiting_thread_and_never_later() {
         let (client, played) = connected(plain(), era);
         let (tell, told) = mpsc::channel();
         let here = std::thread::current().id();
-        let request = client.prepare_tool("t", ours!({})).on_progress(move |step| {
+        let request = client.request_tool("t", ours!({})).on_progress(move |step| {
             assert_eq!(std::thread::current().id(), here);
             tell.send((step.done, step.total, step.message)).unwrap();
         });
@@ -128,7 +129,7 @@ fn progress_is_told_on_the_waiting_thread_and_never_later() {
 #[test]
 fn a_timeout_tells_the_server_and_the_late_answer_is_dropped() {
     let (client, played) = connected(plain(), Era::Modern);
-    let error = client.prepare_tool("t", ours!({})).timeout(Duration::from_millis(10)).wait().unwrap_err();
+    let error = client.request_tool("t", ours!({})).timeout(Duration::from_millis(10)).wait().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     let id = played.asked("tools/call");
     assert_eq!(
@@ -143,13 +144,13 @@ fn a_timeout_tells_the_server_and_the_late_answer_is_dropped() {
     let id = played.asked("tools/call");
     played.answer(&id, ok());
     calling.join().unwrap().unwrap();
-    assert_eq!((client.counts().late, client.in_flight()), (4, 0));
+    assert_eq!((client.stats().late, client.in_flight()), (4, 0));
 }
 
 #[test]
 fn a_cancelled_call_ends_at_once_and_the_server_is_told() {
     let (client, played) = connected(plain(), Era::Legacy);
-    let call = client.prepare_tool("t", ours!({})).start().unwrap();
+    let call = client.request_tool("t", ours!({})).start().unwrap();
     let id = played.asked("tools/call");
     let canceller = call.canceller();
     let waiting = std::thread::spawn(move || call.wait());
@@ -162,7 +163,7 @@ fn a_cancelled_call_ends_at_once_and_the_server_is_told() {
     );
     canceller.cancel();
     // Dropping a call is cancelling it.
-    drop(client.prepare_tool("t", ours!({})).start().unwrap());
+    drop(client.request_tool("t", ours!({})).start().unwrap());
     let id = played.asked("tools/call");
     assert_eq!(played.hear()["params"]["requestId"], id);
     assert_eq!(client.in_flight(), 0);
@@ -177,7 +178,7 @@ fn a_deadline_can_be_extended_by_progress() {
 fn progress_goes_on(timeout: Duration) -> Option<()> {
     let (client, played) = connected(plain(), Era::Legacy);
     let request =
-        client.prepare_tool("t", ours!({})).timeout(timeout).extended_by_progress(Duration::from_secs(3600));
+        client.request_tool("t", ours!({})).timeout(timeout).extended_by_progress(Duration::from_secs(3600));
     let mut call = request.start().unwrap();
     let id = played.asked("tools/call");
     let started = Instant::now();
@@ -198,7 +199,7 @@ fn progress_goes_on(timeout: Duration) -> Option<()> {
 fn a_deadline_has_an_end_whatever_progress_says() {
     let (client, _played) = connected(plain(), Era::Legacy);
     let end = Duration::from_millis(20);
-    let request = client.prepare_tool("t", ours!({})).timeout(SOON).extended_by_progress(end);
+    let request = client.request_tool("t", ours!({})).timeout(SOON).extended_by_progress(end);
     assert_eq!(request.wait().unwrap_err().kind(), ErrorKind::Timeout);
 }
 
@@ -258,7 +259,7 @@ fn fresh_answers_are_kept_until_a_change() {
     assert_eq!(client.tools().unwrap().len(), 1, "without asking");
     let fresh = std::thread::spawn({
         let client = client.clone();
-        move || client.prepare_tools(None).fresh().wait().map(|page| page.entries.len())
+        move || client.request_tools(None).fresh().wait().map(|page| page.entries.len())
     });
     let id = played.asked("tools/list");
     played.answer(&id, kept(0, 5));
@@ -404,7 +405,7 @@ fn a_server_that_keeps_ending_the_request_that_listens_is_left_alone_and_that_is
     let told = told.recv_timeout(SOON).unwrap();
     assert!(told.contains("no longer listening"), "{told}");
     let client = connecting.join().unwrap().unwrap();
-    assert_eq!(client.counts().noise, 0, "nothing strange came");
+    assert_eq!(client.stats().noise, 0, "nothing strange came");
 }
 
 #[test]
@@ -440,8 +441,9 @@ fn log_entries_are_wanted_in_the_way_of_the_era() {
 #[test]
 fn a_completion_names_what_is_settled_where_the_revision_can() {
     let (client, played) = connected(plain(), Era::Legacy);
-    let completing =
-        std::thread::spawn(move || client.complete(About::Template("t://{a}/{b}"), "b", "x", &[("a", "1")]));
+    let completing = std::thread::spawn(move || {
+        client.complete(CompletionTarget::Template("t://{a}/{b}"), "b", "x", &[("a", "1")])
+    });
     let message = played.hear();
     assert_eq!(
         message["params"],

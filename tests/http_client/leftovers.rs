@@ -72,7 +72,7 @@ fn round() {
             }
         });
         let client = client().era(era).connect(stage.url()).unwrap();
-        let calls: Vec<_> = (0..3).map(|_| client.prepare_tool("slow", json!({})).start().unwrap()).collect();
+        let calls: Vec<_> = (0..3).map(|_| client.request_tool("slow", json!({})).start().unwrap()).collect();
         for _ in 0..3 {
             under_way.recv_timeout(LONG).unwrap();
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
-use tinymcp::{ErrorKind, FormReply, json};
+use tinymcp::{ErrorKind, FormResponse, json};
 
 use crate::detection::{META, discovered, error};
 use crate::stage::{JSON, Next, Seen, Stage, answer, say, stream};
@@ -213,7 +213,8 @@ fn questions_come_in_the_answer_and_their_answers_in_a_new_request() {
         }
         answer(to, "200 OK", JSON, &body)
     });
-    let client = client().on_form(|_| Ok(FormReply::accept(json!({"n": 7})))).connect(stage.url()).unwrap();
+    let client =
+        client().on_form(|_| Ok(FormResponse::accept(json!({"n": 7})))).connect(stage.url()).unwrap();
     assert_eq!(client.call_tool("ask", json!({})).unwrap().texts(), "7");
     client.close();
     let mut ids = ids.lock().unwrap().clone();
@@ -237,7 +238,7 @@ fn a_cancelled_call_closes_its_stream_and_posts_nothing() {
         Next::Close
     });
     let client = client().connect(stage.url()).unwrap();
-    let call = client.prepare_tool("slow", json!({})).start().unwrap();
+    let call = client.request_tool("slow", json!({})).start().unwrap();
     told.recv_timeout(LONG).unwrap().unwrap_err();
     let canceller = call.canceller();
     std::thread::scope(|scope| {
@@ -275,7 +276,7 @@ fn progress_is_told_on_the_waiting_thread_and_never_after() {
     let here = std::thread::current().id();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hears = Arc::clone(&heard);
-    let call = client.prepare_tool("slow", json!({})).on_progress(move |progress| {
+    let call = client.request_tool("slow", json!({})).on_progress(move |progress| {
         assert_eq!(std::thread::current().id(), here);
         hears.lock().unwrap().push(progress.done);
     });

@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tinymcp::{
-    Change, Client, Endpoint, Era, ErrorKind, Field, Form, FormReply, Handle, Level, Prompt, PromptOutput,
+    Change, Client, Endpoint, Era, ErrorKind, Field, Form, FormResponse, Handle, Level, Prompt, PromptOutput,
     Resource, ResourceContents, Server, Tool, json,
 };
 
@@ -152,7 +152,7 @@ fn progress_and_log_come_with_the_call() {
         let steps = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&steps);
         let call =
-            client.prepare_tool("steps", json!({})).on_progress(move |p| hears.lock().unwrap().push(p.done));
+            client.request_tool("steps", json!({})).on_progress(move |p| hears.lock().unwrap().push(p.done));
         assert_eq!(call.wait().unwrap().texts(), "done");
         assert_eq!(*steps.lock().unwrap(), [1.0, 2.0, 3.0], "{era:?}");
         assert_eq!(told.recv_timeout(LONG).unwrap(), "\"nearly\"");
@@ -165,7 +165,7 @@ fn questions_are_asked_in_several_rounds() {
     for era in ERAS {
         let served = Served::new();
         let client =
-            client().era(era).on_form(|form| Ok(FormReply::accept(json!({"answer": (&form.message)}))));
+            client().era(era).on_form(|form| Ok(FormResponse::accept(json!({"answer": (&form.message)}))));
         let client = client.connect(served.endpoint()).unwrap();
         assert_eq!(client.call_tool("ask", json!({})).unwrap().texts(), "first+second", "{era:?}");
         client.close();
@@ -177,7 +177,7 @@ fn a_cancelled_call_ends_on_both_sides() {
     for era in ERAS {
         let served = Served::new();
         let client = served.connect(era);
-        let call = client.prepare_tool("wait", json!({})).start().unwrap();
+        let call = client.request_tool("wait", json!({})).start().unwrap();
         let canceller = call.canceller();
         thread::scope(|scope| {
             let waits = scope.spawn(|| call.wait());
@@ -186,7 +186,7 @@ fn a_cancelled_call_ends_on_both_sides() {
         });
         // The workers are free again, one after the other.
         for _ in 0..8 {
-            let slow = client.prepare_tool("wait", json!({})).timeout(Duration::from_millis(30));
+            let slow = client.request_tool("wait", json!({})).timeout(Duration::from_millis(30));
             assert_eq!(slow.wait().unwrap_err().kind(), ErrorKind::Timeout);
         }
         assert_eq!(client.call_tool("say", json!({"text": "x"})).unwrap().texts(), "x");
@@ -257,7 +257,7 @@ fn many_threads_share_a_client() {
             }
         });
         let calls: Vec<_> = (0..32)
-            .map(|n| client.prepare_tool("say", json!({"text": (n.to_string())})).start().unwrap())
+            .map(|n| client.request_tool("say", json!({"text": (n.to_string())})).start().unwrap())
             .collect();
         for (n, call) in calls.into_iter().enumerate() {
             assert_eq!(call.wait().unwrap().texts(), n.to_string());

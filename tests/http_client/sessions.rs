@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tinymcp::{Call, Change, Era, ErrorKind, FormReply, json};
+use tinymcp::{Call, Change, Era, ErrorKind, FormResponse, json};
 
 use crate::detection::initialized;
 use crate::stage::{JSON, Next, Seen, Stage, answer, say, stream};
@@ -130,7 +130,7 @@ fn a_session_that_takes_its_time_to_open_again_keeps_no_call_beyond_its_deadline
     let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
     sessions.forget();
     let short = |started: bool| {
-        let request = client.prepare_tool("t", json!({})).timeout(Duration::from_millis(50));
+        let request = client.request_tool("t", json!({})).timeout(Duration::from_millis(50));
         if started { request.start().and_then(Call::wait) } else { request.wait() }
     };
     for started in [false, true] {
@@ -158,7 +158,7 @@ fn a_started_call_whose_session_is_lost_runs_before_anybody_waits_for_it() {
     let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
     for round in 1..=3 {
         sessions.forget();
-        let calls: Vec<_> = (0..4).map(|_| client.prepare_tool("t", json!({})).start().unwrap()).collect();
+        let calls: Vec<_> = (0..4).map(|_| client.request_tool("t", json!({})).start().unwrap()).collect();
         for _ in 0..4 {
             told.recv_timeout(LONG).expect("it ran although nobody waits");
         }
@@ -177,7 +177,7 @@ fn a_started_call_in_a_storm_of_lost_sessions_ends_in_a_typed_error() {
     let stage = forgetful();
     let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
     for waits in [true, false] {
-        let call = client.prepare_tool("t", json!({})).start().unwrap();
+        let call = client.request_tool("t", json!({})).start().unwrap();
         match waits {
             true => assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::SessionLost),
             false => call.cancel(),
@@ -224,7 +224,7 @@ fn questions_on_the_stream_of_a_call_are_answered_by_posts() {
             _ => answer(to, "202 Accepted", "", ""),
         }
     });
-    let client = client().era(Era::Legacy).on_form(|_| Ok(FormReply::accept(json!({}))));
+    let client = client().era(Era::Legacy).on_form(|_| Ok(FormResponse::accept(json!({}))));
     let client = client.connect(stage.url()).unwrap();
     assert_eq!(client.call_tool("ask", json!({})).unwrap().texts(), "3");
     client.close();
@@ -255,7 +255,7 @@ fn a_cancelled_call_is_told_to_the_server() {
         }
     });
     let client = client().era(Era::Legacy).connect(stage.url()).unwrap();
-    let call = client.prepare_tool("slow", json!({})).start().unwrap();
+    let call = client.request_tool("slow", json!({})).start().unwrap();
     let id = told.recv_timeout(LONG).unwrap();
     call.cancel();
     assert_eq!(told.recv_timeout(LONG).unwrap(), id);

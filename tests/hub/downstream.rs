@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Change, Client, ClientBuilder, Era, FormReply, Handle, Hub, Level, Limits, MemoryEnd, Resource,
+    Change, Client, ClientBuilder, Era, FormResponse, Handle, Hub, Level, Limits, MemoryEnd, Resource,
     ResourceContents, Root, Server, Tool, Upstream, json, memory, memory_links,
 };
 
@@ -162,7 +162,7 @@ fn a_call_to_a_server_that_connects_for_the_first_time_waits_for_it() {
         hub.add("down", Upstream::with(|_| Client::spawn(std::process::Command::new("/nonexistent"))))
             .unwrap();
         let client = connect(server, client(), below);
-        let call = client.prepare_tool("slow__t", json!({})).start().unwrap();
+        let call = client.request_tool("slow__t", json!({})).start().unwrap();
         // Of no server, and of none of this name.
         assert!(client.call_tool("slow", json!({})).is_err());
         assert!(client.call_tool("other__t", json!({})).is_err());
@@ -217,7 +217,7 @@ fn a_server_with_sessions_is_told_what_the_first_client_can_be_asked_and_can_ask
         let (seen, messages) = mpsc::channel();
         hub.add("one", played(seen)).unwrap();
         let asking = client()
-            .on_form(|_| Ok(FormReply::decline()))
+            .on_form(|_| Ok(FormResponse::decline()))
             .roots([Root { uri: "file:///srv/data".into(), name: None }]);
         let client = connect(server, asking, below);
         let next = |what: &str| loop {

@@ -292,7 +292,7 @@ fn calls_to_a_server_that_connects_hold_no_worker_and_are_answered_when_it_does(
     in_all_eras(|below, above| {
         let it = waiting(below, above, |_| {});
         let calls: Vec<_> =
-            (0..5).map(|_| it.client.prepare_tool("slow__t", json!({})).start().unwrap()).collect();
+            (0..5).map(|_| it.client.request_tool("slow__t", json!({})).start().unwrap()).collect();
         // Behind them in the only worker's queue.
         assert_eq!(it.client.call_tool("quick__t", json!({})).unwrap().texts(), "quick");
         it.go.send(()).unwrap();
@@ -308,7 +308,7 @@ fn calls_to_a_server_that_never_connects_end_by_their_deadline_and_say_why() {
     in_all_eras(|below, above| {
         let it = waiting(below, above, |limits| limits.call_timeout = Duration::from_millis(300));
         let calls: Vec<_> =
-            (0..3).map(|_| it.client.prepare_tool("slow__t", json!({})).start().unwrap()).collect();
+            (0..3).map(|_| it.client.request_tool("slow__t", json!({})).start().unwrap()).collect();
         for call in calls {
             let output = call.wait().unwrap();
             assert!(output.is_error && output.texts().contains("still connecting"), "{output:?}");
@@ -325,14 +325,14 @@ fn a_call_that_waits_for_a_connection_can_be_cancelled_and_ends_with_its_server(
     in_all_eras(|below, above| {
         let it = waiting(below, above, |limits| limits.calls = 4);
         for _ in 0..8 {
-            let call = it.client.prepare_tool("slow__t", json!({})).start().unwrap();
+            let call = it.client.request_tool("slow__t", json!({})).start().unwrap();
             let canceller = call.canceller();
             canceller.cancel();
             assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::Cancelled);
         }
         // Half of the room and no more: those that were cancelled have none.
         let calls: Vec<_> =
-            (0..2).map(|_| it.client.prepare_tool("slow__t", json!({})).start().unwrap()).collect();
+            (0..2).map(|_| it.client.request_tool("slow__t", json!({})).start().unwrap()).collect();
         let refused = it.client.call_tool("slow__t", json!({})).unwrap();
         assert!(refused.is_error && refused.texts().contains("too many calls wait"), "{refused:?}");
         assert_eq!(it.client.call_tool("quick__t", json!({})).unwrap().texts(), "quick");

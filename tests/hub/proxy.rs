@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Argument, Client, ClientBuilder, Completion, Content, Era, ErrorKind, Field, Form, FormReply, Hub, Level,
-    Limits, Prompt, PromptOutput, ReadOutput, Resource, ResourceContents, Role, Root, SampleReply, Sampling,
-    Server, Template, Tool, ToolOutput, Upstream, json, memory_links,
+    Argument, Client, ClientBuilder, Completion, Content, Era, ErrorKind, Field, Form, FormResponse, Hub,
+    Level, Limits, Prompt, PromptOutput, ReadOutput, Resource, ResourceContents, Role, Root, SampleResponse,
+    Sampling, Server, Template, Tool, ToolOutput, Upstream, json, memory_links,
 };
 
 tinymcp::record! {
@@ -226,7 +226,7 @@ fn calls_reach_their_server_and_answers_come_back_as_they_are() {
         assert_eq!(none.code(), plain.code(), "{none}");
         let filled = client.prompt("two__greet", &[("whom", "Bo")]).unwrap();
         assert_eq!(filled.messages[0].1.as_text(), Some("Bo"));
-        let about = tinymcp::About::Prompt("two__greet");
+        let about = tinymcp::CompletionTarget::Prompt("two__greet");
         assert_eq!(client.complete(about, "whom", "Al", &[]).unwrap().values, ["Albert"]);
     });
 }
@@ -238,14 +238,14 @@ fn progress_and_cancellation_pass_through() {
         let client = proxy.connect(client(), below);
         let steps = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&steps);
-        let request = client.prepare_tool("one__steps", json!({}));
+        let request = client.request_tool("one__steps", json!({}));
         let output = request.on_progress(move |step| heard.lock().unwrap().push(step)).wait().unwrap();
         assert_eq!(output.texts(), "stepped");
         let steps = steps.lock().unwrap();
         assert_eq!(steps.iter().map(|s| s.done).collect::<Vec<_>>(), [1.0, 2.0]);
         assert_eq!((steps[0].total, steps[0].message.as_deref()), (Some(2.0), Some("half")));
 
-        let call = client.prepare_tool("one__waits", json!({})).start().unwrap();
+        let call = client.request_tool("one__waits", json!({})).start().unwrap();
         assert_eq!(proxy.ends.recv_timeout(SOON), Ok("begun"));
         call.cancel();
         assert_eq!(proxy.ends.recv_timeout(SOON / 2), Ok("cancelled"));
@@ -257,9 +257,9 @@ fn answering(asked: Arc<AtomicUsize>) -> ClientBuilder {
     client().on_form(move |form| {
         asked.fetch_add(1, Ordering::SeqCst);
         match &*form.message {
-            "Who?" => Ok(FormReply::accept(json!({"name": "Ada"}))),
-            "Sure?" => Ok(FormReply::accept(json!({"yes": true}))),
-            _ => Ok(FormReply::decline()),
+            "Who?" => Ok(FormResponse::accept(json!({"name": "Ada"}))),
+            "Sure?" => Ok(FormResponse::accept(json!({"yes": true}))),
+            _ => Ok(FormResponse::decline()),
         }
     })
 }
@@ -281,7 +281,9 @@ fn the_model_and_the_roots_are_asked_for_as_well() {
     in_all_eras(|below, above| {
         let mut proxy = Proxy::of(&["one"], above);
         let asking = client()
-            .on_sample(|sampling| Ok(SampleReply::new("tiny").text(format!("{} words", sampling.max_tokens))))
+            .on_sample(|sampling| {
+                Ok(SampleResponse::new("tiny").text(format!("{} words", sampling.max_tokens)))
+            })
             .roots([Root { uri: "file:///srv/data".into(), name: None }]);
         let client = proxy.connect(asking, below);
         let output = client.call_tool("one__knows", json!({})).unwrap();
@@ -314,7 +316,7 @@ fn calls_that_wait_for_their_servers_hold_no_worker() {
         let mut proxy = Proxy::with(&["one", "two"], above, few);
         let client = proxy.connect(client(), below);
         let slow: Vec<_> =
-            (0..3).map(|_| client.prepare_tool("one__waits", json!({})).start().unwrap()).collect();
+            (0..3).map(|_| client.request_tool("one__waits", json!({})).start().unwrap()).collect();
         for _ in &slow {
             assert_eq!(proxy.ends.recv_timeout(SOON), Ok("begun"));
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Change, Client, ClientBuilder, Era, ErrorKind, Field, Form, FormReply, Handle, Hub, Limits, Resource,
+    Change, Client, ClientBuilder, Era, ErrorKind, Field, Form, FormResponse, Handle, Hub, Limits, Resource,
     ResourceContents, Server, Tool, Upstream, json, memory_links,
 };
 
@@ -171,10 +171,10 @@ fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
         // Thinks until the test is over.
         let asking = client().on_form(move |_| {
             let _ = held.lock().unwrap().recv_timeout(SOON);
-            Ok(FormReply::accept(json!({"yes": true})))
+            Ok(FormResponse::accept(json!({"yes": true})))
         });
         let it = between(below, asking, short, asks(ends, Era::Legacy));
-        let call = it.client.prepare_tool("one__asks", json!({})).start().unwrap();
+        let call = it.client.request_tool("one__asks", json!({})).start().unwrap();
         let waiting = std::thread::spawn(move || call.wait());
         assert!(ended.recv_timeout(SOON).unwrap().contains("waiting"));
         // When it has gone the server has been told that nobody wants its answer.
@@ -210,7 +210,7 @@ fn a_server_that_ends_ends_the_calls_that_were_passed_on_to_it() {
                 .unwrap();
             server
         });
-        let call = it.client.prepare_tool("one__waits", json!({})).start().unwrap();
+        let call = it.client.request_tool("one__waits", json!({})).start().unwrap();
         begins.recv_timeout(SOON).unwrap();
         it.hub.remove("one").unwrap();
         let output = call.wait().unwrap();
@@ -237,7 +237,7 @@ fn calls_that_are_under_way_when_serving_ends_have_their_grace() {
                 .unwrap();
             server
         });
-        let call = it.client.prepare_tool("one__waits", json!({})).start().unwrap();
+        let call = it.client.request_tool("one__waits", json!({})).start().unwrap();
         begins.recv_timeout(SOON).unwrap();
         it.own.stop();
         go.send(()).unwrap();
@@ -285,13 +285,13 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
             .on_form(move |_| {
                 // The test may be over.
                 let _ = told.send(name);
-                Ok(FormReply::accept(json!({"yes": true})))
+                Ok(FormResponse::accept(json!({"yes": true})))
             })
             .connect(&*url)
             .unwrap()
     };
     let (ann, bob) = (connect("ann"), connect("bob"));
-    let calls = [&ann, &bob].map(|c| c.prepare_tool("one__asks", json!({})).start().unwrap());
+    let calls = [&ann, &bob].map(|c| c.request_tool("one__asks", json!({})).start().unwrap());
     for _ in &calls {
         begins.recv_timeout(SOON).unwrap();
     }

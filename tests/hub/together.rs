@@ -101,8 +101,8 @@ fn calls_go_to_the_server_that_is_named() {
         assert!(format!("{read:?}").contains(name));
     }
     // Started together, waited for in the other order: both connections count from 1.
-    let first = hub.prepare_tool("one:whoami", json!({})).unwrap().start().unwrap();
-    let second = hub.prepare_tool("two:whoami", json!({})).unwrap().start().unwrap();
+    let first = hub.request_tool("one:whoami", json!({})).unwrap().start().unwrap();
+    let second = hub.request_tool("two:whoami", json!({})).unwrap().start().unwrap();
     assert_eq!(second.wait().unwrap().texts(), "two");
     assert_eq!(first.wait().unwrap().texts(), "one");
     assert_eq!(hub.call_tool("whoami", json!({})).unwrap_err().kind(), ErrorKind::Invalid);
@@ -164,7 +164,7 @@ fn calls_under_way_end_when_their_server_is_removed_or_restarted() {
     for remove in [true, false] {
         let hub = hub();
         hub.add("one", inside(|| named("one"))).unwrap();
-        let call = hub.prepare_tool("one:waits", json!({})).unwrap().start().unwrap();
+        let call = hub.request_tool("one:waits", json!({})).unwrap().start().unwrap();
         if remove {
             hub.remove("one").unwrap();
         } else {

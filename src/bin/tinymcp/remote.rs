@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal, Read};
 use std::sync::mpsc;
 
 use tinymcp::json::{Doc, Json, Kind, Value, Writer};
-use tinymcp::{About, Change, Client, ClientBuilder, Error, ErrorKind, Level};
+use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, ErrorKind, Level};
 
 use super::args::{Asked, asked};
 use super::{BYTES, Fault, live, out, show};
@@ -68,7 +68,9 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8, Fault> {
     let answered = match question {
         Question::List(kinds) => list(&client, &kinds),
         Question::Complete(words) => complete(&client, &words),
-        Question::Other(method, params) => client.prepare(method, params).on_progress(show::progress).wait(),
+        Question::Other(method, params) => {
+            client.request_method(method, params).on_progress(show::progress).wait()
+        }
     };
     show::progress_done();
     match answered {
@@ -174,7 +176,7 @@ fn complete(client: &Client, words: &Completing<'_>) -> Result<Json, Error> {
 }
 
 struct Completing<'a> {
-    about: About<'a>,
+    about: CompletionTarget<'a>,
     argument: (&'a str, &'a str),
     settled: Vec<(&'a str, &'a str)>,
 }
@@ -182,8 +184,8 @@ struct Completing<'a> {
 impl<'a> Completing<'a> {
     fn read(kind: &str, subject: &'a str, argument: &'a str, settled: &[&'a str]) -> Result<Self, Fault> {
         let about = match kind {
-            "prompt" => About::Prompt(subject),
-            "template" => About::Template(subject),
+            "prompt" => CompletionTarget::Prompt(subject),
+            "template" => CompletionTarget::Template(subject),
             _ => return Err(format!("complete takes prompt or template, not {kind:?}")),
         };
         let settled = settled.iter().map(|word| pair(word)).collect::<Result<_, _>>()?;

@@ -16,7 +16,7 @@ pub(crate) mod relay;
 mod task;
 
 use crate::json::{Value, Writer};
-use crate::model::{Change, Identity, Level, Offer, Revision};
+use crate::model::{Change, Identity, Level, Revision, ServerCapabilities};
 use crate::rpc::{Notification, is_id};
 
 use super::client::{Greeting, Told};
@@ -135,12 +135,12 @@ fn empty() -> crate::json::Json {
 }
 
 /// Capabilities of a server: presence is support (requirement CAP-06).
-fn offer(revision: Revision, capabilities: Value<'_>) -> Offer {
+fn offer(revision: Revision, capabilities: Value<'_>) -> ServerCapabilities {
     let has = |name: &str| capabilities.get(name).is_some_and(|v| !v.is_null());
     let flag = |name: &str, member: &str| {
         capabilities.get(name).and_then(|v| v.get(member)).and_then(Value::as_bool) == Some(true)
     };
-    Offer {
+    ServerCapabilities {
         tools: has("tools"),
         tools_changed: flag("tools", "listChanged"),
         resources: has("resources"),

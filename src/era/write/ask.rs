@@ -5,7 +5,7 @@ use crate::json::Json;
 use crate::json::Writer;
 use crate::model::Revision;
 #[cfg(feature = "client")]
-use crate::model::ask::{AskReply, SampleReply};
+use crate::model::ask::{AskReply, SampleResponse};
 use crate::model::ask::{AskRequest, Block, Field, FieldKind, Form, Naming, Sampling};
 use crate::model::content::Content;
 
@@ -280,7 +280,7 @@ pub(in crate::era) fn ask_reply(features: &Features, reply: &AskReply) -> Json {
 }
 
 #[cfg(feature = "client")]
-fn sampled(w: &mut Writer, features: &Features, reply: &SampleReply) {
+fn sampled(w: &mut Writer, features: &Features, reply: &SampleResponse) {
     w.key("role").string("assistant");
     w.key("content");
     match reply.blocks.as_slice() {

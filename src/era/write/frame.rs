@@ -4,7 +4,7 @@ use crate::json::{Json, Writer};
 use crate::model::{Change, Revision};
 
 use super::super::revision::{Features, features};
-use super::super::{List, Offer, Reply, Signal};
+use super::super::{List, Reply, ServerCapabilities, Signal};
 use super::content::{completion, prompt_messages, resource_contents, tool_result};
 
 /// One object, built by `fill`.
@@ -96,7 +96,7 @@ pub(in crate::era) fn reply_members<'a>(w: &mut Writer, revision: Revision, repl
 }
 
 /// The server's capabilities, as `capabilities` names them in both eras.
-pub(in crate::era) fn offer(w: &mut Writer, features: &Features, offer: Offer) {
+pub(in crate::era) fn offer(w: &mut Writer, features: &Features, offer: ServerCapabilities) {
     let flag = |w: &mut Writer, name: &str, on: bool| {
         if on {
             w.key(name).bool(true);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::client::{About, Client, InputRequired, Request};
+use crate::client::{Client, CompletionTarget, InputRequired, Request};
 use crate::error::Error;
 use crate::json::{Json, Value, Writer};
 use crate::limits::Limits;
@@ -88,17 +88,17 @@ impl Asked {
     fn request(&self, client: &Client) -> Request<Relayed> {
         let complete = |about, typed: &Typed| {
             let settled = lent(&typed.settled);
-            let request = client.prepare_completion(about, &typed.argument, &typed.value, &settled);
+            let request = client.request_completion(about, &typed.argument, &typed.value, &settled);
             request.relayed(Passage::Completion)
         };
         match self {
-            Asked::Tool(name, arguments) => client.prepare_tool(name, arguments).relayed(Passage::Tool),
-            Asked::Read(uri) => client.prepare_read(uri).relayed(Passage::Contents),
+            Asked::Tool(name, arguments) => client.request_tool(name, arguments).relayed(Passage::Tool),
+            Asked::Read(uri) => client.request_read(uri).relayed(Passage::Contents),
             Asked::Prompt(name, arguments) => {
-                client.prepare_prompt(name, &lent(arguments)).relayed(Passage::Prompt)
+                client.request_prompt(name, &lent(arguments)).relayed(Passage::Prompt)
             }
-            Asked::PromptValues(name, typed) => complete(About::Prompt(name), typed),
-            Asked::TemplateValues(text, typed) => complete(About::Template(text), typed),
+            Asked::PromptValues(name, typed) => complete(CompletionTarget::Prompt(name), typed),
+            Asked::TemplateValues(text, typed) => complete(CompletionTarget::Template(text), typed),
         }
     }
 }
@@ -180,7 +180,7 @@ impl Export {
         self: &Arc<Self>,
         ctx: &mut Context<'_>,
         key: &str,
-        about: About<'_>,
+        about: CompletionTarget<'_>,
         asked: &CompletionRequest<'_>,
     ) -> Result<Outcome, Failure> {
         let typed = || Typed {
@@ -189,8 +189,8 @@ impl Export {
             settled: owned(&asked.settled),
         };
         self.forward(ctx, key, None, || match about {
-            About::Prompt(name) => Asked::PromptValues(name.to_owned(), typed()),
-            About::Template(text) => Asked::TemplateValues(text.to_owned(), typed()),
+            CompletionTarget::Prompt(name) => Asked::PromptValues(name.to_owned(), typed()),
+            CompletionTarget::Template(text) => Asked::TemplateValues(text.to_owned(), typed()),
         })
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::client::{About, Client};
+use crate::client::{Client, CompletionTarget};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Value};
 use crate::limits::Limits;
@@ -77,15 +77,15 @@ impl Listing {
     pub(super) fn fill(&mut self, wanted: Kinds, member: &Arc<Member>, limits: &Limits) {
         let members = std::slice::from_ref(member);
         if wanted.tools {
-            self.tools = part(gather(members, limits, |o| o.tools, Client::prepare_tools, |_, _| {}));
+            self.tools = part(gather(members, limits, |o| o.tools, Client::request_tools, |_, _| {}));
         }
         if wanted.prompts {
-            self.prompts = part(gather(members, limits, |o| o.prompts, Client::prepare_prompts, |_, _| {}));
+            self.prompts = part(gather(members, limits, |o| o.prompts, Client::request_prompts, |_, _| {}));
         }
         if wanted.resources {
-            let offers: fn(&crate::model::Offer) -> bool = |o| o.resources;
-            self.resources = part(gather(members, limits, offers, Client::prepare_resources, |_, _| {}));
-            self.templates = part(gather(members, limits, offers, Client::prepare_templates, |_, _| {}));
+            let offers: fn(&crate::model::ServerCapabilities) -> bool = |o| o.resources;
+            self.resources = part(gather(members, limits, offers, Client::request_resources, |_, _| {}));
+            self.templates = part(gather(members, limits, offers, Client::request_templates, |_, _| {}));
         }
         let client = member.client(std::time::Instant::now());
         self.completes = client.is_ok_and(|client| client.server().offer.completions);
@@ -231,7 +231,7 @@ fn show_prompts(
             for argument in prompt.arguments.iter().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), prompt.name.clone());
                 let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
-                    to.complete(ctx, &server, About::Prompt(&there), asked)
+                    to.complete(ctx, &server, CompletionTarget::Prompt(&there), asked)
                 };
                 r.add_completion(CompletionKind::Prompt, name, &argument.name, Arc::new(complete))?;
             }
@@ -278,7 +278,7 @@ fn show_templates(
             for variable in template.uri_template().variables().filter(|_| completes) {
                 let (to, server, there) = (Arc::clone(export), key.to_owned(), uri.to_owned());
                 let complete = move |ctx: &mut Context<'_>, asked: &CompletionRequest<'_>| {
-                    to.complete(ctx, &server, About::Template(&there), asked)
+                    to.complete(ctx, &server, CompletionTarget::Template(&there), asked)
                 };
                 r.add_completion(CompletionKind::Template, uri, variable, Arc::new(complete))?;
             }

@@ -464,7 +464,7 @@ mod tests {
         std::thread::spawn(move || server.serve(theirs));
         let client = Client::builder("test", "1.0.0").over(ours).unwrap();
 
-        let call = client.prepare_tool("x__waits", json!({})).start().unwrap();
+        let call = client.request_tool("x__waits", json!({})).start().unwrap();
         let until = Instant::now() + SOON;
         let passed = loop {
             // Attached: from then on the call of the client and that of the hub know each other.

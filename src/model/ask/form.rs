@@ -377,27 +377,27 @@ impl Action {
 /// What a client gives back for a form.
 #[cfg(feature = "client")]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FormReply {
+pub struct FormResponse {
     pub(crate) action: Action,
     pub(crate) content: Option<Json>,
 }
 
 #[cfg(feature = "client")]
-impl FormReply {
+impl FormResponse {
     /// The user filled it in: an object with one member per field. Fields that are missing take
     /// their defaults.
-    pub fn accept(content: impl ToJson) -> FormReply {
-        FormReply { action: Action::Accept, content: Some(content.to_json()) }
+    pub fn accept(content: impl ToJson) -> FormResponse {
+        FormResponse { action: Action::Accept, content: Some(content.to_json()) }
     }
 
     /// The user said no.
-    pub fn decline() -> FormReply {
-        FormReply { action: Action::Decline, content: None }
+    pub fn decline() -> FormResponse {
+        FormResponse { action: Action::Decline, content: None }
     }
 
     /// The user closed it.
-    pub fn cancel() -> FormReply {
-        FormReply { action: Action::Cancel, content: None }
+    pub fn cancel() -> FormResponse {
+        FormResponse { action: Action::Cancel, content: None }
     }
 }
 
@@ -407,9 +407,9 @@ impl Form {
     ///
     /// # Errors
     /// Says what does not fit.
-    pub(crate) fn completed(&self, reply: FormReply) -> Result<FormReply, String> {
+    pub(crate) fn completed(&self, reply: FormResponse) -> Result<FormResponse, String> {
         let Some(content) = reply.content.filter(|_| reply.action == Action::Accept) else {
-            return Ok(FormReply { action: reply.action, content: None });
+            return Ok(FormResponse { action: reply.action, content: None });
         };
         let given = content.to_doc();
         if given.root().kind() != Kind::Object {
@@ -430,20 +430,20 @@ impl Form {
         let content = w.into_json();
         let whole = crate::json!({"action": "accept", "content": content}).to_doc();
         self.check(whole.root())?;
-        Ok(FormReply { action: Action::Accept, content: Some(content) })
+        Ok(FormResponse { action: Action::Accept, content: Some(content) })
     }
 }
 
 /// The user's answer to a form; checked against it.
 #[derive(Debug)]
-pub struct FormAnswer {
+pub struct FormResult {
     action: Action,
     doc: Doc,
 }
 
-impl FormAnswer {
-    pub(crate) fn new(action: Action, doc: Doc) -> FormAnswer {
-        FormAnswer { action, doc }
+impl FormResult {
+    pub(crate) fn new(action: Action, doc: Doc) -> FormResult {
+        FormResult { action, doc }
     }
 
     /// What the user did; declining and closing are ordinary outcomes.

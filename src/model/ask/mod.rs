@@ -9,11 +9,11 @@ mod form;
 mod sample;
 
 #[cfg(feature = "client")]
-pub use form::FormReply;
-pub use form::{Action, Field, FieldKind, Form, FormAnswer, Naming};
+pub use form::FormResponse;
+pub use form::{Action, Field, FieldKind, Form, FormResult, Naming};
 #[cfg(feature = "client")]
-pub use sample::SampleReply;
-pub use sample::{Block, SampleAnswer, Sampling, ToolChoice, ToolUse};
+pub use sample::SampleResponse;
+pub use sample::{Block, SampleResult, Sampling, ToolChoice, ToolUse};
 
 use crate::json::{Doc, Value, Writer};
 use crate::rpc::RpcError;
@@ -159,11 +159,11 @@ impl<T: Into<String>> From<T> for Refusal {
 #[derive(Clone, Debug)]
 pub(crate) enum AskReply {
     /// For a form; checked against it.
-    Form(FormReply),
+    Form(FormResponse),
     /// For a page.
     Url(Action),
     /// For sampling.
-    Sample(SampleReply),
+    Sample(SampleResponse),
     /// For the roots.
     Roots(Vec<Root>),
 }

@@ -234,28 +234,28 @@ impl Sampling {
 /// What a client gives back for a [`Sampling`]: one message of its model.
 #[cfg(feature = "client")]
 #[derive(Clone, Debug)]
-pub struct SampleReply {
+pub struct SampleResponse {
     pub(crate) model: String,
     pub(crate) blocks: Vec<Block>,
     pub(crate) stop_reason: Option<String>,
 }
 
 #[cfg(feature = "client")]
-impl SampleReply {
+impl SampleResponse {
     /// A message of the model of this name.
-    pub fn new(model: impl Into<String>) -> SampleReply {
-        SampleReply { model: model.into(), blocks: Vec::new(), stop_reason: None }
+    pub fn new(model: impl Into<String>) -> SampleResponse {
+        SampleResponse { model: model.into(), blocks: Vec::new(), stop_reason: None }
     }
 
     /// One more block of text.
     #[must_use]
-    pub fn text(self, text: impl Into<String>) -> SampleReply {
+    pub fn text(self, text: impl Into<String>) -> SampleResponse {
         self.block(Block::Content(Content::text(text)))
     }
 
     /// One more block.
     #[must_use]
-    pub fn block(mut self, block: Block) -> SampleReply {
+    pub fn block(mut self, block: Block) -> SampleResponse {
         self.blocks.push(block);
         self
     }
@@ -263,7 +263,7 @@ impl SampleReply {
     /// Why the model stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or its provider's
     /// word.
     #[must_use]
-    pub fn stop_reason(mut self, reason: impl Into<String>) -> SampleReply {
+    pub fn stop_reason(mut self, reason: impl Into<String>) -> SampleResponse {
         self.stop_reason = Some(reason.into());
         self
     }
@@ -292,13 +292,13 @@ pub(super) fn check(answer: Value<'_>) -> Result<(), String> {
 
 /// The model's message.
 #[derive(Debug)]
-pub struct SampleAnswer {
+pub struct SampleResult {
     doc: Doc,
 }
 
-impl SampleAnswer {
-    pub(crate) fn new(doc: Doc) -> SampleAnswer {
-        SampleAnswer { doc }
+impl SampleResult {
+    pub(crate) fn new(doc: Doc) -> SampleResult {
+        SampleResult { doc }
     }
 
     /// The blocks of the message, as they came.

@@ -24,7 +24,7 @@ fn main() {
 }
 
 fn echo(client: &Client, text: &str) -> Request<ToolOutput> {
-    client.prepare_tool("echo", json!({"text": text}))
+    client.request_tool("echo", json!({"text": text}))
 }
 
 /// All calls by this thread: the oldest is waited for, and a new one takes its place.
