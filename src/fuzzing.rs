@@ -23,7 +23,7 @@ pub fn events(pieces: &[&[u8]], limit: usize) -> (Vec<Option<(Vec<u8>, Vec<u8>)>
         loop {
             match parser.next(&mut piece) {
                 Step::More => break,
-                Step::TooLong => found.push(None),
+                Step::TooLong { .. } => found.push(None),
                 Step::Event { kind, data } => found.push(Some((kind.to_vec(), data.to_vec()))),
             }
         }
