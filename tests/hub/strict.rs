@@ -20,7 +20,10 @@ fn strict() -> Upstream {
 
 /// A client of a served hub with one strict server, `strict`.
 fn proxied(upstream: Upstream) -> (Hub, Client) {
-    let mut limits = Limits::default();
+    proxied_within(Limits::default(), upstream)
+}
+
+fn proxied_within(mut limits: Limits, upstream: Upstream) -> (Hub, Client) {
     (limits.probe_timeout, limits.call_timeout) = (SOON, SOON);
     let hub = Hub::builder("proxy", "1.0.0").limits(limits.clone()).build().unwrap();
     let mut server = Server::new("proxy", "1.0.0");
@@ -68,6 +71,25 @@ fn lists_that_grow_shrink_and_change_reach_the_child_as_they_are() {
         let output = client.call_tool("strict__echo", text).unwrap();
         let echoed: Value = serde_json::from_str(output.structured.unwrap().as_str()).unwrap();
         assert_eq!(echoed, arguments);
+    }
+    hub.close();
+}
+
+#[test]
+fn an_answer_beyond_the_limit_of_a_message_ends_its_call_at_once_and_no_other() {
+    let mut limits = Limits::default();
+    limits.frame_bytes = 64 << 10;
+    let (hub, client) = proxied_within(limits, strict());
+    let big = |bytes: usize| client.call_tool("strict__big", tinymcp::json!({ "bytes": bytes })).unwrap();
+    for _ in 0..3 {
+        let began = Instant::now();
+        let output = big(200_000);
+        // Far below the deadline of the call.
+        assert!(began.elapsed() < SOON / 3, "{:?}", began.elapsed());
+        let words = output.texts();
+        assert!(output.is_error && words.contains("65536 bytes"), "{words}");
+        let output = big(1000);
+        assert_eq!((output.is_error, output.texts().len()), (false, 1000));
     }
     hub.close();
 }
