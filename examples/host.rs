@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo run --features hub,http-client --example host -- servers.json
-//! cargo run --features hub,http-client --example host -- servers.json 'board:gpio_read' '{"pin": 4}'
+//! cargo run --features hub,http-client --example host -- servers.json 'board__gpio_read' '{"pin": 4}'
 //! ```
 //!
 //! The file is the one that hosts have in common; `board` is the key that its tools are called by:
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tinymcp::json::Json;
-use tinymcp::{Config, Entry, Error, ErrorKind, Hub, Merged, Standing, json};
+use tinymcp::{Config, Entry, Error, ErrorKind, Hub, Merged, ServerState, json};
 
 /// How long servers may take to be there.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let Some((file, calls)) = words.split_first() else {
-        eprintln!("usage: host CONFIG [SERVER:TOOL [JSON]]…");
+        eprintln!("usage: host CONFIG [SERVER__TOOL [JSON]]…");
         return ExitCode::from(2);
     };
     let ready = calls_of(calls).and_then(|calls| Ok((calls, start(file)?)));
@@ -82,14 +82,14 @@ fn start(file: &str) -> Result<Hub, Error> {
 /// How each server is, and all that they offer.
 fn show(hub: &Hub) {
     for status in hub.wait_settled(Instant::now() + PATIENCE) {
-        match status.standing {
-            Standing::Running(info) => {
+        match status.state {
+            ServerState::Running(info) => {
                 say(&format!(
                     "{}: {} {}, revision {}",
                     status.server, info.name, info.version, info.revision
                 ));
             }
-            Standing::Down { why, .. } => say(&format!("{}: down: {why}", status.server)),
+            ServerState::Down { why, .. } => say(&format!("{}: down: {why}", status.server)),
             _ => say(&format!("{}: still connecting", status.server)),
         }
     }

@@ -14,7 +14,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tinymcp::{Config, Error, ErrorKind, Hub, Server, Standing, Status};
+use tinymcp::{Config, Error, ErrorKind, Hub, Server, ServerState, Status};
 
 /// How long the first lists wait for the servers: many hosts ask for them once, at the start.
 const START: Duration = Duration::from_secs(5);
@@ -76,11 +76,11 @@ fn run() -> Result<(), Error> {
 /// Waits for the servers and reports those that are late, and tools that cannot be offered.
 fn report_start(hub: &Hub) {
     for status in hub.wait_settled(Instant::now() + START) {
-        if matches!(status.standing, Standing::Connecting) {
+        if matches!(status.state, ServerState::Connecting) {
             eprintln!("{}: still connecting after {} s; calls to it wait", status.server, START.as_secs());
         }
     }
-    for left in hub.left_out() {
+    for left in hub.skipped() {
         let name = left.name.as_deref().unwrap_or("a list");
         eprintln!("{}: {name} is not offered: {}", left.server, left.error);
     }
@@ -88,12 +88,12 @@ fn report_start(hub: &Hub) {
 
 /// Reports on stderr that a server connected, or why it did not.
 fn report(status: &Status) {
-    match &status.standing {
-        Standing::Running(info) => {
+    match &status.state {
+        ServerState::Running(info) => {
             eprintln!("{}: connected to {} {}", status.server, info.name, info.version)
         }
-        Standing::Down { why, again: true, .. } => eprintln!("{}: down, will retry: {why}", status.server),
-        Standing::Down { why, .. } => eprintln!("{}: down: {why}", status.server),
+        ServerState::Down { why, again: true, .. } => eprintln!("{}: down, will retry: {why}", status.server),
+        ServerState::Down { why, .. } => eprintln!("{}: down: {why}", status.server),
         _ => {}
     }
 }

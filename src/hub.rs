@@ -1,34 +1,32 @@
 //! Hub: many servers as one.
 //!
-//! A [`Hub`] holds a [`Client`](crate::Client) for each server under a key of the host's own
-//! choosing: what a server says of itself is neither unique nor to be trusted. Servers are added,
-//! removed and started again while the others work. Lists are fanned out and merged, calls are
-//! routed by name; what one server cannot give is data beside what the others gave, so a slow or
-//! dead server stalls nobody.
+//! A [`Hub`] holds a [`Client`](crate::Client) for each server, under a key that the host chooses: the name
+//! that a server gives itself is neither unique nor trusted. Servers can be added, removed and restarted
+//! while the others work. Lists are requested from all servers at once and merged, calls are routed by
+//! name. A list contains an error for each server that failed, so a slow or dead server stalls no other.
 //!
 //! # Names
 //!
-//! A tool or prompt of a hub is called `server:name`. The part before the first colon is the key,
-//! in which no colon can stand; what follows goes to that server unchanged. Resources are named by
-//! key and URI, because URIs of two servers may be equal.
+//! A tool or prompt of a hub is named `server__name`. The key is the longest one of a server that fits; the
+//! rest is the name at that server. Resources are named by key and URI, because two servers may have the
+//! same URI.
 //!
 //! # Isolation
 //!
-//! Each server has a connection, an era, a table of calls and a cache of its own
-//! (2026-07-28 architecture: one client, one server). A [`Call`](crate::Call) belongs to the
-//! connection that made it, so it cannot be waited for at another; cursors and the state of a call
-//! that needs input never leave that connection.
+//! Each server has its own connection, era, call table and cache (2026-07-28 architecture: one client, one
+//! server). A [`Call`](crate::Call) belongs to its connection; cursors and the state of a call that needs
+//! input never leave that connection.
 //!
 //! # Threads
 //!
-//! Each server has those of its client. One more per server connects, and one more watches over a
-//! server that is to be started again; both end when that is done. Lists and calls need none.
+//! Each server has the threads of its client, one while it connects, and one while it waits for its restart.
+//! Lists and calls need none.
 
 mod builder;
 mod config;
 mod member;
 mod merge;
-mod serve;
+mod proxy;
 mod upstream;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,19 +42,20 @@ use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 
 pub use builder::HubBuilder;
 pub use config::Config;
-pub use member::{Standing, Status};
+pub use member::{ServerState, Status};
 pub use merge::{Entry, Merged, Missing};
-pub use serve::LeftOut;
+pub use proxy::Skipped;
 pub use upstream::Upstream;
 
 use builder::Handlers;
 use member::Member;
 use merge::gather;
 
-/// What parts a server's key from the name of what it offers.
-pub(crate) const SEPARATOR: char = ':';
+/// Between a server's key and a name: hosts accept no other punctuation than `_` and `-` in the names of
+/// tools.
+const SEPARATOR: &str = "__";
 
-/// Many servers as one. Clones lead to the same hub, from any thread.
+/// Many servers as one. Clones share the hub; every thread may use it.
 ///
 /// ```no_run
 /// use std::process::Command;
@@ -72,7 +71,7 @@ pub(crate) const SEPARATOR: char = ':';
 /// for missing in &tools.missing {
 ///     eprintln!("{}: {}", missing.server, missing.error);
 /// }
-/// println!("{}", hub.call_tool("board:led_set", json!({"on": true}))?.texts());
+/// println!("{}", hub.call_tool("board__led_set", json!({"on": true}))?.texts());
 /// # Ok::<(), tinymcp::Error>(())
 /// ```
 #[derive(Clone)]
@@ -99,7 +98,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends all connections at the same time: each may take its while.
+/// Closes all connections at the same time, because each may take some time.
 fn close_all(members: &[Arc<Member>]) {
     std::thread::scope(|scope| {
         for member in members {
@@ -115,18 +114,17 @@ fn close_all(members: &[Arc<Member>]) {
 }
 
 impl Hub {
-    /// A hub that tells its servers it is the host of this name and version.
+    /// Builds a hub whose clients have this name and version.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> HubBuilder {
         HubBuilder::new(name, version)
     }
 
-    /// Adds a server and begins to connect to it, without waiting for it: see [`Hub::servers`].
+    /// Adds a server and starts to connect to it, without waiting: see [`Hub::servers`].
     ///
     /// # Errors
-    /// [`ErrorKind::Misuse`] when the key is taken; [`ErrorKind::Invalid`] when it is empty, longer
-    /// than 32 characters, or holds others than letters, digits, `-`, `_` and `.`;
-    /// [`ErrorKind::Limit`] when there are [`Limits::servers`] already; [`ErrorKind::Closed`] after
-    /// [`Hub::close`].
+    /// [`ErrorKind::Misuse`] when the key is taken; [`ErrorKind::Invalid`] unless it has 1 to 32 characters
+    /// of `A-Z a-z 0-9 - _ .`; [`ErrorKind::Limit`] beyond [`Limits::servers`]; [`ErrorKind::Closed`]
+    /// after [`Hub::close`].
     pub fn add(&self, key: impl Into<String>, upstream: Upstream) -> Result<(), Error> {
         let key = key.into();
         check_key(&key)?;
@@ -136,11 +134,11 @@ impl Hub {
                 return Err(closed());
             }
             if members.iter().any(|m| m.key == key) {
-                return Err(Error::new(ErrorKind::Misuse, format!("there is a server {key:?} already")));
+                return Err(Error::new(ErrorKind::Misuse, format!("server key {key:?} is taken")));
             }
             if members.len() >= self.shared.limits.servers {
                 let most = self.shared.limits.servers;
-                return Err(Error::new(ErrorKind::Limit, format!("there are {most} servers already")));
+                return Err(Error::new(ErrorKind::Limit, format!("limit reached: {most} servers")));
             }
             let member = Member::new(key, upstream, Arc::clone(&self.shared.handlers), &self.shared.limits);
             members.push(Arc::clone(&member));
@@ -150,10 +148,10 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes a server out and ends its connection; calls under way fail as [`ErrorKind::Closed`].
+    /// Removes a server and closes its connection; its calls in flight fail with [`ErrorKind::Closed`].
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when there is no such server.
+    /// [`ErrorKind::Invalid`] when no server has this key.
     pub fn remove(&self, key: &str) -> Result<(), Error> {
         let member = self.member(key)?;
         lock(&self.shared.members).retain(|m| !Arc::ptr_eq(m, &member));
@@ -162,7 +160,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Ends the connection to a server, if there is one, and makes a new one, without waiting for it.
+    /// Closes the connection to a server, if it has one, and starts to connect again, without waiting.
     ///
     /// # Errors
     /// As [`Hub::remove`].
@@ -171,16 +169,16 @@ impl Hub {
         Ok(())
     }
 
-    /// All servers in the order they were added, and how each is.
+    /// The state of all servers, in the order they were added.
     pub fn servers(&self) -> Vec<Status> {
         self.members().iter().map(|m| m.status()).collect()
     }
 
-    /// Waits until no server is connecting any more, at most until `deadline`; then how each is.
-    /// Where the hub is served, what the servers offer is on its lists then as well.
+    /// Waits until no server is connecting, at most until `deadline`, and returns the state of each. With
+    /// an exported hub ([`Hub::export`]) also waits until the servers' entries are on its lists.
     pub fn wait_settled(&self, deadline: Instant) -> Vec<Status> {
         for member in self.members() {
-            // OK to drop: the status tells it.
+            // OK to drop: the status has the error.
             let _ = member.client(deadline);
         }
         for export in self.shared.handlers.exports() {
@@ -189,31 +187,34 @@ impl Hub {
         self.servers()
     }
 
-    /// The connection to a server, for whatever the hub has no word for. Waits for a server that is
-    /// connecting, at most for [`Limits::call_timeout`].
+    /// The client of a server, for everything that the hub has no method for. Waits for a server that is
+    /// connecting, at most [`Limits::call_timeout`].
     ///
     /// # Errors
-    /// As [`Hub::remove`]; [`ErrorKind::Timeout`] when it is still connecting; why there is no
-    /// connection, otherwise.
+    /// As [`Hub::remove`]; [`ErrorKind::Timeout`] when the server is still connecting; otherwise the reason
+    /// for which it has no connection.
     pub fn client(&self, key: &str) -> Result<Client, Error> {
-        self.member(key)?.client(Instant::now() + self.shared.limits.call_timeout)
+        let member = self.member(key)?;
+        self.connected(&member)
     }
 
-    /// The tools of all servers, by the names of [`Hub::call_tool`]: servers in the order they were
-    /// added, each list in its own order. Every list waits for each server at most for
-    /// [`Limits::list_timeout`]; for one that connects that counts from when it began, so it delays no
-    /// later list, and one that has just kept a list waiting in vain is given a tenth.
+    /// The tools of all servers, named for [`Hub::call_tool`]: servers in the order they were added, each
+    /// list in the server's order.
+    ///
+    /// A list waits for each server at most [`Limits::list_timeout`]. For a server that is connecting, the
+    /// time counts from the start of the connection, so it delays one list only. A server whose last list
+    /// was late gets a tenth of the time.
     pub fn tools(&self) -> Merged<Tool> {
-        self.gathered(|o| o.tools, Client::request_tools, |key, tool| tool.name = full(key, &tool.name))
+        self.gathered(|o| o.tools, Client::request_tools, |key, tool| tool.name = qualified(key, &tool.name))
     }
 
-    /// The prompts of all servers, by the names of [`Hub::prompt`].
+    /// The prompts of all servers, named for [`Hub::prompt`].
     pub fn prompts(&self) -> Merged<Prompt> {
         self.gathered(
             |o| o.prompts,
             Client::request_prompts,
             |key, prompt| {
-                prompt.name = full(key, &prompt.name);
+                prompt.name = qualified(key, &prompt.name);
             },
         )
     }
@@ -237,7 +238,7 @@ impl Hub {
         gather(&self.members(), &self.shared.limits, offers, prepare, rename)
     }
 
-    /// Runs a tool, named `server:tool`.
+    /// Calls a tool, named `server__tool`.
     ///
     /// # Errors
     /// As [`Hub::client`] and [`Request::wait`].
@@ -245,16 +246,16 @@ impl Hub {
         self.routed(name, |client, name| client.request_tool(name, arguments).wait())
     }
 
-    /// A tool to be run: the request, and the call it becomes, belong to its server.
+    /// Prepares a tool call. The request belongs to its server's connection.
     ///
     /// # Errors
     /// As [`Hub::client`].
     pub fn request_tool(&self, name: &str, arguments: impl ToJson) -> Result<Request<ToolOutput>, Error> {
-        let (key, name) = split(name)?;
-        Ok(self.client(key)?.request_tool(name, arguments))
+        let (member, name) = self.split(name)?;
+        Ok(self.connected(&member)?.request_tool(name, arguments))
     }
 
-    /// Fills in a prompt, named `server:prompt`.
+    /// Gets a prompt, named `server__prompt`.
     ///
     /// # Errors
     /// As [`Hub::call_tool`].
@@ -270,8 +271,8 @@ impl Hub {
         self.asked(server, |client| client.read_resource(uri))
     }
 
-    /// Values for an argument of a prompt or template of a server, which are named as there, without
-    /// the key; as [`Client::complete`].
+    /// Completes an argument of a server's prompt or template, as [`Client::complete`]. The prompt is named
+    /// as at the server, without the key.
     ///
     /// # Errors
     /// As [`Hub::call_tool`].
@@ -286,8 +287,8 @@ impl Hub {
         self.asked(server, |client| client.complete(about, argument, typed, settled))
     }
 
-    /// Wants to hear of updates of a server's resource; [`HubBuilder::on_change`] does. A server
-    /// that is started again is asked again.
+    /// Subscribes to updates of a server's resource, which [`HubBuilder::on_change`] gets. The hub
+    /// subscribes again after a restart of the server.
     ///
     /// # Errors
     /// As [`Hub::call_tool`].
@@ -298,7 +299,7 @@ impl Hub {
         Ok(())
     }
 
-    /// No longer wants to hear of updates of a server's resource.
+    /// Ends a subscription to a server's resource.
     ///
     /// # Errors
     /// As [`Hub::call_tool`].
@@ -307,8 +308,8 @@ impl Hub {
         self.asked(server, |client| client.unsubscribe(uri))
     }
 
-    /// Ends all connections, for good: what is asked of the hub then fails as [`ErrorKind::Closed`].
-    /// Does nothing the second time.
+    /// Closes all connections for good: later operations fail with [`ErrorKind::Closed`]. A second call
+    /// does nothing.
     pub fn close(&self) {
         let members = {
             let mut members = lock(&self.shared.members);
@@ -320,14 +321,33 @@ impl Hub {
     }
 
     fn routed<R>(&self, name: &str, ask: impl FnOnce(&Client, &str) -> Result<R, Error>) -> Result<R, Error> {
-        let (key, name) = split(name)?;
-        self.asked(key, |client| ask(client, name))
+        let (member, name) = self.split(name)?;
+        ask(&self.connected(&member)?, name)
     }
 
     fn asked<R>(&self, key: &str, ask: impl FnOnce(&Client) -> Result<R, Error>) -> Result<R, Error> {
-        let member = self.member(key)?;
-        let client = member.client(Instant::now() + self.shared.limits.call_timeout)?;
-        ask(&client)
+        ask(&self.client(key)?)
+    }
+
+    /// The client of a server; waits while the server is connecting.
+    fn connected(&self, member: &Member) -> Result<Client, Error> {
+        member.client(Instant::now() + self.shared.limits.call_timeout)
+    }
+
+    /// The server that a qualified name belongs to, and the name there. The longest key wins, because a key
+    /// may begin with another key and the separator.
+    fn split<'n>(&self, name: &'n str) -> Result<(Arc<Member>, &'n str), Error> {
+        let found =
+            self.members().into_iter().filter_map(|m| unqualified(&m.key, name).map(|rest| (m, rest)));
+        found.max_by_key(|(member, _)| member.key.len()).ok_or_else(|| {
+            match self.shared.closed.load(Ordering::Relaxed) {
+                true => closed(),
+                false => Error::new(
+                    ErrorKind::Invalid,
+                    format!("no server for {name:?}: expected server{SEPARATOR}name"),
+                ),
+            }
+        })
     }
 
     fn members(&self) -> Vec<Arc<Member>> {
@@ -339,7 +359,7 @@ impl Hub {
         let found = members.iter().find(|m| m.key == key).map(Arc::clone);
         found.ok_or_else(|| match self.shared.closed.load(Ordering::Relaxed) {
             true => closed(),
-            false => Error::new(ErrorKind::Invalid, format!("there is no server {key:?}")),
+            false => Error::new(ErrorKind::Invalid, format!("unknown server {key:?}")),
         })
     }
 }
@@ -348,19 +368,14 @@ fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the hub is closed")
 }
 
-fn full(key: &str, name: &str) -> String {
-    let mut full = String::with_capacity(key.len() + 1 + name.len());
-    full.push_str(key);
-    full.push(SEPARATOR);
-    full.push_str(name);
-    full
+/// The name of a server's tool or prompt in the hub.
+fn qualified(key: &str, name: &str) -> String {
+    format!("{key}{SEPARATOR}{name}")
 }
 
-/// The server and the name there.
-fn split(name: &str) -> Result<(&str, &str), Error> {
-    name.split_once(SEPARATOR).ok_or_else(|| {
-        Error::new(ErrorKind::Invalid, format!("{name:?} names no server: expected server:name"))
-    })
+/// The name at the server with this key, if the qualified name fits the key.
+fn unqualified<'n>(key: &str, name: &'n str) -> Option<&'n str> {
+    name.strip_prefix(key)?.strip_prefix(SEPARATOR)
 }
 
 fn check_key(key: &str) -> Result<(), Error> {

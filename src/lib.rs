@@ -83,7 +83,7 @@ pub use client::{
 };
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "hub")]
-pub use hub::{Config, Entry, Hub, HubBuilder, LeftOut, Merged, Missing, Standing, Status, Upstream};
+pub use hub::{Config, Entry, Hub, HubBuilder, Merged, Missing, ServerState, Skipped, Status, Upstream};
 #[cfg(feature = "http-server")]
 pub use limits::HttpLimits;
 pub use limits::Limits;

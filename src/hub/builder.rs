@@ -14,7 +14,7 @@ use crate::model::ask::{
 use crate::model::{Change, ClientCapabilities, Level};
 
 use super::member::Status;
-use super::serve::Export;
+use super::proxy::Export;
 use super::{Hub, Shared, lock};
 
 type OnForm = Arc<dyn Fn(&str, &Form) -> Result<FormResponse, Refusal> + Send + Sync>;

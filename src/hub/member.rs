@@ -34,7 +34,7 @@ pub struct Status {
     /// Its key.
     pub server: String,
     /// How it is.
-    pub standing: Standing,
+    pub state: ServerState,
     /// Since when.
     pub since: Instant,
 }
@@ -42,7 +42,7 @@ pub struct Status {
 /// How a server of a hub is.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum ServerState {
     /// A connection is being made.
     Connecting,
     /// It can be called.
@@ -61,7 +61,7 @@ pub enum Standing {
 }
 
 /// Waits for a connection without a thread.
-pub(super) trait Awaiting: Send + Sync {
+pub(super) trait ConnectWaiter: Send + Sync {
     /// The connection, or why there is none. Runs on the thread that made it.
     fn settled(self: Arc<Self>, connection: Result<Client, Error>);
 }
@@ -92,7 +92,7 @@ struct State {
     /// Calls off the connection that is being made.
     abort: Abort,
     /// Who waits for it. Whoever gave up is dropped with the next one that comes.
-    awaiting: Vec<Weak<dyn Awaiting>>,
+    waiters: Vec<Weak<dyn ConnectWaiter>>,
 }
 
 enum Phase {
@@ -119,7 +119,7 @@ impl Member {
             subscriptions: Vec::new(),
             slow: false,
             abort: Abort::new(),
-            awaiting: Vec::new(),
+            waiters: Vec::new(),
         };
         Arc::new(Member {
             key,
@@ -351,21 +351,21 @@ impl Member {
         }
     }
 
-    /// The connection, without waiting for it: where one is being made, `awaiting` is told when that is
+    /// The connection, without waiting for it: where one is being made, `waiters` is told when that is
     /// settled, for as long as anybody has it.
-    pub(super) fn connected(&self, awaiting: &Arc<dyn Awaiting>) -> Option<Result<Client, Error>> {
+    pub(super) fn connected(&self, waiters: &Arc<dyn ConnectWaiter>) -> Option<Result<Client, Error>> {
         let mut state = lock(&self.state);
         if let Some(connection) = self.connection(&state) {
             return Some(connection);
         }
-        state.awaiting.retain(|other| other.strong_count() > 0);
-        state.awaiting.push(Arc::downgrade(awaiting));
+        state.waiters.retain(|other| other.strong_count() > 0);
+        state.waiters.push(Arc::downgrade(waiters));
         None
     }
 
     fn tell_awaiting(&self) {
-        let awaiting = std::mem::take(&mut lock(&self.state).awaiting);
-        for waits in awaiting.iter().filter_map(Weak::upgrade) {
+        let waiters = std::mem::take(&mut lock(&self.state).waiters);
+        for waits in waiters.iter().filter_map(Weak::upgrade) {
             // One that comes after a restart that was quicker waits once more.
             if let Some(connection) = self.connected(&waits) {
                 waits.settled(connection);
@@ -395,19 +395,19 @@ impl Member {
     }
 
     pub(super) fn status(&self) -> Status {
-        let state = lock(&self.state);
-        let (client, standing) = match &state.phase {
-            Phase::Connecting => (None, Standing::Connecting),
-            Phase::Running(client) => (Some(client.clone()), Standing::Connecting),
+        let member = lock(&self.state);
+        let (client, state) = match &member.phase {
+            Phase::Connecting => (None, ServerState::Connecting),
+            Phase::Running(client) => (Some(client.clone()), ServerState::Connecting),
             Phase::Down { error, again } => {
-                (None, Standing::Down { kind: error.kind(), why: error.to_string(), again: *again })
+                (None, ServerState::Down { kind: error.kind(), why: error.to_string(), again: *again })
             }
-            Phase::Removed => (None, Standing::Removed),
+            Phase::Removed => (None, ServerState::Removed),
         };
-        let since = state.since;
-        drop(state);
-        let standing = client.map_or(standing, |c| Standing::Running(Box::new(c.server())));
-        Status { server: self.key.clone(), standing, since }
+        let since = member.since;
+        drop(member);
+        let state = client.map_or(state, |c| ServerState::Running(Box::new(c.server())));
+        Status { server: self.key.clone(), state, since }
     }
 
     /// Remembers what to subscribe to when the server is started again.

@@ -16,7 +16,7 @@ use crate::model::ServerCapabilities;
 use crate::rpc::code::METHOD_NOT_FOUND;
 
 use super::lock;
-use super::member::{Awaiting, Member};
+use super::member::{ConnectWaiter, Member};
 
 /// Lists of all servers, as far as they came.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ struct Part<T> {
 }
 
 enum Stage<T> {
-    /// Its server may still be connecting, and then tells the bell.
+    /// Its server may still be connecting, and then tells the waker.
     Connecting { told: bool },
     /// A page is under way.
     Asked(Client, Box<Call<Page<T>>>),
@@ -86,7 +86,7 @@ pub(super) fn gather<T>(
     rename: fn(&str, &mut T),
 ) -> Merged<T> {
     let now = Instant::now();
-    let bell = Arc::new(Bell::default());
+    let waker = Arc::new(Waker::default());
     let mut parts: Vec<Part<T>> = members
         .iter()
         .map(|member| Part {
@@ -102,16 +102,16 @@ pub(super) fn gather<T>(
         .collect();
     loop {
         // Before anything is looked at: what comes from here on is looked at once more.
-        bell.still();
+        waker.still();
         let mut moved = false;
         for part in &mut parts {
-            moved |= part.advance(limits, offers, prepare, &bell);
+            moved |= part.advance(limits, offers, prepare, &waker);
         }
         let waits = |part: &&Part<T>| !matches!(part.stage, Stage::Over);
         match parts.iter().filter(waits).map(|part| part.deadline).min() {
             None => break,
             Some(_) if moved => {}
-            Some(deadline) => bell.wait(deadline),
+            Some(deadline) => waker.wait(deadline),
         }
     }
     let mut merged = Merged { entries: Vec::new(), missing: Vec::new() };
@@ -130,12 +130,12 @@ pub(super) fn gather<T>(
 
 /// Rung when a list may go on.
 #[derive(Default)]
-struct Bell {
+struct Waker {
     rung: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
+impl Waker {
     fn ring(&self) {
         *lock(&self.rung) = true;
         self.changed.notify_all();
@@ -157,7 +157,7 @@ impl Bell {
     }
 }
 
-impl Awaiting for Bell {
+impl ConnectWaiter for Waker {
     fn settled(self: Arc<Self>, _: Result<Client, Error>) {
         self.ring();
     }
@@ -170,15 +170,15 @@ impl<T> Part<T> {
         limits: &Limits,
         offers: fn(&ServerCapabilities) -> bool,
         prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
-        bell: &Arc<Bell>,
+        waker: &Arc<Waker>,
     ) -> bool {
         let next = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => return false,
             Stage::Connecting { told } => {
-                let awaiting: Arc<dyn Awaiting> = Arc::<Bell>::clone(bell);
+                let waiters: Arc<dyn ConnectWaiter> = Arc::<Waker>::clone(waker);
                 let connection = match told && self.member.is_connecting() {
                     true => None,
-                    false => self.member.connected(&awaiting),
+                    false => self.member.connected(&waiters),
                 };
                 match connection {
                     None if Instant::now() < self.deadline => {
@@ -209,7 +209,7 @@ impl<T> Part<T> {
                 .inspect_err(|error| self.member.note_list(error.kind() != ErrorKind::Timeout))
             }
         };
-        let asked = next.and_then(|client| client.map(|client| self.ask(client, prepare, bell)).transpose());
+        let asked = next.and_then(|client| client.map(|client| self.ask(client, prepare, waker)).transpose());
         match asked {
             Ok(Some(asked)) => self.stage = asked,
             Ok(None) => {}
@@ -223,12 +223,12 @@ impl<T> Part<T> {
         &self,
         client: Client,
         prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
-        bell: &Arc<Bell>,
+        waker: &Arc<Waker>,
     ) -> Result<Stage<T>, Error> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let bell = Arc::clone(bell);
+        let waker = Arc::clone(waker);
         let request = prepare(&client, self.cursor.as_deref()).timeout(left);
-        let call = request.start_watched(Arc::new(move || bell.ring()))?;
+        let call = request.start_watched(Arc::new(move || waker.ring()))?;
         Ok(Stage::Asked(client, Box::new(call)))
     }
 

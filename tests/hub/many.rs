@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use tinymcp::{ErrorKind, Hub, Limits, Standing, Upstream, json};
+use tinymcp::{ErrorKind, Hub, Limits, ServerState, Upstream, json};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -66,7 +66,7 @@ fn fifty(time: Duration) -> bool {
     )
     .unwrap();
     hub.add("flood", flooding()).unwrap();
-    assert_eq!(hub.call_tool("echo0:echo", json!({"text": "first"})).unwrap().texts(), "first");
+    assert_eq!(hub.call_tool("echo0__echo", json!({"text": "first"})).unwrap().texts(), "first");
     let tools = hub.tools();
     let late = tools.missing.iter().filter(|m| m.error.kind() == ErrorKind::Timeout).count();
     if late > 2 {
@@ -76,7 +76,7 @@ fn fifty(time: Duration) -> bool {
     let missing: Vec<&str> = tools.missing.iter().map(|m| &*m.server).collect();
     assert_eq!(missing, ["dead", "silent", "flood"]);
     for n in 0..47 {
-        let name = format!("echo{n}:echo");
+        let name = format!("echo{n}__echo");
         assert_eq!(hub.call_tool(&name, json!({"text": name})).unwrap().texts(), name);
     }
     hub.close();
@@ -108,17 +108,17 @@ fn a_child_that_is_killed_is_started_again() {
         }),
     )
     .unwrap();
-    assert_eq!(hub.call_tool("one:echo", json!({"text": "a"})).unwrap().texts(), "a");
-    assert!(matches!(news.recv_timeout(SOON).unwrap().standing, Standing::Running(_)));
+    assert_eq!(hub.call_tool("one__echo", json!({"text": "a"})).unwrap().texts(), "a");
+    assert!(matches!(news.recv_timeout(SOON).unwrap().state, ServerState::Running(_)));
     let file = children.recv_timeout(SOON).unwrap();
     let id = std::fs::read_to_string(&file).unwrap();
     assert!(Command::new("kill").args(["-9", id.trim()]).status().unwrap().success());
     let down = news.recv_timeout(SOON).unwrap();
-    assert!(matches!(down.standing, Standing::Down { again: true, .. }), "{down:?}");
-    assert!(matches!(news.recv_timeout(SOON).unwrap().standing, Standing::Running(_)));
-    assert_eq!(hub.call_tool("one:echo", json!({"text": "b"})).unwrap().texts(), "b");
+    assert!(matches!(down.state, ServerState::Down { again: true, .. }), "{down:?}");
+    assert!(matches!(news.recv_timeout(SOON).unwrap().state, ServerState::Running(_)));
+    assert_eq!(hub.call_tool("one__echo", json!({"text": "b"})).unwrap().texts(), "b");
     let settled = hub.wait_settled(Instant::now() + SOON);
-    assert!(matches!(settled[0].standing, Standing::Running(_)));
+    assert!(matches!(settled[0].state, ServerState::Running(_)));
     hub.close();
     let _ = std::fs::remove_file(file);
 }

@@ -87,7 +87,7 @@ fn pages_wait_for_no_other_server() {
         let tools = hub.tools();
         assert!(tools.missing.is_empty(), "{held_at}: {:?}", tools.missing);
         let names: Vec<_> = tools.entries.iter().map(|tool| &*tool.name).collect();
-        assert_eq!(names, ["slow:t0", "paged:t1", "paged:t2", "paged:t3"], "{held_at}");
+        assert_eq!(names, ["slow__t0", "paged__t1", "paged__t2", "paged__t3"], "{held_at}");
         hub.close();
     }
 }

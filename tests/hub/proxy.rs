@@ -189,7 +189,7 @@ fn lists_are_those_of_the_servers_under_names_that_every_host_takes() {
         assert_eq!(client.resources().unwrap().len(), 1);
         assert_eq!(client.templates().unwrap().len(), 1);
         // The second server's resource and template have the URIs of the first one's.
-        let left = proxy.hub.left_out();
+        let left = proxy.hub.skipped();
         let left: Vec<_> = left.iter().map(|l| (&*l.server, l.name.as_deref().unwrap())).collect();
         assert_eq!(left, [("two", "test://same"), ("two", "test://item/{id}")]);
     });
@@ -391,7 +391,7 @@ fn tools_come_and_go_with_their_servers_and_clients_are_told() {
         until("one__late", false);
         assert!(has("two__late"));
         assert!(format!("{:?}", client.read_resource("test://same").unwrap()).contains("two"));
-        assert!(proxy.hub.left_out().iter().all(|l| l.name.is_none()), "{:?}", proxy.hub.left_out());
+        assert!(proxy.hub.skipped().iter().all(|l| l.name.is_none()), "{:?}", proxy.hub.skipped());
     });
 }
 
@@ -414,7 +414,7 @@ fn tool_names_that_hosts_do_not_take_are_shortened_with_a_stable_suffix() {
     };
     hub.add("odd", Upstream::with(add)).unwrap();
     hub.wait_settled(Instant::now() + SOON);
-    let left = hub.left_out();
+    let left = hub.skipped();
     let left: Vec<_> = left.iter().map(|l| (l.name.clone().unwrap(), l.error.kind())).collect();
     assert_eq!(left, [("odd__own".to_owned(), ErrorKind::Misuse)]);
     let (theirs, ours) = memory_links();

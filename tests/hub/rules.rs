@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    ClientBuilder, Config, Era, ErrorKind, Hub, Limits, Server, Standing, Tool, Upstream, memory_links,
+    ClientBuilder, Config, Era, ErrorKind, Hub, Limits, Server, ServerState, Tool, Upstream, memory_links,
 };
 
 tinymcp::record! {
@@ -67,7 +67,7 @@ fn a_server_that_gives_no_list_does_not_delay_every_list() {
     let opens = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"mute","version":"1"}}}'; exec sleep 600"#;
     hub.add("mute", script(opens)).unwrap();
     let standing = hub.wait_settled(Instant::now() + SOON);
-    assert!(standing.iter().all(|s| matches!(s.standing, Standing::Running(_))), "{standing:?}");
+    assert!(standing.iter().all(|s| matches!(s.state, ServerState::Running(_))), "{state:?}");
     lists_quickly(&hub, "mute");
     hub.close();
 }
@@ -78,8 +78,8 @@ fn code_of_the_host_that_panics_is_a_server_that_is_down() {
     hub.add("bad", Upstream::with(|_| panic!("the host's own code"))).unwrap();
     let standing = hub.wait_settled(Instant::now() + SOON);
     assert!(
-        matches!(standing[0].standing, Standing::Down { kind: ErrorKind::Misuse, again: false, .. }),
-        "{standing:?}"
+        matches!(standing[0].state, ServerState::Down { kind: ErrorKind::Misuse, again: false, .. }),
+        "{state:?}"
     );
 }
 

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Client, ErrorKind, Hub, Level, Limits, Resource, ResourceContents, Server, Standing, Tool, Upstream,
+    Client, ErrorKind, Hub, Level, Limits, Resource, ResourceContents, Server, ServerState, Tool, Upstream,
     json, memory_links,
 };
 
@@ -80,7 +80,7 @@ fn lists_are_merged_in_the_order_of_the_servers() {
     for name in ["zeta", "alpha"] {
         hub.add(name, inside(move || named(name))).unwrap();
     }
-    let want = ["zeta:whoami", "zeta:waits", "zeta:logs", "alpha:whoami", "alpha:waits", "alpha:logs"];
+    let want = ["zeta__whoami", "zeta__waits", "zeta__logs", "alpha__whoami", "alpha__waits", "alpha__logs"];
     assert_eq!(names(&hub), want);
     assert_eq!(names(&hub), want);
     let resources = hub.resources();
@@ -96,18 +96,18 @@ fn calls_go_to_the_server_that_is_named() {
         hub.add(name, inside(move || named(name))).unwrap();
     }
     for name in ["one", "two"] {
-        assert_eq!(hub.call_tool(&format!("{name}:whoami"), json!({})).unwrap().texts(), name);
+        assert_eq!(hub.call_tool(&format!("{name}__whoami"), json!({})).unwrap().texts(), name);
         let read = hub.read_resource(name, "test://same").unwrap();
         assert!(format!("{read:?}").contains(name));
     }
     // Started together, waited for in the other order: both connections count from 1.
-    let first = hub.request_tool("one:whoami", json!({})).unwrap().start().unwrap();
-    let second = hub.request_tool("two:whoami", json!({})).unwrap().start().unwrap();
+    let first = hub.request_tool("one__whoami", json!({})).unwrap().start().unwrap();
+    let second = hub.request_tool("two__whoami", json!({})).unwrap().start().unwrap();
     assert_eq!(second.wait().unwrap().texts(), "two");
     assert_eq!(first.wait().unwrap().texts(), "one");
     assert_eq!(hub.call_tool("whoami", json!({})).unwrap_err().kind(), ErrorKind::Invalid);
-    assert_eq!(hub.call_tool("three:whoami", json!({})).unwrap_err().kind(), ErrorKind::Invalid);
-    assert_eq!(hub.call_tool("one:nothing", json!({})).unwrap_err().kind(), ErrorKind::Remote);
+    assert_eq!(hub.call_tool("three__whoami", json!({})).unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(hub.call_tool("one__nothing", json!({})).unwrap_err().kind(), ErrorKind::Remote);
 }
 
 #[test]
@@ -135,11 +135,11 @@ fn silent_and_dead(time: Duration) -> bool {
         return false;
     }
     assert_eq!(missing, [("silent", ErrorKind::Timeout), ("dead", dead)]);
-    assert_eq!(hub.call_tool("good:whoami", json!({})).unwrap().texts(), "good");
+    assert_eq!(hub.call_tool("good__whoami", json!({})).unwrap().texts(), "good");
     let status = hub.servers();
-    assert!(matches!(status[0].standing, Standing::Running(_)));
-    assert!(matches!(status[1].standing, Standing::Connecting));
-    assert!(matches!(status[2].standing, Standing::Down { kind, again: false, .. } if kind == dead));
+    assert!(matches!(status[0].state, ServerState::Running(_)));
+    assert!(matches!(status[1].state, ServerState::Connecting));
+    assert!(matches!(status[2].state, ServerState::Down { kind, again: false, .. } if kind == dead));
     true
 }
 
@@ -164,7 +164,7 @@ fn calls_under_way_end_when_their_server_is_removed_or_restarted() {
     for remove in [true, false] {
         let hub = hub();
         hub.add("one", inside(|| named("one"))).unwrap();
-        let call = hub.request_tool("one:waits", json!({})).unwrap().start().unwrap();
+        let call = hub.request_tool("one__waits", json!({})).unwrap().start().unwrap();
         if remove {
             hub.remove("one").unwrap();
         } else {
@@ -173,7 +173,7 @@ fn calls_under_way_end_when_their_server_is_removed_or_restarted() {
         assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::Closed);
         match remove {
             true => assert_eq!(hub.client("one").unwrap_err().kind(), ErrorKind::Invalid),
-            false => assert_eq!(hub.call_tool("one:whoami", json!({})).unwrap().texts(), "one"),
+            false => assert_eq!(hub.call_tool("one__whoami", json!({})).unwrap().texts(), "one"),
         }
     }
 }
@@ -214,7 +214,7 @@ fn what_servers_say_is_tagged_with_their_key() {
         }),
     )
     .unwrap();
-    hub.call_tool("one:logs", json!({})).unwrap();
+    hub.call_tool("one__logs", json!({})).unwrap();
     assert_eq!(logs.recv_timeout(SOON).unwrap(), ("one".to_owned(), Level::Warning));
     hub.subscribe("two", "test://same").unwrap();
     handle.recv_timeout(SOON).unwrap().resource_updated("test://same").unwrap();
@@ -231,5 +231,5 @@ fn a_connected_client_is_the_hubs_too() {
     assert_eq!(client.server().name, "one");
     assert_eq!(client.call_tool("whoami", json!({})).unwrap().texts(), "one");
     let status = hub.wait_settled(Instant::now() + SOON);
-    assert!(matches!(&status[0].standing, Standing::Running(info) if info.name == "one"));
+    assert!(matches!(&status[0].state, ServerState::Running(info) if info.name == "one"));
 }

@@ -131,15 +131,15 @@ fn host_starts_what_it_can_and_says_what_is_missing() {
     std::fs::write(&config, servers).unwrap();
     let config = config.to_str().unwrap();
     let output =
-        run("host", &[config, "echo:add", r#"{"a":1,"b":2}"#, "board:gpio_read", r#"{"pin":4}"#], "");
+        run("host", &[config, "echo__add", r#"{"a":1,"b":2}"#, "board__gpio_read", r#"{"pin":4}"#], "");
     let text = text(&output);
     assert!(output.status.success(), "{output:?}");
     for line in [
         "gone: down: ",
         "far: down: ",
         "echo: echo ",
-        "\n  board:gpio_read ",
-        "\n  echo:add ",
+        "\n  board__gpio_read ",
+        "\n  echo__add ",
         "\n  board gpio://pin/{pin} ",
         "\n  board board://status ",
         "\nmissing\n  gone: ",
@@ -148,14 +148,14 @@ fn host_starts_what_it_can_and_says_what_is_missing() {
         assert!(text.contains(line), "{line:?}: {text}");
     }
     assert!(!text.contains("off:"), "{text}");
-    assert!(text.ends_with("\necho:add answers\n3\n\nboard:gpio_read answers\n0\n"), "{text}");
+    assert!(text.ends_with("\necho__add answers\n3\n\nboard__gpio_read answers\n0\n"), "{text}");
     // One that fails does not keep the others from answering.
-    let output = run("host", &[config, "gone:x", "echo:nothing", "echo:echo", r#"{"text":"there"}"#], "");
+    let output = run("host", &[config, "gone__x", "echo__nothing", "echo__echo", r#"{"text":"there"}"#], "");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = self::text(&output);
-    assert!(text.contains("gone:x failed") && text.contains("echo:nothing failed"), "{text}");
-    assert!(text.ends_with("echo:echo answers\nthere\n"), "{text}");
-    for args in [&["/no/such/file.json"][..], &[config, "{}"], &[config, "echo:echo", "{"], &[]] {
+    assert!(text.contains("gone__x failed") && text.contains("echo__nothing failed"), "{text}");
+    assert!(text.ends_with("echo__echo answers\nthere\n"), "{text}");
+    for args in [&["/no/such/file.json"][..], &[config, "{}"], &[config, "echo__echo", "{"], &[]] {
         assert_eq!(run("host", args, "").status.code(), Some(2), "{args:?}");
     }
 }

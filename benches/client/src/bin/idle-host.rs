@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use client_bench::kib;
-use tinymcp::{Hub, Limits, Standing, Upstream, json};
+use tinymcp::{Hub, Limits, ServerState, Upstream, json};
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -35,7 +35,7 @@ fn main() {
     let one = held();
     (0..count).for_each(|n| child(format!("child{n}")));
     assert_eq!(hub.tools().entries.len() as u64 % (count + 1), 0, "all have listed");
-    assert!(hub.servers().iter().all(|s| matches!(s.standing, Standing::Running(_))));
+    assert!(hub.servers().iter().all(|s| matches!(s.state, ServerState::Running(_))));
     let all = held();
     let threads = std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
     let each = |a: u64, b: u64| a.saturating_sub(b) as f64 / count as f64;

@@ -17,10 +17,9 @@ use crate::server::{Arguments, Checks, CompletionRequest, Context, Registry, Too
 
 use super::super::member::Member;
 use super::super::merge::gather;
-use super::{Export, LeftOut};
+use super::super::qualified;
+use super::{Export, Skipped};
 
-/// What parts a server's key from a name where hosts take few characters.
-pub(super) const JOINT: &str = "__";
 /// The longest name of a tool that every host takes, in characters.
 const LONGEST: usize = 64;
 
@@ -153,7 +152,7 @@ struct Wanted<'a, T> {
 }
 
 /// Makes the lists of the server what the listings say; what cannot be offered.
-pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &mut Shown) -> Vec<LeftOut> {
+pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &mut Shown) -> Vec<Skipped> {
     let mut left = Vec::new();
     show_tools(export, servers, &mut shown.tools, &mut left);
     show_prompts(export, servers, &mut shown.prompts, &mut left);
@@ -162,14 +161,10 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
     left
 }
 
-fn joined(key: &str, name: &str) -> String {
-    format!("{key}{JOINT}{name}")
-}
-
 /// The name of a tool: one that every host takes. Other characters become `_`, a long name is cut, and
 /// a name changed so ends with a hash of the whole, which keeps it unique and the same at each start.
 fn tool_name(key: &str, name: &str) -> String {
-    let full = joined(key, name);
+    let full = qualified(key, name);
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if full.len() <= LONGEST && full.chars().all(allowed) {
         return full;
@@ -185,7 +180,7 @@ fn show_tools(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
     shown: &mut Table,
-    left: &mut Vec<LeftOut>,
+    left: &mut Vec<Skipped>,
 ) {
     let plan = Plan::of(servers, |l| &l.tools, |t| &t.source, |k, t| tool_name(k, &t.name), shown, left);
     plan.carry_out(
@@ -211,9 +206,9 @@ fn show_prompts(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
     shown: &mut Table,
-    left: &mut Vec<LeftOut>,
+    left: &mut Vec<Skipped>,
 ) {
-    let plan = Plan::of(servers, |l| &l.prompts, |p| &p.source, |k, p| joined(k, &p.name), shown, left);
+    let plan = Plan::of(servers, |l| &l.prompts, |p| &p.source, |k, p| qualified(k, &p.name), shown, left);
     plan.carry_out(
         export,
         &Change::Prompts,
@@ -244,7 +239,7 @@ fn show_resources(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
     shown: &mut Table,
-    left: &mut Vec<LeftOut>,
+    left: &mut Vec<Skipped>,
 ) {
     let plan = Plan::of(servers, |l| &l.resources, |r| &r.source, |_, r| r.uri.clone(), shown, left);
     plan.carry_out(
@@ -262,7 +257,7 @@ fn show_templates(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
     shown: &mut Table,
-    left: &mut Vec<LeftOut>,
+    left: &mut Vec<Skipped>,
 ) {
     let uri = |_: &str, t: &Template| t.uri_template().as_str().to_owned();
     let plan = Plan::of(servers, |l| &l.templates, |t| &t.source, uri, shown, left);
@@ -300,7 +295,7 @@ impl<'a, T> Plan<'a, T> {
         source: fn(&T) -> &Option<Json>,
         name: impl Fn(&str, &T) -> String,
         shown: &Table,
-        left: &mut Vec<LeftOut>,
+        left: &mut Vec<Skipped>,
     ) -> Plan<'a, T> {
         let mut names = BTreeSet::new();
         let mut wanted: Vec<Wanted<'a, T>> = Vec::new();
@@ -308,13 +303,13 @@ impl<'a, T> Plan<'a, T> {
             let part = part(listing);
             if let Some(error) = &part.error {
                 let error = Error::new(error.kind(), error.to_string());
-                left.push(LeftOut { server: key.to_owned(), name: None, error });
+                left.push(Skipped { server: key.to_owned(), name: None, error });
             }
             for entry in &part.entries {
                 let name = name(key, entry);
                 if !names.insert(name.clone()) {
                     let error = Error::new(ErrorKind::Invalid, "the name is taken");
-                    left.push(LeftOut { server: key.to_owned(), name: Some(name), error });
+                    left.push(Skipped { server: key.to_owned(), name: Some(name), error });
                     continue;
                 }
                 let there =
@@ -333,7 +328,7 @@ impl<'a, T> Plan<'a, T> {
         export: &Export,
         change: &Change,
         shown: &mut Table,
-        left: &mut Vec<LeftOut>,
+        left: &mut Vec<Skipped>,
         source: fn(&T) -> Option<Json>,
         remove: impl Fn(&mut Registry, &str),
         add: impl Fn(&mut Registry, &str, &str, &T, bool) -> Result<(), Error>,
@@ -363,7 +358,7 @@ impl<'a, T> Plan<'a, T> {
                     }
                     Err(error) => {
                         changed |= shown.remove(&name).is_some();
-                        left.push(LeftOut { server: key.to_owned(), name: Some(name), error });
+                        left.push(Skipped { server: key.to_owned(), name: Some(name), error });
                     }
                 }
             }

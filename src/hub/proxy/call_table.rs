@@ -22,14 +22,14 @@ use crate::limits::Limits;
 use super::super::lock;
 use super::super::member::STACK;
 use super::Export;
-use super::passed::Passed;
+use super::proxied_call::ProxiedCall;
 
 /// How often who waits for room looks whether it is still wanted.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// The calls that are passed on.
 #[derive(Default)]
-pub(super) struct Passing {
+pub(super) struct CallTable {
     table: Mutex<Table>,
     changed: Condvar,
     /// How many of the calls wait for their server to connect.
@@ -38,7 +38,7 @@ pub(super) struct Passing {
 
 #[derive(Default)]
 struct Table {
-    calls: Vec<Arc<Passed>>,
+    calls: Vec<Arc<ProxiedCall>>,
     last: u64,
     /// A thread looks for those that were held, or waited, for too long.
     watched: bool,
@@ -47,17 +47,17 @@ struct Table {
     closed: bool,
 }
 
-impl Passing {
+impl CallTable {
     fn lock(&self) -> MutexGuard<'_, Table> {
         lock(&self.table)
     }
 
-    pub(super) fn all(&self) -> Vec<Arc<Passed>> {
+    pub(super) fn all(&self) -> Vec<Arc<ProxiedCall>> {
         self.lock().calls.clone()
     }
 
     /// Puts a call into the table under the next number.
-    pub(super) fn enter(&self, call: impl FnOnce(u64) -> Passed) -> Arc<Passed> {
+    pub(super) fn enter(&self, call: impl FnOnce(u64) -> ProxiedCall) -> Arc<ProxiedCall> {
         let mut table = self.lock();
         table.last += 1;
         let call = Arc::new(call(table.last));
@@ -66,7 +66,7 @@ impl Passing {
     }
 
     /// The call of this number.
-    pub(super) fn find(&self, number: u64) -> Option<Arc<Passed>> {
+    pub(super) fn find(&self, number: u64) -> Option<Arc<ProxiedCall>> {
         self.lock().calls.iter().find(|call| call.number == number).cloned()
     }
 
@@ -82,7 +82,7 @@ impl Passing {
         Ok(())
     }
 
-    pub(super) fn remove(&self, passed: &Arc<Passed>) {
+    pub(super) fn remove(&self, passed: &Arc<ProxiedCall>) {
         let mut table = self.lock();
         table.calls.retain(|call| !Arc::ptr_eq(call, passed));
         drop(table);
@@ -90,7 +90,7 @@ impl Passing {
     }
 
     /// The calls that a server works on, if they are certain to be of one client.
-    fn of_one(&self, key: &str) -> Vec<Arc<Passed>> {
+    fn of_one(&self, key: &str) -> Vec<Arc<ProxiedCall>> {
         let calls: Vec<_> = self.lock().calls.iter().filter(|call| call.key == key).cloned().collect();
         let callers: Vec<Option<Caller>> = calls.iter().map(|call| call.caller()).collect();
         let same = match callers.split_first() {
@@ -113,15 +113,15 @@ impl Export {
     /// A server asks in the middle of a call.
     #[expect(clippy::result_large_err, reason = "what is given back is what came")]
     pub(in super::super) fn question(&self, key: &str, question: Question) -> Result<(), Question> {
-        let calls = self.passing.of_one(key);
-        let held = self.passing.all().iter().filter(|call| call.until().is_some()).count();
+        let calls = self.calls.of_one(key);
+        let held = self.calls.all().iter().filter(|call| call.until().is_some()).count();
         // The newest is the likeliest, and of one client it does not matter.
         match calls.iter().rev().find(|call| call.client_can(&question.request)) {
             Some(call) if held < self.hub.shared.limits.parked => {
                 call.ask(question);
                 Ok(())
             }
-            _ if self.passing.lock().calls.iter().any(|call| call.key == key) => Err(question),
+            _ if self.calls.lock().calls.iter().any(|call| call.key == key) => Err(question),
             _ => self.ask_only(question),
         }
     }
@@ -157,8 +157,8 @@ impl Export {
             Some(logger) => format!("{key}/{logger}"),
             None => key.to_owned(),
         };
-        let busy = self.passing.lock().calls.iter().any(|call| call.key == key);
-        match self.passing.of_one(key).last() {
+        let busy = self.calls.lock().calls.iter().any(|call| call.key == key);
+        match self.calls.of_one(key).last() {
             Some(call) => call.log(&logger, entry),
             // Whose it is cannot be told: nobody hears what another client has the server do.
             None if busy => {}
@@ -169,11 +169,11 @@ impl Export {
     /// Sees to it that somebody looks for calls that were held, or waited, for too long.
     pub(super) fn look_after(self: &Arc<Self>) {
         {
-            let mut table = self.passing.lock();
+            let mut table = self.calls.lock();
             table.news += 1;
             if std::mem::replace(&mut table.watched, true) {
                 drop(table);
-                return self.passing.changed.notify_all();
+                return self.calls.changed.notify_all();
             }
         }
         let export = Arc::clone(self);
@@ -183,20 +183,20 @@ impl Export {
             .spawn(move || export.watch_calls());
         if watching.is_err() {
             // OK without: the next one tries again, and those that are held are few.
-            self.passing.lock().watched = false;
+            self.calls.lock().watched = false;
         }
     }
 
     fn watch_calls(&self) {
         loop {
-            let news = self.passing.lock().news;
+            let news = self.calls.lock().news;
             let now = Instant::now();
             let mut next = None;
-            for call in self.passing.all() {
+            for call in self.calls.all() {
                 call.expire(now);
                 next = next.into_iter().chain(call.due()).min();
             }
-            let mut table = self.passing.lock();
+            let mut table = self.calls.lock();
             if table.closed {
                 return;
             }
@@ -208,7 +208,7 @@ impl Export {
                 return;
             };
             let left = next.saturating_duration_since(Instant::now());
-            table = self.passing.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
+            table = self.calls.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
             drop(table);
         }
     }

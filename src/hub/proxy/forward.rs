@@ -1,5 +1,5 @@
 //! Calls that are passed on: sent to the server they are for, under its name there, by a handler that
-//! waits neither for the answer nor for a server that still connects. `passed.rs` brings it back.
+//! waits neither for the answer nor for a server that still connects. `proxied_call.rs` brings it back.
 //!
 //! What a server without sessions asks in its answer is asked of the client; what has to go back with
 //! the answers travels with them, sealed, so that nothing is kept here meanwhile.
@@ -15,7 +15,7 @@ use crate::model::relayed::{Passage, Relayed};
 use crate::model::{ClientCapabilities, Level};
 use crate::server::{Arguments, CompletionRequest, Context, Failure, Outcome};
 
-use super::passed::Passed;
+use super::proxied_call::ProxiedCall;
 use super::{Export, trace};
 
 /// The first pause before a call is repeated whose server asked for nothing but that.
@@ -212,7 +212,7 @@ impl Export {
         key: &str,
         uri: Option<&str>,
         asked: impl FnOnce() -> Asked,
-    ) -> Result<Arc<Passed>, Failure> {
+    ) -> Result<Arc<ProxiedCall>, Failure> {
         let (mut round, mut resumed) = (0, None);
         match noted(ctx) {
             Noted::Nothing => {}
@@ -227,7 +227,7 @@ impl Export {
         }
         // Whoever calls and does not read is not sent more, and many calls wait for a few others.
         ctx.wait_for_reader();
-        self.passing.wait_for_room(ctx, self.hub.shared.limits.calls)?;
+        self.calls.wait_for_room(ctx, self.hub.shared.limits.calls)?;
         let member = self.hub.member(key).map_err(|error| Failure::relayed(&error, uri))?;
         self.level_of_request(key, ctx.log_level());
         let trace = if self.hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };
@@ -239,7 +239,7 @@ impl Export {
             trace: trace.unwrap_or_default(),
             resumed,
         };
-        let passed = Passed::new(self, key, uri, round, Instant::now());
+        let passed = ProxiedCall::new(self, key, uri, round, Instant::now());
         passed.go(&member, sending);
         Ok(passed)
     }

@@ -1,14 +1,14 @@
 //! A hub that is served: what its servers offer, offered by one server of ours, in every revision.
 //!
 //! What it does: keeps the lists of a [`Server`] equal to those of the hub's servers, through its
-//! handle, and hands its calls to `forward.rs`, subscriptions to `updates.rs`. What it does not: run
+//! handle, and hands its calls to `forward.rs`, subscriptions to `resource_updates.rs`. What it does not: run
 //! calls as tasks, or ask a client anything while it calls nothing.
 //!
 //! # Names
 //!
 //! A tool or prompt is offered as `server__name`, a resource or template by its URI. Of two with one
 //! name that of the server that was added first is offered; a tool whose name is longer than 64
-//! characters or has others than letters, digits, `_`, `-` and `.` is not. [`Hub::left_out`] says
+//! characters or has others than letters, digits, `_`, `-` and `.` is not. [`Hub::skipped`] says
 //! what is missing for that.
 //!
 //! # Invariants
@@ -18,13 +18,13 @@
 //!   Nobody else's code runs under that lock, and nothing is waited for.
 //! - An export is kept by the server it belongs to and keeps the hub; the hub does not keep it.
 
-mod delegated;
+mod call_table;
+mod delegate;
 mod forward;
 mod listing;
-mod passed;
-mod passing;
+mod proxied_call;
+mod resource_updates;
 mod trace;
-mod updates;
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -34,15 +34,15 @@ use crate::model::Change;
 use crate::server::{Handle, Server};
 
 use super::{Hub, lock};
-use delegated::Delegated;
+use call_table::CallTable;
+use delegate::Delegated;
 use listing::{Kinds, Listing, Shown};
-use passing::Passing;
-use updates::Updates;
+use resource_updates::Updates;
 
 /// Something that a served hub does not offer although one of its servers has it.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct LeftOut {
+pub struct Skipped {
     /// The key of the server.
     pub server: String,
     /// The name by which it would be offered, or its URI; nothing where a list could not be had.
@@ -105,21 +105,21 @@ impl Hub {
             handle: server.handle(),
             state: Mutex::default(),
             listed: Condvar::new(),
-            passing: Passing::default(),
+            calls: CallTable::default(),
             updates: Updates::default(),
         });
         self.shared.handlers.add_export(&export);
         export.handle.delegate_to(Delegated(Arc::downgrade(&export)));
         server.on_shutdown(move || {
-            export.passing.close();
+            export.calls.close();
             export.hub.close();
         });
         Ok(())
     }
 
     /// What is not offered by the server that this hub was exported to, and why.
-    pub fn left_out(&self) -> Vec<LeftOut> {
-        self.shared.handlers.exports().iter().flat_map(|export| export.left_out()).collect()
+    pub fn skipped(&self) -> Vec<Skipped> {
+        self.shared.handlers.exports().iter().flat_map(|export| export.skipped()).collect()
     }
 }
 
@@ -129,7 +129,7 @@ pub(super) struct Export {
     handle: Handle,
     state: Mutex<State>,
     listed: Condvar,
-    passing: Passing,
+    calls: CallTable,
     updates: Updates,
 }
 
@@ -137,7 +137,7 @@ pub(super) struct Export {
 struct State {
     servers: Vec<Listed>,
     shown: Shown,
-    left: Vec<LeftOut>,
+    left: Vec<Skipped>,
     /// Counts connections.
     rounds: u64,
 }
@@ -259,9 +259,9 @@ impl Export {
         }
     }
 
-    fn left_out(&self) -> Vec<LeftOut> {
+    fn skipped(&self) -> Vec<Skipped> {
         let state = lock(&self.state);
-        let copy = |l: &LeftOut| LeftOut {
+        let copy = |l: &Skipped| Skipped {
             server: l.server.clone(),
             name: l.name.clone(),
             error: Error::new(l.error.kind(), l.error.to_string()),

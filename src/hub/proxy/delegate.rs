@@ -8,7 +8,6 @@ use crate::json::Value;
 use crate::model::ClientCapabilities;
 use crate::server::{Context, Delegate, Failure, ToolFn, Watched};
 
-use super::listing::JOINT;
 use super::{Export, lock};
 
 /// An export as its server's delegate. Weak, because the export keeps the server's handle.
@@ -54,14 +53,10 @@ impl Export {
     /// The server and the tool there that a name means which is not on the list, while that server is not
     /// listed: it connects, lists, or is down and says why.
     fn unlisted(&self, name: &str) -> Option<(String, String)> {
-        // The longest key: one may begin with another one and the joint.
-        let named = |key: &str| name.strip_prefix(key)?.strip_prefix(JOINT).map(str::to_owned);
-        let members = self.hub.members();
-        let found = members.iter().filter_map(|member| Some((&member.key, named(&member.key)?)));
-        let (key, tool) = found.max_by_key(|(key, _)| key.len())?;
+        let (member, tool) = self.hub.split(name).ok()?;
         let state = lock(&self.state);
-        let listed = state.servers.iter().any(|server| server.key == *key && server.is_listed());
-        (!listed && !tool.is_empty()).then(|| (key.clone(), tool))
+        let listed = state.servers.iter().any(|server| server.key == member.key && server.is_listed());
+        (!listed && !tool.is_empty()).then(|| (member.key.clone(), tool.to_owned()))
     }
 
     /// Takes note of what a client can be asked. The first one waits for the lists where the servers waited

@@ -4,10 +4,10 @@
 //! A server with sessions asks in the middle of a call. Its question is asked about one of the calls
 //! that it works on, which stays under way there until the client has answered: held where the client
 //! comes back with a new call, parked in its session where not. A call to a server that still connects
-//! waits until that is settled or its time is over. `passing.rs` has the table of them all.
+//! waits until that is settled or its time is over. `call_table.rs` has the table of them all.
 //!
 //! # Invariants
-//! - [`Passed::visit`] runs on one thread at a time; a visit during a visit makes that one look again.
+//! - [`ProxiedCall::visit`] runs on one thread at a time; a visit during a visit makes that one look again.
 //! - Of the locks here and of the table at most one is held at a time, and none while anybody else's
 //!   code runs.
 
@@ -25,13 +25,13 @@ use crate::rpc::{RpcError, code};
 use crate::server::{Caller, Context, Deferred, Failure, Outcome};
 
 use super::super::lock;
-use super::super::member::{Awaiting, Member};
+use super::super::member::{ConnectWaiter, Member};
+use super::call_table::LOOK;
 use super::forward::Sending;
-use super::passing::LOOK;
 use super::{Export, forward};
 
 /// One call.
-pub(super) struct Passed {
+pub(super) struct ProxiedCall {
     /// Its server's.
     pub key: String,
     /// The resource that is read.
@@ -79,7 +79,7 @@ enum Came {
     Asked(InputRequired),
 }
 
-impl Passed {
+impl ProxiedCall {
     /// A call to the server with this key, in the table.
     pub(super) fn new(
         export: &Arc<Export>,
@@ -87,8 +87,8 @@ impl Passed {
         uri: Option<&str>,
         round: u32,
         since: Instant,
-    ) -> Arc<Passed> {
-        export.passing.enter(|number| Passed {
+    ) -> Arc<ProxiedCall> {
+        export.calls.enter(|number| ProxiedCall {
             key: key.to_owned(),
             uri: uri.map(str::to_owned),
             number,
@@ -104,16 +104,15 @@ impl Passed {
     /// Sends it, at once or as soon as its server is connected.
     pub(super) fn go(self: &Arc<Self>, member: &Member, sending: Sending) {
         let limits = self.limits();
-        let passing = &self.export.passing;
-        if passing.waiting.fetch_add(1, Ordering::AcqRel) >= limits.calls.div_ceil(2)
-            && member.is_connecting()
+        let calls = &self.export.calls;
+        if calls.waiting.fetch_add(1, Ordering::AcqRel) >= limits.calls.div_ceil(2) && member.is_connecting()
         {
-            passing.waiting.fetch_sub(1, Ordering::AcqRel);
+            calls.waiting.fetch_sub(1, Ordering::AcqRel);
             let why = format!("too many calls wait for the server {:?} to connect", self.key);
             return self.fail(&Error::new(ErrorKind::Busy, why));
         }
         lock(&self.state).waiting = Some((sending, self.since + limits.call_timeout));
-        let waiting: Arc<dyn Awaiting> = Arc::<Passed>::clone(self);
+        let waiting: Arc<dyn ConnectWaiter> = Arc::<ProxiedCall>::clone(self);
         match member.connected(&waiting) {
             Some(connection) => waiting.settled(connection),
             None => self.export.look_after(),
@@ -124,7 +123,7 @@ impl Passed {
     fn take_waiting(&self) -> Option<(Sending, Instant)> {
         let waiting = lock(&self.state).waiting.take();
         if waiting.is_some() {
-            self.export.passing.waiting.fetch_sub(1, Ordering::AcqRel);
+            self.export.calls.waiting.fetch_sub(1, Ordering::AcqRel);
         }
         waiting
     }
@@ -192,7 +191,7 @@ impl Passed {
 
     /// Nobody wants it any more.
     fn cancel(self: &Arc<Self>) {
-        self.export.passing.remove(self);
+        self.export.calls.remove(self);
         lock(&self.state).cancelled = true;
         if let Some(canceller) = self.canceller.get() {
             canceller.cancel();
@@ -217,7 +216,7 @@ impl Passed {
         }
     }
 
-    /// When [`Passed::expire`] has something to do.
+    /// When [`ProxiedCall::expire`] has something to do.
     pub(super) fn due(&self) -> Option<Instant> {
         let state = lock(&self.state);
         state.until.into_iter().chain(state.waiting.as_ref().map(|(_, until)| *until)).min()
@@ -260,7 +259,7 @@ impl Passed {
             let open = std::mem::take(&mut state.open);
             drop(state);
             drop(open);
-            self.export.passing.remove(self);
+            self.export.calls.remove(self);
             return self.end(deferred, came);
         }
         let mut fresh = Vec::new();
@@ -363,9 +362,9 @@ impl Passed {
 
 impl Export {
     /// Goes on with a call whose server asked in the middle of it.
-    pub(super) fn go_on(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<Passed>, Failure> {
+    pub(super) fn go_on(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<ProxiedCall>, Failure> {
         let gone = || Failure::new("The answers came too late: the server's call is over. Call again");
-        let passed = self.passing.find(number).ok_or_else(gone)?;
+        let passed = self.calls.find(number).ok_or_else(gone)?;
         let sent: Vec<(String, AskRequest)> = {
             let state = lock(&passed.state);
             if state.deferred.is_some() || state.until.is_none() {
@@ -412,7 +411,7 @@ impl Export {
     }
 }
 
-impl Awaiting for Passed {
+impl ConnectWaiter for ProxiedCall {
     fn settled(self: Arc<Self>, connection: Result<Client, Error>) {
         let Some((sending, until)) = self.take_waiting() else { return };
         let sent = connection.and_then(|client| self.send(&client, &sending, until));
@@ -468,8 +467,8 @@ mod tests {
         let until = Instant::now() + SOON;
         let passed = loop {
             // Attached: from then on the call of the client and that of the hub know each other.
-            let under_way = |call: &&Arc<Passed>| call.caller().is_some();
-            if let Some(passed) = export.passing.all().iter().find(under_way) {
+            let under_way = |call: &&Arc<ProxiedCall>| call.caller().is_some();
+            if let Some(passed) = export.calls.all().iter().find(under_way) {
                 break Arc::downgrade(passed);
             }
             assert!(Instant::now() < until, "never passed on");
