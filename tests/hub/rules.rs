@@ -66,8 +66,8 @@ fn a_server_that_gives_no_list_does_not_delay_every_list() {
     hub.add("good", good()).unwrap();
     let opens = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"mute","version":"1"}}}'; exec sleep 600"#;
     hub.add("mute", script(opens)).unwrap();
-    let standing = hub.wait_settled(Instant::now() + SOON);
-    assert!(standing.iter().all(|s| matches!(s.state, ServerState::Running(_))), "{state:?}");
+    let states = hub.wait_settled(Instant::now() + SOON);
+    assert!(states.iter().all(|s| matches!(s.state, ServerState::Running(_))), "{states:?}");
     lists_quickly(&hub, "mute");
     hub.close();
 }
@@ -76,10 +76,10 @@ fn a_server_that_gives_no_list_does_not_delay_every_list() {
 fn code_of_the_host_that_panics_is_a_server_that_is_down() {
     let hub = hub(|_| {});
     hub.add("bad", Upstream::with(|_| panic!("the host's own code"))).unwrap();
-    let standing = hub.wait_settled(Instant::now() + SOON);
+    let states = hub.wait_settled(Instant::now() + SOON);
     assert!(
-        matches!(standing[0].state, ServerState::Down { kind: ErrorKind::Misuse, again: false, .. }),
-        "{state:?}"
+        matches!(states[0].state, ServerState::Down { kind: ErrorKind::Misuse, again: false, .. }),
+        "{states:?}"
     );
 }
 
