@@ -54,7 +54,7 @@ pub(super) fn write(out: &mut Vec<u8>, n: f64) {
         if point < 1 {
             out.push(b'-');
         }
-        super::write::decimal(out, point.abs_diff(1).into());
+        super::writer::decimal(out, point.abs_diff(1).into());
         return;
     }
     for place in point.min(1) - 1..count.max(point + 1) {

@@ -35,32 +35,32 @@
 //! - A document recycles its buffers: [`Doc::parse_again`] on a document that has seen a
 //!   message of the same size allocates nothing.
 
-mod constant;
-mod decode;
+mod const_check;
+mod duplicate_keys;
 mod error;
 mod float;
-mod names;
-pub(crate) mod order;
+mod json;
+#[cfg(feature = "miniserde")]
+mod miniserde;
+#[cfg(feature = "schema")]
+mod node_ref;
 mod parse;
 mod scan;
-#[cfg(feature = "schema")]
-mod spot;
-mod text;
-#[cfg(feature = "miniserde")]
-mod typed;
+pub(crate) mod sort;
+mod unescape;
 mod value;
-mod write;
+mod writer;
 
 pub use error::{ErrorKind, ParseError};
-#[cfg(feature = "schema")]
-pub(crate) use spot::Spot;
-pub use text::{Json, ToJson};
+pub use json::{Json, ToJson};
 #[cfg(feature = "miniserde")]
-pub use typed::{TypedError, from_value, to_writer};
+pub use miniserde::{TypedError, from_value, to_writer};
+#[cfg(feature = "schema")]
+pub(crate) use node_ref::NodeRef;
 pub use value::{Items, Kind, MemberValues, Members, NodeId, Value};
-pub use write::Writer;
+pub use writer::Writer;
 
-use names::Name;
+use duplicate_keys::Name;
 use parse::Node;
 
 /// What a text may cost before it is refused.

@@ -6,11 +6,11 @@
 //! Invariants: the containers still open are a list threaded through their own nodes, so depth
 //! costs no memory; the table never holds more nodes than the limits allow.
 
+use super::duplicate_keys::{self, Name};
 use super::error::{ErrorKind, ParseError};
-use super::names::{self, Name};
 use super::scan::byte;
 use super::value::Kind;
-use super::{Doc, MAX_BYTES, ParseLimits, decode, scan};
+use super::{Doc, MAX_BYTES, ParseLimits, scan, unescape};
 
 /// One value or member name.
 #[derive(Clone, Copy)]
@@ -292,7 +292,7 @@ fn unique(
     object: u32,
     names: &mut Vec<Name>,
 ) -> Result<(), ParseError> {
-    let again = names::repeated(text, decoded, nodes, object, names);
+    let again = duplicate_keys::repeated(text, decoded, nodes, object, names);
     match again.and_then(|at| nodes.get(at as usize)) {
         Some(node) => Err(ParseError::new(ErrorKind::DuplicateName, node.start as usize)),
         None => Ok(()),
@@ -407,7 +407,7 @@ impl Builder<'_> {
     #[inline(never)]
     fn escaped(&mut self, text: &str, start: usize, i: usize) -> Result<usize, ParseError> {
         let decoded_start = self.decoded.len();
-        let i = decode::string(text, start, i, self.decoded)?;
+        let i = unescape::string(text, start, i, self.decoded)?;
         let len = (self.decoded.len() - decoded_start) as u32;
         self.push(DECODED | len << 3, start, i + 1, decoded_start as u32)?;
         Ok(i + 1)

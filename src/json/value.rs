@@ -9,10 +9,10 @@
 use std::fmt;
 
 use super::Doc;
-use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE};
+use super::json::Json;
 #[cfg(feature = "schema")]
-use super::spot::Spot;
-use super::text::Json;
+use super::node_ref::NodeRef;
+use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE};
 
 /// The name of a value within its document, for keeping where a borrow cannot be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,8 +114,8 @@ impl<'d> Value<'d> {
     /// The value with its node, for code that asks more than one thing of it.
     #[cfg(feature = "schema")]
     #[inline]
-    pub(crate) fn spot(self) -> Spot<'d> {
-        Spot::new(self.doc, self.node, self.node())
+    pub(crate) fn node_ref(self) -> NodeRef<'d> {
+        NodeRef::new(self.doc, self.node, self.node())
     }
 
     /// Whether this is a number without fraction and exponent that `i64` or `u64` holds.

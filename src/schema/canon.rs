@@ -9,8 +9,8 @@
 
 use std::cmp::Ordering;
 
-use crate::json::order;
-use crate::json::{Kind, Spot, Value};
+use crate::json::sort::sort;
+use crate::json::{Kind, NodeRef, Value};
 
 use super::decimal::{self, Decimal};
 
@@ -67,7 +67,7 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
 fn sorted(object: Value<'_>) -> Vec<(&str, Value<'_>)> {
     let mut members: Vec<_> = object.members().collect();
     // Of equal names the last first, from the back.
-    order::sort(&mut members, |a, b| {
+    sort(&mut members, |a, b| {
         compare_names(b.0.as_bytes(), a.0.as_bytes()).then(b.1.offset().cmp(&a.1.offset()))
     });
     members.dedup_by(|a, b| a.0 == b.0);
@@ -114,7 +114,7 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
         places.push((start, forms.len(), i));
     }
     let form = |place: &(usize, usize, usize)| forms.get(place.0..place.1).unwrap_or_default();
-    order::sort(&mut places, |a, b| form(a).cmp(form(b)).then(a.2.cmp(&b.2)));
+    sort(&mut places, |a, b| form(a).cmp(form(b)).then(a.2.cmp(&b.2)));
     let twice = places.windows(2).filter(|w| form(&w[0]) == form(&w[1])).min_by_key(|w| w[1].2);
     twice.map(|w| (w[0].2, w[1].2))
 }
@@ -124,8 +124,8 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
 fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
     // The texts so far, and whether they are those of strings.
     let mut known = [(&[][..], false); FEW];
-    for (i, spot) in array.spot().inside().enumerate() {
-        let (text, quoted) = (plain(spot)?, spot.string().is_some());
+    for (i, node_ref) in array.node_ref().inside().enumerate() {
+        let (text, quoted) = (plain(node_ref)?, node_ref.string().is_some());
         let twin = known.iter().take(i).position(|known| known.1 == quoted && same(known.0, text));
         if let Some(j) = twin {
             return Some(Some((j, i)));
@@ -138,11 +138,11 @@ fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
 }
 
 /// The text of a value that has no other.
-fn plain(spot: Spot<'_>) -> Option<&[u8]> {
-    match (spot.string(), spot.number()) {
+fn plain(node_ref: NodeRef<'_>) -> Option<&[u8]> {
+    match (node_ref.string(), node_ref.number()) {
         (Some(text), _) => Some(text),
         (_, Some(number)) => decimal::is_plain(number).then_some(number),
-        _ => (spot.tag() < 3).then(|| spot.value().raw().as_bytes()),
+        _ => (node_ref.tag() < 3).then(|| node_ref.value().raw().as_bytes()),
     }
 }
 

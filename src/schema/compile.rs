@@ -11,7 +11,7 @@ mod link;
 
 use std::sync::Arc;
 
-use crate::json::order;
+use crate::json::sort::sort;
 use crate::json::{Doc, Kind, NodeId, Value};
 
 use super::key_map::{KeyMap, key};
@@ -449,7 +449,7 @@ impl Compiler<'_> {
         properties.extend_from_slice(&added);
         if properties.len() > program::SCANNED {
             let pool = self.t.pool.as_bytes();
-            order::sort(properties, |a, b| canon::compare_names(a.name.bytes(pool), b.name.bytes(pool)));
+            sort(properties, |a, b| canon::compare_names(a.name.bytes(pool), b.name.bytes(pool)));
         }
     }
 

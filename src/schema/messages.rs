@@ -301,8 +301,8 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
     let p = run.program;
     let children = children.of(&p.children);
     let mask = children.iter().fold(0, |mask, child| mask | types_of(p, *child));
-    let spot = value.spot();
-    if !is_of(spot, mask) {
+    let node_ref = value.node_ref();
+    if !is_of(node_ref, mask) {
         if mask == 0 {
             out.push_str("no alternative allows any value");
         } else {
@@ -318,7 +318,7 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
         return;
     }
     let here = run.path(value).len();
-    let possible = children.iter().enumerate().filter(|(_, child)| is_of(spot, types_of(p, **child)));
+    let possible = children.iter().enumerate().filter(|(_, child)| is_of(node_ref, types_of(p, **child)));
     let mut nearest = None;
     for (i, child) in possible.take(MOST_TRIED) {
         let Some(reason) = run.reason(*child, value) else { continue };

@@ -8,7 +8,7 @@
 //! Invariants: indices point into the tables of the same program; every cycle of nodes passes
 //! through an operation that goes down into the value.
 
-use crate::json::{Spot, Value};
+use crate::json::{NodeRef, Value};
 
 use super::format::Format;
 use super::pattern::Pattern;
@@ -41,7 +41,7 @@ pub(super) fn type_named(name: &str) -> Option<u8> {
     })
 }
 
-/// The bits of the eight tags of [`Spot::tag`], a byte for each.
+/// The bits of the eight tags of [`NodeRef::tag`], a byte for each.
 const BITS: u64 = u64::from_le_bytes([
     types::NULL,
     types::BOOL,
@@ -55,16 +55,16 @@ const BITS: u64 = u64::from_le_bytes([
 
 /// Those of these types that a value may be of: all are sure but an integer alone.
 #[inline(always)]
-pub(super) fn types_in(spot: Spot<'_>, mask: u8) -> u8 {
-    mask & (BITS >> (spot.tag() * 8)) as u8
+pub(super) fn types_in(node_ref: NodeRef<'_>, mask: u8) -> u8 {
+    mask & (BITS >> (node_ref.tag() * 8)) as u8
 }
 
 /// Whether a value is of one of these types.
 #[inline(always)]
-pub(super) fn is_of(spot: Spot<'_>, mask: u8) -> bool {
-    match types_in(spot, mask) {
+pub(super) fn is_of(node_ref: NodeRef<'_>, mask: u8) -> bool {
+    match types_in(node_ref, mask) {
         0 => false,
-        types::INTEGER => decimal::is_integer(spot.number().unwrap_or_default()),
+        types::INTEGER => decimal::is_integer(node_ref.number().unwrap_or_default()),
         _ => true,
     }
 }
@@ -128,7 +128,7 @@ impl Span {
     #[inline(never)]
     pub(super) fn is(self, program: &Program, text: Value<'_>) -> bool {
         let bytes = self.bytes(program.pool.as_bytes());
-        text.spot().string().is_some_and(|text| canon::same(bytes, text))
+        text.node_ref().string().is_some_and(|text| canon::same(bytes, text))
     }
 
     /// What stands between the quotes around it.
@@ -323,7 +323,7 @@ impl Property {
 
     /// Whether this is the name that the text goes on with, given its next eight bytes.
     #[inline(always)]
-    pub(super) fn is_ahead(&self, program: &Program, name: Spot<'_>, ahead: u64) -> bool {
+    pub(super) fn is_ahead(&self, program: &Program, name: NodeRef<'_>, ahead: u64) -> bool {
         (ahead ^ self.head) << (self.unused & 63) == 0
             && match self.name.len as usize {
                 0..8 => true,

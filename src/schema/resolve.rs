@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::json::order;
+use crate::json::sort::sort;
 use crate::json::{Doc, Kind, NodeId, ParseLimits, Value};
 
 use super::key_map::{KeyMap, key};
@@ -260,7 +260,7 @@ impl<'o> Library<'o> {
             }
         }
         // Of several of one name in a resource the first counts.
-        order::sort(&mut bindings, |a, b| a.0.cmp(&b.0).then(a.1.node.cmp(&b.1.node)));
+        sort(&mut bindings, |a, b| a.0.cmp(&b.0).then(a.1.node.cmp(&b.1.node)));
         bindings.dedup_by(|a, b| a.0 == b.0);
         let mut spelled = Vec::new();
         for (name, place) in &bindings {

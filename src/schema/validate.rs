@@ -19,7 +19,7 @@ mod evaluated;
 mod object;
 mod scalar;
 
-use crate::json::{Spot, Value};
+use crate::json::{NodeRef, Value};
 use crate::record::Violation;
 
 use super::SchemaLimits;
@@ -120,7 +120,7 @@ impl Verdicts {
 
 impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn new(program: &'p Program, limits: &'p SchemaLimits, root: Value<'d>) -> Run<'p, 'd> {
-        let bytes = root.spot().width() as u64;
+        let bytes = root.node_ref().width() as u64;
         let steps = limits.steps.saturating_add(limits.steps_per_byte.saturating_mul(bytes));
         Run {
             program,
@@ -208,10 +208,10 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Whether a value is of one of these types; a long number takes steps to read.
     #[inline(always)]
-    fn has_type(&mut self, spot: Spot<'d>, mask: u8) -> bool {
-        match types_in(spot, mask) {
+    fn has_type(&mut self, node_ref: NodeRef<'d>, mask: u8) -> bool {
+        match types_in(node_ref, mask) {
             0 => false,
-            types::INTEGER => self.is_integer(spot.number().unwrap_or_default()),
+            types::INTEGER => self.is_integer(node_ref.number().unwrap_or_default()),
             _ => true,
         }
     }
@@ -325,7 +325,9 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(always)]
     pub(super) fn child(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         match child.as_types() {
-            Some(mask) => self.has_type(value.spot(), mask) || !self.quiet && self.wrong_type(value, mask),
+            Some(mask) => {
+                self.has_type(value.node_ref(), mask) || !self.quiet && self.wrong_type(value, mask)
+            }
             None => self.node(child.index(), value, seen),
         }
     }
@@ -338,15 +340,17 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// The same for an element or a member.
     #[inline(always)]
-    fn inner(&mut self, child: Child, spot: Spot<'d>) -> bool {
+    fn inner(&mut self, child: Child, node_ref: NodeRef<'d>) -> bool {
         match child.as_types() {
-            Some(mask) => self.has_type(spot, mask) || !self.quiet && self.wrong_type(spot.value(), mask),
+            Some(mask) => {
+                self.has_type(node_ref, mask) || !self.quiet && self.wrong_type(node_ref.value(), mask)
+            }
             None => match self.program.nodes.get(child.index() as usize) {
                 Some(node) => match node.flags {
-                    LEAF => self.quick_leaf(node, spot),
-                    MEMBERS => self.object(node.ops, spot.value(), None),
-                    ELEMENTS => self.array(node.ops, spot.value(), None),
-                    _ => self.node(child.index(), spot.value(), None),
+                    LEAF => self.quick_leaf(node, node_ref),
+                    MEMBERS => self.object(node.ops, node_ref.value(), None),
+                    ELEMENTS => self.array(node.ops, node_ref.value(), None),
+                    _ => self.node(child.index(), node_ref.value(), None),
                 },
                 // OK because the program is consistent; a hole in it fails closed.
                 None => false,
@@ -387,7 +391,7 @@ impl<'p, 'd> Run<'p, 'd> {
             self.kept(index, node, value, seen)
         } else if node.flags & MEMBERS != 0 {
             self.object(node.ops, value, seen)
-        } else if node.flags & TRACKS != 0 && is_of(value.spot(), types::ARRAY | types::OBJECT) {
+        } else if node.flags & TRACKS != 0 && is_of(value.node_ref(), types::ARRAY | types::OBJECT) {
             self.apply_apart(node, value, seen)
         } else {
             self.apply(node, value, seen)
@@ -474,8 +478,8 @@ impl<'p, 'd> Run<'p, 'd> {
         if !self.enter(0) {
             return false;
         }
-        let spot = value.spot();
-        if !self.has_type(spot, node.types) {
+        let node_ref = value.node_ref();
+        if !self.has_type(node_ref, node.types) {
             self.depth -= 1;
             return !self.quiet && self.wrong_type(value, node.types);
         }
@@ -483,7 +487,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let run = Span { start: node.ops, len: u32::from(node.count) };
         let program = self.program;
         for op in run.of(&program.ops) {
-            if !self.op(op, value, spot, seen.as_deref_mut()) {
+            if !self.op(op, value, node_ref, seen.as_deref_mut()) {
                 fits = false;
                 if self.halts() {
                     break;
@@ -495,8 +499,8 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     #[inline(always)]
-    fn op(&mut self, op: &Op, value: Value<'d>, spot: Spot<'d>, seen: Option<&mut Evaluated>) -> bool {
-        let is = |mask| types_in(spot, mask) != 0;
+    fn op(&mut self, op: &Op, value: Value<'d>, node_ref: NodeRef<'d>, seen: Option<&mut Evaluated>) -> bool {
+        let is = |mask| types_in(node_ref, mask) != 0;
         match *op {
             Op::Object(index) => !is(types::OBJECT) || self.object(index, value, seen),
             Op::Array(index) => !is(types::ARRAY) || self.array(index, value, seen),

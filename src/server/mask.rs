@@ -4,7 +4,7 @@
 //! value replaced. A bare `key` is not one of them: it is too common a name for harmless things.
 //! Source: MCP server/utilities/logging, security (no credentials in log entries).
 
-use crate::json::order;
+use crate::json::sort::sort;
 use crate::json::{Doc, Json, Value};
 
 const WORDS: [&str; 7] = ["password", "token", "secret", "apikey", "authorization", "bearer", "credential"];
@@ -31,7 +31,7 @@ pub(crate) fn masked(data: Json) -> Json {
     if hidden.is_empty() {
         return data;
     }
-    order::sort(&mut hidden, |a, b| a.0.cmp(&b.0));
+    sort(&mut hidden, |a, b| a.0.cmp(&b.0));
     let (mut text, mut from) = (String::with_capacity(data.as_str().len()), 0);
     for (start, end) in hidden {
         text.push_str(doc.text().get(from..start).unwrap_or_default());

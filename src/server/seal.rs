@@ -15,7 +15,7 @@ use base64ct::{Base64UrlUnpadded, Encoding};
 use hmac_sha256::{HMAC, Hash};
 
 use crate::era;
-use crate::json::order;
+use crate::json::sort::sort;
 use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::ask::Answer;
 use crate::rpc::RpcError;
@@ -158,7 +158,7 @@ fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
             Kind::Null | Kind::Bool | Kind::Number => leaves.push(step(&place, b'=', value.raw())),
         }
     }
-    order::sort(&mut leaves, |a, b| a.cmp(b));
+    sort(&mut leaves, |a, b| a.cmp(b));
     let mut hash = Hash::new();
     hash.update(step(&top, b'!', method));
     for leaf in leaves {

@@ -89,7 +89,7 @@ fn unusable_input_is_told_with_its_place() {
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains("broken.json:2:6: ") && err.contains("(byte 15)"), "{err}");
     for (args, input, word) in [
-        (&["schema-lint", "-"][..], r#"{"result":{}}"#, "without tools"),
+        (&["schema-lint", "-"][..], r#"{"result":{}}"#, "no member tools"),
         (&["schema-lint", "-"], "[3]", "not a tool"),
         (&["schema-lint", "/nonexistent/x.json"], "", "/nonexistent/x.json"),
         (&["schema-lint"], "", "FILE"),

@@ -15,7 +15,7 @@ use super::super::program::{Array, Bounds, Contains, Dependent, Enum, Op, SCANNE
 use super::super::resources::Invalid;
 use super::super::{Dialect, canon};
 use super::{Compiler, Subschema, extend};
-use crate::json::order;
+use crate::json::sort::sort;
 use crate::json::{Kind, Value};
 
 /// Bytes of a word from which on comparing it takes steps.
@@ -117,11 +117,11 @@ impl Compiler<'_> {
         let strings_only = !null && booleans == [false; 2] && numbers.is_empty() && forms.is_empty();
         let has_long = words.iter().any(|word| word.len() >= LONG);
         if words.len() > SCANNED {
-            order::sort(&mut words, |a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
+            sort(&mut words, |a, b| canon::compare_names(a.as_bytes(), b.as_bytes()));
         }
-        order::sort(&mut numbers, |a, b| Decimal::new(a).compare(Decimal::new(b)));
+        sort(&mut numbers, |a, b| Decimal::new(a).compare(Decimal::new(b)));
         numbers.dedup_by(|a, b| Decimal::new(a).compare(Decimal::new(b)) == Ordering::Equal);
-        order::sort(&mut forms, |a, b| a.cmp(b));
+        sort(&mut forms, |a, b| a.cmp(b));
         let words = self.t.words(&words);
         if strings_only && keyword == "enum" && words.len > 0 && !has_long {
             ops.push(Op::Words(words));

@@ -117,13 +117,13 @@ impl<'d> Run<'_, 'd> {
 
     /// The marks of an object's names; `None` for other values.
     fn marks(&mut self, value: Value<'d>) -> Option<u64> {
-        let spot = value.spot();
-        if !is_of(spot, types::OBJECT) {
+        let node_ref = value.node_ref();
+        if !is_of(node_ref, types::OBJECT) {
             return None;
         }
-        self.charge(spot.len());
+        self.charge(node_ref.len());
         let mut marks = 0;
-        let mut inside = spot.inside();
+        let mut inside = node_ref.inside();
         while let Some((name, _)) = inside.next_member() {
             marks |= mark(name.brief());
         }

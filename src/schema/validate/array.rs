@@ -4,14 +4,14 @@
 //!
 //! Invariant: `uniqueItems` never compares pairwise beyond a handful of scalars.
 
-use crate::json::{Spot, Value};
+use crate::json::{NodeRef, Value};
 
 use super::super::messages::Reason;
 use super::super::program::{Array, Child, types};
 use super::evaluated::Evaluated;
 use super::{Inner, Run};
 
-/// What [`Spot::tag`] says of arrays.
+/// What [`NodeRef::tag`] says of arrays.
 const ARRAY: u32 = 6;
 
 impl<'p, 'd> Run<'p, 'd> {
@@ -19,14 +19,14 @@ impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn array(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let program = self.program;
         let Some(array) = program.arrays.get(index as usize) else { return false };
-        let spot = value.spot();
-        if spot.tag() != ARRAY {
+        let node_ref = value.node_ref();
+        if node_ref.tag() != ARRAY {
             return !self.quiet && self.wrong_type(value, types::ARRAY);
         }
-        if !self.enter(spot.len()) {
+        if !self.enter(node_ref.len()) {
             return false;
         }
-        let fits = self.elements(array, value, spot);
+        let fits = self.elements(array, value, node_ref);
         if let Some(seen) = seen {
             match array.rest {
                 Some(_) => seen.set_all(),
@@ -38,15 +38,15 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     #[inline(always)]
-    fn elements(&mut self, array: &'p Array, value: Value<'d>, spot: Spot<'d>) -> bool {
-        let mut fits = spot.len() >= array.min as usize && spot.len() <= array.max as usize;
+    fn elements(&mut self, array: &'p Array, value: Value<'d>, node_ref: NodeRef<'d>) -> bool {
+        let mut fits = node_ref.len() >= array.min as usize && node_ref.len() <= array.max as usize;
         if !fits {
             self.fail(value, Reason::Items { min: array.min, max: array.max });
             if self.halts() {
                 return false;
             }
         }
-        let mut items = spot.inside();
+        let mut items = node_ref.inside();
         if array.prefix.len > 0 {
             let prefix = array.prefix.of(&self.program.children);
             // The list goes first: what it has no more entries for stays among the items.
@@ -83,10 +83,10 @@ impl<'p, 'd> Run<'p, 'd> {
         mut seen: Option<&mut Evaluated>,
     ) -> bool {
         let Some(contains) = self.program.contains.get(index as usize) else { return false };
-        let spot = value.spot();
-        self.charge(spot.len());
+        let node_ref = value.node_ref();
+        self.charge(node_ref.len());
         let mut count = 0u32;
-        for (i, item) in spot.inside().enumerate() {
+        for (i, item) in node_ref.inside().enumerate() {
             if !self.quietly(contains.child, item.value(), None) {
                 continue;
             }
@@ -112,10 +112,10 @@ impl<'p, 'd> Run<'p, 'd> {
         seen: Option<&mut Evaluated>,
     ) -> bool {
         let Some(seen) = seen else { return true };
-        let spot = value.spot();
-        self.charge(spot.len());
+        let node_ref = value.node_ref();
+        self.charge(node_ref.len());
         let mut fits = true;
-        for (position, item) in spot.inside().enumerate() {
+        for (position, item) in node_ref.inside().enumerate() {
             if seen.has(position) {
                 continue;
             }

@@ -5,7 +5,7 @@
 //!
 //! Invariant: a member is looked up in time logarithmic in the number of declared names.
 
-use crate::json::{Spot, Value};
+use crate::json::{NodeRef, Value};
 
 use super::super::canon;
 use super::super::key_map::KeyMap;
@@ -17,7 +17,7 @@ use super::{Inner, Run};
 /// How many dependents are looked up one by one; for more the names are put in order first.
 const FEW_DEPENDENTS: usize = 8;
 
-/// What [`Spot::tag`] says of objects.
+/// What [`NodeRef::tag`] says of objects.
 const OBJECT: u32 = 7;
 
 impl<'p, 'd> Run<'p, 'd> {
@@ -25,15 +25,15 @@ impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn object(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let program = self.program;
         let Some(object) = program.objects.get(index as usize) else { return false };
-        let spot = value.spot();
-        if spot.tag() != OBJECT {
+        let node_ref = value.node_ref();
+        if node_ref.tag() != OBJECT {
             return !self.quiet && self.wrong_type(value, types::OBJECT);
         }
-        if spot.len() < object.required as usize && self.quiet || !self.enter(spot.len()) {
+        if node_ref.len() < object.required as usize && self.quiet || !self.enter(node_ref.len()) {
             return false;
         }
         let (fits, found) = match seen {
-            None if object.patterned.len == 0 => self.members(object, value, spot),
+            None if object.patterned.len == 0 => self.members(object, value, node_ref),
             seen => self.noted_members(object, value, seen),
         };
         let wanted = object.wanted;
@@ -49,13 +49,13 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Goes through the members of an object without patterns for names; whether they fit, and
     /// which of the required names were there.
     #[inline(always)]
-    fn members(&mut self, object: &'p Object, value: Value<'d>, spot: Spot<'d>) -> (bool, u64) {
+    fn members(&mut self, object: &'p Object, value: Value<'d>, node_ref: NodeRef<'d>) -> (bool, u64) {
         let program = self.program;
         // What comes next when members come in the table's order.
         let mut expected = object.properties.of(&program.properties);
         let mut found = 0;
         let mut fits = true;
-        let mut inside = spot.inside();
+        let mut inside = node_ref.inside();
         while let Some((name, member)) = inside.next_member() {
             let from = self.entry(object, expected, name);
             let mut child = Child::UNDECLARED;
@@ -96,7 +96,7 @@ impl<'p, 'd> Run<'p, 'd> {
         for (position, (name, member)) in value.member_values().enumerate() {
             let mut declared = false;
             let mut held = true;
-            if let [property, rest @ ..] = self.entry(object, expected, name.spot()) {
+            if let [property, rest @ ..] = self.entry(object, expected, name.node_ref()) {
                 expected = rest;
                 found |= property.bit();
                 declared = property.is_declared();
@@ -156,7 +156,7 @@ impl<'p, 'd> Run<'p, 'd> {
     /// An object's table from a name on, given what is left of it behind the member before; nothing
     /// for a name that is not there.
     #[inline(always)]
-    fn entry(&self, object: &Object, expected: &'p [Property], name: Spot<'d>) -> &'p [Property] {
+    fn entry(&self, object: &Object, expected: &'p [Property], name: NodeRef<'d>) -> &'p [Property] {
         match (expected, name.ahead()) {
             ([next, ..], Some(ahead)) if next.is_ahead(self.program, name, ahead) => expected,
             _ if object.known & mark(name.brief()) == 0 => &[],
@@ -168,19 +168,19 @@ impl<'p, 'd> Run<'p, 'd> {
     #[inline(never)]
     fn find(&self, object: &Object, expected: &'p [Property], name: Value<'d>) -> &'p [Property] {
         let program = self.program;
-        let spot = name.spot();
+        let node_ref = name.node_ref();
         if object.properties.len as usize > SCANNED {
             let properties = object.properties.of(&program.properties);
             let pool = program.pool.as_bytes();
-            let name = spot.string().unwrap_or_default();
+            let name = node_ref.string().unwrap_or_default();
             let at = properties.binary_search_by(|p| canon::compare_names(p.name.bytes(pool), name));
             return properties.get(at.unwrap_or(usize::MAX)..).unwrap_or_default();
         }
         // Names that were left out are more likely than a change of order.
-        if let Some(ahead) = spot.ahead() {
+        if let Some(ahead) = node_ref.ahead() {
             let mut left = expected;
             while let [property, rest @ ..] = left {
-                if property.is_ahead(program, spot, ahead) {
+                if property.is_ahead(program, node_ref, ahead) {
                     return left;
                 }
                 left = rest;

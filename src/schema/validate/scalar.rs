@@ -4,7 +4,7 @@
 //!
 //! Invariant: an operation on one type lets every other type pass, but for those on words.
 
-use crate::json::{Kind, Spot, Value};
+use crate::json::{Kind, NodeRef, Value};
 
 use super::super::canon;
 use super::super::decimal::{self, Decimal};
@@ -16,32 +16,32 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Checks an element or a member against a leaf. Most leaves have one operation, and most values
     /// tell at once that it holds; only the others are worth the call.
     #[inline(always)]
-    pub(super) fn quick_leaf(&mut self, node: &Node, spot: Spot<'d>) -> bool {
+    pub(super) fn quick_leaf(&mut self, node: &Node, node_ref: NodeRef<'d>) -> bool {
         if node.count == 1 {
             let program = self.program;
             let clear = match program.ops.get(node.ops as usize) {
                 Some(Op::Length { min, max }) if node.types & types::STRING != 0 => {
-                    spot.written().is_some_and(|bytes| clearly_has_length(bytes, *min, *max))
+                    node_ref.written().is_some_and(|bytes| clearly_has_length(bytes, *min, *max))
                 }
                 Some(Op::Word(word)) if node.types & types::STRING != 0 => {
                     let word = word.within().bytes(program.pool.as_bytes());
-                    spot.string().is_some_and(|text| canon::same(word, text))
+                    node_ref.string().is_some_and(|text| canon::same(word, text))
                 }
                 Some(Op::Words(run)) if node.types & types::STRING != 0 => {
-                    spot.string().is_some_and(|text| self.has_word(*run, text))
+                    node_ref.string().is_some_and(|text| self.has_word(*run, text))
                 }
                 // What is written as an integer needs no other look at its type.
                 Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
-                    let around = spot.number().and_then(decimal::around);
+                    let around = node_ref.number().and_then(decimal::around);
                     matches!(around, Some((low, high))
                         if (low == high || node.types & types::NUMBER == types::NUMBER)
                             && self.clears(*index, low, high))
                 }
                 // Nothing is known beforehand, but that the type fits.
                 Some(op @ (Op::Pattern(_) | Op::Format(_)))
-                    if node.types & types::STRING != 0 && spot.written().is_some() =>
+                    if node.types & types::STRING != 0 && node_ref.written().is_some() =>
                 {
-                    let value = spot.value();
+                    let value = node_ref.value();
                     return self.holds(op, value)
                         || !self.quiet && self.blame_leaf(node, std::slice::from_ref(op), value);
                 }
@@ -51,7 +51,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 return true;
             }
         }
-        self.leaf(node, spot.value())
+        self.leaf(node, node_ref.value())
     }
 
     /// A node whose operations look at the value alone: no level, no list of evaluated members.
@@ -60,7 +60,7 @@ impl<'p, 'd> Run<'p, 'd> {
     pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
         let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);
         // One call each: within the loop, all that any operation reads would be read beforehand.
-        let fits = self.has_type(value.spot(), node.types) && ops.iter().all(|op| self.holds(op, value));
+        let fits = self.has_type(value.node_ref(), node.types) && ops.iter().all(|op| self.holds(op, value));
         fits || !self.quiet && self.blame_leaf(node, ops, value)
     }
 
@@ -68,8 +68,8 @@ impl<'p, 'd> Run<'p, 'd> {
     #[cold]
     #[inline(never)]
     fn blame_leaf(&mut self, node: &Node, ops: &[Op], value: Value<'d>) -> bool {
-        let spot = value.spot();
-        if !is_of(spot, node.types) {
+        let node_ref = value.node_ref();
+        if !is_of(node_ref, node.types) {
             return self.wrong_type(value, node.types);
         }
         self.depth += 1;
@@ -119,22 +119,22 @@ impl<'p, 'd> Run<'p, 'd> {
     /// Whether an operation that looks at the value alone holds.
     #[inline(never)]
     pub(super) fn holds(&mut self, op: &Op, value: Value<'d>) -> bool {
-        let spot = value.spot();
-        let within = |min: u32, max: u32| spot.len() >= min as usize && spot.len() <= max as usize;
+        let node_ref = value.node_ref();
+        let within = |min: u32, max: u32| node_ref.len() >= min as usize && node_ref.len() <= max as usize;
         match *op {
-            Op::Length { min, max } => spot
+            Op::Length { min, max } => node_ref
                 .string()
                 .is_none_or(|text| clearly_has_length(text.len(), min, max) || self.counts(text, min, max)),
-            Op::Words(run) => spot.string().is_some_and(|text| self.has_word(run, text)),
-            Op::Bounds(index) => spot.number().is_none_or(|text| {
+            Op::Words(run) => node_ref.string().is_some_and(|text| self.has_word(run, text)),
+            Op::Bounds(index) => node_ref.number().is_none_or(|text| {
                 decimal::around(text).is_some_and(|(low, high)| self.clears(index, low, high))
                     || self.exact_bounds(index, value)
             }),
-            Op::Items { min, max } => !is_of(spot, types::ARRAY) || within(min, max),
-            Op::Members { min, max } => !is_of(spot, types::OBJECT) || within(min, max),
+            Op::Items { min, max } => !is_of(node_ref, types::ARRAY) || within(min, max),
+            Op::Members { min, max } => !is_of(node_ref, types::OBJECT) || within(min, max),
             Op::Word(text) => {
                 let word = text.within().bytes(self.program.pool.as_bytes());
-                spot.string().is_some_and(|text| canon::same(word, text))
+                node_ref.string().is_some_and(|text| canon::same(word, text))
             }
             Op::Pattern(index) => value.as_str().is_none_or(|text| self.matches(index, text)),
             _ => self.slowly_holds(*op, value),
@@ -265,12 +265,12 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 
     fn is_unique(&mut self, value: Value<'d>) -> bool {
-        let spot = value.spot();
-        if value.kind() != Kind::Array || spot.len() < 2 {
+        let node_ref = value.node_ref();
+        if value.kind() != Kind::Array || node_ref.len() < 2 {
             return true;
         }
         // Elements are put in order, which takes longer than reading them.
-        self.charge(spot.width() / 8 + 8 * spot.len());
+        self.charge(node_ref.width() / 8 + 8 * node_ref.len());
         !self.over && canon::twins(value).is_none()
     }
 }

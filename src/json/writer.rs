@@ -10,8 +10,8 @@ use std::fmt;
 use std::io::Write as _;
 
 use super::float;
+use super::json::Json;
 use super::scan;
-use super::text::Json;
 use super::value::Value;
 
 /// Writes JSON text.

@@ -10,10 +10,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::constant::is_json;
+use super::const_check::is_json;
 use super::error::ParseError;
 use super::value::Value;
-use super::write::Writer;
+use super::writer::Writer;
 use super::{Doc, ParseLimits};
 
 /// One JSON value as text. Constants cost nothing to make or to copy. Two are equal when their

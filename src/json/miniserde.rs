@@ -14,7 +14,7 @@ use miniserde::de::{Deserialize, Visitor};
 use miniserde::ser::{Fragment, Serialize};
 
 use super::value::{Kind, Value};
-use super::write::Writer;
+use super::writer::Writer;
 
 /// Deepest nesting followed on the stack; as deep as [`ParseLimits`](super::ParseLimits) lets a
 /// document be unless told otherwise.

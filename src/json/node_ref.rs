@@ -1,25 +1,25 @@
 //! Reading with the node at hand, for code that asks several things of every value it passes.
 //!
-//! A [`Value`] looks its node up at each question; a [`Spot`] did so once. It reads and nothing
+//! A [`Value`] looks its node up at each question; a [`NodeRef`] did so once. It reads and nothing
 //! else, and only what the schema validator asks for.
 //!
-//! Invariant: a spot holds the node of its own place, so both always tell of the same value.
+//! Invariant: a node_ref holds the node of its own place, so both always tell of the same value.
 
 use super::parse::{NUMBER, Node, STRING};
 use super::{Doc, Value};
 
 /// A value and its node.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot<'d> {
+pub(crate) struct NodeRef<'d> {
     doc: &'d Doc,
     at: u32,
     node: Node,
 }
 
-impl<'d> Spot<'d> {
+impl<'d> NodeRef<'d> {
     #[inline(always)]
-    pub(super) fn new(doc: &'d Doc, at: u32, node: Node) -> Spot<'d> {
-        Spot { doc, at, node }
+    pub(super) fn new(doc: &'d Doc, at: u32, node: Node) -> NodeRef<'d> {
+        NodeRef { doc, at, node }
     }
 
     /// The value itself.
@@ -109,11 +109,11 @@ impl<'d> Spot<'d> {
 
     /// What an array or object holds, one after another; of an object, names and values in turn.
     #[inline(always)]
-    pub(crate) fn inside(self) -> Spots<'d> {
+    pub(crate) fn inside(self) -> NodeRefs<'d> {
         let first = self.at as usize + 1;
         let len = if self.node.is_container() { self.node.link.wrapping_sub(self.at + 1) } else { 0 };
         let rest = self.doc.nodes.get(first..first.saturating_add(len as usize)).unwrap_or_default();
-        Spots { doc: self.doc, rest, at: self.at + 1 }
+        NodeRefs { doc: self.doc, rest, at: self.at + 1 }
     }
 }
 
@@ -128,8 +128,8 @@ fn decoded_brief(value: Value<'_>) -> (u8, usize) {
     (text.first().copied().unwrap_or(0), text.len())
 }
 
-/// The children of a spot, from [`Spot::inside`].
-pub(crate) struct Spots<'d> {
+/// The children of a node_ref, from [`NodeRef::inside`].
+pub(crate) struct NodeRefs<'d> {
     doc: &'d Doc,
     /// What is left of the nodes of all that is inside.
     rest: &'d [Node],
@@ -137,13 +137,13 @@ pub(crate) struct Spots<'d> {
     at: u32,
 }
 
-impl<'d> Spots<'d> {
+impl<'d> NodeRefs<'d> {
     /// The next member of an object: its name and its value.
     #[inline(always)]
-    pub(crate) fn next_member(&mut self) -> Option<(Spot<'d>, Spot<'d>)> {
+    pub(crate) fn next_member(&mut self) -> Option<(NodeRef<'d>, NodeRef<'d>)> {
         let [name, value, rest @ ..] = self.rest else { return None };
-        let name = Spot::new(self.doc, self.at, *name);
-        let value = Spot::new(self.doc, self.at + 1, *value);
+        let name = NodeRef::new(self.doc, self.at, *name);
+        let value = NodeRef::new(self.doc, self.at + 1, *value);
         self.rest = rest;
         self.at += 2;
         self.skip_inside(value);
@@ -152,25 +152,25 @@ impl<'d> Spots<'d> {
 
     /// Goes on behind all that is in a container whose children come next.
     #[inline(always)]
-    fn skip_inside(&mut self, spot: Spot<'d>) {
-        if spot.node.is_container() {
-            let nodes = spot.node.link.wrapping_sub(self.at);
+    fn skip_inside(&mut self, node_ref: NodeRef<'d>) {
+        if node_ref.node.is_container() {
+            let nodes = node_ref.node.link.wrapping_sub(self.at);
             self.rest = self.rest.get(nodes as usize..).unwrap_or_default();
             self.at += nodes;
         }
     }
 }
 
-impl<'d> Iterator for Spots<'d> {
-    type Item = Spot<'d>;
+impl<'d> Iterator for NodeRefs<'d> {
+    type Item = NodeRef<'d>;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<Spot<'d>> {
+    fn next(&mut self) -> Option<NodeRef<'d>> {
         let [first, rest @ ..] = self.rest else { return None };
-        let spot = Spot::new(self.doc, self.at, *first);
+        let node_ref = NodeRef::new(self.doc, self.at, *first);
         self.rest = rest;
         self.at += 1;
-        self.skip_inside(spot);
-        Some(spot)
+        self.skip_inside(node_ref);
+        Some(node_ref)
     }
 }

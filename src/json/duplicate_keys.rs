@@ -58,11 +58,11 @@ fn sorted(text: &str, decoded: &str, nodes: &[Node], names: &mut [Name]) -> Opti
         Some(node) => node.string(text, decoded),
         None => "",
     };
-    super::order::sort(names, |a, b| (a.key, a.node).cmp(&(b.key, b.node)));
+    super::sort::sort(names, |a, b| (a.key, a.node).cmp(&(b.key, b.node)));
     let mut first: Option<u32> = None;
     for run in names.chunk_by_mut(|a, b| a.key == b.key) {
         if run.len() > 1 {
-            super::order::sort(run, |a, b| spelled(a).cmp(spelled(b)).then(a.node.cmp(&b.node)));
+            super::sort::sort(run, |a, b| spelled(a).cmp(spelled(b)).then(a.node.cmp(&b.node)));
             let later = run
                 .windows(2)
                 .filter(|pair| spelled(&pair[0]) == spelled(&pair[1]))
