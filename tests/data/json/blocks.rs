@@ -1,6 +1,5 @@
 //! Long strings and long texts, which are read, checked and copied in blocks: whatever stands at
 //! the border of two blocks says the same as anywhere else.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use tinymcp::json::{Doc, ErrorKind, ParseLimits};
 

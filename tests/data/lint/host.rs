@@ -2,7 +2,7 @@
 
 use tinymcp::lint::{self, Choice, PROFILES, Profile, Severity, Snapshot};
 
-use crate::tool;
+use super::tool;
 
 fn refused(schema: &str, profile: &str) -> Vec<&'static str> {
     let choice = Choice::new().rules("default").unwrap().profile(Profile::find(profile).unwrap());

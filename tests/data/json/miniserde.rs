@@ -1,6 +1,4 @@
 //! The bridge to types that derive miniserde's traits.
-#![cfg(feature = "miniserde")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
 

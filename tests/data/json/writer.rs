@@ -1,5 +1,4 @@
 //! Writing: the writer, finished text, the macro and what can be written.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The servers among the examples pass the default rules.
 //!
-//! `cargo test` builds the examples; `cargo test --test lint` alone does not.
+//! `cargo test` builds the examples; `cargo test --test data` alone does not.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,9 +1,8 @@
 //! Random and mutated texts against serde_json: what is accepted, and what it says.
 //!
 //! Seeded and replayable: each text is made from its own number, which a failure prints.
-//! `TEST_FUZZ=10000000 cargo test --release --test json_fuzz` runs as many texts as told;
+//! `TEST_FUZZ=10000000 cargo test --release --test data json::random` runs as many texts as told;
 //! `TEST_FUZZ_FROM` sets the first number.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashSet;
 

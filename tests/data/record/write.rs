@@ -3,7 +3,7 @@
 use tinymcp::json::ToJson;
 use tinymcp::{json, record};
 
-use crate::{Every, Level, Nothing, Place, Switch, Unit};
+use super::{Every, Level, Nothing, Place, Switch, Unit};
 
 #[test]
 fn none_is_absent_in_records_and_null_elsewhere() {

@@ -3,7 +3,6 @@
 //! Every warning is an error, because the output of the macros is compiled in other crates.
 
 #![deny(warnings, missing_docs, unreachable_pub, clippy::all)]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod read;
 mod schema;

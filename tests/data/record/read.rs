@@ -6,7 +6,7 @@ use tinymcp::json::ToJson;
 use tinymcp::record::{FromJson, Record};
 use tinymcp::{choice, record};
 
-use crate::{Level, Nothing, Place, Switch, parse, read};
+use super::{Level, Nothing, Place, Switch, parse, read};
 
 fn lab() -> Place {
     Place { room: "lab".to_owned(), height: 2.0 }

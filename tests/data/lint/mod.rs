@@ -1,7 +1,5 @@
 //! Tests of the lint: rules, autofix, hosts, random catalogs.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod blow_up;
 #[cfg(unix)]
 mod examples;

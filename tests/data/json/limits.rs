@@ -1,5 +1,4 @@
 //! Limits of the parser: each at its edge, and inputs made to be expensive.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
 

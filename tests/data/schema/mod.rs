@@ -1,7 +1,5 @@
 //! The JSON Schema validator from outside: what hostile schemas and values cost, what is refused
 //! and how, and what the messages say.
-#![cfg(feature = "schema")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod blow_up;
 mod message;

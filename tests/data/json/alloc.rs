@@ -1,5 +1,4 @@
 //! What a document costs in allocations: nothing once it has seen a message of the size.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use allocation_counter::measure;
 use tinymcp::json::{Doc, ParseLimits, Writer};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tinymcp::lint::{self, Choice, Optional, PROFILES};
 
-use crate::tool;
+use super::tool;
 
 /// Processor time of this thread, which the load of the machine does not affect. `None` if the
 /// system does not report it.

@@ -1,5 +1,4 @@
 //! Reading values: numbers, pointers, iterators, cursors.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use tinymcp::json::{Doc, Kind, NodeId, ParseLimits, Value};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tinymcp::json::Json;
 use tinymcp::record;
 
-use crate::{Level, Nothing, Place, Switch, Unit};
+use super::{Level, Nothing, Place, Switch, Unit};
 
 /// The schema of a type, as the only field of a record.
 macro_rules! schema_of {

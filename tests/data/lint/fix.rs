@@ -7,7 +7,7 @@ use tinymcp::json::Doc;
 use tinymcp::lint::{self, Optional, Snapshot};
 use tinymcp::schema::Schema;
 
-use crate::tool;
+use super::tool;
 
 /// Returns the fixed schema and the reports.
 fn fixed(schema: &str, optional: Optional) -> (String, Vec<String>) {

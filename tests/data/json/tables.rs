@@ -1,14 +1,8 @@
 //! Every production of RFC 8259 and its near misses, held against the parser, the validator of
 //! constants and serde_json.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "json/accepted.rs"]
-mod accepted;
-#[path = "json/refused.rs"]
-mod refused;
-
-use accepted::ACCEPTED;
-use refused::REFUSED;
+use super::accepted::ACCEPTED;
+use super::refused::REFUSED;
 use tinymcp::json::{Doc, Json, Kind, ParseLimits, Value, Writer};
 
 /// The value written again without whitespace; its depth is small in these tables.

@@ -2,7 +2,7 @@
 
 use tinymcp::lint::{self, Choice, Profile, RULES, RuleSet, Severity, Snapshot};
 
-use crate::tool;
+use super::tool;
 
 /// Rule and pointer of each finding of the chosen rules.
 fn found(schema: &str, rules: &str) -> Vec<String> {
