@@ -148,7 +148,7 @@ pub struct Limits {
     /// pauses of half a second, doubling. `TINYMCP_RESTARTS`.
     pub restarts: u32,
     /// Threads of one HTTP client that make the exchanges of started calls and listen streams, 1 to
-    /// 1024, and connections it keeps open for the next call. 64: calls that are waited for need
+    /// 64, and connections it keeps open for the next call. 64: calls that are waited for need
     /// none. `TINYMCP_HTTP_THREADS`.
     #[cfg(feature = "http-client")]
     pub http_threads: usize,
@@ -309,7 +309,7 @@ const SETTINGS: &[Setting] = &[
     setting("TINYMCP_LIST_MS", 1..=MOST_MS, |l, n| l.list_timeout = Duration::from_millis(n)),
     setting("TINYMCP_RESTARTS", 0..=1000, |l, n| l.restarts = n as u32),
     #[cfg(feature = "http-client")]
-    setting("TINYMCP_HTTP_THREADS", 1..=1024, |l, n| l.http_threads = n as usize),
+    setting("TINYMCP_HTTP_THREADS", 1..=64, |l, n| l.http_threads = n as usize),
     #[cfg(feature = "http-client")]
     setting("TINYMCP_CONNECT_MS", 1..=MOST_MS, |l, n| l.connect_timeout = Duration::from_millis(n)),
     #[cfg(feature = "http-client")]
@@ -386,7 +386,7 @@ impl Limits {
             self.events = self.events.clamp(1, 65_536);
             #[cfg(feature = "http-client")]
             {
-                self.http_threads = self.http_threads.clamp(1, 1024);
+                self.http_threads = self.http_threads.clamp(1, 64);
                 self.connect_timeout = most.min(self.connect_timeout);
             }
             for time in [

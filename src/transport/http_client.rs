@@ -10,11 +10,11 @@
 //! 2024-11-05, which answer on another stream, are found when a session is opened.
 //!
 //! # Threads
-//! A call is exchanged on the thread that waits for it. Beside those there are, at most: one
-//! thread that reads the session's stream, one that sends what wants no answer, and one for each
-//! started call or open listen stream, up to [`Limits::http_threads`]. They start when there is
-//! something to do and end some seconds after. A lookup of a name has a thread for as long as it
-//! takes.
+//! A call is exchanged on the thread that waits for it. Other exchanges run on three pools: one thread
+//! reads the session's stream, one sends messages that need no answer, and up to
+//! [`Limits::http_threads`] make started calls and keep listen streams open. Threads start when there
+//! is work and end some seconds after, except the last of each pool, which ends when the connection is
+//! closed. A name is looked up on a thread of its own.
 //!
 //! # Locks
 //! `live` (what is in flight) and `session` are held for moments and never together; an exchange's
@@ -25,7 +25,6 @@
 //!   are not followed.
 //! - No message of an error carries a header of ours, a session's id or the URL's query.
 
-mod crew;
 mod endpoint;
 mod exchange;
 mod guard;
@@ -45,7 +44,6 @@ use ureq::Agent;
 use ureq::config::Config;
 use ureq::http::Uri;
 
-use self::crew::{Crew, Refused};
 use self::endpoint::Target;
 use self::exchange::{Exchange, Stop};
 use self::listen::Listener;
@@ -54,6 +52,7 @@ use self::wire::{Lookup, Opener};
 use super::carrier::{Carrier, Dial, Drive, Failure, Kind, Outgoing, Settled, Sink, Traits};
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::pool::{Pool, PoolSize, Refusal};
 
 /// Messages without an answer that wait for the thread that sends them.
 const NOTES: usize = 256;
@@ -95,8 +94,28 @@ impl Dial for HttpDial {
 /// One client's way to one endpoint.
 struct HttpCarrier {
     shared: Arc<Shared>,
-    calls: Crew,
-    notes: Crew,
+    calls: Pool<Job>,
+    notes: Pool<Job>,
+}
+
+/// Work of a thread that no caller waits on.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Stack of such a thread. TLS, JSON and HTTP heads fit with room to spare; untouched pages cost
+/// nothing.
+const STACK: usize = 256 << 10;
+/// A thread ends after it had no work for this long, except the last of its pool.
+const IDLE_THREAD: Duration = Duration::from_secs(5);
+
+fn threads(workers: usize, queue: usize) -> Pool<Job> {
+    Pool::new(PoolSize { workers, queue, stack: STACK, idle: IDLE_THREAD }, |job: Job| job())
+}
+
+/// Takes no more work, and drops what has not begun.
+fn dismiss(pool: &Pool<Job>) {
+    pool.close();
+    // Dropped here and not inside the pool: a job may own what needs other locks.
+    drop(pool.withdraw(&mut |_| true));
 }
 
 /// What every thread of a carrier knows.
@@ -265,18 +284,22 @@ impl HttpCarrier {
         });
         HttpCarrier {
             shared,
-            // What does not fit is refused at once: it is a call, and its caller can wait.
-            calls: Crew::new("tinymcp-http", limits.http_threads, 0),
-            notes: Crew::new("tinymcp-notes", 1, NOTES),
+            calls: threads(limits.http_threads, limits.http_threads),
+            notes: threads(1, NOTES),
         }
     }
 }
 
 #[cfg(test)]
 impl HttpCarrier {
-    /// Threads that live now.
-    fn threads(&self) -> usize {
-        self.calls.threads() + self.notes.threads() + self.shared.listener.threads()
+    /// Waits until every thread of a closed connection has ended.
+    fn wait_without_threads(&self) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let threads = || self.calls.threads() + self.notes.threads() + self.shared.listener.threads();
+        while threads() > 0 {
+            assert!(Instant::now() < deadline, "{} threads are left", threads());
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -299,7 +322,7 @@ impl Carrier for HttpCarrier {
                 let (frame, headers) = (message.frame.to_vec(), message.headers.to_vec());
                 let shared = Arc::clone(&self.shared);
                 let owed = Owed { id: letter.exchange.id, sink: Arc::clone(&sink) };
-                let job = Box::new(move || {
+                let job: Job = Box::new(move || {
                     if letter.exchange.id.is_none() {
                         // Its deadline was about being taken, and it was.
                         letter.exchange.end_at(Instant::now() + shared.note_timeout);
@@ -307,14 +330,14 @@ impl Carrier for HttpCarrier {
                     let done = letter.post(&shared, &frame, &headers, &sink, &mut || true);
                     owed.settle(done);
                 });
-                let crew = match message.kind {
+                let pool = match message.kind {
                     Kind::Request(_) | Kind::Stream(_) => &self.calls,
                     Kind::Notification | Kind::Answer => &self.notes,
                 };
-                crew.run(job, message.deadline).map_err(|refused| match refused {
-                    Refused::Full => Failure::Busy("as many calls as may be are under way".into()),
-                    Refused::Dismissed => closed(),
-                    Refused::NoThread => Failure::Busy("no thread can be started".into()),
+                pool.try_submit(job).map_err(|refused| match refused.why {
+                    Refusal::Full => Failure::Busy("too many started calls wait for a thread".into()),
+                    Refusal::Closed => closed(),
+                    Refusal::NoThread => Failure::Busy("no thread can be started".into()),
                 })
             }
         }
@@ -333,9 +356,9 @@ impl Carrier for HttpCarrier {
 
     fn close(&self, deadline: Instant) {
         self.shared.listener.stop();
-        self.notes.settle(deadline.min(Instant::now() + FAREWELL));
-        self.notes.dismiss();
-        self.calls.dismiss();
+        self.notes.wait_idle(deadline.min(Instant::now() + FAREWELL));
+        dismiss(&self.notes);
+        dismiss(&self.calls);
         let (exchanges, sink) = {
             let mut live = self.shared.live();
             live.closed = true;
@@ -346,10 +369,10 @@ impl Carrier for HttpCarrier {
         }
         self.shared.listener.farewell(&self.shared, deadline.min(Instant::now() + FAREWELL));
         self.shared.agent.clone().shutdown();
-        for crew in [&self.notes, &self.calls] {
-            crew.gone(deadline);
+        for pool in [&self.notes, &self.calls] {
+            pool.wait_idle(deadline);
         }
-        self.shared.listener.gone(deadline);
+        self.shared.listener.wait_idle(deadline);
         if let Some(sink) = sink {
             sink.end(closed());
         }

@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use ureq::Body;
 use ureq::http::{HeaderValue, Method, header};
 
-use super::Shared;
-use super::crew::Crew;
 use super::exchange::{Exchange, Stop};
 use super::pair;
 use super::post::{End, Media, Over, Reading, media};
+use super::{Job, Shared, dismiss, threads};
 use crate::era::legacy::header::LAST_EVENT;
+use crate::pool::Pool;
 use crate::transport::sse::{MEDIA_TYPE, Parser};
 
 /// The first wait after a stream that the server ended and that had brought something.
@@ -111,7 +111,7 @@ pub(super) fn ask(
 /// Keeps the session's stream open.
 pub(super) struct Listener {
     /// One stream at a time; the next session's waits for the end of the last one's.
-    crew: Crew,
+    pool: Pool<Job>,
     current: Mutex<Current>,
 }
 
@@ -124,7 +124,7 @@ struct Current {
 
 impl Listener {
     pub(super) fn new() -> Listener {
-        Listener { crew: Crew::new("tinymcp-events", 1, 4), current: Mutex::default() }
+        Listener { pool: threads(1, 4), current: Mutex::default() }
     }
 
     /// Opens the stream of a session, instead of an earlier one's.
@@ -148,12 +148,12 @@ impl Listener {
             earlier.stop(Stop::Closed);
         }
         let reads = Arc::clone(&exchange);
-        let job = Box::new(move || {
+        let job: Job = Box::new(move || {
             read(&reads);
             reads.meet();
         });
         // Without a thread the session works, and the server is not heard unasked.
-        if self.crew.run(job, Instant::now()).is_err() {
+        if self.pool.try_submit(job).is_err() {
             exchange.meet();
         }
         exchange
@@ -165,7 +165,7 @@ impl Listener {
 
     /// Ends the stream, and lets none begin.
     pub(super) fn stop(&self) {
-        self.crew.dismiss();
+        dismiss(&self.pool);
         if let Some(exchange) = &self.current().exchange {
             exchange.stop(Stop::Closed);
         }
@@ -184,20 +184,14 @@ impl Listener {
         shared.latch(None);
     }
 
-    /// Waits until it reads no more.
-    #[cfg(test)]
-    pub(super) fn settle(&self, deadline: Instant) {
-        self.crew.settle(deadline);
-    }
-
     #[cfg(test)]
     pub(super) fn threads(&self) -> usize {
-        self.crew.threads()
+        self.pool.threads()
     }
 
-    /// Waits until its thread has ended, or until `deadline`.
-    pub(super) fn gone(&self, deadline: Instant) {
-        self.crew.gone(deadline);
+    /// Waits until it reads no more, or until `deadline`.
+    pub(super) fn wait_idle(&self, deadline: Instant) {
+        self.pool.wait_idle(deadline);
     }
 }
 

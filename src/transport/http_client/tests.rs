@@ -138,7 +138,7 @@ impl Line {
     /// Closes, and checks that nothing is left.
     fn close(self) {
         self.carrier.close(Instant::now() + LONG);
-        assert_eq!(self.carrier.threads(), 0);
+        self.carrier.wait_without_threads();
         assert!(self.carrier.shared.live().exchanges.is_empty());
         assert!(self.ear.heard.lock().unwrap().end.is_some());
         assert!(matches!(self.call(999, Session::None), Err(Failure::Closed(_))));

@@ -72,7 +72,7 @@ fn a_server_without_a_stream_is_asked_once() {
         let line = session(&stage, &Limits::default());
         assert!(!is_get(&stage.next()));
         assert!(is_get(&stage.next()));
-        line.carrier.shared.listener.settle(Instant::now() + LONG);
+        line.carrier.shared.listener.wait_idle(Instant::now() + LONG);
         assert!(stage.rest().is_empty(), "{status}");
         line.close();
     }
@@ -93,7 +93,7 @@ fn a_stream_that_ends_at_once_for_ever_is_given_up() {
             Next::Close
         });
         let line = session(&stage, &Limits { reconnects: 3, ..Limits::default() });
-        line.carrier.shared.listener.settle(Instant::now() + LONG);
+        line.carrier.shared.listener.wait_idle(Instant::now() + LONG);
         let gets = stage.rest().iter().filter(|seen| is_get(seen)).count();
         assert_eq!(gets, 4);
         line.close();
