@@ -17,7 +17,6 @@ use crate::rpc::{Id, Request, RpcError, code};
 use crate::transport::carrier::{Failure, Kind};
 
 use super::core::{Core, lock};
-#[cfg(feature = "hub")]
 use super::desk::LogEntry;
 use super::desk::Unanswered;
 
@@ -52,7 +51,6 @@ impl Core {
         let bytes = request.params.map_or(0, |params| params.raw().len());
         let Some(held) = self.desk.hold(bytes) else { return self.say(raw, Err(&busy())) };
         let (Some(id), raw) = (Id::read(request.id), raw.to_owned()) else { return };
-        #[cfg(feature = "hub")]
         let asked = match self.relayed(&id, &raw, asked) {
             Some(asked) => asked,
             None => return,
@@ -122,7 +120,7 @@ impl Drop for Thinking {
 
 /// A question of a server that somebody else answers: a client of the program that is this client.
 /// Dropped without an answer it is refused.
-#[cfg(feature = "hub")]
+#[allow(dead_code)] // Read by the hub.
 pub(crate) struct Question {
     open: Option<Thinking>,
     id: Id,
@@ -132,7 +130,6 @@ pub(crate) struct Question {
 }
 
 /// Passes on what a server asks and says. Called on the thread that reads, and must not wait.
-#[cfg(feature = "hub")]
 pub(crate) trait Relay: Send + Sync {
     /// Takes a question over, or gives it back for the handlers.
     ///
@@ -148,7 +145,6 @@ pub(crate) trait Relay: Send + Sync {
     fn capabilities(&self) -> crate::model::ClientCapabilities;
 }
 
-#[cfg(feature = "hub")]
 impl Core {
     /// Offers a question to who passes questions on; gives it back if it stays here.
     fn relayed(self: &Arc<Self>, id: &Id, raw: &str, request: AskRequest) -> Option<AskRequest> {
@@ -163,9 +159,9 @@ impl Core {
     }
 }
 
-#[cfg(feature = "hub")]
 impl Question {
     /// Gives the answer, unless the question was called off.
+    #[allow(dead_code)] // Used by the hub.
     pub(crate) fn answer(mut self, answer: Result<&Json, &RpcError>) {
         self.settle(answer);
     }
@@ -179,7 +175,6 @@ impl Question {
     }
 }
 
-#[cfg(feature = "hub")]
 impl Drop for Question {
     fn drop(&mut self) {
         self.settle(Err(&RpcError::new(code::INTERNAL, "The question was not answered")));

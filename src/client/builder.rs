@@ -39,13 +39,13 @@ use super::desk::{Desk, Handlers, LogEntry};
 #[must_use]
 pub struct ClientBuilder {
     identity: Identity,
-    handlers: Handlers,
+    pub(super) handlers: Handlers,
     era: Option<Era>,
     abort: Abort,
     #[cfg(feature = "schema")]
-    checks: bool,
+    pub(super) checks: bool,
     limits: Option<Limits>,
-    log_level: Option<Level>,
+    pub(super) log_level: Option<Level>,
     #[cfg(unix)]
     child: ChildSettings,
 }
@@ -93,22 +93,6 @@ impl ClientBuilder {
     #[cfg(feature = "schema")]
     pub fn unchecked_results(mut self) -> ClientBuilder {
         self.checks = false;
-        self
-    }
-
-    /// Says to servers that everything can be asked: whoever makes the calls passes on the questions
-    /// that come in answers; those that a server asks on its own are offered to `relay`, and to the
-    /// handlers if it gives them back. It also hears log entries, from `info` on if no handler wants
-    /// more.
-    #[cfg(feature = "hub")]
-    pub(crate) fn relays(mut self, relay: Arc<dyn super::Relay>) -> ClientBuilder {
-        self.log_level = Some(self.log_level.unwrap_or(Level::Info).min(Level::Info));
-        self.handlers.relay = Some(relay);
-        // Whoever called checks what is passed on.
-        #[cfg(feature = "schema")]
-        {
-            self.checks = false;
-        }
         self
     }
 

@@ -79,7 +79,6 @@ impl Plan {
     fn open(&self, dial: &mut dyn Dial) -> Result<Arc<Core>, Error> {
         let _opening = self.abort.opening()?;
         let handled = self.desk.capabilities();
-        #[cfg(feature = "hub")]
         let handled = self.desk.relay().map_or(handled, super::asked::Relay::capabilities);
         let card = codec::ClientCard::new(self.identity.clone(), handled);
         let core = Core::new(

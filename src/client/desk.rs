@@ -62,7 +62,6 @@ pub(super) struct Handlers {
     pub noise: Option<OnNoise>,
     pub end: Option<OnEnd>,
     /// Is told first.
-    #[cfg(feature = "hub")]
     pub relay: Option<Arc<dyn super::asked::Relay>>,
 }
 
@@ -179,7 +178,6 @@ impl Desk {
     }
 
     /// Who passes on what the server asks and says.
-    #[cfg(feature = "hub")]
     pub(super) fn relay(&self) -> Option<&dyn super::asked::Relay> {
         self.handlers.relay.as_deref()
     }
@@ -189,7 +187,6 @@ impl Desk {
     }
 
     pub(super) fn hears_log(&self) -> bool {
-        #[cfg(feature = "hub")]
         if self.handlers.relay.is_some() {
             return true;
         }
@@ -287,7 +284,6 @@ impl Desk {
 
     pub(super) fn tell_log(self: &Arc<Self>, entry: LogEntry) {
         // At once: what belongs to a call must be said before its answer is.
-        #[cfg(feature = "hub")]
         if let Some(relay) = &self.handlers.relay {
             relay.log(&entry);
         }

@@ -45,15 +45,12 @@ pub(super) struct Options {
     /// Take no kept answer; the new one takes its place.
     pub fresh: bool,
     /// Keep no answer: whoever it is passed on to may.
-    #[cfg(feature = "hub")]
     pub passed_on: bool,
     /// Answers to questions of an earlier call, and its state, which this one goes on with.
     pub resume: Option<(String, Option<String>)>,
     /// Who is told instead of waiting.
-    #[cfg(feature = "hub")]
     pub watch: Option<super::slot::Watch>,
     /// What can be asked about this call, where that is not what all calls say.
-    #[cfg(feature = "hub")]
     pub able: Option<crate::model::ClientCapabilities>,
 }
 
@@ -179,7 +176,6 @@ impl Exchange {
         let patience = self.patience();
         self.by = None;
         let slot = Slot::new(Some(patience), wants, &core.clock, &core.waiters);
-        #[cfg(feature = "hub")]
         let slot = slot.watched(self.options.watch.clone());
         let slot = Arc::new(slot);
         self.epoch = core.renewal.epoch();
@@ -202,7 +198,6 @@ impl Exchange {
             log,
             answers: self.answers.as_deref(),
             state: self.state.as_deref(),
-            #[cfg(feature = "hub")]
             able: self.options.able,
             ..Sending::new(id, &self.order, Instant::now() + patience.timeout)
         };
@@ -227,7 +222,6 @@ impl Exchange {
         } else if drives && !slot.over() {
             core.give_up(id, Failure::Timeout);
         }
-        #[cfg(feature = "hub")]
         if self.options.watch.is_some() {
             slot.expect();
             core.carrier.attend();
@@ -396,7 +390,6 @@ impl Exchange {
     }
 
     fn keep(&self, reply: &Reply, hint: CacheHint) {
-        #[cfg(feature = "hub")]
         if self.options.passed_on {
             return;
         }

@@ -46,6 +46,8 @@ mod listen;
 mod mirror;
 #[cfg(feature = "schema")]
 mod output;
+#[cfg(feature = "hub")]
+mod proxy;
 mod request;
 #[cfg(feature = "http-client")]
 mod resend;
@@ -60,8 +62,6 @@ use crate::json::Json;
 use crate::model::ServerCapabilities;
 
 pub use abort::Abort;
-#[cfg(feature = "hub")]
-pub(crate) use asked::{Question, Relay};
 pub use builder::ClientBuilder;
 pub use calls::{CompletionTarget, Page};
 pub use connect::Era;
@@ -70,7 +70,10 @@ pub use desk::LogEntry;
 pub use request::{Call, Canceller, InputRequired, Outcome, Request};
 pub use slot::Progress;
 #[cfg(feature = "hub")]
-pub(crate) use slot::Watch;
+pub(crate) use {
+    asked::{Question, Relay},
+    slot::Watch,
+};
 
 /// A connection to one server.
 ///

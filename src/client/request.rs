@@ -5,23 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::era::decode::makes_tasks;
-#[cfg(feature = "hub")]
-use crate::era::decode::relay::relayed;
 use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Value, Writer};
-#[cfg(feature = "hub")]
-use crate::model::ClientCapabilities;
 use crate::model::Level;
 use crate::model::content::ToolOutput;
-#[cfg(feature = "hub")]
-use crate::model::relayed::{Passage, Relayed};
 use crate::model::task::Task;
 
 use super::core::Core;
 use super::exchange::{Exchange, Flag, Options, Step, read};
-#[cfg(feature = "hub")]
-use super::slot::Watch;
 use super::slot::{Patience, Progress};
 
 /// Reads an answer; nothing when it is not what the method answers.
@@ -30,10 +22,10 @@ pub(super) type Decode<T> = fn(Value<'_>) -> Option<T>;
 /// A call that is ready to be made.
 #[must_use = "a request does nothing until it is waited for or started"]
 pub struct Request<T> {
-    core: Arc<Core>,
-    order: Result<Order, Error>,
-    decode: Decode<T>,
-    options: Options,
+    pub(super) core: Arc<Core>,
+    pub(super) order: Result<Order, Error>,
+    pub(super) decode: Decode<T>,
+    pub(super) options: Options,
 }
 
 impl<T> Request<T> {
@@ -50,11 +42,8 @@ impl<T> Request<T> {
                 log: None,
                 fresh: false,
                 resume: None,
-                #[cfg(feature = "hub")]
                 passed_on: false,
-                #[cfg(feature = "hub")]
                 watch: None,
-                #[cfg(feature = "hub")]
                 able: None,
             },
         }
@@ -131,39 +120,6 @@ impl<T> Request<T> {
         Ok(Call { exchange, decode, kind: PhantomData })
     }
 
-    /// Says what can be asked about this call, where the era says that with each.
-    #[cfg(feature = "hub")]
-    pub(crate) fn able(mut self, able: ClientCapabilities) -> Request<T> {
-        self.options.able = Some(able);
-        self
-    }
-
-    /// Takes the result as it comes, to be passed on. What others may keep is for them to keep.
-    #[cfg(feature = "hub")]
-    pub(crate) fn relayed(self, passage: Passage) -> Request<Relayed> {
-        let decode = relayed(passage, self.core.greeting().revision);
-        let options = Options { fresh: true, passed_on: true, ..self.options };
-        Request { core: self.core, order: self.order, decode, options }
-    }
-
-    /// Adds members to the request's `_meta`, as text without braces.
-    #[cfg(feature = "hub")]
-    pub(crate) fn meta(mut self, members: &str) -> Request<T> {
-        if let Ok(order) = &mut self.order {
-            order.meta.push_str(members);
-        }
-        self
-    }
-
-    /// As [`Request::start`], for somebody who has no thread to wait with: `watch` is called whenever
-    /// [`Call::outcome_until`] may have something new, on whichever thread brought it, perhaps before
-    /// this comes back. It must not wait.
-    #[cfg(feature = "hub")]
-    pub(crate) fn start_watched(mut self, watch: Watch) -> Result<Call<T>, Error> {
-        self.options.watch = Some(watch);
-        self.start()
-    }
-
     fn into_exchange(self) -> Result<(Exchange, Decode<T>), Error> {
         let order = self.order?;
         self.core.declared(&order.method)?;
@@ -197,7 +153,7 @@ fn done<T>(exchange: &mut Exchange, decode: Decode<T>, until: Option<Instant>) -
 /// A call under way. Dropping it cancels it.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call<T> {
-    exchange: Exchange,
+    pub(super) exchange: Exchange,
     decode: Decode<T>,
     kind: PhantomData<fn() -> T>,
 }
@@ -234,19 +190,7 @@ impl<T> Call<T> {
         }
     }
 
-    /// As [`Call::wait_outcome`], until `until` at most, with a listener for progress that may
-    /// borrow. The request must have one of its own, or no progress is asked for.
-    #[cfg(feature = "hub")]
-    pub(crate) fn outcome_until(
-        &mut self,
-        until: Instant,
-        hear: &mut dyn FnMut(Progress),
-    ) -> Option<Result<Outcome<T>, Error>> {
-        let step = self.exchange.step_hearing(Some(until), Some(hear))?;
-        Some(self.outcome(step))
-    }
-
-    fn outcome(&self, step: Result<Step, Error>) -> Result<Outcome<T>, Error> {
+    pub(super) fn outcome(&self, step: Result<Step, Error>) -> Result<Outcome<T>, Error> {
         match step? {
             Step::Complete(reply) => read(&self.exchange.core, reply, self.decode).map(Outcome::Complete),
             Step::Asked(questions, state) => Ok(Outcome::InputRequired(InputRequired {
@@ -301,21 +245,7 @@ pub struct InputRequired {
     /// The questions, an object by key: each has a `method` and `params`.
     pub questions: Json,
     /// What to come back with, as JSON text; the server's alone to understand.
-    state: Option<String>,
-}
-
-impl InputRequired {
-    /// The state, as JSON text.
-    #[cfg(feature = "hub")]
-    pub(crate) fn state(&self) -> Option<&str> {
-        self.state.as_deref()
-    }
-
-    /// The same as it was when its state was written down.
-    #[cfg(feature = "hub")]
-    pub(crate) fn again(questions: Json, state: Option<String>) -> InputRequired {
-        InputRequired { questions, state }
-    }
+    pub(super) state: Option<String>,
 }
 
 fn empty() -> Json {

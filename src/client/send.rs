@@ -27,7 +27,6 @@ pub(super) struct Sending<'a> {
     pub state: Option<&'a str>,
     pub opens: bool,
     pub stream: bool,
-    #[cfg(feature = "hub")]
     pub able: Option<crate::model::ClientCapabilities>,
 }
 
@@ -43,7 +42,6 @@ impl<'a> Sending<'a> {
             state: None,
             opens: false,
             stream: false,
-            #[cfg(feature = "hub")]
             able: None,
         }
     }
@@ -64,7 +62,6 @@ pub(super) fn send(
         log: sending.log,
         answers: sending.answers,
         state: sending.state,
-        #[cfg(feature = "hub")]
         able: sending.able,
     };
     era.request(&mut w, &envelope, sending.order);

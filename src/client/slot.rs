@@ -69,7 +69,6 @@ pub(super) struct Patience {
 }
 
 /// Told whenever there is something to look at, on the thread that brought it; it must not wait.
-#[cfg(feature = "hub")]
 pub(crate) type Watch = Arc<dyn Fn() + Send + Sync>;
 
 /// One request in flight.
@@ -82,7 +81,6 @@ pub(super) struct Slot {
     /// What the standing clock showed when this was sent.
     stood: Duration,
     waiters: Arc<Waiters>,
-    #[cfg(feature = "hub")]
     watch: Option<Watch>,
 }
 
@@ -132,13 +130,11 @@ impl Slot {
             wants_progress,
             stood: clock.stood(),
             waiters: Arc::clone(waiters),
-            #[cfg(feature = "hub")]
             watch: None,
         }
     }
 
     /// The same, for somebody who does not wait but is told.
-    #[cfg(feature = "hub")]
     pub(super) fn watched(mut self, watch: Option<Watch>) -> Slot {
         self.watch = watch;
         self
@@ -158,7 +154,6 @@ impl Slot {
         state.outcome = Some(outcome);
         self.no_longer(&mut state);
         let told = self.ready.sleeps(&state);
-        #[cfg(feature = "hub")]
         let told = told || self.watch.is_some();
         drop(state);
         told.then(|| Waking { who: self })
@@ -255,7 +250,6 @@ impl Slot {
     }
 
     fn tell_watch(&self) {
-        #[cfg(feature = "hub")]
         if let Some(watch) = &self.watch {
             watch();
         }
@@ -379,7 +373,6 @@ pub(super) struct Awaited<'s>(&'s Slot);
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
-        #[cfg(feature = "hub")]
         if self.0.watch.is_some() {
             return;
         }

@@ -63,7 +63,6 @@ pub(crate) struct Envelope<'a> {
     /// The state an earlier round handed out, as JSON text, echoed byte for byte.
     pub state: Option<&'a str>,
     /// What can be asked about this request, where that is not what the card says.
-    #[cfg(feature = "hub")]
     pub able: Option<ClientCapabilities>,
 }
 

@@ -15,9 +15,9 @@ mod batch;
 mod connection;
 mod context;
 mod core;
-#[cfg_attr(not(feature = "hub"), allow(dead_code))]
+#[allow(dead_code)] // Some of it is used by the hub only.
 mod deferred;
-#[cfg_attr(not(feature = "hub"), allow(dead_code))]
+#[allow(dead_code)] // Implemented by the hub.
 mod delegate;
 mod dispatch;
 mod failure;

@@ -63,13 +63,10 @@ impl ClientEra for ModernClient {
         }
         w.key("_meta").begin_object();
         let card = if order.task { &to.card.meta_of_tasks } else { &to.card.meta };
-        #[cfg(feature = "hub")]
         match to.able {
             Some(able) => w.raw_members(&client_meta(&to.card.identity, able, &[])),
             None => w.raw_members(card),
         };
-        #[cfg(not(feature = "hub"))]
-        w.raw_members(card);
         w.raw_members(&order.meta);
         if let Some(level) = to.log {
             w.key("io.modelcontextprotocol/logLevel").string(level.as_str());

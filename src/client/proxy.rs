@@ -1,0 +1,89 @@
+//! Requests that a served hub passes on: results byte for byte, each with its own client capabilities, and
+//! without a thread that waits.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::era::decode::relay::relayed;
+use crate::error::Error;
+use crate::json::Json;
+use crate::model::relayed::{Passage, Relayed};
+use crate::model::{ClientCapabilities, Level};
+
+use super::asked::Relay;
+use super::builder::ClientBuilder;
+use super::exchange::Options;
+use super::request::{Call, InputRequired, Outcome, Request};
+use super::slot::{Progress, Watch};
+
+impl ClientBuilder {
+    /// Passes what the server asks to `relay` first, and to the handlers if `relay` gives it back. `relay`
+    /// also gets log entries, from `info` on unless a handler wants more, and decides which capabilities
+    /// are declared.
+    pub(crate) fn relays(mut self, relay: Arc<dyn Relay>) -> ClientBuilder {
+        self.log_level = Some(self.log_level.unwrap_or(Level::Info).min(Level::Info));
+        self.handlers.relay = Some(relay);
+        // The caller checks what is passed on.
+        #[cfg(feature = "schema")]
+        {
+            self.checks = false;
+        }
+        self
+    }
+}
+
+impl<T> Request<T> {
+    /// Declares these capabilities for this call, where the era declares them with each request.
+    pub(crate) fn able(mut self, able: ClientCapabilities) -> Request<T> {
+        self.options.able = Some(able);
+        self
+    }
+
+    /// Returns the result as it came. It is not cached here: the caller may cache it.
+    pub(crate) fn relayed(self, passage: Passage) -> Request<Relayed> {
+        let decode = relayed(passage, self.core.greeting().revision);
+        let options = Options { fresh: true, passed_on: true, ..self.options };
+        Request { core: self.core, order: self.order, decode, options }
+    }
+
+    /// Adds members to the request's `_meta`, as text without braces.
+    pub(crate) fn meta(mut self, members: &str) -> Request<T> {
+        if let Ok(order) = &mut self.order {
+            order.meta.push_str(members);
+        }
+        self
+    }
+
+    /// As [`Request::start`], without a thread that waits: `on_ready` is called when
+    /// [`Call::outcome_until`] may have something new, on any thread, perhaps before this returns. It must
+    /// not wait.
+    pub(crate) fn start_watched(mut self, on_ready: Watch) -> Result<Call<T>, Error> {
+        self.options.watch = Some(on_ready);
+        self.start()
+    }
+}
+
+impl<T> Call<T> {
+    /// As [`Call::wait_outcome`], until `until` at most, with a listener for progress that may borrow. The
+    /// request must have its own listener, or no progress is requested.
+    pub(crate) fn outcome_until(
+        &mut self,
+        until: Instant,
+        hear: &mut dyn FnMut(Progress),
+    ) -> Option<Result<Outcome<T>, Error>> {
+        let step = self.exchange.step_hearing(Some(until), Some(hear))?;
+        Some(self.outcome(step))
+    }
+}
+
+impl InputRequired {
+    /// The state, as JSON text.
+    pub(crate) fn state(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+
+    /// Restores one from its parts.
+    pub(crate) fn again(questions: Json, state: Option<String>) -> InputRequired {
+        InputRequired { questions, state }
+    }
+}
