@@ -244,7 +244,7 @@ pub(crate) fn write_answer(w: &mut Writer, id: &str, answer: Result<&Json, &RpcE
             w.key("result").json(result);
             w.end_object();
         }
-        Err(error) => super::write_error(w, Some(id), false, error),
+        Err(error) => _ = super::write_error(w, Some(id), false, error),
     }
     w.newline();
 }

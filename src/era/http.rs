@@ -10,7 +10,7 @@ use crate::rpc::Request;
 
 use super::modern::header::{Mirror, VERSION};
 use super::revision::{self, V2026_07_28};
-use super::{Eras, Params};
+use super::{Encoded, Eras, Params};
 
 /// The header fields of a request.
 pub(crate) trait Fields {
@@ -41,8 +41,8 @@ pub(crate) trait HttpEra: Sync {
     /// Whether requests of this method are answered with an event stream and nothing else.
     fn streams(&self, method: &str) -> bool;
 
-    /// The status that this frame travels with, if it is the first thing that does.
-    fn status(&self, frame: &[u8]) -> u16;
+    /// The status of a response whose head has not been sent yet.
+    fn status(&self, encoded: Encoded) -> u16;
 
     /// How sessions work, in an era that has them.
     fn sessions(&self) -> Option<&'static Sessions>;
@@ -104,53 +104,4 @@ pub(super) fn is_legacy(version: &[u8]) -> bool {
         .ok()
         .and_then(revision::parse)
         .is_some_and(|revision| revision != V2026_07_28)
-}
-
-/// The code of the error that a frame of ours carries; `None` for a result.
-///
-/// A frame is written by this library alone, so its members stand in a known order.
-pub(super) fn error_code(frame: &[u8]) -> Option<i32> {
-    let rest = frame.strip_prefix(b"{\"jsonrpc\":\"2.0\",")?;
-    let rest = match rest.strip_prefix(b"\"id\":") {
-        Some(id) => id.get(end_of_id(id)..)?.strip_prefix(b",")?,
-        None => rest,
-    };
-    let code = rest.strip_prefix(b"\"error\":{\"code\":")?;
-    let end = code.iter().position(|b| *b != b'-' && !b.is_ascii_digit())?;
-    std::str::from_utf8(code.get(..end)?).ok()?.parse().ok()
-}
-
-/// Where the id at the start of `text` ends.
-fn end_of_id(text: &[u8]) -> usize {
-    let mut escaped = false;
-    let quoted = text.first() == Some(&b'"');
-    for (at, byte) in text.iter().enumerate().skip(1) {
-        match byte {
-            b',' if !quoted => return at,
-            b'"' if quoted && !escaped => return at + 1,
-            b'\\' => escaped = !escaped,
-            _ => escaped = false,
-        }
-    }
-    text.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_are_found_behind_any_id() {
-        for id in
-            ["1", "-7", "\"a\"", "\"\"", r#""\"},\\""#, r#""\\\"""#, r#""\u0022,""#, "18446744073709551615"]
-        {
-            let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"x"}}}}"#);
-            assert_eq!(error_code(frame.as_bytes()), Some(-32601), "{frame}");
-            let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"error":{{"code":1}}}}}}"#);
-            assert_eq!(error_code(frame.as_bytes()), None, "{frame}");
-        }
-        assert_eq!(error_code(br#"{"jsonrpc":"2.0","error":{"code":-32700,"message":""}}"#), Some(-32700));
-        assert_eq!(error_code(br#"{"jsonrpc":"2.0","id":"\"#), None);
-        assert_eq!(error_code(b""), None);
-    }
 }

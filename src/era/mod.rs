@@ -65,8 +65,8 @@ pub(crate) trait ServerEra: Sync {
     /// The session that a request which opens one begins; `None` in an era without sessions.
     fn open(&self, params: &Params<'_>, query: &Query) -> Option<Session>;
 
-    /// Writes one answer.
-    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>);
+    /// Writes one response.
+    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) -> Encoded;
 
     /// Writes one message that wants no answer.
     fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>);
@@ -129,6 +129,18 @@ impl Card {
     pub(crate) fn new(identity: Identity) -> Card {
         Card { server_info: modern::server_info(&identity), identity }
     }
+}
+
+/// Facts about a written response, for transports that must not read it again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    /// The code of its error; `None` for a result.
+    pub error: Option<i32>,
+}
+
+impl Encoded {
+    /// A result.
+    pub(crate) const RESULT: Encoded = Encoded { error: None };
 }
 
 /// An answer, neutral.
@@ -281,10 +293,10 @@ pub(crate) fn fault_without_query(
     id: Option<&str>,
     session: Option<&Session>,
     fault: &Fault,
-) {
+) -> Encoded {
     let null_id = session.is_some_and(|s| revision::features(s.peer.revision).null_error_id);
     let error = wire_error(fault, session.is_none());
-    write_error(w, id, null_id, &error);
+    write_error(w, id, null_id, &error)
 }
 
 /// Resource not found, until 2025-11-25 (server/resources, error handling).
@@ -371,7 +383,7 @@ fn missing(needed: ClientCapabilities) -> Json {
 }
 
 #[cold]
-fn write_error(w: &mut Writer, id: Option<&str>, null_id: bool, error: &RpcError) {
+fn write_error(w: &mut Writer, id: Option<&str>, null_id: bool, error: &RpcError) -> Encoded {
     w.begin_object().key("jsonrpc").string("2.0");
     match id {
         Some(id) => {
@@ -389,4 +401,5 @@ fn write_error(w: &mut Writer, id: Option<&str>, null_id: bool, error: &RpcError
         w.key("data").json(data);
     }
     w.end_object().end_object();
+    Encoded { error: Some(error.code) }
 }

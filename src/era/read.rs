@@ -75,13 +75,7 @@ impl<'d> Params<'d> {
         params
     }
 
-    /// The tool that a request with this method calls.
-    #[cfg(feature = "http-server")]
-    pub(crate) fn called(&self, method: &str) -> Option<&'d str> {
-        self.name.filter(|_| method == "tools/call")?.as_str()
-    }
-
-    /// What it is called with.
+    /// The arguments of a call.
     #[cfg(feature = "http-server")]
     pub(crate) fn arguments(&self) -> Option<Value<'d>> {
         self.arguments

@@ -6,6 +6,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::era::Encoded;
+use crate::json::Writer;
 use crate::transport::Outlet;
 
 /// An outlet that keeps answers until all are there.
@@ -29,9 +31,12 @@ impl Batch {
         Arc::new(Batch { outlet, state: Mutex::default() })
     }
 
-    /// Adds answers that were ready at once.
-    pub(crate) fn collect(&self, frames: &[u8]) {
-        self.state().add(frames);
+    /// Moves responses that were ready at once into the batch.
+    pub(crate) fn collect(&self, out: &mut Writer) {
+        if !out.is_empty() {
+            self.state().add(out.as_bytes());
+            out.clear();
+        }
     }
 
     /// Every message was looked at; the answer leaves when the last call is settled.
@@ -59,7 +64,7 @@ impl Batch {
             frame.append(&mut state.answers);
             frame.extend_from_slice(b"]\n");
             drop(state);
-            self.outlet.answer(&frame);
+            self.outlet.answer(&frame, Encoded::default());
         }
     }
 }
@@ -84,7 +89,7 @@ impl Outlet for Batch {
     }
 
     #[cold]
-    fn answer(&self, frame: &[u8]) {
+    fn answer(&self, frame: &[u8], _: Encoded) {
         self.change(|state| {
             state.add(frame);
             state.open = state.open.saturating_sub(1);
@@ -97,11 +102,12 @@ impl Outlet for Batch {
     }
 
     #[cold]
-    fn post(&self, frames: &[u8], answer: bool) -> bool {
-        // Nothing is a question: whether the outlet below can.
-        let can = self.outlet.post(if answer { b"" } else { frames }, false);
-        if can && answer {
-            self.answer(frames);
+    fn post(&self, frames: &[u8], answer: Option<Encoded>) -> bool {
+        let Some(encoded) = answer else { return self.outlet.post(frames, None) };
+        // Posting nothing tells whether the outlet below can post.
+        let can = self.outlet.post(b"", None);
+        if can {
+            self.answer(frames, encoded);
         }
         can
     }

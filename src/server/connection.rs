@@ -148,10 +148,11 @@ impl Connection {
         lock(&self.session)
     }
 
-    /// Takes a call in; it stays until it is settled.
-    pub(crate) fn begin(&self, job: &Job) -> Result<(), Refusal> {
+    /// Enters a call among those in flight, which then weigh at most `most` bytes. It stays until it
+    /// is settled.
+    pub(crate) fn begin(&self, job: &Job, most: usize) -> Result<(), Refusal> {
         let Some(running) = self.running(job)? else { return Ok(()) };
-        self.calls.enter(running, self.core.limits.in_flight_bytes, !self.shared)?;
+        self.calls.enter(running, most, !self.shared)?;
         self.core.alarm.arm();
         Ok(())
     }
@@ -202,12 +203,12 @@ impl Connection {
         if job.call.settle() {
             self.calls.take(&job.call);
             self.core.with_writer(|w| {
-                job.era.reply(w, &job.to(), reply);
+                let encoded = job.era.reply(w, &job.to(), reply);
                 w.newline();
                 if job.posts {
-                    return self.post.answer(&job.outlet, w.as_bytes().to_vec());
+                    return self.post.answer(&job.outlet, w.as_bytes().to_vec(), encoded);
                 }
-                job.outlet.answer(w.as_bytes());
+                job.outlet.answer(w.as_bytes(), encoded);
             });
         }
         self.answering.fetch_sub(1, Ordering::SeqCst);
@@ -583,14 +584,14 @@ impl Connection {
             let raw = running.id.to_raw();
             let to = To { id: &raw, revision: running.revision, card: &self.core.card };
             let mut w = Writer::new();
-            if matches!(running.operation, Operation::CallTool { .. }) {
-                // The model should know: a tool failed, and may be tried otherwise.
-                running.era.reply(&mut w, &to, Reply::Tool(&ToolOutput::failed(why)));
+            let encoded = if matches!(running.operation, Operation::CallTool { .. }) {
+                // A tool's failure is a result, so that the model learns of it.
+                running.era.reply(&mut w, &to, Reply::Tool(&ToolOutput::failed(why)))
             } else {
-                running.era.reply(&mut w, &to, Reply::Fault(&Fault::Internal(why)));
-            }
+                running.era.reply(&mut w, &to, Reply::Fault(&Fault::Internal(why)))
+            };
             w.newline();
-            self.post.answer(&running.outlet, w.into_bytes());
+            self.post.answer(&running.outlet, w.into_bytes(), encoded);
         }
     }
 
@@ -648,9 +649,9 @@ impl Connection {
             self.post.send(&listen.outlet, w.into_bytes());
             let mut w = Writer::new();
             let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
-            listen.era.reply(&mut w, &to, Reply::ListenEnded);
+            let encoded = listen.era.reply(&mut w, &to, Reply::ListenEnded);
             w.newline();
-            self.post.answer(&listen.outlet, w.into_bytes());
+            self.post.answer(&listen.outlet, w.into_bytes(), encoded);
         }
     }
 }

@@ -1,63 +1,51 @@
-//! The reading side of a connection: one frame in, an answer, a job or nothing out.
+//! Dispatch of one classified message: a response, a call to run, or nothing.
 //!
-//! Everything that needs no handler is answered here, on the thread that reads; so are inline
-//! tools. Answers collect in one buffer and leave when no further frame is ready, jobs are handed
-//! over in the same rhythm: one write and one hand-over for as many messages as came at once.
+//! [`Dispatcher`] decides and never waits. Its callers, the reader of a stream (`reader.rs`) and the
+//! HTTP endpoint, carry its [`Action`]s out: they send what was written to `out` and queue calls.
 //!
 //! # Invariants
-//! - A request is answered exactly once, or becomes a job that will be, or is cancelled.
-//! - Nothing here waits for a handler; handing over to a full pool waits for room, which stops
-//!   the reading of input.
+//! - A request is answered exactly once, or becomes a job that will be answered or cancelled.
+//! - Nothing here waits for a handler of the pool or for room. Only a hub may wait for the lists of
+//!   its servers, and only where `waits` is set.
 
 use std::sync::Arc;
 
-use crate::era::{self, Params, Reply, ServerEra, To};
-use crate::json::{Doc, Kind, ParseError, Value, Writer};
+use crate::era::{self, Encoded, Params, Reply, ServerEra, To};
+use crate::json::{Doc, ParseError, Value, Writer};
 use crate::model::ask::Answer;
 use crate::model::{Fault, Note, Peer, Query, Revision, ServerCapabilities};
-use crate::pool::{self, Refused};
-use crate::rpc::{Id, Message, Notification, Request, RpcError};
+use crate::rpc::{Id, Notification, Request, RpcError};
 use crate::transport::Outlet;
 
 use super::InlineSend;
-use super::batch::Batch;
+use super::classify::{Classified, MessageKind, classify_single};
 use super::connection::Connection;
 use super::context::answer_of;
 use super::core::Core;
 use super::job::{self, Exchange, InlineFn, Job, Work};
 use super::operation::{parse_fault, shape_fault};
-use super::registry::{Registry, ToolHandler};
+use super::registry::Registry;
 use super::seal::Answers;
 
-/// Answers that collect before they are sent although more input is ready.
-const BATCH_BYTES: usize = 64 << 10;
-/// Jobs that collect before they are handed over although more input is ready.
-const BATCH_JOBS: usize = 64;
-/// Messages of one batch: its answers are kept until all are there.
+/// Size of a message above which its document's buffers are not kept for small messages.
+const LARGE: usize = 64 << 10;
+/// Messages of one batch: its responses are held until all are complete.
 const BATCH_MESSAGES: usize = 100;
 
-/// Reads one connection's frames: a `Reader<dyn InlineTools>`, so that there is one whatever its
-/// inline tools are.
-pub(crate) struct Reader<I: ?Sized> {
+/// Decides about the messages of one connection at a time. Used as `Dispatcher<dyn InlineTools>`, so
+/// that the code exists once for all kinds of inline handlers.
+pub(crate) struct Dispatcher<I: ?Sized> {
     pub(super) conn: Arc<Connection>,
     pub(super) core: Arc<Core>,
     pub(super) registry: Arc<Registry>,
     version: usize,
-    /// A document for the next frame.
-    pub(super) doc: Option<Box<Doc>>,
-    pub(super) out: Writer,
-    pub(super) jobs: Vec<Job>,
-    /// Whether this thread may wait for the pool; otherwise jobs stay in `jobs` for the caller.
-    pub(super) waits: bool,
-    /// The connection's outlet, except while a message is being handled.
-    pub(super) outlet: Option<Arc<dyn Outlet>>,
-    /// The peer of the session, if one is open: what `Connection::session` holds, without its lock.
-    pub(super) peer: Option<Peer>,
-    pub(super) offer: ServerCapabilities,
-    /// Length of the frame before this one.
+use crate::model::{Fault, Note, Peer, Query, Revision, ServerCapabilities};
+use crate::rpc::{Id, Notification, Request, RpcError};
     last_size: usize,
-    /// `out` held a large answer.
-    large_out: bool,
+    /// Responses written and not yet sent.
+    pub(super) out: Writer,
+    /// Whether the calling thread serves one client only, so that it may wait.
+    pub(super) waits: bool,
     pub(super) inline: I,
 }
 
@@ -79,57 +67,32 @@ impl InlineTools for Vec<Box<InlineSend>> {
     }
 }
 
-/// What is to be done with a request after it was looked at.
-enum Step {
-    /// It is answered, or needs no answer.
-    Done,
-    /// A handler has to run.
-    Run { era: &'static dyn ServerEra, query: Query, work: Work, answers: Answers },
+/// What the caller must do about a message.
+pub(crate) enum Action {
+    /// Send the response that is in [`Dispatcher::out`].
+    Reply(Encoded),
+    /// Run a handler: [`Dispatcher::run`].
+    Call(PlannedCall),
+    /// Queue a parked call that now has the client's answers.
+    Resume(Box<Job>),
+    /// Dispatch each message of an array by [`Dispatcher::batch_item`].
+    Batch,
+    /// Nothing: the message needs no response now.
+    Ignore,
 }
 
-/// The outcome of handling one message.
-pub(super) enum Handled {
-    /// Its response, if it has one, is in [`Reader::out`]. The document can be reused.
-    Done(Box<Doc>),
-    /// A call was admitted and keeps the document.
-    Accepted,
-    /// A call does not fit into the memory for calls in flight, and this thread must not wait for
-    /// room. Nothing was written.
-    NoRoom(Box<Job>),
+/// A call whose request is valid, before admission.
+pub(crate) struct PlannedCall {
+    pub era: &'static dyn ServerEra,
+    pub query: Query,
+    pub work: Work,
+    pub answers: Answers,
 }
 
-/// The error for a call that does not fit into the memory for calls in flight.
-pub(super) const BUSY: Fault = Fault::Internal("The server is busy: too many calls are in flight");
-
-impl<I: InlineTools + 'static> Reader<I> {
-    pub(crate) fn new(conn: Arc<Connection>, inline: I) -> Reader<I> {
-        let core = Arc::clone(&conn.core);
-        // In this order: a change in between is noticed with the first frame.
-        let version = core.catalog.version();
-        let registry = core.catalog.registry();
-        let offer = registry.offer(core.catalog.promised());
-        let outlet = Some(Arc::clone(&conn.outlet));
-        Reader {
-            conn,
-            core,
-            registry,
-            version,
-            doc: None,
-            out: Writer::new(),
-            jobs: Vec::new(),
-            waits: true,
-            outlet,
-            peer: None,
-            offer,
-            last_size: 0,
-            large_out: false,
-            inline,
-        }
-    }
-
-    /// The reader as all its methods know it.
-    pub(crate) fn whole(&mut self) -> &mut Reader<dyn InlineTools> {
-        self
+impl PlannedCall {
+    /// The place of its inline handler, if it has one.
+    pub(super) fn inline(&self) -> Option<usize> {
+        self.work.inline()
     }
 }
 
@@ -137,36 +100,39 @@ impl<I: InlineTools + 'static> Reader<I> {
 pub(super) enum Text<'a> {
     /// In a buffer that is read into again.
     Read(&'a [u8]),
-    /// With a buffer of its own.
+    /// In a buffer of its own, which is exchanged for another one.
     Whole(&'a mut Vec<u8>),
 }
 
-impl Reader<dyn InlineTools> {
-    /// Handles one frame.
-    pub(crate) fn frame(&mut self, bytes: &[u8]) {
-        self.take(Text::Read(bytes));
-    }
-
-    /// Handles one large frame. Takes its buffer and leaves another one.
-    pub(crate) fn large(&mut self, text: &mut Vec<u8>) {
-        self.take(Text::Whole(text));
-    }
-
-    fn take(&mut self, text: Text<'_>) {
-        self.refresh();
-        let (doc, parsed) = self.parse(text);
-        self.doc = match parsed {
-            Ok(()) => self.document(doc),
-            Err(error) => {
-                self.stray(None, &parse_fault(error));
-                Some(doc)
-            }
-        };
-        if self.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
-            self.flush();
+impl<I: InlineTools + 'static> Dispatcher<I> {
+    pub(crate) fn new(conn: Arc<Connection>, inline: I, waits: bool) -> Dispatcher<I> {
+        let core = Arc::clone(&conn.core);
+        // In this order: a change in between is noticed with the first frame.
+        let version = core.catalog.version();
+        let registry = core.catalog.registry();
+        let offer = registry.offer(core.catalog.promised());
+        Dispatcher {
+            conn,
+            core,
+            registry,
+            version,
+            offer,
+            peer: None,
+            doc: None,
+            last_size: 0,
+            out: Writer::new(),
+            waits,
+            inline,
         }
     }
 
+    /// The same for callers that do not depend on the kind of inline handlers.
+    pub(crate) fn whole(&mut self) -> &mut Dispatcher<dyn InlineTools> {
+        self
+    }
+}
+
+impl Dispatcher<dyn InlineTools> {
     /// Parses a message into a recycled document.
     pub(super) fn parse(&mut self, text: Text<'_>) -> (Box<Doc>, Result<(), ParseError>) {
         let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
@@ -177,14 +143,14 @@ impl Reader<dyn InlineTools> {
         };
         // The first small message after a large one frees the large buffers, before a call can
         // keep them. A series of large messages reuses them.
-        if size <= BATCH_BYTES && self.last_size > BATCH_BYTES {
-            doc.shrink_to(BATCH_BYTES);
+        if size <= LARGE && self.last_size > LARGE {
+            doc.shrink_to(LARGE);
         }
         self.last_size = size;
         (doc, parsed)
     }
 
-    /// Takes note of changes to what is registered.
+    /// Loads the current registry if it has changed.
     pub(super) fn refresh(&mut self) {
         let version = self.core.catalog.version();
         if version != self.version {
@@ -194,7 +160,7 @@ impl Reader<dyn InlineTools> {
         }
     }
 
-    /// Reads for this connection from now on.
+    /// Switches to another connection.
     #[cfg(feature = "http-server")]
     pub(super) fn turn_to(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
         if !Arc::ptr_eq(&self.conn, conn) {
@@ -203,191 +169,97 @@ impl Reader<dyn InlineTools> {
         self.peer = peer;
     }
 
-    /// Whether there is no point in reading on.
-    pub(crate) fn over(&self) -> bool {
-        self.conn.outlet.closed() || self.core.catalog.stopping()
-    }
-
-    /// Takes note of a frame that was too long to be read.
-    #[cold]
-    pub(crate) fn too_long(&mut self) {
-        let most = self.core.limits.frame_bytes;
-        self.stray(None, &Fault::InvalidRequest(format!("The message is longer than {most} bytes").into()));
-    }
-
-    /// Hands jobs over. Answers that are ready leave first if that has to wait for handlers.
-    pub(crate) fn submit(&mut self) {
-        if self.jobs.is_empty() || !self.waits {
-            return;
-        }
-        if self.jobs.len() > 1 {
-            self.send();
-            if self.core.pool.submit_all(&mut self.jobs, |job| !job.call.is_settled()).is_err() {
-                for job in std::mem::take(&mut self.jobs) {
-                    self.refuse(&job);
-                }
+    /// Decides about one message. Responses of calls go to `outlet`; a response that is complete at
+    /// once is written to `out`.
+    pub(super) fn dispatch(
+        &mut self,
+        doc: &Doc,
+        message: &Classified<'_>,
+        outlet: &Arc<dyn Outlet>,
+    ) -> Action {
+        match message.kind {
+            MessageKind::Request(request) => self.request(doc, &request, &message.params, outlet),
+            MessageKind::Notification(notification) => {
+                self.notification(doc, &notification, &message.params);
+                Action::Ignore
             }
-        } else if let Some(job) = self.jobs.pop() {
-            match self.core.pool.try_submit(job) {
-                Ok(()) => {}
-                Err(Refused { job, why: pool::Refusal::Full }) => self.submit_to_full(job),
-                Err(Refused { job, .. }) => self.refuse(&job),
-            }
+            MessageKind::Response(response) => self.response(response.id, answer_of(response.outcome)),
+            MessageKind::Batch(messages) => self.array(messages),
+            MessageKind::Malformed(shape) => match shape.id {
+                id if shape.answer => Action::Reply(self.reject(id, &shape_fault(&shape))),
+                // The peer will not send another response: the request of ours ends with an error.
+                Some(id) => self.response(id, Err(RpcError::new(shape.code, shape.message))),
+                None => Action::Ignore,
+            },
         }
     }
 
-    /// Hands a job over as soon as the pool has room for it.
+    /// Decides whether an array is a batch that the session accepts.
     #[cold]
     #[inline(never)]
-    fn submit_to_full(&mut self, job: Job) {
-        self.send();
-        let call = Arc::clone(&job.call);
-        let result = self.core.pool.submit(job);
-        if call.is_settled() {
-            // Meanwhile; in the queue it would take the room of others.
-            self.conn.drop_settled();
-        }
-        if let Err(Refused { job, .. }) = result {
-            self.refuse(&job);
-        }
-    }
-
-    /// Answers a job that cannot be handed over: the server stops, or the system has no thread
-    /// left for it.
-    #[cold]
-    fn refuse(&self, job: &Job) {
-        self.conn.refuse(&job.call, "The server takes no more calls");
-    }
-
-    /// Sends what collected and hands jobs over. In this order, because whoever opens a session
-    /// wants that answer first.
-    pub(crate) fn flush(&mut self) {
-        self.send();
-        self.submit();
-    }
-
-    pub(super) fn send(&mut self) {
-        if !self.out.is_empty() {
-            self.conn.outlet.send(self.out.as_bytes());
-            let large = self.out.len() > 4 * BATCH_BYTES;
-            self.out.clear();
-            if !large && std::mem::take(&mut self.large_out) {
-                self.out = Writer::new();
-            }
-            self.large_out |= large;
-        }
-    }
-
-    /// Handles a parsed document; gives it back unless a job keeps it.
-    pub(super) fn document(&mut self, doc: Box<Doc>) -> Option<Box<Doc>> {
-        if doc.root().kind() == Kind::Array {
-            let outlet = Arc::clone(&self.conn.outlet);
-            self.array(doc.root(), &outlet);
-            return Some(doc);
-        }
-        // Lent, not cloned: counting references costs as much as reading a short message.
-        let Some(outlet) = self.outlet.take() else { return Some(doc) };
-        let handled = self.message(doc, &outlet);
-        self.outlet = Some(outlet);
-        self.settled(handled)
-    }
-
-    /// Answers a call that was refused for want of memory. Returns the document unless a call
-    /// keeps it.
-    pub(super) fn settled(&mut self, handled: Handled) -> Option<Box<Doc>> {
-        match handled {
-            Handled::Done(doc) => Some(doc),
-            Handled::Accepted => None,
-            Handled::NoRoom(job) => Some(self.reject(*job, &BUSY)),
-        }
-    }
-
-    /// Handles one message, whose answer goes to `outlet` or, if at once, into `out`.
-    pub(super) fn message(&mut self, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Handled {
-        let step = match Message::read(doc.root()) {
-            Ok(Message::Request(request)) => self.request(&doc, &request, outlet),
-            Ok(Message::Notification(notification)) => {
-                self.note(&doc, &notification);
-                Step::Done
-            }
-            Ok(Message::Response(response)) => {
-                self.response(response.id, answer_of(response.outcome));
-                Step::Done
-            }
-            Err(shape) => {
-                match shape.id {
-                    id if shape.answer => self.stray(id, &shape_fault(&shape)),
-                    // Whoever answers so will not answer again: the question is over.
-                    Some(id) => self.response(id, Err(RpcError::new(shape.code, shape.message))),
-                    None => {}
-                }
-                Step::Done
-            }
-        };
-        match step {
-            Step::Done => Handled::Done(doc),
-            Step::Run { era, query, work, answers } => self.start(doc, outlet, era, query, work, answers),
-        }
-    }
-
-    /// Handles an array of messages. Gives back whether there is anything to answer.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn array(&mut self, messages: Value<'_>, outlet: &Arc<dyn Outlet>) -> bool {
-        let batches = {
+    fn array(&mut self, messages: Value<'_>) -> Action {
+        let accepted = {
             let session = self.conn.session();
             session.as_ref().is_some_and(|s| self.core.eras.legacy.is_some_and(|era| era.batches(s)))
         };
-        match messages.len() {
-            1..=BATCH_MESSAGES if batches => return self.batch(messages, outlet),
-            len if batches && len > 0 => {
-                self.stray(None, &Fault::InvalidRequest("The batch holds too many messages".into()))
-            }
-            _ if batches => self.stray(None, &Fault::InvalidRequest("The batch holds no message".into())),
-            _ => self.stray(None, &Fault::InvalidRequest("Batches of messages are not accepted".into())),
-        }
-        true
-    }
-
-    /// Answers what no era could be told of.
-    #[cold]
-    fn stray(&mut self, id: Option<Value<'_>>, fault: &Fault) {
-        let session = self.conn.session();
-        era::fault_without_query(&mut self.out, id.map(Value::raw), session.as_ref(), fault);
-        self.out.newline();
-    }
-
-    fn request(&mut self, doc: &Doc, request: &Request<'_>, outlet: &Arc<dyn Outlet>) -> Step {
-        let params = Params::read(request.params);
-        let era = match self.core.eras.of_request(request, &params, self.peer.is_some()) {
-            Ok(era) => era,
-            Err(fault) => {
-                let session = self.conn.session();
-                era::fault_without_query(&mut self.out, Some(request.id.raw()), session.as_ref(), &fault);
-                self.out.newline();
-                return Step::Done;
-            }
+        let fault = match messages.len() {
+            _ if !accepted => "Batches of messages are not accepted",
+            0 => "The batch holds no message",
+            1..=BATCH_MESSAGES => return Action::Batch,
+            _ => "The batch holds too many messages",
         };
-        let (revision, fault) = match era.request(request, &params, self.peer) {
-            Ok(query) => match self.operation(doc, request, &params, era, &query, outlet) {
-                Ok(Some((work, answers))) => return Step::Run { era, query, work, answers },
-                Ok(None) => return Step::Done,
+        Action::Reply(self.reject(None, &Fault::InvalidRequest(fault.into())))
+    }
+
+    /// Parses and dispatches one message of a batch.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn batch_item(&mut self, message: Value<'_>, outlet: &Arc<dyn Outlet>) -> (Box<Doc>, Action) {
+        let mut doc = self.core.spare_doc();
+        let action = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
+            Ok(()) => self.dispatch(&doc, &classify_single(doc.root()), outlet),
+            Err(error) => Action::Reply(self.reject(None, &parse_fault(error))),
+        };
+        (doc, action)
+    }
+
+    /// Writes the error for a message that belongs to no era: it could not be read.
+    #[cold]
+    pub(super) fn reject(&mut self, id: Option<Value<'_>>, fault: &Fault) -> Encoded {
+        let session = self.conn.session();
+        let encoded = era::fault_without_query(&mut self.out, id.map(Value::raw), session.as_ref(), fault);
+        self.out.newline();
+        encoded
+    }
+
+    fn request(
+        &mut self,
+        doc: &Doc,
+        request: &Request<'_>,
+        params: &Params<'_>,
+        outlet: &Arc<dyn Outlet>,
+    ) -> Action {
+        let era = match self.core.eras.of_request(request, params, self.peer.is_some()) {
+            Ok(era) => era,
+            Err(fault) => return Action::Reply(self.reject(Some(request.id), &fault)),
+        };
+        let (revision, fault) = match era.request(request, params, self.peer) {
+            Ok(query) => match self.operation(doc, request, params, era, &query, outlet) {
+                Ok(action) => return action,
                 Err(fault) => (query.peer.revision, fault),
             },
-            // A failure looks alike in every revision of an era.
+            // Errors are encoded alike in every revision of an era.
             Err(fault) => (Revision::default(), fault),
         };
         let to = To { id: request.id.raw(), revision, card: &self.core.card };
-        era.reply(&mut self.out, &to, Reply::Fault(&fault));
+        let encoded = era.reply(&mut self.out, &to, Reply::Fault(&fault));
         self.out.newline();
-        Step::Done
+        Action::Reply(encoded)
     }
 
-    fn note(&mut self, doc: &Doc, notification: &Notification<'_>) {
-        let open = self.peer.is_some();
-        let params = Params::read(notification.params);
-        let Some(era) = self.core.eras.of_notification(&params, open) else { return };
-        match era.note(notification.method, &params) {
+    fn notification(&mut self, doc: &Doc, notification: &Notification<'_>, params: &Params<'_>) {
+        let Some(era) = self.core.eras.of_notification(params, self.peer.is_some()) else { return };
+        match era.note(notification.method, params) {
             Note::Ready => {
                 if let Some(session) = self.conn.session().as_mut() {
                     session.ready = true;
@@ -396,8 +268,6 @@ impl Reader<dyn InlineTools> {
             }
             Note::Cancelled(node) => {
                 if let Some(id) = Id::read(doc.at(node)) {
-                    // A call that still collects here is not yet where cancel() looks for work.
-                    self.jobs.retain(|job| Id::read(job.doc.at(job.query.id)).as_ref() != Some(&id));
                     self.conn.cancel(&id);
                 }
             }
@@ -405,61 +275,20 @@ impl Reader<dyn InlineTools> {
         }
     }
 
-    /// Takes the client's answer to the question with this id; the call goes on when it was the last one.
+    /// Passes the client's response to the parked call that waits for it.
     #[cold]
     #[inline(never)]
-    fn response(&mut self, id: Value<'_>, answer: Answer) {
-        let Some(mut job) = id.as_u64().and_then(|id| self.conn.answered(id, answer)) else { return };
-        let place = match &job.work {
-            Work::Tool(entry) => match entry.entry.handler {
-                ToolHandler::Inline(place) => Some(place),
-                ToolHandler::Pooled(_) => None,
-            },
-            _ => None,
+    fn response(&mut self, id: Value<'_>, answer: Answer) -> Action {
+        let job = id.as_u64().and_then(|id| self.conn.answered(id, answer));
+        let Some(mut job) = job else { return Action::Ignore };
+        let Some(handler) = job.work.inline().and_then(|place| self.inline.tool(place)) else {
+            return Action::Resume(Box::new(job));
         };
-        match place.and_then(|place| self.inline.tool(place)) {
-            None => self.jobs.push(job),
-            Some(handler) => {
-                let mut answers = std::mem::take(&mut job.answers);
-                let exchange = Exchange { deadline: self.core.deadline(), ..job.exchange() };
-                let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler));
-                job.answers = answers;
-                job.settle(conclusion);
-            }
-        }
-    }
-
-    /// Handles each message of a batch; their answers leave together (JSON-RPC 2.0 §6).
-    /// Gives back whether there is anything to answer.
-    #[cold]
-    #[inline(never)]
-    fn batch(&mut self, messages: Value<'_>, to: &Arc<dyn Outlet>) -> bool {
-        // What `out` holds from here on are the answers of one message.
-        self.send();
-        let batch = Batch::new(Arc::clone(to));
-        let outlet: Arc<dyn Outlet> = batch.clone();
-        for message in messages.items() {
-            let mut doc = self.core.spare_doc();
-            let doc = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
-                Ok(()) => {
-                    let handled = self.message(doc, &outlet);
-                    self.settled(handled)
-                }
-                Err(error) => {
-                    self.stray(None, &parse_fault(error));
-                    Some(doc)
-                }
-            };
-            if let Some(doc) = doc {
-                self.core.recycle(doc);
-            }
-            if !self.out.is_empty() {
-                batch.collect(self.out.as_bytes());
-                self.out.clear();
-            }
-        }
-        let answers = batch.complete();
-        self.flush();
-        answers
+        let mut answers = std::mem::take(&mut job.answers);
+        let exchange = Exchange { deadline: self.core.deadline(), ..job.exchange() };
+        let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler));
+        job.answers = answers;
+        job.settle(conclusion);
+        Action::Ignore
     }
 }

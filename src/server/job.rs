@@ -50,6 +50,19 @@ pub(crate) enum Work {
     Subscribe,
 }
 
+impl Work {
+    /// The place of its inline handler, if it has one.
+    pub(super) fn inline(&self) -> Option<usize> {
+        match self {
+            Work::Tool(entry) => match entry.entry.handler {
+                ToolHandler::Inline(place) => Some(place),
+                ToolHandler::Pooled(_) => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 /// What came out.
 pub(crate) enum Outcome {
     Tool(ToolOutput),

@@ -12,6 +12,7 @@
 
 mod alarm;
 mod batch;
+mod classify;
 mod connection;
 mod context;
 mod core;
@@ -34,6 +35,7 @@ mod post;
 mod profile;
 #[cfg(feature = "hub")]
 mod proxy;
+mod reader;
 mod registry;
 mod request;
 #[cfg(feature = "schema")]

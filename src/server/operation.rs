@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::era::{List, Params, Questions, Reply, ServerEra, To};
+use crate::era::{Encoded, List, Params, Questions, Reply, ServerEra, To};
 use crate::json::{Doc, ErrorKind, NodeId, ParseError, Value};
 use crate::model::content::Completion;
 use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::Outlet;
 
-use super::dispatch::{InlineTools, Reader};
+use super::dispatch::{Action, Dispatcher, InlineTools, PlannedCall};
 use super::job::{Work, check_prompt};
 use super::page;
 use super::profile::{Form, PLAIN};
@@ -50,8 +50,8 @@ fn text(doc: &Doc, node: NodeId) -> &str {
     doc.at(node).as_str().unwrap_or_default()
 }
 
-impl Reader<dyn InlineTools> {
-    /// Answers an operation, or says what has to run for it.
+impl Dispatcher<dyn InlineTools> {
+    /// Decides about a request: answers it, or plans its call.
     pub(super) fn operation(
         &mut self,
         doc: &Doc,
@@ -60,7 +60,7 @@ impl Reader<dyn InlineTools> {
         era: &'static dyn ServerEra,
         query: &Query,
         outlet: &Arc<dyn Outlet>,
-    ) -> Result<Option<(Work, Answers)>, Fault> {
+    ) -> Result<Action, Fault> {
         if era.questions() == Questions::InResult {
             self.client_came(query.peer.capabilities);
         }
@@ -70,7 +70,9 @@ impl Reader<dyn InlineTools> {
             | Operation::ReadResource { .. }
             | Operation::GetPrompt { .. }
             | Operation::Complete { .. } => match self.work(doc, request, query, outlet)? {
-                Some(work) => return Ok(Some(work)),
+                Some((work, answers)) => {
+                    return Ok(Action::Call(PlannedCall { era, query: *query, work, answers }));
+                }
                 None => Reply::Completion(&NOTHING),
             },
             // Those before are looked at when they are entered among the calls in flight.
@@ -79,12 +81,11 @@ impl Reader<dyn InlineTools> {
             | Operation::ListResources { .. }
             | Operation::ListTemplates { .. }
             | Operation::ListPrompts { .. } => {
-                self.list(doc, request, era, query)?;
-                return Ok(None);
+                return self.list(doc, request, era, query).map(Action::Reply);
             }
             Operation::Listen { filter } => {
                 self.listen(doc.at(filter), request, era, query, outlet)?;
-                return Ok(None);
+                return Ok(Action::Ignore);
             }
             Operation::Open => {
                 self.open(params, era, query);
@@ -101,7 +102,8 @@ impl Reader<dyn InlineTools> {
                 gate(offer.subscribe, request)?;
                 self.subscribe(text(doc, uri))?;
                 if self.core.catalog.delegate().is_some() {
-                    return Ok(Some((Work::Subscribe, Answers::new())));
+                    let (work, answers) = (Work::Subscribe, Answers::new());
+                    return Ok(Action::Call(PlannedCall { era, query: *query, work, answers }));
                 }
                 Reply::Empty
             }
@@ -112,9 +114,9 @@ impl Reader<dyn InlineTools> {
             }
         };
         let to = To { id: request.id.raw(), revision: query.peer.revision, card: &self.core.card };
-        era.reply(&mut self.out, &to, reply);
+        let encoded = era.reply(&mut self.out, &to, reply);
         self.out.newline();
-        Ok(None)
+        Ok(Action::Reply(encoded))
     }
 
     /// What has to run for an operation that a handler may answer; nothing where none is there to
@@ -177,7 +179,7 @@ impl Reader<dyn InlineTools> {
         request: &Request<'_>,
         era: &'static dyn ServerEra,
         query: &Query,
-    ) -> Result<(), Fault> {
+    ) -> Result<Encoded, Fault> {
         let offer = self.offer;
         let at = |cursor: Option<NodeId>| cursor.map(|node| text(doc, node));
         match query.operation {
@@ -198,7 +200,7 @@ impl Reader<dyn InlineTools> {
                 gate(offer.prompts, request)?;
                 self.page(era, query, List::Prompts, at(cursor), request, PLAIN, |r| &r.prompts)
             }
-            _ => Ok(()),
+            _ => Err(Fault::Internal("Not a list")),
         }
     }
 
@@ -307,7 +309,7 @@ impl Reader<dyn InlineTools> {
         request: &Request<'_>,
         form: Form,
         table: impl Fn(&Registry) -> &Table<T>,
-    ) -> Result<(), Fault> {
+    ) -> Result<Encoded, Fault> {
         let revision = query.peer.revision;
         let registry = Arc::clone(&self.registry);
         let (entries, more) = table(&registry).page(page::place(list, cursor)?, self.core.limits.page);
@@ -315,13 +317,10 @@ impl Reader<dyn InlineTools> {
         let mut rendered = entries.iter().map(|entry| entry.rendered(revision, form));
         let to = To { id: request.id.raw(), revision, card: &self.core.card };
         let cache = self.core.list_cache;
-        era.reply(
-            &mut self.out,
-            &to,
-            Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache },
-        );
+        let page = Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache };
+        let encoded = era.reply(&mut self.out, &to, page);
         self.out.newline();
-        Ok(())
+        Ok(encoded)
     }
 
     /// Tells a session of changes to a resource from now on.

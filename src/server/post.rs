@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::era::Encoded;
 use crate::transport::Outlet;
 
 /// The thread ends when nothing was posted for so long.
@@ -48,19 +49,19 @@ struct State {
 struct Letter {
     to: Arc<dyn Outlet>,
     frames: Vec<u8>,
-    /// An expected answer, as [`Outlet::answer`] takes it.
-    answer: bool,
+    /// Set for an expected answer, as [`Outlet::answer`] takes it.
+    answer: Option<Encoded>,
 }
 
 impl Post {
     /// Sends whole frames when the client reads.
     pub(crate) fn send(&self, to: &Arc<dyn Outlet>, frames: Vec<u8>) {
-        self.put(Letter { to: Arc::clone(to), frames, answer: false });
+        self.put(Letter { to: Arc::clone(to), frames, answer: None });
     }
 
     /// Sends an expected answer when the client reads.
-    pub(crate) fn answer(&self, to: &Arc<dyn Outlet>, frame: Vec<u8>) {
-        self.put(Letter { to: Arc::clone(to), frames: frame, answer: true });
+    pub(crate) fn answer(&self, to: &Arc<dyn Outlet>, frame: Vec<u8>, encoded: Encoded) {
+        self.put(Letter { to: Arc::clone(to), frames: frame, answer: Some(encoded) });
     }
 
     /// Whether more should not be posted that can also be said later.
@@ -139,8 +140,8 @@ impl Shared {
                 state.sending = true;
                 drop(state);
                 match letter.answer {
-                    true => letter.to.answer(&letter.frames),
-                    false => letter.to.send(&letter.frames),
+                    Some(encoded) => letter.to.answer(&letter.frames, encoded),
+                    None => letter.to.send(&letter.frames),
                 }
                 last = Instant::now();
                 state = self.state();

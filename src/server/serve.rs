@@ -9,13 +9,13 @@ use crate::era::Card;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
-use crate::transport::{Inlet, Input, Link, is_gone, own_stdio};
+use crate::transport::{Link, is_gone, own_stdio};
 
 use super::alarm::{Alarm, TICK};
 use super::connection::Connection;
 use super::core::Core;
-use super::dispatch::{InlineTools, Reader};
 use super::job::{InlineFn, Job};
+use super::reader::read;
 use super::{LocalServer, Server, notice};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
@@ -96,7 +96,9 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     let served = Served { done: Arc::default(), core: Arc::clone(&parts.core) };
     let done = Arc::clone(&served.done);
     let (reading, inline) = (Arc::clone(&conn), parts.inline);
-    spawn("mcp-reader", conn.core.limits.worker_stack, move || served.with(read(&reading, link, inline)))?;
+    spawn("mcp-reader", conn.core.limits.worker_stack, move || {
+        served.with(read(&reading, link.inlet, inline))
+    })?;
     let ended = parts.core.alarm.watch(&parts.core.catalog, || over(&conn, &done.flag));
     let why = end(&conn, &done.flag, parts.hooks);
     match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
@@ -180,7 +182,7 @@ fn here(
             }
         })?
     };
-    let result = read(&conn, link, all_inline(parts.inline, inline));
+    let result = read(&conn, link.inlet, all_inline(parts.inline, inline));
     served.store(true, Ordering::Release);
     parts.core.alarm.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
@@ -228,46 +230,6 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
     let conn = Arc::new(Connection::new(Arc::clone(core), Arc::clone(&link.outlet)));
     core.catalog.connect(&conn);
     conn
-}
-
-/// Reads until the input ends, the peer is gone or the program asks to stop.
-fn read<I>(conn: &Arc<Connection>, mut link: Link, inline: I) -> Result<(), Error>
-where
-    I: InlineTools + 'static,
-{
-    let mut reader = Reader::new(Arc::clone(conn), inline);
-    read_with(conn, reader.whole(), &mut *link.inlet)
-}
-
-/// The same whatever the inline tools are.
-fn read_with(
-    conn: &Connection,
-    reader: &mut Reader<dyn InlineTools>,
-    inlet: &mut dyn Inlet,
-) -> Result<(), Error> {
-    let result = loop {
-        let input = inlet.next();
-        conn.set_reading(true);
-        if reader.over() {
-            break Ok(());
-        }
-        match input {
-            Input::Frame(bytes) => reader.frame(bytes),
-            Input::Large(text) => reader.large(text),
-            Input::TooLong { .. } => reader.too_long(),
-            Input::End => break Ok(()),
-            Input::Failed(error) => break broken(error),
-        }
-        if reader.over() {
-            break Ok(());
-        }
-        if !inlet.ready() {
-            reader.flush();
-            conn.set_reading(false);
-        }
-    };
-    reader.flush();
-    result
 }
 
 /// Lets running calls finish within the grace period, then ends everything.

@@ -1,137 +1,132 @@
-//! From a request that a handler must answer to that handler: here, on the thread that reads, or as
-//! a job for the pool.
-//!
-//! It decides where a handler runs and sees to it that nothing waits for one that may be slow. It
-//! reads no messages and calls no handler of the pool.
+//! Start of a call: inline handlers run here, calls for the pool are admitted and become jobs.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::era::{Reply, ServerEra, To};
+use crate::era::{Encoded, Reply, To};
 use crate::json::Doc;
-use crate::model::{Fault, Query};
+use crate::model::Fault;
 use crate::transport::Outlet;
 
-use super::dispatch::{Handled, InlineTools, Reader};
+use super::dispatch::{Dispatcher, InlineTools, PlannedCall};
 use super::flight::Refusal;
-use super::job::{self, Conclusion, Exchange, Job, Work};
+use super::job::{self, Conclusion, Exchange, Job};
 use super::operation::duplicate;
-use super::registry::ToolHandler;
-use super::seal::Answers;
 
-impl Reader<dyn InlineTools> {
-    /// Runs a handler here, or makes a job of it.
-    pub(super) fn start(
-        &mut self,
-        doc: Box<Doc>,
-        outlet: &Arc<dyn Outlet>,
-        era: &'static dyn ServerEra,
-        query: Query,
-        work: Work,
-        mut answers: Answers,
-    ) -> Handled {
-        let inline = match &work {
-            Work::Tool(entry) => match entry.entry.handler {
-                ToolHandler::Inline(place) => Some(place),
-                ToolHandler::Pooled(_) => None,
-            },
-            _ => None,
-        };
-        let mut deadline = None;
-        if inline.is_some() {
-            if self.conn.is_taken(doc.at(query.id)) {
-                let to =
-                    To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
-                era.reply(&mut self.out, &to, Reply::Fault(&duplicate()));
-                self.out.newline();
-                return Handled::Done(doc);
+/// What became of a call.
+#[allow(clippy::large_enum_variant)] // OK because a job is moved once; a box would cost an allocation.
+pub(crate) enum Started {
+    /// Its response is in [`Dispatcher::out`]. The document can be reused.
+    Done((Box<Doc>, Encoded)),
+    /// It is in flight and needs a worker.
+    Admitted(Job),
+    /// It is in flight; somebody else answers it.
+    Parked,
+    /// It does not fit into the memory for calls in flight. Nothing was written.
+    NoRoom(Job),
+}
+
+/// The error for a call that does not fit into the memory for calls in flight.
+pub(super) const BUSY: Fault = Fault::Internal("The server is busy: too many calls are in flight");
+
+impl Dispatcher<dyn InlineTools> {
+    /// Runs an inline handler, or admits a call for the pool.
+    pub(super) fn start(&mut self, call: PlannedCall, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Started {
+        match call.inline() {
+            Some(place) => self.run_inline(place, call, doc, outlet),
+            None => {
+                let job = self.job(call, doc, outlet);
+                self.admit(job)
             }
-            // Earlier calls and answers must not wait for this handler.
-            self.flush();
-            deadline = self.core.deadline();
         }
-        if let Some(handler) = inline.and_then(|place| self.inline.tool(place)) {
-            let exchange = Exchange {
-                conn: &self.conn,
-                outlet: &**outlet,
-                era,
-                doc: &doc,
-                query: &query,
-                call: None,
-                deadline,
-            };
-            let conclusion = job::conclude(&exchange, &work, &mut answers, Some(handler));
-            let to = To { id: doc.at(query.id).raw(), revision: query.peer.revision, card: &self.core.card };
-            match &conclusion {
-                Conclusion::Done(outcome) => era.reply(&mut self.out, &to, outcome.reply(&self.conn)),
-                Conclusion::Fault(fault) => era.reply(&mut self.out, &to, Reply::Fault(fault)),
-                _ => {
-                    let job = self.job(doc, outlet, era, query, work, answers);
-                    return self.accept(job, |_, job| {
-                        job.settle(conclusion);
-                    });
-                }
-            }
-            self.out.newline();
-            return Handled::Done(doc);
-        }
-        let job = self.job(doc, outlet, era, query, work, answers);
-        self.accept(job, |reader, job| reader.jobs.push(job))
     }
 
-    fn job(
-        &self,
+    fn run_inline(
+        &mut self,
+        place: usize,
+        mut call: PlannedCall,
         doc: Box<Doc>,
         outlet: &Arc<dyn Outlet>,
-        era: &'static dyn ServerEra,
-        query: Query,
-        work: Work,
-        answers: Answers,
-    ) -> Job {
+    ) -> Started {
+        let to =
+            To { id: doc.at(call.query.id).raw(), revision: call.query.peer.revision, card: &self.core.card };
+        let conclusion = match self.inline.tool(place) {
+            _ if self.conn.is_taken(doc.at(call.query.id)) => Conclusion::Fault(duplicate()),
+            None => Conclusion::Fault(Fault::Internal("This tool runs only on the thread that serves")),
+            Some(handler) => {
+                let exchange = Exchange {
+                    conn: &self.conn,
+                    outlet: &**outlet,
+                    era: call.era,
+                    doc: &doc,
+                    query: &call.query,
+                    call: None,
+                    deadline: self.core.deadline(),
+                };
+                job::conclude(&exchange, &call.work, &mut call.answers, Some(handler))
+            }
+        };
+        let reply = match &conclusion {
+            Conclusion::Done(outcome) => outcome.reply(&self.conn),
+            Conclusion::Fault(fault) => Reply::Fault(fault),
+            _ => {
+                let job = self.job(call, doc, outlet);
+                return self.park(job, conclusion);
+            }
+        };
+        let encoded = call.era.reply(&mut self.out, &to, reply);
+        self.out.newline();
+        Started::Done((doc, encoded))
+    }
+
+    /// Enters a call whose inline handler asked the client, or left the call to somebody else.
+    #[cold]
+    fn park(&mut self, mut job: Job, conclusion: Conclusion) -> Started {
+        job.accepted = Some(Instant::now());
+        // Only running calls count against the memory for calls; parking has a bound of its own.
+        match self.conn.begin(&job, usize::MAX) {
+            Ok(()) => {
+                job.outlet.expect();
+                job.settle(conclusion);
+                Started::Parked
+            }
+            Err(_) => Started::Done(self.refuse(job, &duplicate())),
+        }
+    }
+
+    fn job(&self, call: PlannedCall, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Job {
         Job {
             conn: Arc::clone(&self.conn),
             outlet: Arc::clone(outlet),
-            era,
+            era: call.era,
             doc,
-            query,
-            work,
-            answers,
+            query: call.query,
+            work: call.work,
+            answers: call.answers,
             call: Arc::default(),
             accepted: None,
             posts: false,
         }
     }
 
-    /// Admits a call, waiting for room if this thread may, and passes its job on.
-    pub(super) fn accept(
-        &mut self,
-        mut job: Job,
-        pass: impl FnOnce(&mut Reader<dyn InlineTools>, Job),
-    ) -> Handled {
+    /// Enters a call among those in flight, if it fits.
+    pub(super) fn admit(&mut self, mut job: Job) -> Started {
         job.accepted = Some(Instant::now());
-        let mut admitted = self.conn.begin(&job);
-        if admitted == Err(Refusal::NoRoom) && self.waits {
-            self.flush();
-            self.conn.wait_for_room(&job);
-            job.accepted = Some(Instant::now());
-            admitted = self.conn.begin(&job);
-        }
-        match admitted {
+        match self.conn.begin(&job, self.core.limits.in_flight_bytes) {
             Ok(()) => {
                 job.outlet.expect();
-                pass(self, job);
-                Handled::Accepted
+                Started::Admitted(job)
             }
-            Err(Refusal::Duplicate) => Handled::Done(self.reject(job, &duplicate())),
-            Err(Refusal::NoRoom) => Handled::NoRoom(Box::new(job)),
+            Err(Refusal::Duplicate) => Started::Done(self.refuse(job, &duplicate())),
+            Err(Refusal::NoRoom) => Started::NoRoom(job),
         }
     }
 
-    /// Answers a call that was not admitted with an error. Returns its document.
+    /// Answers a call that was not admitted with an error.
     #[cold]
-    pub(super) fn reject(&mut self, job: Job, fault: &Fault) -> Box<Doc> {
-        job.era.reply(&mut self.out, &job.to(), Reply::Fault(fault));
+    pub(super) fn refuse(&mut self, job: Job, fault: &Fault) -> (Box<Doc>, Encoded) {
+        let encoded = job.era.reply(&mut self.out, &job.to(), Reply::Fault(fault));
         self.out.newline();
-        job.doc
+        (job.doc, encoded)
     }
 }

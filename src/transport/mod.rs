@@ -45,6 +45,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::era::Encoded;
+
 /// What an [`Inlet`] gives.
 pub(crate) enum Input<'a> {
     /// One message, without its delimiter.
@@ -104,7 +106,7 @@ pub(crate) trait Outlet: Send + Sync {
     fn expect(&self) {}
 
     /// Sends an expected answer, one whole frame.
-    fn answer(&self, frame: &[u8]) {
+    fn answer(&self, frame: &[u8], _encoded: Encoded) {
         self.send(frame);
     }
 
@@ -113,7 +115,7 @@ pub(crate) trait Outlet: Send + Sync {
 
     /// Sends, or answers, without waiting for the peer, whatever that means for a peer that does
     /// not read. False: this outlet cannot, and nothing was sent.
-    fn post(&self, _frames: &[u8], _answer: bool) -> bool {
+    fn post(&self, _frames: &[u8], _answer: Option<Encoded>) -> bool {
         false
     }
 

@@ -6,11 +6,11 @@ use crate::json::Value;
 use crate::model::Fault;
 use crate::rpc::{Request, code};
 
-use super::super::Params;
-use super::super::http::{Fields, HttpEra, Sessions, error_code, is_legacy};
+use super::super::http::{Fields, HttpEra, Sessions, is_legacy};
 use super::super::modern::header::{Mirror, VERSION};
 use super::super::revision::{self, V2025_11_25};
 use super::super::write;
+use super::super::{Encoded, Params};
 use super::header::{LAST_EVENT, SESSION};
 use super::server::LegacyServer;
 
@@ -45,8 +45,8 @@ impl HttpEra for LegacyServer {
     }
 
     /// Errors are answers like others, except those which say that the message was none.
-    fn status(&self, frame: &[u8]) -> u16 {
-        match error_code(frame) {
+    fn status(&self, encoded: Encoded) -> u16 {
+        match encoded.error {
             Some(code::PARSE | code::INVALID_REQUEST) => 400,
             _ => 200,
         }

@@ -17,7 +17,9 @@ use crate::rpc::Request;
 #[cfg(feature = "http-server")]
 use super::super::http::HttpEra;
 use super::super::revision::{self, V2025_11_25, V2026_07_28, features};
-use super::super::{Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
+use super::super::{
+    Encoded, Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error,
+};
 
 /// The legacy era, to be named by servers that speak it.
 pub(crate) static SERVER: LegacyServer = LegacyServer;
@@ -103,7 +105,7 @@ impl ServerEra for LegacyServer {
         })
     }
 
-    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) {
+    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) -> Encoded {
         if let Reply::Fault(fault) = reply {
             return write_error(w, Some(to.id), false, &wire_error(fault, false));
         }
@@ -128,6 +130,7 @@ impl ServerEra for LegacyServer {
             }
         }
         write::end(w);
+        Encoded::RESULT
     }
 
     fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>) {

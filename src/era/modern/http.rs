@@ -8,9 +8,9 @@ use crate::json::{Json, Value};
 use crate::model::Fault;
 use crate::rpc::{Request, code};
 
-use super::super::Params;
-use super::super::http::{Fields, HttpEra, Sessions, error_code};
+use super::super::http::{Fields, HttpEra, Sessions};
 use super::super::revision::{self, V2026_07_28};
+use super::super::{Encoded, Params};
 use super::header::{self, METHOD, MISMATCH, Mirror, NAME, VERSION};
 use super::server::{self, MISSING_CAPABILITY, ModernServer, UNSUPPORTED_VERSION};
 
@@ -58,8 +58,8 @@ impl HttpEra for ModernServer {
 
     /// Errors that a client can mend travel as 400, an unknown method as 404, everything else as
     /// the answer it is (requirements H26-20, H26-21).
-    fn status(&self, frame: &[u8]) -> u16 {
-        match error_code(frame) {
+    fn status(&self, encoded: Encoded) -> u16 {
+        match encoded.error {
             Some(code::METHOD_NOT_FOUND) => 404,
             Some(
                 code::PARSE

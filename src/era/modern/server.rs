@@ -16,7 +16,9 @@ use crate::rpc::Request;
 #[cfg(feature = "http-server")]
 use super::super::http::HttpEra;
 use super::super::revision::{self, V2026_07_28, features};
-use super::super::{Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error};
+use super::super::{
+    Encoded, Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error,
+};
 
 /// The client lacks a capability (basic/index, error codes).
 pub(in crate::era) const MISSING_CAPABILITY: i32 = -32021;
@@ -167,7 +169,7 @@ impl ServerEra for ModernServer {
         None
     }
 
-    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) {
+    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) -> Encoded {
         if let Reply::Fault(fault) = reply {
             return write_error(w, Some(to.id), false, &wire_error(fault, true));
         }
@@ -217,6 +219,7 @@ impl ServerEra for ModernServer {
         }
         w.end_object();
         write::end(w);
+        Encoded::RESULT
     }
 
     fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>) {

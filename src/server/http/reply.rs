@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::era::Encoded;
 use crate::era::http::HttpEra;
 use crate::transport::http_server::{Exchange, Field};
 use crate::transport::{Outlet, sse};
@@ -101,7 +102,7 @@ impl Reply {
     }
 
     /// Answers with this frame and these fields beside the usual ones.
-    pub(super) fn answer_with(&self, frame: &[u8], fields: &[Field<'_>]) {
+    pub(super) fn answer_with(&self, frame: &[u8], encoded: Encoded, fields: &[Field<'_>]) {
         let mut mode = self.mode();
         let before = std::mem::replace(&mut *mode, Mode::Over);
         drop(mode);
@@ -112,7 +113,7 @@ impl Reply {
                 self.exchange.end(&event(frame));
             }
             (Mode::Nothing, _) => {
-                let status = self.era.map_or(200, |era| era.status(frame));
+                let status = self.era.map_or(200, |era| era.status(encoded));
                 if self.accepts.json || status != 200 {
                     let mut all = Vec::with_capacity(fields.len() + 1);
                     all.push(JSON);
@@ -182,14 +183,14 @@ impl Outlet for Reply {
         self.events(frames, Pace::Patient);
     }
 
-    fn answer(&self, frame: &[u8]) {
-        self.answer_with(frame, &[]);
+    fn answer(&self, frame: &[u8], encoded: Encoded) {
+        self.answer_with(frame, encoded, &[]);
     }
 
     /// A call that cannot go on without what is posted here ends where it cannot be told.
-    fn post(&self, frames: &[u8], answer: bool) -> bool {
-        if answer {
-            self.answer(frames);
+    fn post(&self, frames: &[u8], answer: Option<Encoded>) -> bool {
+        if let Some(encoded) = answer {
+            self.answer(frames, encoded);
         } else if !frames.is_empty() && !self.events(frames, Pace::Now) {
             self.refuse();
         }

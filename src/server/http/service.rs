@@ -17,19 +17,22 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use crate::era::http::{Fields, Posted};
-use crate::era::{Params, ServerEra};
-use crate::json::{Doc, Kind, Value, Writer};
+use crate::era::{Encoded, Params, ServerEra};
+use crate::json::{Doc, Value, Writer};
 use crate::model::{ClientCapabilities, Fault};
 use crate::pool::Refused;
-use crate::rpc::{Message, Request};
+use crate::rpc::Request;
 use crate::server::InlineSend;
+use crate::server::batch::Batch;
+use crate::server::classify::{Classified, MessageKind, classify};
 use crate::server::connection::Connection;
 use crate::server::core::Core;
-use crate::server::dispatch::{Handled, Reader, Text};
-use crate::server::job::Job;
+use crate::server::dispatch::{Action, Dispatcher, PlannedCall, Text};
+use crate::server::job::{Job, Work};
 use crate::server::operation::{parse_fault, shape_fault};
+use crate::server::start::{BUSY, Started};
 use crate::transport::Outlet;
-use crate::transport::http_server::{Admission, Exchange, Head, Refusal, Remote, Service};
+use crate::transport::http_server::{Admission, Exchange, Field, Head, Refusal, Remote, Service};
 
 use super::Options;
 use super::door::{Door, Visit};
@@ -47,7 +50,7 @@ const SPARE_BYTES: usize = 64 << 10;
 pub(super) struct Endpoint {
     core: Arc<Core>,
     door: Door,
-    reader: Reader<Vec<Box<InlineSend>>>,
+    dispatcher: Dispatcher<Vec<Box<InlineSend>>>,
     /// For requests without a session.
     shared: Arc<Connection>,
     sessions: Table,
@@ -77,12 +80,10 @@ impl Endpoint {
         inline: Vec<Box<InlineSend>>,
     ) -> Endpoint {
         let limits = &core.limits.http;
-        let mut reader = Reader::new(Arc::clone(shared), inline);
-        reader.waits = false;
         Endpoint {
             core: Arc::clone(core),
             door: Door::new(options, core.eras.legacy.and_then(|era| era.http().sessions())),
-            reader,
+            dispatcher: Dispatcher::new(Arc::clone(shared), inline, false),
             shared: Arc::clone(shared),
             sessions: Table::new(limits.sessions, limits.session_timeout),
             budget: Arc::new(Budget::new(limits)),
@@ -97,9 +98,9 @@ impl Endpoint {
     }
 
     fn post(&mut self, visit: &Visit<'_>, body: &[u8], exchange: Exchange) {
-        self.reader.whole().refresh();
-        let (doc, parsed) = self.reader.whole().parse(Text::Read(body));
-        self.reader.doc = match parsed {
+        self.dispatcher.whole().refresh();
+        let (doc, parsed) = self.dispatcher.whole().parse(Text::Read(body));
+        self.dispatcher.doc = match parsed {
             Ok(()) => self.document(visit, doc, exchange),
             Err(error) => {
                 self.stray(visit, None, &parse_fault(error)).say(&exchange);
@@ -110,7 +111,8 @@ impl Endpoint {
 
     /// Handles a posted document; gives it back unless a job keeps it.
     fn document(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Option<Box<Doc>> {
-        let plan = match self.plan(visit, &doc) {
+        let message = classify(doc.root());
+        let plan = match self.plan(visit, &message) {
             Ok(plan) => plan,
             Err(stop) => {
                 stop.say(&exchange);
@@ -120,34 +122,41 @@ impl Endpoint {
         match plan {
             Plan::Alone => {
                 let reply = self.reply(visit, &doc, exchange, self.core.eras.modern, None);
+                let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
                 let shared = Arc::clone(&self.shared);
-                self.reader.whole().turn_to(&shared, None);
-                self.run(doc, &reply)
+                let dispatcher = self.dispatcher.whole();
+                dispatcher.turn_to(&shared, None);
+                let action = dispatcher.dispatch(&doc, &message, &outlet);
+                match self.check_arguments(visit, &message, &action) {
+                    Ok(()) => self.carry_out(action, doc, &reply),
+                    Err(stop) => {
+                        stop.say(&reply.exchange);
+                        Some(doc)
+                    }
+                }
             }
-            Plan::Opening => self.open(visit, doc, exchange),
+            Plan::Opening => {
+                self.open(visit, &doc, &message, exchange);
+                Some(doc)
+            }
             Plan::Call(conn, streams) => {
                 let reply = self.reply(visit, &doc, exchange, self.core.eras.legacy, Some(streams));
+                let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
                 self.turn_to(&conn, visit);
-                if doc.root().kind() == Kind::Array {
-                    self.batch(&doc, &reply);
-                    return Some(doc);
-                }
-                self.run(doc, &reply)
+                let action = self.dispatcher.whole().dispatch(&doc, &message, &outlet);
+                self.carry_out(action, doc, &reply)
             }
             Plan::Word(conn) => {
                 self.turn_to(&conn, visit);
-                let reader = self.reader.whole();
-                let handled = reader.message(doc, &conn.outlet);
-                let doc = reader.settled(handled);
-                self.reader.out.clear();
-                // Calls that go on with the client's answer: the pool keeps room for them.
-                for job in std::mem::take(&mut self.reader.jobs) {
-                    if let Err(Refused { job, .. }) = self.core.pool.try_submit(job) {
+                let action = self.dispatcher.whole().dispatch(&doc, &message, &conn.outlet);
+                if let Action::Resume(job) = action {
+                    // The pool keeps room for calls that have the client's answers.
+                    if let Err(Refused { job, .. }) = self.core.pool.try_submit(*job) {
                         conn.refuse(&job.call, "The server takes no more calls");
                     }
                 }
                 Stop::new(202).say(&exchange);
-                doc
+                Some(doc)
             }
         }
     }
@@ -159,52 +168,41 @@ impl Endpoint {
         Stop::fault_to(session.map(|session| &*session.conn), 400, id, fault)
     }
 
-    /// What a document is, and whether it may go on.
-    fn plan(&mut self, visit: &Visit<'_>, doc: &Doc) -> Result<Plan, Stop> {
-        if doc.root().kind() == Kind::Array {
-            return match self.core.eras.of_post(visit.head, &Params::default(), None) {
-                Posted::InSession => {
-                    self.session(visit, None).map(|(conn, streams)| Plan::Call(conn, streams))
-                }
-                _ => Err(Stop::fault(400, None, &Fault::InvalidRequest("One message at a time".into()))),
-            };
-        }
-        let message = match Message::read(doc.root()) {
-            Ok(message) => message,
-            Err(shape) if shape.answer => return Err(self.stray(visit, shape.id, &shape_fault(&shape))),
-            // In a session it ends the question that it names.
-            Err(_) => {
-                return match self.core.eras.of_post(visit.head, &Params::default(), None) {
-                    Posted::InSession => self.session(visit, None).map(|(conn, _)| Plan::Word(conn)),
-                    _ => Err(Stop::new(400)),
-                };
+    /// What a message belongs to, and whether it may go on.
+    fn plan(&mut self, visit: &Visit<'_>, message: &Classified<'_>) -> Result<Plan, Stop> {
+        let posted = self.core.eras.of_post(visit.head, &message.params, message.method());
+        match (posted, message.kind) {
+            (_, MessageKind::Malformed(shape)) if shape.answer => {
+                Err(self.stray(visit, shape.id, &shape_fault(&shape)))
             }
-        };
-        let (method, params, id) = match &message {
-            Message::Request(request) => {
-                (Some(request.method), Params::read(request.params), Some(request.id))
+            (Posted::InSession, MessageKind::Batch(_)) => {
+                self.session(visit, None).map(|(conn, streams)| Plan::Call(conn, streams))
             }
-            Message::Notification(note) => (Some(note.method), Params::read(note.params), None),
-            Message::Response(_) => (None, Params::default(), None),
-        };
-        match (self.core.eras.of_post(visit.head, &params, method), message) {
-            (Posted::Alone, Message::Request(request)) => {
-                self.check(visit, &request, &params)?;
+            (_, MessageKind::Batch(_)) => {
+                Err(Stop::fault(400, None, &Fault::InvalidRequest("One message at a time".into())))
+            }
+            (Posted::Alone, MessageKind::Request(request)) => {
+                self.check(visit, &request, &message.params)?;
                 Ok(Plan::Alone)
             }
             // Closing the stream is how a client cancels; nothing else is notified (2026-07-28
             // basic/patterns/cancellation).
-            (Posted::Alone, Message::Notification(_)) => Err(Stop::new(202)),
-            // Not even an error answers an answer.
-            (Posted::Alone, Message::Response(_)) => Err(Stop::new(400)),
-            (Posted::Opening, Message::Request(_)) if !self.names_session(visit) => Ok(Plan::Opening),
-            (_, Message::Request(_)) => {
-                let (conn, streams) = self.session(visit, id)?;
+            (Posted::Alone, MessageKind::Notification(_)) => Err(Stop::new(202)),
+            // Not even an error answers a response.
+            (Posted::Alone, MessageKind::Response(_)) => Err(Stop::new(400)),
+            (Posted::Opening, MessageKind::Request(_)) if !self.names_session(visit) => Ok(Plan::Opening),
+            (_, MessageKind::Request(request)) => {
+                let (conn, streams) = self.session(visit, Some(request.id))?;
                 Ok(Plan::Call(conn, streams))
             }
-            (_, Message::Notification(_) | Message::Response(_)) => {
+            (_, MessageKind::Notification(_) | MessageKind::Response(_)) => {
                 self.session(visit, None).map(|(conn, _)| Plan::Word(conn))
             }
+            // In a session a malformed response ends the request that it names.
+            (Posted::InSession, MessageKind::Malformed(_)) => {
+                self.session(visit, None).map(|(conn, _)| Plan::Word(conn))
+            }
+            (_, MessageKind::Malformed(_)) => Err(Stop::new(400)),
         }
     }
 
@@ -215,14 +213,20 @@ impl Endpoint {
             let fault = Fault::InvalidRequest(Reason::AcceptEvents.words().into());
             return Err(Stop::fault(Reason::AcceptEvents.status(), Some(request.id), &fault));
         }
-        let name = params.called(request.method);
-        let mirrors = name.and_then(|name| self.reader.registry.tools.find(name));
-        era.check(visit.head, request, params)
-            .and_then(|()| match mirrors {
-                Some(tool) => era.check_arguments(visit.head, &tool.entry.mirrors, params.arguments()),
-                None => Ok(()),
-            })
-            .map_err(|fault| Stop::fault(400, Some(request.id), &fault))
+        era.check(visit.head, request, params).map_err(|fault| Stop::fault(400, Some(request.id), &fault))
+    }
+
+    /// Checks the fields that repeat arguments of a tool against the arguments.
+    fn check_arguments(
+        &self,
+        visit: &Visit<'_>,
+        message: &Classified<'_>,
+        action: &Action,
+    ) -> Result<(), Stop> {
+        let Some(era) = self.core.eras.modern.map(ServerEra::http) else { return Ok(()) };
+        let Action::Call(PlannedCall { work: Work::Tool(tool), .. }) = action else { return Ok(()) };
+        era.check_arguments(visit.head, &tool.entry.mirrors, message.params.arguments())
+            .map_err(|fault| Stop::fault(400, message.id(), &fault))
     }
 
     fn names_session(&self, visit: &Visit<'_>) -> bool {
@@ -254,7 +258,7 @@ impl Endpoint {
             // Questions travel as events: who reads none cannot be asked.
             peer.capabilities = ClientCapabilities::default();
         }
-        self.reader.whole().turn_to(conn, peer);
+        self.dispatcher.whole().turn_to(conn, peer);
     }
 
     fn reply(
@@ -276,24 +280,42 @@ impl Endpoint {
         })
     }
 
-    /// Handles a message whose answer goes to `reply`.
-    fn run(&mut self, doc: Box<Doc>, reply: &Arc<Reply>) -> Option<Box<Doc>> {
+    /// Carries out the action for a request whose response goes to `reply`. Returns the document
+    /// unless a call keeps it.
+    fn carry_out(&mut self, action: Action, doc: Box<Doc>, reply: &Arc<Reply>) -> Option<Box<Doc>> {
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(reply);
-        let doc = match self.reader.whole().message(doc, &outlet) {
-            Handled::Done(doc) => Some(doc),
-            Handled::Accepted => None,
-            Handled::NoRoom(job) => {
-                reply.refuse();
-                return Some(job.doc);
+        let (doc, encoded) = match action {
+            Action::Reply(encoded) => (doc, encoded),
+            Action::Call(call) => match self.dispatcher.whole().start(call, doc, &outlet) {
+                Started::Done(done) => done,
+                Started::Parked => return None,
+                Started::Admitted(job) => {
+                    self.submit(job, reply);
+                    return None;
+                }
+                Started::NoRoom(job) => {
+                    reply.refuse();
+                    return Some(job.doc);
+                }
+            },
+            Action::Batch => {
+                self.batch(&doc, reply);
+                return Some(doc);
             }
+            Action::Resume(_) | Action::Ignore => return Some(doc),
         };
-        if !self.reader.out.is_empty() {
-            reply.answer_with(self.reader.out.as_bytes(), &[]);
-            self.clear_out();
-        } else if let Some(job) = self.reader.jobs.pop() {
-            self.submit(job, reply);
+        self.answer(reply, encoded, &[]);
+        Some(doc)
+    }
+
+    /// Sends the response that was written.
+    fn answer(&mut self, reply: &Reply, encoded: Encoded, fields: &[Field<'_>]) {
+        let out = &mut self.dispatcher.out;
+        reply.answer_with(out.as_bytes(), encoded, fields);
+        if out.len() > SPARE_BYTES {
+            *out = Writer::new();
         }
-        doc
+        out.clear();
     }
 
     /// Hands a call over, or says that there is no room for it. One may wait beside those that the
@@ -307,22 +329,37 @@ impl Endpoint {
         }
     }
 
-    fn clear_out(&mut self) {
-        if self.reader.out.len() > SPARE_BYTES {
-            self.reader.out = Writer::new();
-        }
-        self.reader.out.clear();
-    }
-
-    /// Handles several messages, whose answers leave together.
+    /// Handles several messages, whose responses are sent together.
     fn batch(&mut self, doc: &Doc, reply: &Arc<Reply>) {
-        let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(reply);
-        let answers = self.reader.whole().array(doc.root(), &outlet);
-        if !self.reader.out.is_empty() {
-            reply.answer_with(self.reader.out.as_bytes(), &[]);
-            self.clear_out();
+        let batch = Batch::new(Arc::<Reply>::clone(reply));
+        let outlet: Arc<dyn Outlet> = batch.clone();
+        let mut jobs = Vec::new();
+        for message in doc.root().items() {
+            let dispatcher = self.dispatcher.whole();
+            let (doc, action) = dispatcher.batch_item(message, &outlet);
+            let doc = match action {
+                Action::Call(call) => match dispatcher.start(call, doc, &outlet) {
+                    Started::Done((doc, _)) => Some(doc),
+                    Started::Parked => None,
+                    Started::Admitted(job) => {
+                        jobs.push(job);
+                        None
+                    }
+                    Started::NoRoom(job) => Some(dispatcher.refuse(job, &BUSY).0),
+                },
+                Action::Resume(job) => {
+                    jobs.push(*job);
+                    Some(doc)
+                }
+                Action::Reply(_) | Action::Batch | Action::Ignore => Some(doc),
+            };
+            if let Some(doc) = doc {
+                self.core.recycle(doc);
+            }
+            batch.collect(&mut self.dispatcher.out);
         }
-        for job in std::mem::take(&mut self.reader.jobs) {
+        let answers = batch.complete();
+        for job in jobs {
             let before = if reply.load.fits() { self.core.limits.queue + 1 } else { 0 };
             if let Err(Refused { job, .. }) = self.core.pool.try_submit_before(job, before) {
                 job.conn.refuse(&job.call, "The server is busy");
@@ -334,21 +371,23 @@ impl Endpoint {
     }
 
     /// Opens a session, if the request is one that can.
-    fn open(&mut self, visit: &Visit<'_>, doc: Box<Doc>, exchange: Exchange) -> Option<Box<Doc>> {
+    fn open(&mut self, visit: &Visit<'_>, doc: &Doc, message: &Classified<'_>, exchange: Exchange) {
         let now = Instant::now();
         if !self.sessions.make_room(now) {
-            Stop::busy().say(&exchange);
-            return Some(doc);
+            return Stop::busy().say(&exchange);
         }
         let streams = Arc::new(Streams::new(&self.budget));
         let outlet: Arc<dyn Outlet> = Arc::<Streams>::clone(&streams);
         let conn = Arc::new(Connection::new(Arc::clone(&self.core), outlet));
-        let reply = self.reply(visit, &doc, exchange, self.core.eras.legacy, Some(Arc::clone(&streams)));
-        self.reader.whole().turn_to(&conn, None);
+        let reply = self.reply(visit, doc, exchange, self.core.eras.legacy, Some(Arc::clone(&streams)));
         let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
-        let reader = self.reader.whole();
-        let handled = reader.message(doc, &outlet);
-        let doc = reader.settled(handled);
+        let dispatcher = self.dispatcher.whole();
+        dispatcher.turn_to(&conn, None);
+        let action = dispatcher.dispatch(doc, message, &outlet);
+        let encoded = match action {
+            Action::Reply(encoded) => encoded,
+            _ => Encoded::RESULT,
+        };
         let revision = conn.session().as_ref().map(|session| session.peer.revision);
         match (revision, self.door.words()) {
             (Some(revision), Some(words)) => {
@@ -358,17 +397,16 @@ impl Endpoint {
                 self.core.catalog.connect(&conn);
                 let principal = visit.principal.clone();
                 match self.sessions.add(Session { conn, streams, principal, used: now }) {
-                    Ok(id) => reply.answer_with(self.reader.out.as_bytes(), &[(words.id, &id)]),
+                    Ok(id) => self.answer(&reply, encoded, &[(words.id, &id)]),
                     Err(_) => reply.refuse(),
                 }
                 self.remote.iter().for_each(Remote::wake);
             }
-            _ => reply.answer_with(self.reader.out.as_bytes(), &[]),
+            _ => self.answer(&reply, encoded, &[]),
         }
         let shared = Arc::clone(&self.shared);
-        self.reader.whole().turn_to(&shared, None);
-        self.clear_out();
-        doc
+        self.dispatcher.whole().turn_to(&shared, None);
+        self.dispatcher.out.clear();
     }
 
     /// A client of a session comes to listen, or for what it missed.

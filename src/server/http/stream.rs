@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::era::Encoded;
 use crate::limits::HttpLimits;
 use crate::transport::http_server::{Exchange, Field};
 use crate::transport::{Outlet, sse};
@@ -326,10 +327,10 @@ impl Drop for Streams {
 /// What belongs to no call goes out on the general stream, or waits for it.
 impl Outlet for Streams {
     fn send(&self, frames: &[u8]) {
-        self.post(frames, false);
+        self.post(frames, None);
     }
 
-    fn post(&self, frames: &[u8], _answer: bool) -> bool {
+    fn post(&self, frames: &[u8], _answer: Option<Encoded>) -> bool {
         let mut out = Vec::new();
         let mut state = self.state();
         if state.ended {

@@ -1,0 +1,72 @@
+//! Classification of a message: its JSON-RPC kind and its parameters, read once for every transport.
+//!
+//! stdio and HTTP both call [`classify`] on a parsed document. HTTP then checks header fields
+//! against the result, and [`Dispatcher::dispatch`](super::dispatch::Dispatcher::dispatch) decides
+//! by the same result, so that no member is looked up twice.
+
+use crate::era::Params;
+use crate::json::{Kind, Value};
+use crate::rpc::{Message, Notification, Request, Response, ShapeError};
+
+/// A classified message. It borrows the document.
+pub(crate) struct Classified<'d> {
+    pub kind: MessageKind<'d>,
+    /// The parameters of a request or notification; empty for other kinds.
+    pub params: Params<'d>,
+}
+
+/// The JSON-RPC kind of a document.
+#[derive(Clone, Copy)]
+pub(crate) enum MessageKind<'d> {
+    Request(Request<'d>),
+    Notification(Notification<'d>),
+    Response(Response<'d>),
+    /// An array. Only sessions of one revision accept batches.
+    Batch(Value<'d>),
+    /// Not a valid message.
+    Malformed(ShapeError<'d>),
+}
+
+impl<'d> Classified<'d> {
+    /// The method of a request or notification.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn method(&self) -> Option<&'d str> {
+        match self.kind {
+            MessageKind::Request(request) => Some(request.method),
+            MessageKind::Notification(notification) => Some(notification.method),
+            _ => None,
+        }
+    }
+
+    /// The id that a response to this message carries.
+    #[cfg(feature = "http-server")]
+    pub(crate) fn id(&self) -> Option<Value<'d>> {
+        match self.kind {
+            MessageKind::Request(request) => Some(request.id),
+            MessageKind::Malformed(shape) if shape.answer => shape.id,
+            _ => None,
+        }
+    }
+}
+
+/// Classifies the root of a document.
+#[inline]
+pub(crate) fn classify(root: Value<'_>) -> Classified<'_> {
+    match root.kind() {
+        Kind::Array => Classified { kind: MessageKind::Batch(root), params: Params::default() },
+        _ => classify_single(root),
+    }
+}
+
+/// Classifies one message of a batch: an array is malformed here.
+pub(super) fn classify_single(root: Value<'_>) -> Classified<'_> {
+    let (kind, params) = match Message::read(root) {
+        Ok(Message::Request(request)) => (MessageKind::Request(request), Params::read(request.params)),
+        Ok(Message::Notification(notification)) => {
+            (MessageKind::Notification(notification), Params::read(notification.params))
+        }
+        Ok(Message::Response(response)) => (MessageKind::Response(response), Params::default()),
+        Err(shape) => (MessageKind::Malformed(shape), Params::default()),
+    };
+    Classified { kind, params }
+}

@@ -1,0 +1,232 @@
+//! The reader of a stream: it reads frames, has them dispatched, and carries the actions out.
+//!
+//! Responses and jobs collect while further frames are ready, so that one write and one hand-over
+//! serve several messages. Both leave before an inline handler runs and before the reader waits.
+//!
+//! # Invariants
+//! - Handing over to a full pool waits for room, which stops the reading of input (back-pressure).
+//! - A response never waits for the handler of another call.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::json::{Doc, Value, Writer};
+use crate::model::Fault;
+use crate::pool::{self, Refused};
+use crate::transport::{Inlet, Input, Outlet};
+
+use super::batch::Batch;
+use super::classify::classify;
+use super::connection::Connection;
+use super::dispatch::{Action, Dispatcher, InlineTools, Text};
+use super::job::Job;
+use super::operation::parse_fault;
+use super::serve::broken;
+use super::start::{BUSY, Started};
+
+/// Bytes of responses that collect before they are sent although more input is ready.
+const BATCH_BYTES: usize = 64 << 10;
+/// Jobs that collect before they are handed over although more input is ready.
+const BATCH_JOBS: usize = 64;
+
+/// Reads until the input ends, the peer is gone or the program asks to stop.
+pub(super) fn read<I>(conn: &Arc<Connection>, mut inlet: Box<dyn Inlet>, inline: I) -> Result<(), Error>
+where
+    I: InlineTools + 'static,
+{
+    let mut dispatcher = Dispatcher::new(Arc::clone(conn), inline, true);
+    let jobs = Vec::new();
+    Reader { conn, dispatcher: dispatcher.whole(), jobs, large_out: false }.read(&mut *inlet)
+}
+
+struct Reader<'r> {
+    conn: &'r Arc<Connection>,
+    dispatcher: &'r mut Dispatcher<dyn InlineTools>,
+    /// Calls in flight that are not yet handed over.
+    jobs: Vec<Job>,
+    /// The last thing sent was large.
+    large_out: bool,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, inlet: &mut dyn Inlet) -> Result<(), Error> {
+        let result = loop {
+            let input = inlet.next();
+            self.conn.set_reading(true);
+            if self.over() {
+                break Ok(());
+            }
+            match input {
+                Input::Frame(bytes) => self.frame(Text::Read(bytes)),
+                Input::Large(text) => self.frame(Text::Whole(text)),
+                Input::TooLong { .. } => self.too_long(),
+                Input::End => break Ok(()),
+                Input::Failed(error) => break broken(error),
+            }
+            if self.over() {
+                break Ok(());
+            }
+            if !inlet.ready() {
+                self.flush();
+                self.conn.set_reading(false);
+            }
+        };
+        self.flush();
+        result
+    }
+
+    /// Whether there is no point in reading on.
+    fn over(&self) -> bool {
+        self.conn.outlet.closed() || self.conn.core.catalog.stopping()
+    }
+
+    /// Handles one frame.
+    fn frame(&mut self, text: Text<'_>) {
+        self.dispatcher.refresh();
+        let (doc, parsed) = self.dispatcher.parse(text);
+        self.dispatcher.doc = match parsed {
+            Ok(()) => {
+                let conn = self.conn;
+                let action = self.dispatcher.dispatch(&doc, &classify(doc.root()), &conn.outlet);
+                self.carry_out(action, doc, &conn.outlet)
+            }
+            Err(error) => {
+                self.dispatcher.reject(None, &parse_fault(error));
+                Some(doc)
+            }
+        };
+        if self.dispatcher.out.len() > BATCH_BYTES || self.jobs.len() >= BATCH_JOBS {
+            self.flush();
+        }
+    }
+
+    /// Answers a frame that was too long to be read.
+    #[cold]
+    fn too_long(&mut self) {
+        let most = self.conn.core.limits.frame_bytes;
+        let fault = Fault::InvalidRequest(format!("The message is longer than {most} bytes").into());
+        self.dispatcher.reject(None, &fault);
+    }
+
+    /// Carries an action out. Returns the document unless a call keeps it.
+    fn carry_out(&mut self, action: Action, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
+        let call = match action {
+            Action::Call(call) => call,
+            Action::Resume(job) => {
+                self.jobs.push(*job);
+                return Some(doc);
+            }
+            Action::Batch => {
+                self.batch(doc.root());
+                return Some(doc);
+            }
+            Action::Reply(_) | Action::Ignore => return Some(doc),
+        };
+        if call.inline().is_some() {
+            self.flush();
+        }
+        let mut started = self.dispatcher.start(call, doc, outlet);
+        if let Started::NoRoom(job) = started {
+            self.flush();
+            self.conn.wait_for_room(&job);
+            started = self.dispatcher.admit(job);
+        }
+        match started {
+            Started::Done((doc, _)) => Some(doc),
+            Started::Parked => None,
+            Started::Admitted(job) => {
+                self.jobs.push(job);
+                None
+            }
+            // No other thread admits calls here, so the room that was waited for is still there.
+            Started::NoRoom(job) => Some(self.dispatcher.refuse(job, &BUSY).0),
+        }
+    }
+
+    /// Handles each message of a batch; their responses are sent together (JSON-RPC 2.0 §6).
+    #[cold]
+    #[inline(never)]
+    fn batch(&mut self, messages: Value<'_>) {
+        // From here on `out` holds the response to one message.
+        self.send();
+        let batch = Batch::new(Arc::clone(&self.conn.outlet));
+        let outlet: Arc<dyn Outlet> = batch.clone();
+        for message in messages.items() {
+            let (doc, action) = self.dispatcher.batch_item(message, &outlet);
+            if let Some(doc) = self.carry_out(action, doc, &outlet) {
+                self.conn.core.recycle(doc);
+            }
+            batch.collect(&mut self.dispatcher.out);
+        }
+        batch.complete();
+        self.flush();
+    }
+
+    /// Sends what collected and hands jobs over. In this order, because a client that opens a session
+    /// expects that response first.
+    fn flush(&mut self) {
+        self.send();
+        self.submit();
+    }
+
+    fn send(&mut self) {
+        let out = &mut self.dispatcher.out;
+        if out.is_empty() {
+            return;
+        }
+        self.conn.outlet.send(out.as_bytes());
+        let large = out.len() > 4 * BATCH_BYTES;
+        out.clear();
+        if !large && std::mem::take(&mut self.large_out) {
+            *out = Writer::new();
+        }
+        self.large_out |= large;
+    }
+
+    /// Hands jobs over. Responses that are ready are sent first if that has to wait for handlers.
+    fn submit(&mut self) {
+        match self.jobs.len() {
+            0 => {}
+            1 => {
+                let Some(job) = self.jobs.pop() else { return };
+                match self.conn.core.pool.try_submit(job) {
+                    Ok(()) => {}
+                    Err(Refused { job, why: pool::Refusal::Full }) => self.submit_to_full(job),
+                    Err(Refused { job, .. }) => self.refuse(&job),
+                }
+            }
+            _ => {
+                self.send();
+                let pool = &self.conn.core.pool;
+                if pool.submit_all(&mut self.jobs, |job| !job.call.is_settled()).is_err() {
+                    for job in std::mem::take(&mut self.jobs) {
+                        self.refuse(&job);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands a job over as soon as the pool has room for it.
+    #[cold]
+    #[inline(never)]
+    fn submit_to_full(&mut self, job: Job) {
+        self.send();
+        let call = Arc::clone(&job.call);
+        let result = self.conn.core.pool.submit(job);
+        if call.is_settled() {
+            // It was settled meanwhile; in the queue it would take the room of others.
+            self.conn.drop_settled();
+        }
+        if let Err(Refused { job, .. }) = result {
+            self.refuse(&job);
+        }
+    }
+
+    /// Answers a job that cannot be handed over: the server stops, or the system has no thread
+    /// left for it.
+    #[cold]
+    fn refuse(&self, job: &Job) {
+        self.conn.refuse(&job.call, "The server takes no more calls");
+    }
+}
