@@ -39,8 +39,12 @@ pub(crate) struct Dispatcher<I: ?Sized> {
     pub(super) core: Arc<Core>,
     pub(super) registry: Arc<Registry>,
     version: usize,
-use crate::model::{Fault, Note, Peer, Query, Revision, ServerCapabilities};
-use crate::rpc::{Id, Notification, Request, RpcError};
+    pub(super) offer: ServerCapabilities,
+    /// The peer of the open session: a copy of what [`Connection::session`] holds, without its lock.
+    pub(super) peer: Option<Peer>,
+    /// A document for the next message.
+    pub(super) doc: Option<Box<Doc>>,
+    /// Length of the message before this one.
     last_size: usize,
     /// Responses written and not yet sent.
     pub(super) out: Writer,
