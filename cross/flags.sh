@@ -34,7 +34,7 @@ choose_flags() { # TARGET
     esac
     # Runs of instructions that occur several times become functions, of which rustc does as much by itself on aarch64.
     case $1 in
-        armv7* | x86_64*) size_flags+=(-C llvm-args=-enable-machine-outliner=always -C llvm-args=-machine-outliner-reruns=2) ;;
+        armv7* | x86_64*) size_flags+=(-C llvm-args=-enable-machine-outliner=always) ;;
     esac
 }
 
