@@ -10,6 +10,8 @@
 //!   next component is looked up in that open folder, which nobody can exchange any more.
 //! - A link at the end is resolved completely, and where it leads is walked like any other path.
 //!   A link that leads nowhere is refused.
+//! - A file that is read is opened without blocking and without following a link. The open file is
+//!   checked afterwards, so a FIFO or a link that replaces it in between is refused.
 //! - A file is written under another name and then renamed into its place: renaming never follows
 //!   a link, and readers see the old text or the new one.
 
@@ -24,6 +26,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::{Mode, OFlags, openat};
 use tinymcp::{
     Failure, ReadOutput, Resource, ResourceContents, Server, Template, Tool, ToolHints, UriTemplate,
 };
@@ -88,11 +91,14 @@ impl Folder {
     /// The contents of a file.
     pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         let place = self.locate(path, Missing::Fail)?;
-        // Before it is opened: opening a pipe or a device can block or set something off.
-        if !fs::symlink_metadata(place.path())?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no ordinary file"));
+        // A name can be swapped at any time, so the open file is checked, not its name. Opening a FIFO
+        // without O_NONBLOCK waits for a writer. O_NOFOLLOW rejects a symbolic link that replaced the
+        // file after `locate` resolved the path.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(openat(&place.folder, &place.name, flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let file = File::open(place.path())?;
         self.check(&file)?;
         let mut bytes = Vec::new();
         file.take(LARGEST + 1).read_to_end(&mut bytes)?;

@@ -4,9 +4,9 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -149,4 +149,66 @@ fn a_link_that_is_exchanged_while_it_is_used_leads_nowhere() {
     flipper.join().unwrap();
     assert_eq!(fs::read_to_string(scratch.path().join("secret.txt")).unwrap(), "secret");
     assert!(fs::read_dir(scratch.path()).unwrap().count() == 3, "nothing new outside");
+}
+
+/// Reads `name` while another thread replaces it alternately by the two entries that `make` creates.
+fn read_while_swapped(root: &Path, folder: &Folder, name: &str, make: impl Fn(&Path, bool) + Send + 'static) {
+    let done = Arc::new(AtomicBool::new(false));
+    let swapper = {
+        let (done, root, name) = (Arc::clone(&done), root.to_owned(), name.to_owned());
+        thread::spawn(move || {
+            let mut regular = false;
+            while !done.load(Ordering::Relaxed) {
+                make(&root.join("next"), regular);
+                fs::rename(root.join("next"), root.join(&name)).unwrap();
+                regular = !regular;
+            }
+        })
+    };
+    let (started, mut read, mut refused) = (Instant::now(), 0, 0);
+    while read < 500 || refused < 500 {
+        assert!(started.elapsed() < PATIENCE, "one of the two never happened: {read}, {refused}");
+        match folder.read(name) {
+            Ok(bytes) => {
+                assert_eq!(bytes, b"regular");
+                read += 1;
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    done.store(true, Ordering::Relaxed);
+    swapper.join().unwrap();
+}
+
+#[test]
+fn a_file_swapped_for_a_fifo_does_not_block_a_read() {
+    let (_scratch, folder, root) = prison();
+    let fifo = root.join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        read_while_swapped(&root, &folder, "swapped", move |next, regular| {
+            if regular {
+                fs::write(next, "regular").unwrap();
+            } else {
+                fs::hard_link(&fifo, next).unwrap();
+            }
+        });
+        sender.send(()).unwrap();
+    });
+    // A read that blocks in `open` never returns, so this thread watches the time.
+    receiver.recv_timeout(2 * PATIENCE).expect("a read blocks");
+}
+
+#[test]
+fn a_file_swapped_for_a_link_leads_nowhere() {
+    let (scratch, folder, root) = prison();
+    let secret = scratch.path().join("secret.txt");
+    read_while_swapped(&root, &folder, "swapped", move |next, regular| {
+        if regular {
+            fs::write(next, "regular").unwrap();
+        } else {
+            symlink(&secret, next).unwrap();
+        }
+    });
 }
