@@ -107,7 +107,7 @@ pub use server::{
 };
 #[cfg(feature = "http-server")]
 pub use server::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
-#[cfg(all(feature = "client", unix))]
+#[cfg(feature = "client")]
 pub use transport::Stderr;
 #[cfg(feature = "http-client")]
 pub use transport::http_client::Endpoint;

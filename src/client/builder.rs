@@ -1,6 +1,5 @@
 //! Setting a client up: who it is, what it answers, and to what it connects.
 
-#[cfg(unix)]
 use std::process::Command;
 use std::sync::Arc;
 
@@ -8,9 +7,10 @@ use crate::error::Error;
 use crate::limits::Limits;
 use crate::model::ask::{Action, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest};
 use crate::model::{Change, Identity, Level};
-use crate::transport::carrier::{Carrier, Dial};
 #[cfg(unix)]
-use crate::transport::{ChildDial, ChildSettings, Stderr};
+use crate::transport::ChildDial;
+use crate::transport::carrier::{Carrier, Dial};
+use crate::transport::{ChildSettings, Stderr};
 use crate::transport::{Link, StreamCarrier};
 
 #[cfg(feature = "http-client")]
@@ -46,7 +46,6 @@ pub struct ClientBuilder {
     pub(super) checks: bool,
     limits: Option<Limits>,
     pub(super) log_level: Option<Level>,
-    #[cfg(unix)]
     child: ChildSettings,
 }
 
@@ -61,7 +60,6 @@ impl ClientBuilder {
             checks: true,
             limits: None,
             log_level: None,
-            #[cfg(unix)]
             child: ChildSettings::default(),
         }
     }
@@ -104,14 +102,12 @@ impl ClientBuilder {
 
     /// What happens to the stderr of a child process; by default it goes where that of this process
     /// goes.
-    #[cfg(unix)]
     pub fn stderr(mut self, stderr: Stderr) -> ClientBuilder {
         self.child.stderr = stderr;
         self
     }
 
     /// Writes each line of a child's inherited stderr to that of this process, after `tag` and `: `.
-    #[cfg(unix)]
     pub fn stderr_tag(mut self, tag: impl Into<String>) -> ClientBuilder {
         self.child.tag = Some(Arc::from(tag.into()));
         self
@@ -120,7 +116,6 @@ impl ClientBuilder {
     /// Starts child processes with the whole environment of this process. By default a child gets only
     /// `PATH`, `HOME`, `USER`, `LANG`, `LC_*`, `TERM`, `TMPDIR` and `SHELL`, and the variables that its
     /// [`Command`] sets, because other variables may hold secrets. A `Command::env_clear` stays in force.
-    #[cfg(unix)]
     pub fn inherit_env(mut self, inherit: bool) -> ClientBuilder {
         self.child.inherit_env = inherit;
         self
@@ -208,12 +203,21 @@ impl ClientBuilder {
     /// # Errors
     /// [`crate::ErrorKind::Io`] when there is no such program; [`crate::ErrorKind::Closed`] when it
     /// exits before it answers, with its last words where stderr is captured;
-    /// [`crate::ErrorKind::PeerIncompatible`] when it speaks no revision that this client does.
-    #[cfg(unix)]
+    /// [`crate::ErrorKind::PeerIncompatible`] when it speaks no revision that this client does;
+    /// [`crate::ErrorKind::Misuse`] on systems other than Unix.
     pub fn spawn(self, command: Command) -> Result<Client, Error> {
-        let limits = self.chosen_limits()?;
-        let mut dial = ChildDial::new(command, self.child.clone(), limits.clone());
-        self.dial(limits, &mut dial)
+        #[cfg(unix)]
+        {
+            let limits = self.chosen_limits()?;
+            let mut dial = ChildDial::new(command, self.child.clone(), limits.clone());
+            self.dial(limits, &mut dial)
+        }
+        #[cfg(not(unix))]
+        {
+            let program = command.get_program().to_string_lossy();
+            let message = format!("cannot start {program:?}: child processes are supported on Unix only");
+            Err(Error::new(crate::ErrorKind::Misuse, message))
+        }
     }
 
     /// Talks over a link: a socket, a serial line, a server in this process.
@@ -292,7 +296,6 @@ impl Client {
     ///
     /// # Errors
     /// As [`ClientBuilder::spawn`].
-    #[cfg(unix)]
     pub fn spawn(command: Command) -> Result<Client, Error> {
         ClientBuilder::unnamed().spawn(command)
     }

@@ -27,6 +27,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +35,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{ioctl_fionbio, ioctl_fionread};
-use rustix::pipe::{PipeFlags, pipe_with};
 #[cfg(target_os = "linux")]
 use rustix::process::PidfdFlags;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
@@ -43,22 +43,11 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 
 use super::carrier::{Carrier, Dial};
+use super::child_settings::{ChildSettings, Stderr};
 use super::line::LineReader;
 use super::pipe::PipeFeed;
 use super::stream::{Life, StreamCarrier};
 use super::{Inlet, Input};
-
-/// What happens to what a child writes to its stderr.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stderr {
-    /// It goes where that of this process goes. A hub puts the server's key in front of each line.
-    #[default]
-    Inherit,
-    /// Its end is kept: [`Limits::stderr_bytes`].
-    Piped,
-    /// It goes nowhere.
-    Null,
-}
 
 /// How long the reading thread waits for the exit of a child that closed its output, to tell why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -77,16 +66,6 @@ const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "TERM", "TMPDIR", 
 /// Reports if a child gets this variable of this process by default.
 fn inherited(name: &OsStr) -> bool {
     INHERITED.iter().any(|known| name == *known) || name.as_encoded_bytes().starts_with(b"LC_")
-}
-
-/// What a child gets from this process.
-#[derive(Clone, Default)]
-pub(crate) struct ChildSettings {
-    pub stderr: Stderr,
-    /// Put in front of each line of an inherited stderr.
-    pub tag: Option<Arc<str>>,
-    /// The whole environment instead of [`INHERITED`].
-    pub inherit_env: bool,
 }
 
 /// Starts the program, as often as it is asked to.
@@ -126,7 +105,10 @@ impl ChildDial {
 
 impl Dial for ChildDial {
     fn dial(&mut self) -> Result<Arc<dyn Carrier>, Error> {
-        let (listen, bell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(io::Error::from)?;
+        // Sockets instead of a pipe: the standard library closes them on exec on every Unix.
+        let (listen, bell) = UnixStream::pair()?;
+        listen.set_nonblocking(true)?;
+        bell.set_nonblocking(true)?;
         self.limit_environment();
         // A program that is not there is an error here: the standard library reports it.
         let mut child = self.command.spawn().map_err(|error| {
@@ -154,11 +136,11 @@ impl Dial for ChildDial {
                 return Err(io::Error::from(error).into());
             }
         }
-        let feed = Arc::new(PipeFeed::new(input, bell, self.limits.backlog_bytes));
+        let feed = Arc::new(PipeFeed::new(input, bell.into(), self.limits.backlog_bytes));
         let reads = ChildOutput {
             output: output.into(),
             errors: errors.map(File::from),
-            listen: listen.into(),
+            listen: OwnedFd::from(listen).into(),
             exit: process.watched(),
             looked: Instant::now(),
             by: None,

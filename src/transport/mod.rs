@@ -13,6 +13,8 @@
 pub(crate) mod carrier;
 #[cfg(all(feature = "client", unix))]
 mod child;
+#[cfg(feature = "client")]
+mod child_settings;
 pub(crate) mod condition;
 #[cfg(feature = "http-client")]
 pub(crate) mod http_client;
@@ -31,9 +33,11 @@ mod stream;
 mod turn;
 
 #[cfg(all(feature = "client", unix))]
-pub use child::Stderr;
-#[cfg(all(feature = "client", unix))]
-pub(crate) use child::{ChildDial, ChildSettings};
+pub(crate) use child::ChildDial;
+#[cfg(feature = "client")]
+pub(crate) use child_settings::ChildSettings;
+#[cfg(feature = "client")]
+pub use child_settings::Stderr;
 pub(crate) use line::is_gone;
 use line::{LineOutlet, LineReader};
 pub use memory::{MemoryEnd, memory, memory_links};

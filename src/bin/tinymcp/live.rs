@@ -53,7 +53,6 @@ pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fa
     })
 }
 
-#[cfg(unix)]
 fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client, Fault> {
     let Some((program, args)) = words.split_first() else {
         return Err("a command is expected behind --".to_owned());
@@ -62,11 +61,6 @@ fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client, 
     command.args(args);
     // The user typed this command: it gets what the shell would give it.
     client.inherit_env(true).spawn(command).map_err(|e| e.to_string())
-}
-
-#[cfg(not(unix))]
-fn spawn(_: ClientBuilder, _: &[std::ffi::OsString]) -> Result<Client, Fault> {
-    Err("programs are started on Unix only".to_owned())
 }
 
 /// What to call the server.

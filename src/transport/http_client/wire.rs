@@ -118,16 +118,35 @@ fn timed_out() -> io::Error {
     io::Error::from(io::ErrorKind::TimedOut)
 }
 
+/// A TCP socket that does not block and that child processes do not inherit.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn tcp_socket(family: rustix::net::AddressFamily) -> rustix::io::Result<std::os::fd::OwnedFd> {
+    use rustix::net::{SocketFlags, SocketType, ipproto, socket_with};
+
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+}
+
+/// As above, in three system calls: Apple's `socket` takes no flags.
+#[cfg(target_vendor = "apple")]
+fn tcp_socket(family: rustix::net::AddressFamily) -> rustix::io::Result<std::os::fd::OwnedFd> {
+    use rustix::net::{SocketType, ipproto, socket};
+
+    let socket = socket(family, SocketType::STREAM, Some(ipproto::TCP))?;
+    rustix::io::ioctl_fioclex(&socket)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
+}
+
 /// Connects; another thread can end that by stopping the exchange.
 #[cfg(unix)]
 fn connect(address: SocketAddr, timeout: Duration, exchange: &Exchange) -> io::Result<TcpStream> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
+    use rustix::net::{AddressFamily, sockopt};
 
     let end = Instant::now() + timeout;
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = TcpStream::from(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?);
+    let socket = TcpStream::from(tcp_socket(family)?);
     match rustix::net::connect(&socket, &address) {
         Ok(()) => {}
         Err(rustix::io::Errno::INPROGRESS) => loop {
