@@ -288,10 +288,8 @@ impl Handlers {
 
     /// A client to be, with everything the host registered, under a server's key.
     pub(super) fn client(self: &Arc<Self>, key: &str) -> ClientBuilder {
-        let client = Client::builder(&*self.name, &*self.version).limits(self.limits.clone());
-        #[cfg(unix)]
-        let client = client.stderr_tag(key);
-        let mut client = client;
+        let mut client =
+            Client::builder(&*self.name, &*self.version).limits(self.limits.clone()).stderr_tag(key);
         let key: Arc<str> = Arc::from(key);
         if let Some(title) = &self.title {
             client = client.title(&**title);
