@@ -125,7 +125,7 @@ fn restart(target: &Target) -> Outcome {
     serve(|_, n| {
         hub.restart("board")?;
         hub.wait_settled(Instant::now() + PATIENCE);
-        drop(hub.call_tool("board:gpio_read", json!({"pin": n % 28}))?);
+        drop(hub.call_tool("board__gpio_read", json!({"pin": n % 28}))?);
         Ok(())
     })?;
     hub.close();
