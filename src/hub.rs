@@ -156,7 +156,7 @@ impl Hub {
         let member = self.member(key)?;
         lock(&self.shared.members).retain(|m| !Arc::ptr_eq(m, &member));
         member.close();
-        self.shared.handlers.told(&member.status());
+        self.shared.handlers.notify_status(&member.status());
         Ok(())
     }
 

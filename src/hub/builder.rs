@@ -1,4 +1,4 @@
-//! Setting a hub up: who the host is, and what it answers and hears, for all servers.
+//! Hub builder: the name of the host, and its handlers for all servers.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -24,7 +24,7 @@ type OnLog = Arc<dyn Fn(&str, &LogEntry) + Send + Sync>;
 type OnChange = Arc<dyn Fn(&str, &Change) + Send + Sync>;
 type OnStatus = Arc<dyn Fn(&Status) + Send + Sync>;
 
-/// What the host registered, and who it is.
+/// The host's name and its handlers.
 pub(super) struct Handlers {
     name: String,
     version: String,
@@ -39,25 +39,25 @@ pub(super) struct Handlers {
     log: Option<(Level, OnLog)>,
     change: Option<OnChange>,
     status: Option<OnStatus>,
-    /// How long a server that is not connected waits for the first client of the served hub.
+    /// Longest wait of a server for the first client of the served hub.
     client_wait: Option<Duration>,
     clients: Mutex<Clients>,
     client_came: Condvar,
-    /// Servers that offer what this hub's servers do.
+    /// The servers that this hub was exported to.
     exports: Mutex<Vec<Weak<Export>>>,
 }
 
-/// What is known of the clients of a served hub.
+/// Clients of a served hub.
 #[derive(Default)]
 struct Clients {
-    /// What one or another of them can be asked, once one came.
+    /// Capabilities that at least one client declared; `None` before the first client.
     able: Option<ClientCapabilities>,
-    /// Nobody waits for one any more.
+    /// No server waits for a client any more.
     over: bool,
 }
 
-/// A hub to be. Handlers get the key of the server that asks or tells, and are registered before
-/// the first server is added, because a server is told with the first message what can be answered.
+/// Configures a hub. Handlers get the key of the server that calls them. They are registered before the
+/// first server is added, because the capabilities are declared in the first message.
 #[must_use]
 pub struct HubBuilder {
     handlers: Handlers,
@@ -90,20 +90,19 @@ impl HubBuilder {
         }
     }
 
-    /// A name for people.
+    /// A display name.
     pub fn title(mut self, title: impl Into<String>) -> HubBuilder {
         self.handlers.title = Some(title.into());
         self
     }
 
-    /// Other caps and timeouts than those of the environment ([`Limits::from_env`]); each
-    /// connection has them.
+    /// Limits instead of those of the environment ([`Limits::from_env`]). They apply to each connection.
     pub fn limits(mut self, limits: Limits) -> HubBuilder {
         self.chosen = Some(limits);
         self
     }
 
-    /// Fills in forms for servers, as [`ClientBuilder::on_form`].
+    /// Answers form elicitation, as [`ClientBuilder::on_form`].
     pub fn on_form(
         mut self,
         answer: impl Fn(&str, &Form) -> Result<FormResponse, Refusal> + Send + Sync + 'static,
@@ -112,7 +111,7 @@ impl HubBuilder {
         self
     }
 
-    /// Sends the user to a page that a server names, as [`ClientBuilder::on_url`].
+    /// Answers URL elicitation, as [`ClientBuilder::on_url`].
     pub fn on_url(
         mut self,
         answer: impl Fn(&str, &UrlRequest) -> Result<Action, Refusal> + Send + Sync + 'static,
@@ -121,7 +120,7 @@ impl HubBuilder {
         self
     }
 
-    /// Asks the model for servers, as [`ClientBuilder::on_sample`].
+    /// Answers sampling requests, as [`ClientBuilder::on_sample`].
     pub fn on_sample(
         mut self,
         answer: impl Fn(&str, &Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
@@ -130,7 +129,7 @@ impl HubBuilder {
         self
     }
 
-    /// Like [`HubBuilder::on_sample`], for a model that can be offered tools.
+    /// As [`HubBuilder::on_sample`], and declares that the model can use tools.
     pub fn on_sample_with_tools(
         self,
         answer: impl Fn(&str, &Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
@@ -140,30 +139,31 @@ impl HubBuilder {
         builder
     }
 
-    /// The folders that servers may work in.
+    /// The roots: folders that the servers may work in.
     pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> HubBuilder {
         self.handlers.roots = Some(roots.into_iter().collect());
         self
     }
 
-    /// Where the hub is served ([`Hub::export`]): passes on what a request says of the trace it belongs
-    /// to, the members `traceparent`, `tracestate` and `baggage` of its `_meta`, to the server that is
-    /// called. Otherwise they stay here: they tell a server who else is at work, and the baggage whatever
-    /// the client put there. What is not of the form of W3C Trace Context and W3C Baggage goes no further.
+    /// Passes the trace context of a request on to the server that is called, with an exported hub
+    /// ([`Hub::export`]): `traceparent`, `tracestate` and `baggage` of `_meta`.
+    ///
+    /// Off by default, because a trace tells a server about the other ones, and the baggage may contain
+    /// anything. Values that do not follow W3C Trace Context and W3C Baggage are dropped.
     pub fn pass_trace(mut self) -> HubBuilder {
         self.handlers.trace = true;
         self
     }
 
-    /// Where the hub is served ([`Hub::export`]) over stdio or a link: connects the servers when the first
-    /// client has come, at the latest after `time`, so that servers with sessions learn what that client
-    /// can be asked. The client's first message waits for the servers' lists, again `time` at most.
+    /// Connects the servers when the first client has come, at the latest after `time`. With an exported hub
+    /// ([`Hub::export`]) over stdio or a link, servers with sessions then get the capabilities that this
+    /// client declares. The client's first message waits for the servers' lists, at most `time`.
     pub fn wait_for_client(mut self, time: Duration) -> HubBuilder {
         self.handlers.client_wait = Some(time);
         self
     }
 
-    /// Hears log entries of servers from this level on.
+    /// Receives log entries of servers from this level on.
     pub fn on_log(
         mut self,
         level: Level,
@@ -173,22 +173,22 @@ impl HubBuilder {
         self
     }
 
-    /// Hears of changes of servers' lists and of resources that were subscribed to.
+    /// Receives changes of lists, and of resources with a subscription.
     pub fn on_change(mut self, hear: impl Fn(&str, &Change) + Send + Sync + 'static) -> HubBuilder {
         self.handlers.change = Some(Arc::new(hear));
         self
     }
 
-    /// Hears how a server is whenever that is settled anew: it runs, it is down, it was taken out.
+    /// Receives the state of a server when the server is running, is down or was removed.
     pub fn on_status(mut self, hear: impl Fn(&Status) + Send + Sync + 'static) -> HubBuilder {
         self.handlers.status = Some(Arc::new(hear));
         self
     }
 
-    /// The hub, without servers.
+    /// Builds the hub, without servers.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Invalid`] when a limit in the environment cannot be read.
+    /// [`crate::ErrorKind::Invalid`] when a limit in the environment is not valid.
     pub fn build(mut self) -> Result<Hub, Error> {
         let limits = match self.chosen {
             Some(limits) => limits.clamped(),
@@ -207,13 +207,13 @@ impl HubBuilder {
     }
 }
 
-/// Passes on what one server asks and says.
-struct Passer {
+/// Passes requests and log entries of one server on to the clients of the served hub.
+struct ServerRelay {
     handlers: Arc<Handlers>,
     key: String,
 }
 
-impl Relay for Passer {
+impl Relay for ServerRelay {
     fn question(&self, question: Question) -> Result<(), Question> {
         let mut question = question;
         for export in self.handlers.exports() {
@@ -222,7 +222,7 @@ impl Relay for Passer {
                 Err(back) => question = back,
             }
         }
-        // Roots were declared: without a client to ask, and without the host's own, there are none.
+        // Roots were declared, so the request is answered: without a client and the host's own, with none.
         if matches!(question.request, AskRequest::Roots) && self.handlers.roots.is_none() {
             question.answer(Ok(&Json::constant(r#"{"roots":[]}"#)));
             return Ok(());
@@ -243,7 +243,7 @@ impl Relay for Passer {
 }
 
 impl Handlers {
-    /// What the host's own handlers can answer.
+    /// Capabilities of the host's own handlers.
     fn able(&self) -> ClientCapabilities {
         ClientCapabilities {
             form: self.form.is_some(),
@@ -254,7 +254,7 @@ impl Handlers {
         }
     }
 
-    /// Waits for the first client where that was asked for.
+    /// Waits for the first client, with [`HubBuilder::wait_for_client`].
     pub(super) fn wait_for_client(&self) {
         let Some(time) = self.client_wait else { return };
         let until = Instant::now() + time;
@@ -262,7 +262,7 @@ impl Handlers {
         while clients.able.is_none() && !clients.over {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                // Those that come later do not wait again.
+                // Servers that are added later do not wait again.
                 clients.over = true;
                 return;
             }
@@ -276,7 +276,7 @@ impl Handlers {
         self.client_came.notify_all();
     }
 
-    /// A client came that can be asked this. For the first one: how long it may wait for the servers.
+    /// Adds the capabilities of a client. Returns how long the first client may wait for the servers.
     pub(super) fn client_came(&self, able: ClientCapabilities) -> Option<Duration> {
         let mut clients = lock(&self.clients);
         let first = clients.able.is_none();
@@ -286,7 +286,7 @@ impl Handlers {
         self.client_wait.filter(|_| first)
     }
 
-    /// A client to be, with everything the host registered, under a server's key.
+    /// A client builder with the host's handlers, for the server with this key.
     pub(super) fn client(self: &Arc<Self>, key: &str) -> ClientBuilder {
         let mut client =
             Client::builder(&*self.name, &*self.version).limits(self.limits.clone()).stderr_tag(key);
@@ -319,7 +319,8 @@ impl Handlers {
         }
         let exported = !self.exports().is_empty();
         if exported {
-            client = client.relays(Arc::new(Passer { handlers: Arc::clone(self), key: key.to_string() }));
+            client =
+                client.relays(Arc::new(ServerRelay { handlers: Arc::clone(self), key: key.to_string() }));
         }
         if exported || self.change.is_some() {
             let handlers = Arc::clone(self);
@@ -328,12 +329,12 @@ impl Handlers {
         client
     }
 
-    /// Whether traces go on to the servers.
+    /// Returns true if traces are passed on.
     pub(super) fn traces(&self) -> bool {
         self.trace
     }
 
-    /// Adds a server that offers what this hub's servers do.
+    /// Adds a server that this hub is exported to.
     pub(super) fn add_export(&self, export: &Arc<Export>) {
         let mut exports = lock(&self.exports);
         exports.retain(|e| e.strong_count() > 0);
@@ -353,8 +354,8 @@ impl Handlers {
         }
     }
 
-    /// Tells the host how a server is.
-    pub(super) fn told(&self, status: &Status) {
+    /// Reports a server's state to the host and the exports.
+    pub(super) fn notify_status(&self, status: &Status) {
         if let Some(hear) = &self.status {
             hear(status);
         }

@@ -1,11 +1,11 @@
-//! One server of a hub: its connection, how it is, and its starting again.
+//! One server of a hub: its connection, its state and its restarts.
 //!
 //! # Invariants
-//! - A connection counts only in the round it was begun in: what a restart or a removal has
-//!   overtaken is closed when it arrives.
+//! - A connection belongs to a round. After a restart or a removal the connection of an earlier round is
+//!   closed when it arrives.
 //! - No lock is held while connecting, closing or calling the host.
-//! - A server that ends by itself is started again after a pause that doubles, at most
-//!   [`Limits::restarts`] times in a row; one that never ran is not.
+//! - A server that ends by itself is restarted after a pause that doubles, at most [`Limits::restarts`]
+//!   times in a row. A server that never ran is not restarted.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
@@ -22,47 +22,47 @@ use super::upstream::Upstream;
 
 /// Stack of a thread that connects or closes, in bytes.
 pub(super) const STACK: usize = 128 << 10;
-/// The pause before a server is started again; it doubles.
+/// Pause before the first restart; it doubles.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A server that ran for so long has recovered.
+/// Uptime after which the count of restarts begins anew.
 const RECOVERED: Duration = Duration::from_secs(60);
 
-/// One server of a hub, and how it is.
+/// A server of a hub and its state.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Status {
-    /// Its key.
+    /// The server's key.
     pub server: String,
-    /// How it is.
+    /// The state.
     pub state: ServerState,
-    /// Since when.
+    /// Start of this state.
     pub since: Instant,
 }
 
-/// How a server of a hub is.
+/// State of a server of a hub.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerState {
-    /// A connection is being made.
+    /// The connection is being made.
     Connecting,
-    /// It can be called.
+    /// The server can be called.
     Running(Box<ServerInfo>),
-    /// There is no connection.
+    /// The server has no connection.
     Down {
-        /// What kind of failure that was.
+        /// Kind of the failure.
         kind: ErrorKind,
-        /// Why.
+        /// Reason for the failure.
         why: String,
-        /// Whether it will be tried again without [`super::Hub::restart`].
+        /// True if the hub will try again without [`super::Hub::restart`].
         again: bool,
     },
-    /// It was taken out.
+    /// The server was removed.
     Removed,
 }
 
 /// Waits for a connection without a thread.
 pub(super) trait ConnectWaiter: Send + Sync {
-    /// The connection, or why there is none. Runs on the thread that made it.
+    /// Called with the connection or the error, on the thread that connected.
     fn settled(self: Arc<Self>, connection: Result<Client, Error>);
 }
 
@@ -78,20 +78,20 @@ pub(super) struct Member {
 struct State {
     phase: Phase,
     since: Instant,
-    /// Counts connections that were begun.
+    /// Number of connections that were started.
     round: u64,
-    /// Starts in a row that led nowhere.
+    /// Failed starts in a row.
     tries: u32,
-    /// It has run: what fails now may be better later.
+    /// The server has run, so a failure may be temporary.
     ran: bool,
-    /// What was found out before, to connect again without asking.
+    /// Era of the last connection; a new connection needs no probe.
     era: Option<Era>,
     subscriptions: Vec<String>,
-    /// It let the last list wait in vain.
+    /// The server's last list was late.
     slow: bool,
-    /// Calls off the connection that is being made.
+    /// Cancels the connection that is being made.
     abort: Abort,
-    /// Who waits for it. Whoever gave up is dropped with the next one that comes.
+    /// Waiters for the connection. Dead entries are removed when one is added.
     waiters: Vec<Weak<dyn ConnectWaiter>>,
 }
 
@@ -131,12 +131,12 @@ impl Member {
         })
     }
 
-    /// Connects for the first time, without waiting for it.
+    /// Starts the first connection, without waiting.
     pub(super) fn start(self: &Arc<Self>) {
         self.begin(Duration::ZERO, 0);
     }
 
-    /// Begins a round after a pause. Does nothing if another round has begun since `after`.
+    /// Starts a round after a pause, unless another round has started since `after`.
     fn begin(self: &Arc<Self>, pause: Duration, after: u64) {
         let round = {
             let mut state = lock(&self.state);
@@ -156,7 +156,7 @@ impl Member {
         }
     }
 
-    /// Makes a connection. Runs on a thread of its own.
+    /// Makes a connection. Runs on its own thread.
     fn connect(self: &Arc<Self>, round: u64, pause: Duration) {
         if !self.rest(round, pause) {
             return;
@@ -181,13 +181,13 @@ impl Member {
             client = client.era(era);
         }
         let result = guard(|| self.upstream.connect(client)).unwrap_or_else(|_| {
-            let why = "the program's own code that connects panicked";
+            let why = "the closure that connects panicked";
             Err(Error::new(ErrorKind::Misuse, why))
         });
         self.settle(round, result);
     }
 
-    /// Waits for a pause, unless the round is over before; whether it is not.
+    /// Sleeps for the pause; returns false if the round ended meanwhile.
     fn rest(&self, round: u64, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut state = lock(&self.state);
@@ -203,13 +203,13 @@ impl Member {
         }
     }
 
-    /// Takes note of how a round went.
+    /// Stores the result of a round.
     fn settle(self: &Arc<Self>, round: u64, result: Result<Client, Error>) {
         let mut again = None;
         let connected = {
             let mut state = lock(&self.state);
             if state.round != round || matches!(state.phase, Phase::Removed) {
-                // What came too late is closed, outside of the lock.
+                // A late connection is closed outside of the lock.
                 drop(state);
                 return drop(result);
             }
@@ -220,7 +220,7 @@ impl Member {
                     Some((client, state.subscriptions.clone()))
                 }
                 Err(error) => {
-                    // The server may have learned another era since: it is asked again.
+                    // The server may speak another era after an update: probe again.
                     state.era = None;
                     again = if state.ran { state.next_try(self.restarts) } else { None };
                     state.set(Phase::Down { error, again: again.is_some() });
@@ -230,27 +230,27 @@ impl Member {
             self.changed.notify_all();
             connected
         };
-        self.tell_awaiting();
-        // The end may have been told before there was anything to end.
+        self.notify_waiters();
+        // The connection may have ended before it was stored.
         if let Some(why) = connected.as_ref().and_then(|(client, _)| client.ended()) {
             drop(connected);
             return self.lost(round, &why);
         }
-        // The connection is new: what was subscribed to is not known to it.
+        // A new connection has no subscriptions.
         for (client, uris) in connected.iter() {
             for uri in uris {
-                // OK to drop: a server that no longer has the resource says so to who reads it.
+                // OK to drop: a read of a resource that is gone gets the error.
                 let _ = client.subscribe(uri);
             }
         }
         drop(connected);
-        self.handlers.told(&self.status());
+        self.handlers.notify_status(&self.status());
         if let Some(pause) = again {
             self.begin(pause, round);
         }
     }
 
-    /// The connection of a round has ended by itself.
+    /// The connection of a round ended by itself.
     fn lost(self: &Arc<Self>, round: u64, why: &Error) {
         let again;
         let ended;
@@ -267,17 +267,17 @@ impl Member {
             ended = state.set(down);
             self.changed.notify_all();
         }
-        // Outside of the lock, and not on this thread, which is one of its own: closing waits for it.
+        // On another thread and without the lock: this thread is the connection's, and closing waits for it.
         if let Phase::Running(client) = ended {
             self.reap(client);
         }
-        self.handlers.told(&self.status());
+        self.handlers.notify_status(&self.status());
         if let Some(pause) = again {
             self.begin(pause, round);
         }
     }
 
-    /// Ends a connection that is over on a thread of its own.
+    /// Closes a connection that ended, on its own thread.
     fn reap(&self, client: Client) {
         let kept = Arc::new(Mutex::new(Some(client)));
         let taken = Arc::clone(&kept);
@@ -286,12 +286,12 @@ impl Member {
             .stack_size(STACK)
             .spawn(move || drop(lock(&taken).take()));
         if started.is_err() {
-            // The system has no thread: the process ends here, which takes no longer than its limits.
+            // The system has no thread left: close here, within the limits.
             drop(lock(&kept).take());
         }
     }
 
-    /// Ends the connection and makes a new one.
+    /// Closes the connection and makes a new one.
     pub(super) fn restart(self: &Arc<Self>) {
         let (ended, abort, round) = {
             let mut state = lock(&self.state);
@@ -307,7 +307,7 @@ impl Member {
         self.begin(Duration::ZERO, round);
     }
 
-    /// Ends the connection for good.
+    /// Closes the connection for good.
     pub(super) fn close(&self) {
         let (ended, abort) = {
             let mut state = lock(&self.state);
@@ -315,11 +315,11 @@ impl Member {
             self.changed.notify_all();
             (state.set(Phase::Removed), state.abort.clone())
         };
-        self.tell_awaiting();
+        self.notify_waiters();
         end(ended, &abort);
     }
 
-    /// The connection, or why there is none; nothing while one is being made.
+    /// The connection or the reason for which there is none; `None` while connecting.
     fn connection(&self, state: &State) -> Option<Result<Client, Error>> {
         match &state.phase {
             Phase::Running(client) => Some(Ok(client.clone())),
@@ -328,14 +328,14 @@ impl Member {
                 Some(Err(Error::new(error.kind(), why)))
             }
             Phase::Removed => {
-                let why = format!("the server {:?} was taken out", self.key);
+                let why = format!("the server {:?} was removed", self.key);
                 Some(Err(Error::new(ErrorKind::Closed, why)))
             }
             Phase::Connecting => None,
         }
     }
 
-    /// The connection. Waits for one that is being made, at most until `deadline`.
+    /// The connection. Waits while connecting, at most until `deadline`.
     pub(super) fn client(&self, deadline: Instant) -> Result<Client, Error> {
         let mut state = lock(&self.state);
         loop {
@@ -351,8 +351,8 @@ impl Member {
         }
     }
 
-    /// The connection, without waiting for it: where one is being made, `waiters` is told when that is
-    /// settled, for as long as anybody has it.
+    /// The connection, without waiting: while connecting, the waiter is stored (weakly) and called when the
+    /// round is over.
     pub(super) fn connected(&self, waiters: &Arc<dyn ConnectWaiter>) -> Option<Result<Client, Error>> {
         let mut state = lock(&self.state);
         if let Some(connection) = self.connection(&state) {
@@ -363,10 +363,10 @@ impl Member {
         None
     }
 
-    fn tell_awaiting(&self) {
+    fn notify_waiters(&self) {
         let waiters = std::mem::take(&mut lock(&self.state).waiters);
         for waits in waiters.iter().filter_map(Weak::upgrade) {
-            // One that comes after a restart that was quicker waits once more.
+            // After a restart in the meantime the waiter waits for the new round.
             if let Some(connection) = self.connected(&waits) {
                 waits.settled(connection);
             }
@@ -377,9 +377,9 @@ impl Member {
         matches!(lock(&self.state).phase, Phase::Connecting)
     }
 
-    /// Until when a list that is asked for now waits for this server: a whole `time` in general. One
-    /// that connects has had its time since it began, one that let the last list wait in vain gets a
-    /// tenth, so that neither delays every list there is.
+    /// Deadline of a list that is requested now: `time` from now. For a server that is connecting, the time
+    /// counts from its start, and a server whose last list was late gets a tenth, so that neither delays
+    /// every list.
     pub(super) fn list_deadline(&self, now: Instant, time: Duration) -> Instant {
         let state = lock(&self.state);
         match state.phase {
@@ -389,7 +389,7 @@ impl Member {
         }
     }
 
-    /// Whether it gave its list in time.
+    /// Stores if the server gave its list in time.
     pub(super) fn note_list(&self, in_time: bool) {
         lock(&self.state).slow = !in_time;
     }
@@ -410,7 +410,7 @@ impl Member {
         Status { server: self.key.clone(), state, since }
     }
 
-    /// Remembers what to subscribe to when the server is started again.
+    /// Stores a subscription, to make it again after a restart.
     pub(super) fn keep_subscription(&self, uri: &str, wanted: bool) {
         let mut state = lock(&self.state);
         state.subscriptions.retain(|u| u != uri);
@@ -426,7 +426,7 @@ impl State {
         std::mem::replace(&mut self.phase, phase)
     }
 
-    /// The pause before the next start, if there is to be one.
+    /// The pause before the next start, if the limit of restarts allows one.
     fn next_try(&mut self, most: u32) -> Option<Duration> {
         if self.tries >= most {
             return None;
@@ -437,7 +437,7 @@ impl State {
     }
 }
 
-/// Ends what a round has come to. Where nothing is connected, nothing is called off.
+/// Ends the connection or the attempt of a round.
 fn end(ended: Phase, abort: &Abort) {
     match ended {
         Phase::Running(client) => client.close(),

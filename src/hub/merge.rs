@@ -1,10 +1,9 @@
-//! Lists of all servers, asked for at once and merged in a stable order.
+//! Lists of all servers, requested at once and merged in a stable order.
 //!
-//! Each server has a deadline of its own, [`Limits::list_timeout`] at most: the slowest decides how
-//! long the whole takes, and no server what another one gives. One that has not connected in that time
-//! is missing at once from then on, and one that let a list wait in vain is waited for a tenth of it
-//! until it answers again. The pages of one server are asked for one
-//! after another, those of different servers at the same time: none waits for another server's.
+//! Each server has its own deadline ([`Limits::list_timeout`] at most), and a late server costs only its
+//! own entries. A server that has not connected by its deadline is missing from later lists at once; one
+//! whose last list was late gets a tenth of the time until it answers again. Pages of one server are
+//! requested one after another, those of different servers at the same time.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -18,13 +17,13 @@ use crate::rpc::code::METHOD_NOT_FOUND;
 use super::lock;
 use super::member::{ConnectWaiter, Member};
 
-/// Lists of all servers, as far as they came.
+/// Lists of all servers, with the errors of those that failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Merged<T> {
-    /// What came: servers in the order they were added, each list in its own order.
+    /// Entries: servers in the order they were added, each list in the server's order.
     pub entries: Vec<Entry<T>>,
-    /// What is missing. A server whose later pages failed has its earlier ones in `entries`.
+    /// Failed servers. A server whose later pages failed has its earlier ones in `entries`.
     pub missing: Vec<Missing>,
 }
 
@@ -32,19 +31,19 @@ pub struct Merged<T> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry<T> {
-    /// The key of its server.
+    /// The server's key.
     pub server: String,
-    /// What the server lists; its name is the one the hub routes by.
+    /// The item, under the name by which the hub routes.
     pub item: T,
 }
 
-/// A server whose list is missing, or is not whole.
+/// A server whose list is missing or incomplete.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Missing {
-    /// Its key.
+    /// The server's key.
     pub server: String,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
@@ -56,7 +55,7 @@ impl<T> std::ops::Deref for Entry<T> {
     }
 }
 
-/// How far the list of one server is.
+/// Progress of one server's list.
 struct Part<T> {
     member: Arc<Member>,
     deadline: Instant,
@@ -69,15 +68,15 @@ struct Part<T> {
 }
 
 enum Stage<T> {
-    /// Its server may still be connecting, and then tells the waker.
+    /// The server may still be connecting; `told` when the waker is stored there.
     Connecting { told: bool },
-    /// A page is under way.
+    /// A page was requested.
     Asked(Client, Box<Call<Page<T>>>),
-    /// Nothing more comes.
+    /// Complete or failed.
     Over,
 }
 
-/// Asks all members for a list.
+/// Requests a list from all members.
 pub(super) fn gather<T>(
     members: &[Arc<Member>],
     limits: &Limits,
@@ -101,8 +100,8 @@ pub(super) fn gather<T>(
         })
         .collect();
     loop {
-        // Before anything is looked at: what comes from here on is looked at once more.
-        waker.still();
+        // Cleared before the parts are checked: a wake-up from here on causes another round.
+        waker.clear();
         let mut moved = false;
         for part in &mut parts {
             moved |= part.advance(limits, offers, prepare, &waker);
@@ -128,43 +127,43 @@ pub(super) fn gather<T>(
     merged
 }
 
-/// Rung when a list may go on.
+/// Wakes the thread that merges when a part may have something new.
 #[derive(Default)]
 struct Waker {
-    rung: Mutex<bool>,
+    woken: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Waker {
-    fn ring(&self) {
-        *lock(&self.rung) = true;
+    fn wake(&self) {
+        *lock(&self.woken) = true;
         self.changed.notify_all();
     }
 
-    fn still(&self) {
-        *lock(&self.rung) = false;
+    fn clear(&self) {
+        *lock(&self.woken) = false;
     }
 
     fn wait(&self, deadline: Instant) {
-        let mut rung = lock(&self.rung);
-        while !*rung {
+        let mut woken = lock(&self.woken);
+        while !*woken {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            rung = self.changed.wait_timeout(rung, left).unwrap_or_else(PoisonError::into_inner).0;
+            woken = self.changed.wait_timeout(woken, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
 impl ConnectWaiter for Waker {
     fn settled(self: Arc<Self>, _: Result<Client, Error>) {
-        self.ring();
+        self.wake();
     }
 }
 
 impl<T> Part<T> {
-    /// Goes on as far as it can without waiting; whether it got any further.
+    /// Proceeds as far as possible without waiting; returns true if anything changed.
     fn advance(
         &mut self,
         limits: &Limits,
@@ -185,14 +184,14 @@ impl<T> Part<T> {
                         self.stage = Stage::Connecting { told: true };
                         return false;
                     }
-                    // It says that it is still connecting.
+                    // Returns the error that says so.
                     None => self.member.client(self.deadline),
                     Some(connected) => connected,
                 }
                 .map(|client| offers(&client.server().offer).then_some(client))
             }
             Stage::Asked(client, mut call) => {
-                // Looked at first: what has come counts, however late this is.
+                // Read first: a page that is there counts, however late.
                 let late = Instant::now() >= self.deadline;
                 match call.wait_until(Instant::now()) {
                     None if !late => {
@@ -218,7 +217,7 @@ impl<T> Part<T> {
         true
     }
 
-    /// Asks for the next page.
+    /// Requests the next page.
     fn ask(
         &self,
         client: Client,
@@ -228,11 +227,11 @@ impl<T> Part<T> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let waker = Arc::clone(waker);
         let request = prepare(&client, self.cursor.as_deref()).timeout(left);
-        let call = request.start_watched(Arc::new(move || waker.ring()))?;
+        let call = request.start_watched(Arc::new(move || waker.wake()))?;
         Ok(Stage::Asked(client, Box::new(call)))
     }
 
-    /// Takes a page; whether there is another.
+    /// Stores a page; returns true if another page follows.
     fn take(&mut self, page: Page<T>, limits: &Limits) -> Result<bool, Error> {
         self.member.note_list(true);
         self.pages += 1;
@@ -240,11 +239,11 @@ impl<T> Part<T> {
         let entries = self.items.len() + page.entries.len();
         if entries > limits.list_entries || self.pages >= limits.list_pages || self.bytes > limits.list_bytes
         {
-            return Err(Error::new(ErrorKind::Limit, "the list is longer than allowed"));
+            return Err(Error::new(ErrorKind::Limit, "the list is longer than the limits allow"));
         }
         self.items.extend(page.entries);
         if page.next.is_some() && page.next == self.cursor {
-            return Err(Error::new(ErrorKind::PeerMisbehaved, "the server's list goes in circles"));
+            return Err(Error::new(ErrorKind::PeerMisbehaved, "the server repeated a cursor of its list"));
         }
         self.cursor = page.next;
         Ok(self.cursor.is_some())

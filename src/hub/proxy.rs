@@ -1,22 +1,20 @@
-//! A hub that is served: what its servers offer, offered by one server of ours, in every revision.
+//! Served hub: one MCP server that offers the entries of all servers of a hub, in every revision.
 //!
-//! What it does: keeps the lists of a [`Server`] equal to those of the hub's servers, through its
-//! handle, and hands its calls to `forward.rs`, subscriptions to `resource_updates.rs`. What it does not: run
-//! calls as tasks, or ask a client anything while it calls nothing.
+//! Keeps the lists of a [`Server`] equal to those of the hub's servers, through its handle. Calls are passed
+//! on by `forward.rs`, subscriptions by `resource_updates.rs`. Calls are not run as tasks.
 //!
 //! # Names
 //!
-//! A tool or prompt is offered as `server__name`, a resource or template by its URI. Of two with one
-//! name that of the server that was added first is offered; a tool whose name is longer than 64
-//! characters or has others than letters, digits, `_`, `-` and `.` is not. [`Hub::skipped`] says
-//! what is missing for that.
+//! A tool or prompt is offered as `server__name`, a resource or template by its URI. On name clashes the
+//! server added first wins, and [`Hub::skipped`] lists the others. A tool name that is longer than 64
+//! characters or has other characters than `A-Z a-z 0-9 _ - .` is shortened, with a stable suffix.
 //!
 //! # Invariants
-//! - A server is listed by one thread at a time: one of its own, so that a slow one keeps nobody
-//!   else's entries back. What a listing brings that was overtaken by another connection is dropped.
-//! - Lists are changed while `state` is locked, so that they are changed in the order of the events.
-//!   Nobody else's code runs under that lock, and nothing is waited for.
-//! - An export is kept by the server it belongs to and keeps the hub; the hub does not keep it.
+//! - Each server is listed by one thread at a time, so a slow server does not delay the entries of others.
+//!   A listing is dropped when the server was connected again meanwhile.
+//! - Lists change while `state` is locked, so they change in the order of the events. No foreign code runs
+//!   under that lock, and nothing waits.
+//! - The server owns the export, and the export owns the hub. The hub has weak references only.
 
 mod call_table;
 mod delegate;
@@ -39,45 +37,56 @@ use delegate::Delegated;
 use listing::{Kinds, Listing, Shown};
 use resource_updates::Updates;
 
-/// Something that a served hub does not offer although one of its servers has it.
+/// An entry of a server that a served hub does not offer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Skipped {
-    /// The key of the server.
+    /// The server's key.
     pub server: String,
-    /// The name by which it would be offered, or its URI; nothing where a list could not be had.
+    /// The name or URI of the entry; `None` when a whole list failed.
     pub name: Option<String>,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
 impl Hub {
-    /// Lets a server offer what this hub's servers offer: their tools and prompts as `server__name`,
-    /// their resources and templates by URI. Entries come and go with their servers, and clients are
-    /// told. Calls are passed on with their progress and cancellation. Results, descriptions, schemas
-    /// and `_meta` come as they are, members that no revision knows included; only what the client's
-    /// revision cannot carry is said in an older form. Answers that are to be kept are kept by the
-    /// client and not here. Serving ends the hub.
+    /// Offers the entries of this hub's servers through a server: tools and prompts as `server__name`,
+    /// resources and templates by URI. Serving ends the hub.
     ///
-    /// What a server asks is asked of the client that called, whichever revisions the two speak. A
-    /// server that asks in the middle of a call, in a session, is kept waiting for
-    /// [`crate::Limits::ask_timeout`] at most. Nobody can tell which of the calls it works on it asks
-    /// about: while those are of several clients, while there are none, and where the client cannot be
-    /// asked, the hub's own handlers answer, and without any the question is refused. Each server
-    /// with sessions is told that everything can be asked; each other one, with each call, what the
-    /// client that calls can be asked.
+    /// Entries come and go with their servers, and clients are notified. A tool whose name hosts do not
+    /// accept is offered under a shortened name with a stable suffix. A call to a tool of a server that is
+    /// still connecting waits for the server.
     ///
-    /// Log entries go to the client whose calls the server works on, or to the only one there is, with
-    /// the server's key before the logger's name (`board/io`); whose it cannot be told nobody hears.
-    /// A server with sessions is asked for entries from `info` on. Updates of resources go to those
-    /// who subscribed. What a request says of the trace it belongs to goes to the server after
-    /// [`crate::HubBuilder::pass_trace`] only.
+    /// Calls are passed on with progress and cancellation. Results, descriptions, schemas and `_meta` pass
+    /// byte for byte, unknown members included; content that the client's revision does not have is
+    /// converted to an older form. Results are not cached here.
     ///
-    /// A call holds no thread while its server works, or connects: it has
-    /// [`crate::Limits::call_timeout`], anew with each step of progress. At most
-    /// [`crate::Limits::calls`] are under way at all servers together; the next one waits for room and
-    /// holds one of [`crate::Limits::workers`] meanwhile. Those to servers that still connect are at
-    /// most half as many; the next one of them is refused as busy.
+    /// # Requests of servers
+    ///
+    /// A server's elicitation, sampling or roots request goes to the client whose call the server works on,
+    /// in all combinations of revisions. A server with sessions does not say which call its request
+    /// belongs to. While it works for several clients, or if the client did not declare the capability,
+    /// the hub's own handlers answer, and without a handler the request is refused. Outside of calls, the
+    /// request goes to the only client with a session. `roots/list` without a client and without own roots
+    /// gets an empty list. In a call, a server waits at most [`crate::Limits::ask_timeout`].
+    ///
+    /// A server without sessions gets the capabilities of the calling client with each call. A server with
+    /// sessions gets the capabilities of the first clients after [`crate::HubBuilder::wait_for_client`],
+    /// and all capabilities when it connects before any client.
+    ///
+    /// # Notifications
+    ///
+    /// Log entries go to the client whose calls the server works on, or to the only client, with the
+    /// server's key before the logger's name (`board/io`); entries that may belong to another client are
+    /// dropped. A server with sessions logs from the lowest level on that a client wants. A subscription
+    /// is answered when the server has answered it, and refused when the server refuses.
+    ///
+    /// # Limits
+    ///
+    /// A call holds no thread while its server works or connects. It has [`crate::Limits::call_timeout`],
+    /// restarted by each progress notification. At most [`crate::Limits::calls`] calls are in flight at all
+    /// servers together; the next one waits and holds one of [`crate::Limits::workers`]. At most half of
+    /// them wait for servers that are connecting; the next one is refused as busy.
     ///
     /// ```no_run
     /// use std::process::Command;
@@ -92,8 +101,8 @@ impl Hub {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Misuse`] when the hub has servers already: each is told with the first message
-    /// what it may ask and that changes are to be told.
+    /// [`ErrorKind::Misuse`] when the hub has servers already, because capabilities are declared in the first
+    /// message to a server.
     pub fn export(&self, server: &mut Server) -> Result<(), Error> {
         if !self.members().is_empty() {
             return Err(Error::new(ErrorKind::Misuse, "export the hub before the first server is added"));
@@ -117,13 +126,13 @@ impl Hub {
         Ok(())
     }
 
-    /// What is not offered by the server that this hub was exported to, and why.
+    /// Entries that are not offered by the servers that this hub was exported to, with the reasons.
     pub fn skipped(&self) -> Vec<Skipped> {
         self.shared.handlers.exports().iter().flat_map(|export| export.skipped()).collect()
     }
 }
 
-/// A hub's servers on the lists of one server.
+/// A hub's entries on the lists of one server.
 pub(super) struct Export {
     hub: Hub,
     handle: Handle,
@@ -138,32 +147,32 @@ struct State {
     servers: Vec<Listed>,
     shown: Shown,
     left: Vec<Skipped>,
-    /// Counts connections.
+    /// Number of connections.
     rounds: u64,
 }
 
-/// A server that runs, and what it listed.
+/// A running server and its lists.
 struct Listed {
     key: String,
     round: u64,
     listing: Listing,
-    /// What has to be listed again.
+    /// Lists to request again.
     wanted: Kinds,
-    /// A thread is at it.
+    /// A thread is listing this server.
     busy: bool,
 }
 
 impl Listed {
-    /// Its lists are there.
+    /// Returns true if the lists are complete.
     fn is_listed(&self) -> bool {
         !self.busy && self.wanted == Kinds::default()
     }
 }
 
 impl Export {
-    /// A server runs, is down, or was taken out.
+    /// A server is running, is down or was removed.
     pub(super) fn settled(self: &Arc<Self>, key: &str) {
-        // News may come in another order than what they tell of.
+        // Reads the state: events may arrive out of order.
         let client = self.hub.member(key).and_then(|m| m.client(Instant::now()));
         {
             let mut state = lock(&self.state);
@@ -174,7 +183,7 @@ impl Export {
                 let (listing, wanted) = (Listing::default(), Kinds::ALL);
                 state.servers.push(Listed { key: key.to_owned(), round, listing, wanted, busy: false });
             }
-            // What ran before is taken off when the new list is there, if there is to be one.
+            // Entries of an earlier connection stay until the new list is there.
             if client.is_err() {
                 self.show(&mut state);
             }
@@ -187,7 +196,7 @@ impl Export {
         self.list(key, Kinds::default());
     }
 
-    /// A server says that a list of its own has changed.
+    /// A server's list or resource changed.
     pub(super) fn changed(self: &Arc<Self>, key: &str, change: &Change) {
         match change {
             Change::Updated(uri) => self.updated(key, uri),
@@ -195,7 +204,7 @@ impl Export {
         }
     }
 
-    /// Lists what is wanted of a server, unless another thread is at it, which then does.
+    /// Requests lists of a server, or has the thread do it that is listing the server already.
     fn list(self: &Arc<Self>, key: &str, kinds: Kinds) {
         let mut state = lock(&self.state);
         let Some(server) = state.servers.iter_mut().find(|s| s.key == key) else {
@@ -222,7 +231,7 @@ impl Export {
                 server.listing.take(wanted, fresh);
                 self.show(&mut state);
                 drop(state);
-                // A resource that somebody listens to may be another server's now.
+                // A resource with a subscription may belong to another server now.
                 self.subscribe();
                 state = lock(&self.state);
             }
@@ -231,7 +240,7 @@ impl Export {
         self.listed.notify_all();
     }
 
-    /// Makes the server's lists what the listings say.
+    /// Makes the server's lists equal to the listings.
     fn show(self: &Arc<Self>, state: &mut State) {
         let order: Vec<String> = self.hub.members().iter().map(|m| m.key.clone()).collect();
         state.servers.sort_by_key(|s| order.iter().position(|key| *key == s.key));
@@ -239,7 +248,7 @@ impl Export {
         state.left = listing::show(self, &listings, &mut state.shown);
     }
 
-    /// Waits until what the servers that run offer is on the lists, at most until `deadline`.
+    /// Waits until the entries of all running servers are on the lists, at most until `deadline`.
     pub(super) fn wait(&self, deadline: Instant) {
         let running: Vec<String> = {
             let members = self.hub.members();

@@ -1,7 +1,7 @@
-//! How a server of a hub is reached, again and again.
+//! Connector of one server of a hub, used for the first connection and for each restart.
 //!
-//! An [`Upstream`] makes connections; the hub decides when. Each time it gets a
-//! [`ClientBuilder`](crate::ClientBuilder) with the hub's handlers on it.
+//! An [`Upstream`] gets a [`ClientBuilder`](crate::ClientBuilder) with the hub's handlers for each
+//! connection.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::client::{Client, ClientBuilder};
 use crate::error::Error;
 use crate::transport::Stderr;
 
-/// How a server is reached.
+/// The way to connect to a server.
 pub struct Upstream {
     connect: Box<Connect>,
     stderr: Option<Stderr>,
@@ -19,7 +19,7 @@ pub struct Upstream {
 type Connect = dyn Fn(ClientBuilder) -> Result<Client, Error> + Send + Sync;
 
 impl Upstream {
-    /// A program, started anew for each connection.
+    /// A program, started for each connection.
     pub fn command(command: impl Fn() -> Command + Send + Sync + 'static) -> Upstream {
         Upstream::with(move |client| client.spawn(command()))
     }
@@ -31,23 +31,23 @@ impl Upstream {
         Upstream::with(move |client| client.connect(endpoint.clone()))
     }
 
-    /// Whatever makes a client of the builder: a link, a server in this process.
+    /// A closure that connects: over a link, or to a server in this process.
     pub fn with(
         connect: impl Fn(ClientBuilder) -> Result<Client, Error> + Send + Sync + 'static,
     ) -> Upstream {
         Upstream { connect: Box::new(connect), stderr: None, inherit_env: false }
     }
 
-    /// What happens to the stderr of a program. By default its lines go to that of this process, each after
-    /// the server's key.
+    /// Sets the use of a program's stderr. By default each line is written to the stderr of this process,
+    /// after the server's key.
     #[must_use]
     pub fn stderr(mut self, stderr: Stderr) -> Upstream {
         self.stderr = Some(stderr);
         self
     }
 
-    /// Starts a program with the whole environment of this process, as
-    /// [`ClientBuilder::inherit_env`](crate::ClientBuilder::inherit_env). By default it gets a small,
+    /// Starts a program with the whole environment of this process, see
+    /// [`ClientBuilder::inherit_env`](crate::ClientBuilder::inherit_env). By default a program gets a small,
     /// fixed part.
     #[must_use]
     pub fn inherit_env(mut self, inherit: bool) -> Upstream {

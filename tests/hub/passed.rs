@@ -339,7 +339,7 @@ fn a_call_that_waits_for_a_connection_can_be_cancelled_and_ends_with_its_server(
         it.hub.remove("slow").unwrap();
         for call in calls {
             let output = call.wait().unwrap();
-            assert!(output.is_error && output.texts().contains("taken out"), "{output:?}");
+            assert!(output.is_error && output.texts().contains("removed"), "{output:?}");
         }
     });
 }

@@ -1,12 +1,12 @@
-//! The calls that are on their way through a served hub: which there are, whose question or log entry it
-//! is that a server comes with, and the end of those that take too long.
+//! Table of the calls through a served hub: finds the client for a server's requests and log entries, and
+//! ends calls after their deadline.
 //!
-//! A question of which it is not certain whose it is goes to nobody: that is so while a server works for
-//! several clients. Calls to servers that still connect take at most half of the room there is.
+//! A server's request goes to no client while the server works for several clients. Calls to servers that
+//! are connecting take at most half of the table.
 //!
 //! # Invariants
-//! - A call is in the table until it is answered, given up, or held for longer than
-//!   [`Limits::ask_timeout`]; those that are held are at most [`Limits::parked`].
+//! - A call is in the table until it is answered, cancelled, or held for longer than
+//!   [`Limits::ask_timeout`]. At most [`Limits::parked`] calls are held.
 //! - The lock of the table is never held together with that of a call.
 
 use std::sync::atomic::AtomicUsize;
@@ -24,15 +24,15 @@ use super::super::member::STACK;
 use super::Export;
 use super::proxied_call::ProxiedCall;
 
-/// How often who waits for room looks whether it is still wanted.
+/// Interval at which a thread that waits for room checks for cancellation.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
-/// The calls that are passed on.
+/// The calls.
 #[derive(Default)]
 pub(super) struct CallTable {
     table: Mutex<Table>,
     changed: Condvar,
-    /// How many of the calls wait for their server to connect.
+    /// Number of calls that wait for a connection.
     pub waiting: AtomicUsize,
 }
 
@@ -40,10 +40,10 @@ pub(super) struct CallTable {
 struct Table {
     calls: Vec<Arc<ProxiedCall>>,
     last: u64,
-    /// A thread looks for those that were held, or waited, for too long.
+    /// A thread watches the deadlines.
     watched: bool,
-    /// Counts calls that have begun to be held or to wait.
-    news: u64,
+    /// Number of deadlines that were set.
+    deadlines: u64,
     closed: bool,
 }
 
@@ -56,7 +56,7 @@ impl CallTable {
         self.lock().calls.clone()
     }
 
-    /// Puts a call into the table under the next number.
+    /// Enters a call under the next number.
     pub(super) fn enter(&self, call: impl FnOnce(u64) -> ProxiedCall) -> Arc<ProxiedCall> {
         let mut table = self.lock();
         table.last += 1;
@@ -65,17 +65,17 @@ impl CallTable {
         call
     }
 
-    /// The call of this number.
+    /// The call with this number.
     pub(super) fn find(&self, number: u64) -> Option<Arc<ProxiedCall>> {
         self.lock().calls.iter().find(|call| call.number == number).cloned()
     }
 
-    /// Waits until fewer than `most` calls are under way.
+    /// Waits until fewer than `most` calls are in flight.
     pub(super) fn wait_for_room(&self, ctx: &Context<'_>, most: usize) -> Result<(), Failure> {
         let mut table = self.lock();
         while table.calls.len() >= most {
             if ctx.cancelled() {
-                return Err(Failure::new("The call was cancelled"));
+                return Err(Failure::new("the call was cancelled"));
             }
             table = self.changed.wait_timeout(table, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -89,12 +89,12 @@ impl CallTable {
         self.changed.notify_all();
     }
 
-    /// The calls that a server works on, if they are certain to be of one client.
+    /// The calls that a server works on, if all are certainly of one client.
     fn of_one(&self, key: &str) -> Vec<Arc<ProxiedCall>> {
         let calls: Vec<_> = self.lock().calls.iter().filter(|call| call.key == key).cloned().collect();
         let callers: Vec<Option<Caller>> = calls.iter().map(|call| call.caller()).collect();
         let same = match callers.split_first() {
-            // The first may not be known yet: then it must be the only one.
+            // While the client of the first call is unknown, that call must be the only one.
             Some((None, rest)) => rest.is_empty(),
             Some((Some(first), rest)) => rest.iter().flatten().all(|other| first.is(other)),
             None => true,
@@ -110,12 +110,12 @@ impl CallTable {
 }
 
 impl Export {
-    /// A server asks in the middle of a call.
+    /// A server sent a client request.
     #[expect(clippy::result_large_err, reason = "what is given back is what came")]
     pub(in super::super) fn question(&self, key: &str, question: Question) -> Result<(), Question> {
         let calls = self.calls.of_one(key);
         let held = self.calls.all().iter().filter(|call| call.until().is_some()).count();
-        // The newest is the likeliest, and of one client it does not matter.
+        // The newest call is the most likely one; the client is the same for all.
         match calls.iter().rev().find(|call| call.client_can(&question.request)) {
             Some(call) if held < self.hub.shared.limits.parked => {
                 call.ask(question);
@@ -126,11 +126,11 @@ impl Export {
         }
     }
 
-    /// A server asks outside of a call: the only client, if there is but one.
+    /// Passes a request outside of calls to the only client with a session.
     #[expect(clippy::result_large_err, reason = "what is given back is what came")]
     fn ask_only(&self, question: Question) -> Result<(), Question> {
         let request = question.request.clone();
-        // The question comes back when nobody takes it.
+        // Shared, because the request must come back if no client takes it.
         let shared = Arc::new(Mutex::new(Some(question)));
         let held = Arc::clone(&shared);
         let asked = self.handle.ask_only(
@@ -151,7 +151,7 @@ impl Export {
         }
     }
 
-    /// A server logs.
+    /// A server sent a log entry.
     pub(in super::super) fn logged(&self, key: &str, entry: &LogEntry) {
         let logger = match &entry.logger {
             Some(logger) => format!("{key}/{logger}"),
@@ -160,17 +160,17 @@ impl Export {
         let busy = self.calls.lock().calls.iter().any(|call| call.key == key);
         match self.calls.of_one(key).last() {
             Some(call) => call.log(&logger, entry),
-            // Whose it is cannot be told: nobody hears what another client has the server do.
+            // Dropped: it may belong to another client.
             None if busy => {}
             None => self.handle.log_to_only(entry.level, &logger, &entry.data),
         }
     }
 
-    /// Sees to it that somebody looks for calls that were held, or waited, for too long.
-    pub(super) fn look_after(self: &Arc<Self>) {
+    /// Starts the thread that watches the deadlines, or wakes it.
+    pub(super) fn watch_deadlines(self: &Arc<Self>) {
         {
             let mut table = self.calls.lock();
-            table.news += 1;
+            table.deadlines += 1;
             if std::mem::replace(&mut table.watched, true) {
                 drop(table);
                 return self.calls.changed.notify_all();
@@ -180,16 +180,16 @@ impl Export {
         let watching = std::thread::Builder::new()
             .name("mcp-hub-held".to_owned())
             .stack_size(STACK)
-            .spawn(move || export.watch_calls());
+            .spawn(move || export.run_watch());
         if watching.is_err() {
-            // OK without: the next one tries again, and those that are held are few.
+            // OK without: the next call tries again, and held calls are few.
             self.calls.lock().watched = false;
         }
     }
 
-    fn watch_calls(&self) {
+    fn run_watch(&self) {
         loop {
-            let news = self.calls.lock().news;
+            let deadlines = self.calls.lock().deadlines;
             let now = Instant::now();
             let mut next = None;
             for call in self.calls.all() {
@@ -200,7 +200,7 @@ impl Export {
             if table.closed {
                 return;
             }
-            if table.news != news {
+            if table.deadlines != deadlines {
                 continue;
             }
             let Some(next) = next else {

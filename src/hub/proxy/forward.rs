@@ -1,8 +1,8 @@
-//! Calls that are passed on: sent to the server they are for, under its name there, by a handler that
-//! waits neither for the answer nor for a server that still connects. `proxied_call.rs` brings it back.
+//! Forwarding of calls: a handler sends the call to its server, under its name there, and defers it.
+//! `proxied_call.rs` returns the result.
 //!
-//! What a server without sessions asks in its answer is asked of the client; what has to go back with
-//! the answers travels with them, sealed, so that nothing is kept here meanwhile.
+//! A server without sessions returns its client requests in the result; they are passed to the client.
+//! The state for the next round travels with them, sealed, so nothing is stored here meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,20 +18,20 @@ use crate::server::{Arguments, CompletionRequest, Context, Failure, Outcome};
 use super::proxied_call::ProxiedCall;
 use super::{Export, trace};
 
-/// The first pause before a call is repeated whose server asked for nothing but that.
+/// First pause before a call is repeated whose server only asked for that.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a call brings along that was answered with questions.
-enum Noted {
-    /// It runs for the first time.
+/// State of a call that was answered with client requests before.
+enum Resumption {
+    /// First run.
     Nothing,
-    /// The call is still under way at its server, which asked in between.
+    /// The call is in flight at its server, which sent a client request.
     Held(u64),
     /// The server wants to be called again.
     Again { round: u32, asked: InputRequired },
 }
 
-/// What a call notes whose server is in the middle of it.
+/// Note of a call that is in flight at its server.
 pub(super) fn held(number: u64) -> Json {
     let mut w = Writer::new();
     w.begin_object().key("held").u64(number);
@@ -39,7 +39,7 @@ pub(super) fn held(number: u64) -> Json {
     w.into_json()
 }
 
-/// What a call notes whose server wants it again.
+/// Note of a call that the server wants again.
 pub(super) fn again(round: u32, asked: &InputRequired) -> Json {
     let mut w = Writer::new();
     w.begin_object().key("round").u64(u64::from(round));
@@ -51,24 +51,24 @@ pub(super) fn again(round: u32, asked: &InputRequired) -> Json {
     w.into_json()
 }
 
-fn noted(ctx: &Context<'_>) -> Noted {
-    let Some(note) = ctx.note() else { return Noted::Nothing };
+fn resumption(ctx: &Context<'_>) -> Resumption {
+    let Some(note) = ctx.note() else { return Resumption::Nothing };
     let root = note.root();
     let number = |name: &str| root.get(name).and_then(Value::as_u64);
     if let Some(number) = number("held") {
-        return Noted::Held(number);
+        return Resumption::Held(number);
     }
     let state = root.get("state").map(|state| state.raw().to_owned());
     match root.get("questions") {
-        None => Noted::Nothing,
-        Some(questions) => Noted::Again {
+        None => Resumption::Nothing,
+        Some(questions) => Resumption::Again {
             round: number("round").and_then(|n| u32::try_from(n).ok()).unwrap_or_default(),
             asked: InputRequired::again(questions.to_json(), state),
         },
     }
 }
 
-/// What is asked of a server, by the names it has there.
+/// Target of a call, by the server's names.
 enum Asked {
     Tool(String, Json),
     Read(String),
@@ -77,7 +77,7 @@ enum Asked {
     TemplateValues(String, Typed),
 }
 
-/// An argument that is to be completed.
+/// An argument to complete.
 struct Typed {
     argument: String,
     value: String,
@@ -111,8 +111,8 @@ fn lent(arguments: &[(String, String)]) -> Vec<(&str, &str)> {
     arguments.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
-/// A call with all that it takes to send it, whenever its server is there.
-pub(super) struct Sending {
+/// A call with all that is needed to send it when its server is connected.
+pub(super) struct PreparedCall {
     asked: Asked,
     able: ClientCapabilities,
     level: Option<Level>,
@@ -122,11 +122,11 @@ pub(super) struct Sending {
     resumed: Option<(Json, InputRequired)>,
 }
 
-impl Sending {
-    /// The request to this server, which has `time` for it.
+impl PreparedCall {
+    /// The request to this server, with a timeout of `time`.
     ///
     /// # Errors
-    /// The answers it goes on with are none.
+    /// The responses to its client requests are not valid.
     pub(super) fn request(
         &self,
         client: &Client,
@@ -141,7 +141,7 @@ impl Sending {
             request = request.log_level(level);
         }
         if self.progress {
-            // Who listens is given to each look; this one only asks for it.
+            // The listener is passed to each poll; this one only requests progress.
             request = request.on_progress(|_| {}).extended_by_progress(limits.call_longest);
         }
         Ok(request)
@@ -214,10 +214,10 @@ impl Export {
         asked: impl FnOnce() -> Asked,
     ) -> Result<Arc<ProxiedCall>, Failure> {
         let (mut round, mut resumed) = (0, None);
-        match noted(ctx) {
-            Noted::Nothing => {}
-            Noted::Held(number) => return self.go_on(ctx, number),
-            Noted::Again { round: last, asked } => {
+        match resumption(ctx) {
+            Resumption::Nothing => {}
+            Resumption::Held(number) => return self.go_on(ctx, number),
+            Resumption::Again { round: last, asked } => {
                 round = last;
                 if asked.questions.to_doc().root().members().next().is_none() {
                     ctx.wait(PAUSE * (1 << round.min(6)))?;
@@ -225,13 +225,13 @@ impl Export {
                 resumed = Some((ctx.relay(&asked.questions)?, asked));
             }
         }
-        // Whoever calls and does not read is not sent more, and many calls wait for a few others.
+        // Back-pressure: a client that does not read sends no further calls, and calls are bounded.
         ctx.wait_for_reader();
         self.calls.wait_for_room(ctx, self.hub.shared.limits.calls)?;
         let member = self.hub.member(key).map_err(|error| Failure::relayed(&error, uri))?;
         self.level_of_request(key, ctx.log_level());
         let trace = if self.hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };
-        let sending = Sending {
+        let sending = PreparedCall {
             asked: asked(),
             able: ctx.client_can(),
             level: ctx.log_level(),

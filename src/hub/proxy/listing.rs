@@ -1,7 +1,7 @@
-//! What a server of a hub lists, and how that comes onto the lists of the server that offers it.
+//! Lists of one server of a hub, and their transfer to the lists of the exporting server.
 //!
-//! The order is that of the servers, whichever answers first. Entries that are the same as before stay
-//! where they are, or follow what has come in front of them; a client is told of nothing that did not change.
+//! Entries are in the order of the servers, in whatever order these answer. Unchanged entries stay, or are
+//! moved behind new entries before them. Clients are notified of changes only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::super::merge::gather;
 use super::super::qualified;
 use super::{Export, Skipped};
 
-/// The longest name of a tool that every host takes, in characters.
+/// Longest tool name that all hosts accept, in characters.
 const LONGEST: usize = 64;
 
-/// Which lists.
+/// Selection of lists.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Kinds {
     tools: bool,
@@ -49,7 +49,7 @@ impl Kinds {
     }
 }
 
-/// What one server lists.
+/// The lists of one server.
 #[derive(Default)]
 pub(super) struct Listing {
     tools: Part<Tool>,
@@ -59,7 +59,7 @@ pub(super) struct Listing {
     completes: bool,
 }
 
-/// One list, and what is wrong with it.
+/// One list, and the error if it is incomplete.
 struct Part<T> {
     entries: Vec<T>,
     error: Option<Error>,
@@ -72,7 +72,7 @@ impl<T> Default for Part<T> {
 }
 
 impl Listing {
-    /// Asks a server for its lists.
+    /// Requests lists of a server.
     pub(super) fn fill(&mut self, wanted: Kinds, member: &Arc<Member>, limits: &Limits) {
         let members = std::slice::from_ref(member);
         if wanted.tools {
@@ -90,7 +90,7 @@ impl Listing {
         self.completes = client.is_ok_and(|client| client.server().offer.completions);
     }
 
-    /// Takes over what was asked for.
+    /// Takes over the lists that were requested.
     pub(super) fn take(&mut self, wanted: Kinds, fresh: Listing) {
         if wanted.tools {
             self.tools = fresh.tools;
@@ -111,7 +111,7 @@ fn part<T>(merged: super::super::Merged<T>) -> Part<T> {
     Part { entries, error: merged.missing.into_iter().next().map(|missing| missing.error) }
 }
 
-/// What is on the server's lists: by name, whose it is, and its description as it came.
+/// Entries on the server's lists: by name, the owner's key and the description as received.
 #[derive(Default)]
 pub(super) struct Shown {
     tools: Table,
@@ -123,7 +123,7 @@ pub(super) struct Shown {
 type Table = BTreeMap<String, (String, Option<Json>)>;
 
 impl Shown {
-    /// Whose resource this is, as it is offered.
+    /// Key of the server that owns a resource.
     pub(super) fn owner(&self, uri: &str) -> Option<&str> {
         let template = || {
             let parsed =
@@ -134,24 +134,24 @@ impl Shown {
     }
 }
 
-/// Changes one list: what is gone and what came.
+/// Change of one list.
 struct Plan<'a, T> {
     gone: Vec<String>,
-    /// All that is to be on the list, in order.
+    /// The whole new list, in order.
     wanted: Vec<Wanted<'a, T>>,
 }
 
 struct Wanted<'a, T> {
     name: String,
-    /// Whose it is.
+    /// The owner's key.
     key: &'a str,
     entry: &'a T,
     completes: bool,
-    /// It is on the list as it is.
+    /// On the list already, unchanged.
     there: bool,
 }
 
-/// Makes the lists of the server what the listings say; what cannot be offered.
+/// Makes the server's lists equal to the listings; returns the entries that cannot be offered.
 pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &mut Shown) -> Vec<Skipped> {
     let mut left = Vec::new();
     show_tools(export, servers, &mut shown.tools, &mut left);
@@ -161,15 +161,15 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
     left
 }
 
-/// The name of a tool: one that every host takes. Other characters become `_`, a long name is cut, and
-/// a name changed so ends with a hash of the whole, which keeps it unique and the same at each start.
+/// Tool name that all hosts accept: other characters become `_`, a long name is cut, and a changed name ends
+/// with a hash of the whole name, which makes it unique and stable.
 fn tool_name(key: &str, name: &str) -> String {
     let full = qualified(key, name);
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if full.len() <= LONGEST && full.chars().all(allowed) {
         return full;
     }
-    // FNV-1a: a published function, so that the name does not depend on this program's version.
+    // FNV-1a, because the name must not depend on the version of this library.
     let hash =
         full.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let kept = full.chars().take(LONGEST - 9).map(|c| if allowed(c) { c } else { '_' });
@@ -196,7 +196,7 @@ fn show_tools(
                 export.call_tool(ctx, (&key, &there), arguments)
             };
             let tool = Tool { name: name.to_owned(), ..tool.clone() };
-            // Arguments and results are the server's own to check.
+            // The server checks arguments and results.
             r.add_tool(tool, ToolHandler::Pooled(Arc::new(run)), Checks { input: None, output: None })
         },
     );
@@ -288,7 +288,7 @@ fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {
 }
 
 impl<'a, T> Plan<'a, T> {
-    /// Compares what is listed with what is shown.
+    /// Compares the listings with the server's list.
     fn of(
         servers: &[(&'a str, &'a Listing)],
         part: fn(&'a Listing) -> &'a Part<T>,
@@ -308,7 +308,7 @@ impl<'a, T> Plan<'a, T> {
             for entry in &part.entries {
                 let name = name(key, entry);
                 if !names.insert(name.clone()) {
-                    let error = Error::new(ErrorKind::Invalid, "the name is taken");
+                    let error = Error::new(ErrorKind::Invalid, "a server added earlier has this name");
                     left.push(Skipped { server: key.to_owned(), name: Some(name), error });
                     continue;
                 }
@@ -347,7 +347,7 @@ impl<'a, T> Plan<'a, T> {
             for Wanted { name, key, entry, completes, there } in self.wanted {
                 match there {
                     true if !came => continue,
-                    // It follows what has come.
+                    // Moved behind a new entry.
                     true => remove(registry, &name),
                     false => {}
                 }
@@ -364,7 +364,7 @@ impl<'a, T> Plan<'a, T> {
             }
             changed
         });
-        // OK to drop: without a server there are no lists.
+        // OK to drop: the server is gone.
         let _ = edited;
     }
 }

@@ -1,15 +1,15 @@
-//! A call on its way through a served hub: from its sending until its answer, or its questions, are
-//! with the client. No thread waits for it: whoever brings something looks what is to be done.
+//! One call through a served hub, from its request until its result or its client requests are with the
+//! client. No thread waits for it: each event calls [`ProxiedCall::visit`].
 //!
-//! A server with sessions asks in the middle of a call. Its question is asked about one of the calls
-//! that it works on, which stays under way there until the client has answered: held where the client
-//! comes back with a new call, parked in its session where not. A call to a server that still connects
-//! waits until that is settled or its time is over. `call_table.rs` has the table of them all.
+//! A server with sessions sends client requests in the middle of a call. Such a request is passed to the
+//! client of a call that the server works on. That call stays in flight at the server until the client
+//! has responded: held where the client sends a new request for that, parked where it has a session. A
+//! call to a server that is connecting waits for the connection or its deadline. `call_table.rs` has the
+//! table of all calls.
 //!
 //! # Invariants
-//! - [`ProxiedCall::visit`] runs on one thread at a time; a visit during a visit makes that one look again.
-//! - Of the locks here and of the table at most one is held at a time, and none while anybody else's
-//!   code runs.
+//! - [`ProxiedCall::visit`] runs on one thread at a time; a visit during a visit makes the first repeat.
+//! - At most one of the locks here and of the table is held at a time, and none while foreign code runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -27,14 +27,14 @@ use crate::server::{Caller, Context, Deferred, Failure, Outcome};
 use super::super::lock;
 use super::super::member::{ConnectWaiter, Member};
 use super::call_table::LOOK;
-use super::forward::Sending;
+use super::forward::PreparedCall;
 use super::{Export, forward};
 
 /// One call.
 pub(super) struct ProxiedCall {
-    /// Its server's.
+    /// The server's key.
     pub key: String,
-    /// The resource that is read.
+    /// URI of a resource that is read.
     uri: Option<String>,
     pub number: u64,
     export: Arc<Export>,
@@ -47,40 +47,40 @@ pub(super) struct ProxiedCall {
 
 #[derive(Default)]
 struct State {
-    /// What is to be sent as soon as the server is there, and until when that has to be.
-    waiting: Option<(Sending, Instant)>,
+    /// The request to send when the server is connected, and its deadline.
+    waiting: Option<(PreparedCall, Instant)>,
     cancelled: bool,
-    /// The call at its server.
+    /// The call at the server.
     under: Option<Call<Relayed>>,
-    /// The call of the client, while that waits for something from here.
+    /// The client's call, while it waits.
     deferred: Option<Deferred>,
-    /// Who called.
+    /// The client.
     caller: Option<Caller>,
-    came: Option<Came>,
+    came: Option<Final>,
     open: Vec<Open>,
     asked: usize,
-    /// Log entries that came before `deferred`.
+    /// Log entries that arrived before `deferred`.
     early: Vec<(String, LogEntry)>,
-    /// Until when the client may take to come back.
+    /// Deadline of the client for its responses.
     until: Option<Instant>,
 }
 
-/// A question of the server in the middle of the call.
+/// A client request of the server in the middle of the call.
 struct Open {
     key: String,
     question: Question,
-    /// The client has it.
+    /// Sent to the client.
     sent: bool,
 }
 
-/// What the server said at the end.
-enum Came {
+/// Final response of the server.
+enum Final {
     Answer(Result<Outcome, Failure>),
     Asked(InputRequired),
 }
 
 impl ProxiedCall {
-    /// A call to the server with this key, in the table.
+    /// Enters a call to the server with this key in the table.
     pub(super) fn new(
         export: &Arc<Export>,
         key: &str,
@@ -101,8 +101,8 @@ impl ProxiedCall {
         })
     }
 
-    /// Sends it, at once or as soon as its server is connected.
-    pub(super) fn go(self: &Arc<Self>, member: &Member, sending: Sending) {
+    /// Sends the call, now or when the server is connected.
+    pub(super) fn go(self: &Arc<Self>, member: &Member, sending: PreparedCall) {
         let limits = self.limits();
         let calls = &self.export.calls;
         if calls.waiting.fetch_add(1, Ordering::AcqRel) >= limits.calls.div_ceil(2) && member.is_connecting()
@@ -115,12 +115,12 @@ impl ProxiedCall {
         let waiting: Arc<dyn ConnectWaiter> = Arc::<ProxiedCall>::clone(self);
         match member.connected(&waiting) {
             Some(connection) => waiting.settled(connection),
-            None => self.export.look_after(),
+            None => self.export.watch_deadlines(),
         }
     }
 
-    /// What waits to be sent; only one gets it.
-    fn take_waiting(&self) -> Option<(Sending, Instant)> {
+    /// Takes the waiting request; the first caller gets it.
+    fn take_waiting(&self) -> Option<(PreparedCall, Instant)> {
         let waiting = lock(&self.state).waiting.take();
         if waiting.is_some() {
             self.export.calls.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -128,7 +128,7 @@ impl ProxiedCall {
         waiting
     }
 
-    fn send(self: &Arc<Self>, client: &Client, sending: &Sending, until: Instant) -> Result<(), Error> {
+    fn send(self: &Arc<Self>, client: &Client, sending: &PreparedCall, until: Instant) -> Result<(), Error> {
         let left = until.saturating_duration_since(Instant::now());
         let request = sending.request(client, self.limits(), left)?;
         let told = Arc::downgrade(self);
@@ -154,17 +154,17 @@ impl ProxiedCall {
         Ok(())
     }
 
-    /// It cannot be sent.
+    /// Ends the call with an error before it was sent.
     fn fail(self: &Arc<Self>, error: &Error) {
         let failure = Failure::relayed(error, self.uri.as_deref());
-        lock(&self.state).came = Some(Came::Answer(Err(failure)));
+        lock(&self.state).came = Some(Final::Answer(Err(failure)));
         self.visit();
     }
 
-    /// The client's call waits for it from now on.
+    /// Attaches the client's call.
     pub(super) fn attach(self: &Arc<Self>, deferred: Deferred) {
         let time = self.limits().call_timeout;
-        // Weak, because this call keeps the client's, which keeps the hook. The table keeps this call.
+        // Weak: this call owns the client's call, which owns the hook. The table owns this call.
         let cancelled = Arc::downgrade(self);
         deferred.on_cancel(move || {
             if let Some(passed) = cancelled.upgrade() {
@@ -173,7 +173,7 @@ impl ProxiedCall {
         });
         {
             let mut state = lock(&self.state);
-            // Whoever looks after those that wait knows better why they waited in vain.
+            // Longer than the deadline of `expire`, which has the better error.
             deferred.allow(if state.waiting.is_some() { time * 2 } else { time });
             state.caller = deferred.caller();
             state.until = None;
@@ -189,7 +189,7 @@ impl ProxiedCall {
         &self.export.hub.shared.limits
     }
 
-    /// Nobody wants it any more.
+    /// Cancels the call.
     fn cancel(self: &Arc<Self>) {
         self.export.calls.remove(self);
         lock(&self.state).cancelled = true;
@@ -201,28 +201,28 @@ impl ProxiedCall {
         }
     }
 
-    /// What has not come to its end by now comes to it, if its time is over.
+    /// Ends the call if its deadline has passed.
     pub(super) fn expire(self: &Arc<Self>, now: Instant) {
         if self.until().is_some_and(|until| until <= now) {
             self.cancel();
-            // The questions are refused.
+            // Dropping the requests refuses them.
             let open = std::mem::take(&mut lock(&self.state).open);
             drop(open);
         }
-        let late = |(_, until): &(Sending, Instant)| *until <= now;
+        let late = |(_, until): &(PreparedCall, Instant)| *until <= now;
         if lock(&self.state).waiting.as_ref().is_some_and(late) && self.take_waiting().is_some() {
             let why = format!("the server {:?} is still connecting", self.key);
             self.fail(&Error::new(ErrorKind::Timeout, why));
         }
     }
 
-    /// When [`ProxiedCall::expire`] has something to do.
+    /// Deadline for [`ProxiedCall::expire`].
     pub(super) fn due(&self) -> Option<Instant> {
         let state = lock(&self.state);
         state.until.into_iter().chain(state.waiting.as_ref().map(|(_, until)| *until)).min()
     }
 
-    /// Does what there is to do. Never waits for the client.
+    /// Handles all events. Never waits for the client.
     pub(super) fn visit(self: &Arc<Self>) {
         if self.visits.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
@@ -241,7 +241,7 @@ impl ProxiedCall {
         let mut under = {
             let mut state = lock(&self.state);
             if state.deferred.is_none() {
-                // What came is kept where it is until there is somebody to have it.
+                // Events stay where they are until the client's call is attached.
                 return;
             }
             // Only a visit takes it.
@@ -255,7 +255,7 @@ impl ProxiedCall {
         }
         let Some(deferred) = state.deferred.take() else { return };
         if let Some(came) = state.came.take() {
-            // Questions that are still open are refused: they are dropped, without the lock.
+            // Dropping open requests refuses them; outside of the lock.
             let open = std::mem::take(&mut state.open);
             drop(state);
             drop(open);
@@ -273,23 +273,23 @@ impl ProxiedCall {
         }
         state.until = Some(Instant::now() + self.limits().ask_timeout);
         drop(state);
-        self.export.look_after();
+        self.export.watch_deadlines();
         deferred.ask(&fresh, &forward::held(self.number));
     }
 
-    fn poll(&self, under: &mut Call<Relayed>) -> Option<Came> {
+    fn poll(&self, under: &mut Call<Relayed>) -> Option<Final> {
         Some(match under.outcome_until(Instant::now(), &mut |step| self.step(&step))? {
-            Ok(client::Outcome::Complete(answer)) => Came::Answer(Ok(Outcome::Proxied(Box::new(answer)))),
-            Ok(client::Outcome::InputRequired(asked)) => Came::Asked(asked),
-            // Nobody let a task be made of the call.
-            Ok(client::Outcome::Task(_)) => {
-                Came::Answer(Err(Failure::new("The server made a task of the call")))
-            }
-            Err(error) => Came::Answer(Err(Failure::relayed(&error, self.uri.as_deref()))),
+            Ok(client::Outcome::Complete(answer)) => Final::Answer(Ok(Outcome::Proxied(Box::new(answer)))),
+            Ok(client::Outcome::InputRequired(asked)) => Final::Asked(asked),
+            // No task was requested.
+            Ok(client::Outcome::Task(_)) => Final::Answer(Err(Failure::new(
+                "the server made a task of the call without a request for that",
+            ))),
+            Err(error) => Final::Answer(Err(Failure::relayed(&error, self.uri.as_deref()))),
         })
     }
 
-    /// The server has come further: so has this call, and it has time again.
+    /// Passes progress on and restarts the timeout.
     fn step(&self, step: &Progress) {
         let mut state = lock(&self.state);
         if let Some(deferred) = &mut state.deferred {
@@ -300,15 +300,15 @@ impl ProxiedCall {
         }
     }
 
-    /// Gives the client what the server said at the end.
-    fn end(&self, deferred: Deferred, came: Came) {
+    /// Answers the client with the final response.
+    fn end(&self, deferred: Deferred, came: Final) {
         let asked = match came {
-            Came::Answer(answer) => return deferred.finish(answer),
-            Came::Asked(asked) => asked,
+            Final::Answer(answer) => return deferred.finish(answer),
+            Final::Asked(asked) => asked,
         };
         let round = self.round + 1;
         if round >= self.limits().rounds {
-            return deferred.finish(Err(Failure::new("The server asks back without end")));
+            return deferred.finish(Err(Failure::new("the server requested input in too many rounds")));
         }
         let note = forward::again(round, &asked);
         match crate::server::questions(&asked.questions) {
@@ -318,7 +318,7 @@ impl ProxiedCall {
         }
     }
 
-    /// Takes over a question of the server about this call.
+    /// Adds a client request of the server to this call.
     pub(super) fn ask(self: &Arc<Self>, question: Question) {
         {
             let mut state = lock(&self.state);
@@ -329,24 +329,24 @@ impl ProxiedCall {
         self.visit();
     }
 
-    /// Whether the client of this call can be asked this, as far as is known, and there is room.
+    /// Returns true if the client supports this request, as far as known, and the limit allows it.
     pub(super) fn client_can(&self, request: &AskRequest) -> bool {
         let state = lock(&self.state);
         state.open.len() < self.limits().parked
             && state.deferred.as_ref().is_none_or(|deferred| deferred.client_can().cover(request.needs()))
     }
 
-    /// Who called, once that is known.
+    /// The client, once known.
     pub(super) fn caller(&self) -> Option<Caller> {
         lock(&self.state).caller.clone()
     }
 
-    /// Until when the client may take to come back, while the call is held.
+    /// Deadline for the client's responses, while the call is held.
     pub(super) fn until(&self) -> Option<Instant> {
         lock(&self.state).until
     }
 
-    /// Tells the client what the server logs.
+    /// Passes a log entry to the client.
     pub(super) fn log(&self, logger: &str, entry: &LogEntry) {
         let mut state = lock(&self.state);
         match (&state.deferred, &state.caller) {
@@ -361,9 +361,9 @@ impl ProxiedCall {
 }
 
 impl Export {
-    /// Goes on with a call whose server asked in the middle of it.
+    /// Continues a held call with the client's responses.
     pub(super) fn go_on(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<ProxiedCall>, Failure> {
-        let gone = || Failure::new("The answers came too late: the server's call is over. Call again");
+        let gone = || Failure::new("the responses came too late: the server's call is over; call again");
         let passed = self.calls.find(number).ok_or_else(gone)?;
         let sent: Vec<(String, AskRequest)> = {
             let state = lock(&passed.state);
@@ -384,7 +384,7 @@ impl Export {
                 }
                 Err(_) => Err(match ctx.answered(&key) {
                     Some(Err(refusal)) => refusal.clone(),
-                    _ => RpcError::new(code::INTERNAL, "The client's answer does not fit the question"),
+                    _ => RpcError::new(code::INTERNAL, "the client's response does not match the request"),
                 }),
             };
             answers.push((key, answer));
@@ -436,7 +436,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Makes a call that the hub passes on, ends it, and checks that nothing of it stays in memory.
+    /// Passes one call on, ends it, and checks that it was freed.
     fn frees(above: Era, cancelled: bool) {
         let hub = Hub::builder("proxy", "1.0.0").build().unwrap();
         let mut server = Server::new("proxy", "1.0.0");
@@ -466,7 +466,7 @@ mod tests {
         let call = client.request_tool("x__waits", json!({})).start().unwrap();
         let until = Instant::now() + SOON;
         let passed = loop {
-            // Attached: from then on the call of the client and that of the hub know each other.
+            // Attached: from then on the two calls refer to each other.
             let under_way = |call: &&Arc<ProxiedCall>| call.caller().is_some();
             if let Some(passed) = export.calls.all().iter().find(under_way) {
                 break Arc::downgrade(passed);

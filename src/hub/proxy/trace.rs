@@ -1,8 +1,7 @@
-//! What a request says of the trace it belongs to, to be passed on: `traceparent`, `tracestate` and
-//! `baggage` of its `_meta`.
+//! Trace context of a request: `traceparent`, `tracestate` and `baggage` of its `_meta`.
 //!
-//! Sources: MCP 2026-07-28 basic/index (`_meta`, reserved names), W3C Trace Context, W3C Baggage. What
-//! is not of their form goes no further (requirement META-15): without a parent a state says nothing.
+//! Sources: MCP 2026-07-28 basic/index (`_meta`, reserved names), W3C Trace Context, W3C Baggage. Values
+//! of another form are dropped (requirement META-15), and a state without a parent as well.
 
 use crate::json::{Kind, Value, Writer};
 
@@ -17,17 +16,17 @@ pub(super) fn members(meta: Value<'_>) -> String {
             w.key(name).value(value);
         }
     }
-    // OK to default: only UTF-8 is ever written.
+    // OK to default: only UTF-8 was written.
     String::from_utf8(w.into_bytes()).unwrap_or_default()
 }
 
-/// Both are values of HTTP fields.
+/// Checks for a value of an HTTP field.
 fn is_field(text: Option<&str>) -> bool {
     text.is_some_and(|t| !t.is_empty() && t.bytes().all(|b| matches!(b, b'\t' | b' '..=b'~')))
 }
 
-/// `version-trace-parent-flags` in lower case hexadecimals (Trace Context, traceparent header); what a
-/// later version adds stands behind another hyphen.
+/// Checks for `version-trace-parent-flags` in lower-case hexadecimal digits (Trace Context, traceparent
+/// header). A later version may add fields after another hyphen.
 fn is_parent(text: &str) -> bool {
     let mut parts = text.split('-');
     let mut part = |length: usize| {
@@ -83,7 +82,7 @@ mod tests {
             let meta = format!(r#"{{"traceparent":"{form}","tracestate":"a=1","baggage":"k=v"}}"#);
             assert_eq!(passed(&meta), r#""baggage":"k=v""#, "{form}");
         }
-        // A later version may add something.
+        // A later version may add fields.
         let later = format!("{}-more", PARENT.replacen("00", "cc", 1));
         assert!(passed(&format!(r#"{{"traceparent":"{later}"}}"#)).contains(&later));
         assert_eq!(passed(r#"{"traceparent":7,"baggage":"line\nend","tracestate":"a=1"}"#), "");
