@@ -73,6 +73,7 @@ mod rpc;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod server;
+mod sync;
 mod tool_name;
 mod transport;
 

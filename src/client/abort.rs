@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
 
-use super::core::{Core, lock};
+use super::connection::{Core, lock};
 
 /// How long is waited for a program that is just being started.
 const STARTING: Duration = Duration::from_secs(5);

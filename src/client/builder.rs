@@ -8,18 +8,18 @@ use crate::limits::Limits;
 use crate::model::ask::{Action, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest};
 use crate::model::{Change, Identity, Level};
 #[cfg(unix)]
-use crate::transport::ChildDial;
-use crate::transport::carrier::{Carrier, Dial};
+use crate::transport::ChildConnector;
+use crate::transport::client::{Connector, Transport};
 use crate::transport::{ChildSettings, Stderr};
-use crate::transport::{Link, StreamCarrier};
+use crate::transport::{Link, StreamTransport};
 
 #[cfg(feature = "http-client")]
-use crate::transport::http_client::{Endpoint, HttpDial};
+use crate::transport::http_client::{Endpoint, HttpConnector};
 
 use super::Client;
 use super::abort::Abort;
 use super::connect::{Era, Plan};
-use super::desk::{Desk, Handlers, LogEntry};
+use super::handlers::{HandlerPool, Handlers, LogEntry};
 
 /// A client to be: everything it can answer is registered here, because a server is told so with
 /// the first message.
@@ -209,7 +209,7 @@ impl ClientBuilder {
         #[cfg(unix)]
         {
             let limits = self.chosen_limits()?;
-            let mut dial = ChildDial::new(command, self.child.clone(), limits.clone());
+            let mut dial = ChildConnector::new(command, self.child.clone(), limits.clone());
             self.dial(limits, &mut dial)
         }
         #[cfg(not(unix))]
@@ -229,7 +229,7 @@ impl ClientBuilder {
     /// As [`ClientBuilder::spawn`], except for the program.
     pub fn over(self, link: Link) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;
-        self.dial(limits, &mut LinkDial(Some(Arc::new(StreamCarrier::over(link)))))
+        self.dial(limits, &mut LinkConnector(Some(Arc::new(StreamTransport::over(link)))))
     }
 
     /// Talks to a URL over Streamable HTTP.
@@ -250,7 +250,7 @@ impl ClientBuilder {
     #[cfg(feature = "http-client")]
     pub fn connect(self, endpoint: impl Into<Endpoint>) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;
-        let mut dial = HttpDial::new(endpoint.into(), &limits)?;
+        let mut dial = HttpConnector::new(endpoint.into(), &limits)?;
         self.dial(limits, &mut dial)
     }
 
@@ -261,8 +261,8 @@ impl ClientBuilder {
         }
     }
 
-    pub(super) fn dial(self, limits: Limits, dial: &mut dyn Dial) -> Result<Client, Error> {
-        let desk = Arc::new(Desk::new(self.handlers, &limits));
+    pub(super) fn dial(self, limits: Limits, dial: &mut dyn Connector) -> Result<Client, Error> {
+        let desk = Arc::new(HandlerPool::new(self.handlers, &limits));
         let plan = Plan {
             limits,
             identity: self.identity,
@@ -278,10 +278,10 @@ impl ClientBuilder {
 }
 
 /// A link is there already, and there is no second one.
-struct LinkDial(Option<Arc<dyn Carrier>>);
+struct LinkConnector(Option<Arc<dyn Transport>>);
 
-impl Dial for LinkDial {
-    fn dial(&mut self) -> Result<Arc<dyn Carrier>, Error> {
+impl Connector for LinkConnector {
+    fn dial(&mut self) -> Result<Arc<dyn Transport>, Error> {
         let gone = || Error::new(crate::ErrorKind::Closed, "the link is used up");
         self.0.take().ok_or_else(gone)
     }

@@ -18,7 +18,7 @@ use crate::era::order::{Order, Shelf};
 use crate::json::Json;
 use crate::model::{CacheHint, Change};
 
-use super::core::lock;
+use super::connection::lock;
 
 /// What an entry takes beside its texts.
 const OVERHEAD: usize = 128;

@@ -21,15 +21,15 @@ use crate::limits::Limits;
 use crate::model::{Identity, Level, Revision};
 use crate::pool::guard;
 use crate::rpc::RpcError;
-use crate::transport::carrier::{Dial, Failure};
+use crate::transport::client::{Connector, Failure};
 
 use super::abort::Abort;
-use super::core::{Core, lock};
-use super::desk::Desk;
-use super::exchange::misbehaved;
-use super::incoming::Ear;
+use super::call::misbehaved;
+use super::connection::{Core, lock};
+use super::handlers::HandlerPool;
+use super::incoming::Incoming;
+use super::pending_call::Reply;
 use super::send::Once;
-use super::slot::Reply;
 
 /// Which era is spoken with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ pub(super) struct Plan {
     /// Nothing: to be found out.
     pub era: Option<Era>,
     pub abort: Abort,
-    pub desk: Arc<Desk>,
+    pub desk: Arc<HandlerPool>,
     /// Structured results are checked against what their tools promise.
     #[cfg(feature = "schema")]
     pub checks: bool,
@@ -58,7 +58,7 @@ impl Plan {
     /// Connects, finds out the era, and opens a session where there is one.
     ///
     /// All requests that find out the era share one deadline, [`Limits::call_timeout`] from now.
-    pub(super) fn connect(self, dial: &mut dyn Dial) -> Result<Arc<Core>, Error> {
+    pub(super) fn connect(self, dial: &mut dyn Connector) -> Result<Arc<Core>, Error> {
         let deadline = Instant::now() + self.limits.call_timeout;
         let core = self.open(dial)?;
         match self.greet(&core, deadline) {
@@ -76,10 +76,10 @@ impl Plan {
         }
     }
 
-    fn open(&self, dial: &mut dyn Dial) -> Result<Arc<Core>, Error> {
+    fn open(&self, dial: &mut dyn Connector) -> Result<Arc<Core>, Error> {
         let _opening = self.abort.opening()?;
         let handled = self.desk.capabilities();
-        let handled = self.desk.relay().map_or(handled, super::asked::Relay::capabilities);
+        let handled = self.desk.relay().map_or(handled, super::server_requests::Relay::capabilities);
         let card = codec::ClientCard::new(self.identity.clone(), handled);
         let core = Core::new(
             dial.dial()?,
@@ -90,7 +90,7 @@ impl Plan {
             self.checks,
         );
         // Without a thread that reads, or called off: a program that was started must not be left behind.
-        let started = core.carrier.start(Arc::new(Ear(Arc::clone(&core))));
+        let started = core.carrier.start(Arc::new(Incoming(Arc::clone(&core))));
         started.and_then(|()| self.abort.covers(&core)).map_err(|e| closed(&core, e))?;
         Ok(core)
     }
@@ -399,7 +399,7 @@ impl Core {
                 Ok(())
             }
             Ok(reply) => Err(RpcError::read(reply.value())
-                .map_or_else(|| misbehaved("a malformed error"), super::core::remote)),
+                .map_or_else(|| misbehaved("a malformed error"), super::connection::remote)),
             Err(failure) => {
                 self.give_up(once.id, failure.clone());
                 Err(self.explained(&failure))

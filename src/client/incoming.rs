@@ -15,11 +15,11 @@ use crate::json::{Doc, ErrorKind as Unparsed, Kind as JsonKind, ParseError, Valu
 use crate::model::Change;
 use crate::rpc::excerpt::{Excerpt, Shape};
 use crate::rpc::{Message, RpcError, ShapeError};
-use crate::transport::carrier::{Answered, Failure, Sink, Waking};
+use crate::transport::client::{Answered, Failure, MessageHandler, WakeUp};
 
-use super::core::{Core, lock};
-use super::desk::LogEntry;
-use super::slot::{Progress, Reply, Slot};
+use super::connection::{Core, lock};
+use super::handlers::LogEntry;
+use super::pending_call::{PendingCall, Progress, Reply};
 
 /// Bytes of the beginning and of the end of a large message that are kept while it is parsed.
 const EXCERPT: usize = 512;
@@ -111,7 +111,7 @@ impl Core {
     }
 
     /// Gives a request its answer; who waits for it is woken when what this gives is dropped.
-    fn answer_to(self: &Arc<Self>, id: u64, reply: Reply) -> Option<Waking> {
+    fn answer_to(self: &Arc<Self>, id: u64, reply: Reply) -> Option<WakeUp> {
         let Some(slot) = self.take(id) else {
             self.late.fetch_add(1, Ordering::Relaxed);
             self.recycle(reply.doc);
@@ -127,7 +127,12 @@ impl Core {
         }
     }
 
-    fn over(self: &Arc<Self>, id: u64, slot: Arc<Slot>, outcome: Result<Reply, Failure>) -> Option<Waking> {
+    fn over(
+        self: &Arc<Self>,
+        id: u64,
+        slot: Arc<PendingCall>,
+        outcome: Result<Reply, Failure>,
+    ) -> Option<WakeUp> {
         let waking = slot.fill(outcome);
         if self.listening.ended(id) {
             let core = Arc::clone(self);
@@ -211,9 +216,9 @@ impl Core {
 }
 
 /// What a carrier hands messages to.
-pub(super) struct Ear(pub(super) Arc<Core>);
+pub(super) struct Incoming(pub(super) Arc<Core>);
 
-impl Sink for Ear {
+impl MessageHandler for Incoming {
     fn frame(&self, frame: &[u8]) -> Option<Answered> {
         self.0.incoming(frame)
     }

@@ -32,27 +32,27 @@
 //! something is written or while user code runs.
 
 mod abort;
-mod asked;
 mod builder;
 mod cache;
-mod calls;
+mod call;
 mod connect;
-mod core;
-mod desk;
-mod exchange;
-mod incoming;
-mod listen;
+mod connection;
+mod handlers;
 #[cfg(feature = "http-client")]
-mod mirror;
+mod header_params;
+mod incoming;
+mod methods;
 #[cfg(feature = "schema")]
-mod output;
+mod output_schema;
+mod pending_call;
 #[cfg(feature = "hub")]
 mod proxy;
 mod request;
 #[cfg(feature = "http-client")]
-mod resend;
+mod retry;
 mod send;
-mod slot;
+mod server_requests;
+mod subscriptions;
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,16 +63,16 @@ use crate::model::ServerCapabilities;
 
 pub use abort::Abort;
 pub use builder::ClientBuilder;
-pub use calls::{CompletionTarget, Page};
 pub use connect::Era;
-pub use core::ClientStats;
-pub use desk::LogEntry;
+pub use connection::ClientStats;
+pub use handlers::LogEntry;
+pub use methods::{CompletionTarget, Page};
+pub use pending_call::Progress;
 pub use request::{Call, Canceller, InputRequired, Outcome, Request};
-pub use slot::Progress;
 #[cfg(feature = "hub")]
 pub(crate) use {
-    asked::{Question, Relay},
-    slot::Watch,
+    pending_call::Watch,
+    server_requests::{Question, Relay},
 };
 
 /// A connection to one server.
@@ -113,7 +113,7 @@ pub struct Client {
 
 /// Ends the connection with the last clone, although the reading thread still knows the core.
 struct Handle {
-    core: Arc<core::Core>,
+    core: Arc<connection::Core>,
 }
 
 impl Drop for Handle {
@@ -154,11 +154,11 @@ impl Client {
         ClientBuilder::new(name, version)
     }
 
-    fn of(core: Arc<core::Core>) -> Client {
+    fn of(core: Arc<connection::Core>) -> Client {
         Client { handle: Arc::new(Handle { core }) }
     }
 
-    fn core(&self) -> &Arc<core::Core> {
+    fn core(&self) -> &Arc<connection::Core> {
         &self.handle.core
     }
 

@@ -10,11 +10,11 @@ use crate::json::Json;
 use crate::model::relayed::{Passage, Relayed};
 use crate::model::{ClientCapabilities, Level};
 
-use super::asked::Relay;
 use super::builder::ClientBuilder;
-use super::exchange::Options;
+use super::call::Options;
+use super::pending_call::{Progress, Watch};
 use super::request::{Call, InputRequired, Outcome, Request};
-use super::slot::{Progress, Watch};
+use super::server_requests::Relay;
 
 impl ClientBuilder {
     /// Passes what the server asks to `relay` first, and to the handlers if `relay` gives it back. `relay`

@@ -12,9 +12,9 @@ use crate::model::Level;
 use crate::model::content::ToolOutput;
 use crate::model::task::Task;
 
-use super::core::Core;
-use super::exchange::{Exchange, Flag, Options, Step, read};
-use super::slot::{Patience, Progress};
+use super::call::{CallControl, CallRun, Options, RoundOutcome, read};
+use super::connection::Core;
+use super::pending_call::{CallTimeout, Progress};
 
 /// Reads an answer; nothing when it is not what the method answers.
 pub(super) type Decode<T> = fn(Value<'_>) -> Option<T>;
@@ -31,7 +31,8 @@ pub struct Request<T> {
 impl<T> Request<T> {
     pub(super) fn new(core: &Arc<Core>, want: &Want<'_>, decode: Decode<T>) -> Request<T> {
         let limits = &core.limits;
-        let patience = Patience { timeout: limits.call_timeout, longest: limits.call_longest, extend: false };
+        let patience =
+            CallTimeout { timeout: limits.call_timeout, longest: limits.call_longest, extend: false };
         Request {
             core: Arc::clone(core),
             order: Order::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why)),
@@ -120,10 +121,10 @@ impl<T> Request<T> {
         Ok(Call { exchange, decode, kind: PhantomData })
     }
 
-    fn into_exchange(self) -> Result<(Exchange, Decode<T>), Error> {
+    fn into_exchange(self) -> Result<(CallRun, Decode<T>), Error> {
         let order = self.order?;
         self.core.declared(&order.method)?;
-        Ok((Exchange::new(self.core, order, self.options), self.decode))
+        Ok((CallRun::new(self.core, order, self.options), self.decode))
     }
 }
 
@@ -145,7 +146,7 @@ impl Request<ToolOutput> {
 /// The longest time that anything is waited for: what fits a clock.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-fn done<T>(exchange: &mut Exchange, decode: Decode<T>, until: Option<Instant>) -> Option<Result<T, Error>> {
+fn done<T>(exchange: &mut CallRun, decode: Decode<T>, until: Option<Instant>) -> Option<Result<T, Error>> {
     let core = Arc::clone(&exchange.core);
     Some(exchange.finish(until)?.and_then(|reply| read(&core, reply, decode)))
 }
@@ -153,7 +154,7 @@ fn done<T>(exchange: &mut Exchange, decode: Decode<T>, until: Option<Instant>) -
 /// A call under way. Dropping it cancels it.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call<T> {
-    pub(super) exchange: Exchange,
+    pub(super) exchange: CallRun,
     decode: Decode<T>,
     kind: PhantomData<fn() -> T>,
 }
@@ -190,14 +191,16 @@ impl<T> Call<T> {
         }
     }
 
-    pub(super) fn outcome(&self, step: Result<Step, Error>) -> Result<Outcome<T>, Error> {
+    pub(super) fn outcome(&self, step: Result<RoundOutcome, Error>) -> Result<Outcome<T>, Error> {
         match step? {
-            Step::Complete(reply) => read(&self.exchange.core, reply, self.decode).map(Outcome::Complete),
-            Step::Asked(questions, state) => Ok(Outcome::InputRequired(InputRequired {
+            RoundOutcome::Complete(reply) => {
+                read(&self.exchange.core, reply, self.decode).map(Outcome::Complete)
+            }
+            RoundOutcome::Asked(questions, state) => Ok(Outcome::InputRequired(InputRequired {
                 questions: questions.unwrap_or_else(empty),
                 state,
             })),
-            Step::Task(task) => Ok(Outcome::Task(task)),
+            RoundOutcome::Task(task) => Ok(Outcome::Task(task)),
         }
     }
 
@@ -216,7 +219,7 @@ impl<T> Call<T> {
 #[derive(Clone)]
 pub struct Canceller {
     core: Arc<Core>,
-    flag: Arc<Flag>,
+    flag: Arc<CallControl>,
 }
 
 impl Canceller {

@@ -11,10 +11,10 @@ use crate::era::client::Envelope;
 use crate::era::order::Order;
 use crate::json::Writer;
 use crate::model::Level;
-use crate::transport::carrier::{Drive, Failure, Kind, Outgoing, Session};
+use crate::transport::client::{Failure, Kind, Outgoing, Session, Wait};
 
-use super::core::Core;
-use super::slot::{Patience, Reply, Slot, Waited};
+use super::connection::Core;
+use super::pending_call::{CallTimeout, PendingCall, Reply, WaitOutcome};
 
 /// What one request says and how it travels.
 pub(super) struct Sending<'a> {
@@ -86,19 +86,19 @@ pub(super) fn send(
         headers: &headers,
         deadline: sending.deadline,
     };
-    core.carrier.send(&message, here.map_or(Drive::Away, Drive::Here))
+    core.carrier.send(&message, here.map_or(Wait::Queued, Wait::Blocking))
 }
 
 /// One request outside the rounds of a call, as the opening of a session needs.
 pub(super) struct Once {
     pub id: u64,
-    slot: Arc<Slot>,
+    slot: Arc<PendingCall>,
 }
 
 impl Once {
     pub(super) fn send(core: &Core, order: &Order, timeout: Duration, opens: bool) -> Result<Once, Failure> {
-        let patience = Patience { timeout, longest: timeout, extend: false };
-        let slot = Arc::new(Slot::new(Some(patience), false, &core.clock, &core.waiters));
+        let patience = CallTimeout { timeout, longest: timeout, extend: false };
+        let slot = Arc::new(PendingCall::new(Some(patience), false, &core.clock, &core.waiters));
         let id = core.register(Arc::clone(&slot))?;
         let sending = Sending { opens, ..Sending::new(id, order, Instant::now() + timeout) };
         if let Err(failure) = send(core, &sending, Some(&mut || !slot.over())) {
@@ -111,8 +111,8 @@ impl Once {
     /// Waits; the request stays in the table when its time is over.
     pub(super) fn wait(&self, core: &Arc<Core>) -> Result<Reply, Failure> {
         match core.wait(&self.slot, None, None) {
-            Waited::Over(outcome) => outcome,
-            Waited::NotYet | Waited::Expired => Err(Failure::Timeout),
+            WaitOutcome::Over(outcome) => outcome,
+            WaitOutcome::NotYet | WaitOutcome::Expired => Err(Failure::Timeout),
         }
     }
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::era::Encoded;
 use crate::json::Writer;
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 
 /// An outlet that keeps answers until all are there.
 pub(crate) struct Batch {
-    outlet: Arc<dyn Outlet>,
+    outlet: Arc<dyn FrameSink>,
     state: Mutex<State>,
 }
 
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Batch {
-    pub(crate) fn new(outlet: Arc<dyn Outlet>) -> Arc<Batch> {
+    pub(crate) fn new(outlet: Arc<dyn FrameSink>) -> Arc<Batch> {
         Arc::new(Batch { outlet, state: Mutex::default() })
     }
 
@@ -78,7 +78,7 @@ impl State {
     }
 }
 
-impl Outlet for Batch {
+impl FrameSink for Batch {
     fn send(&self, frames: &[u8]) {
         self.outlet.send(frames);
     }

@@ -20,7 +20,7 @@ use crate::model::ask::{Answer, Ask, AskRequest};
 use crate::model::content::ToolOutput;
 use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 
 use super::core::{Core, Seat};
 use super::failure::Failure;
@@ -31,7 +31,7 @@ use super::post::Post;
 /// The shared state of one connection.
 pub(crate) struct Connection {
     pub core: Arc<Core>,
-    pub outlet: Arc<dyn Outlet>,
+    pub outlet: Arc<dyn FrameSink>,
     /// Many clients without sessions share it: their ids have nothing to do with each other.
     shared: bool,
     session: Mutex<Option<Session>>,
@@ -85,7 +85,7 @@ struct Listen {
     filter: Filter,
     era: &'static dyn ServerEra,
     revision: Revision,
-    outlet: Arc<dyn Outlet>,
+    outlet: Arc<dyn FrameSink>,
 }
 
 /// A panic while one of these locks is held leaves complete values behind, so poisoning is ignored.
@@ -94,7 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    pub(crate) fn new(core: Arc<Core>, outlet: Arc<dyn Outlet>) -> Connection {
+    pub(crate) fn new(core: Arc<Core>, outlet: Arc<dyn FrameSink>) -> Connection {
         Connection {
             core,
             outlet,
@@ -113,7 +113,7 @@ impl Connection {
 
     /// For the requests of many clients, each of which is answered to an outlet of its own.
     #[cfg(feature = "http-server")]
-    pub(crate) fn shared(core: Arc<Core>, outlet: Arc<dyn Outlet>) -> Connection {
+    pub(crate) fn shared(core: Arc<Core>, outlet: Arc<dyn FrameSink>) -> Connection {
         Connection { shared: true, ..Connection::new(core, outlet) }
     }
 
@@ -424,7 +424,7 @@ impl Connection {
         filter: Filter,
         era: &'static dyn ServerEra,
         revision: Revision,
-        outlet: &Arc<dyn Outlet>,
+        outlet: &Arc<dyn FrameSink>,
         now: bool,
     ) -> Result<(), Fault> {
         let mut listens = lock(&self.listens);
@@ -459,7 +459,7 @@ impl Connection {
     pub(crate) fn acknowledge(
         &self,
         id: &Id,
-        outlet: &Arc<dyn Outlet>,
+        outlet: &Arc<dyn FrameSink>,
         watched: &[(String, Result<(), Failure>)],
     ) {
         let mut listens = lock(&self.listens);

@@ -28,7 +28,7 @@ use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormResult, Root,
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
 use crate::record::Violation;
 use crate::rpc::RpcError;
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 
 use super::connection::Connection;
 use super::failure::Failure;
@@ -42,7 +42,7 @@ pub struct Context<'c> {
     pub(crate) doc: &'c Doc,
     pub(crate) query: &'c Query,
     pub(crate) era: &'static dyn ServerEra,
-    pub(crate) outlet: &'c dyn Outlet,
+    pub(crate) outlet: &'c dyn FrameSink,
     /// Knows when the client cancelled, the watchdog bit or the server stops.
     pub(crate) call: Option<&'c Call>,
     /// The same, decided by the clock: a handler that runs inline has nobody to set its flag.

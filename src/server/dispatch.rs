@@ -15,7 +15,7 @@ use crate::json::{Doc, ParseError, Value, Writer};
 use crate::model::ask::Answer;
 use crate::model::{Fault, Note, Peer, Query, Revision, ServerCapabilities};
 use crate::rpc::{Id, Notification, Request, RpcError};
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 
 use super::InlineSend;
 use super::classify::{Classified, MessageKind, classify_single};
@@ -179,7 +179,7 @@ impl Dispatcher<dyn InlineTools> {
         &mut self,
         doc: &Doc,
         message: &Classified<'_>,
-        outlet: &Arc<dyn Outlet>,
+        outlet: &Arc<dyn FrameSink>,
     ) -> Action {
         match message.kind {
             MessageKind::Request(request) => self.request(doc, &request, &message.params, outlet),
@@ -218,7 +218,11 @@ impl Dispatcher<dyn InlineTools> {
     /// Parses and dispatches one message of a batch.
     #[cold]
     #[inline(never)]
-    pub(super) fn batch_item(&mut self, message: Value<'_>, outlet: &Arc<dyn Outlet>) -> (Box<Doc>, Action) {
+    pub(super) fn batch_item(
+        &mut self,
+        message: Value<'_>,
+        outlet: &Arc<dyn FrameSink>,
+    ) -> (Box<Doc>, Action) {
         let mut doc = self.core.spare_doc();
         let action = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
             Ok(()) => self.dispatch(&doc, &classify_single(doc.root()), outlet),
@@ -241,7 +245,7 @@ impl Dispatcher<dyn InlineTools> {
         doc: &Doc,
         request: &Request<'_>,
         params: &Params<'_>,
-        outlet: &Arc<dyn Outlet>,
+        outlet: &Arc<dyn FrameSink>,
     ) -> Action {
         let era = match self.core.eras.of_request(request, params, self.peer.is_some()) {
             Ok(era) => era,

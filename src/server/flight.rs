@@ -19,7 +19,7 @@ use std::time::Instant;
 use crate::era::ServerEra;
 use crate::model::{Operation, Revision};
 use crate::rpc::Id;
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 
 /// What is run when a call is cancelled whose handler has left.
 type Hook = Box<dyn FnOnce() + Send>;
@@ -114,7 +114,7 @@ pub(crate) struct Running {
     pub era: &'static dyn ServerEra,
     pub revision: Revision,
     pub operation: Operation,
-    pub outlet: Arc<dyn Outlet>,
+    pub outlet: Arc<dyn FrameSink>,
     /// Bytes of memory its document takes; 0 while it waits for the client.
     pub weight: usize,
 }

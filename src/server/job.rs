@@ -10,7 +10,7 @@ use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::Variables;
 use crate::model::{Fault, Operation, Query};
 use crate::pool;
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 
 use super::connection::Connection;
 use super::context::Context;
@@ -26,7 +26,7 @@ use super::seal::Answers;
 pub(crate) struct Job {
     pub conn: Arc<Connection>,
     /// Where its answer goes; a batch collects them.
-    pub outlet: Arc<dyn Outlet>,
+    pub outlet: Arc<dyn FrameSink>,
     pub era: &'static dyn ServerEra,
     pub doc: Box<Doc>,
     pub query: Query,
@@ -184,7 +184,7 @@ impl Outcome {
 /// A call as its handler's surroundings see it, owned by whoever runs it.
 pub(crate) struct Exchange<'c> {
     pub conn: &'c Connection,
-    pub outlet: &'c dyn Outlet,
+    pub outlet: &'c dyn FrameSink,
     pub era: &'static dyn ServerEra,
     pub doc: &'c Doc,
     pub query: &'c Query,

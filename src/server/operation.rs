@@ -8,7 +8,7 @@ use crate::json::{Doc, ErrorKind, NodeId, ParseError, Value};
 use crate::model::content::Completion;
 use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 
 use super::dispatch::{Action, Dispatcher, InlineTools, PlannedCall};
 use super::job::{Work, check_prompt};
@@ -59,7 +59,7 @@ impl Dispatcher<dyn InlineTools> {
         params: &Params<'_>,
         era: &'static dyn ServerEra,
         query: &Query,
-        outlet: &Arc<dyn Outlet>,
+        outlet: &Arc<dyn FrameSink>,
     ) -> Result<Action, Fault> {
         if era.questions() == Questions::InResult {
             self.client_came(query.peer.capabilities);
@@ -126,7 +126,7 @@ impl Dispatcher<dyn InlineTools> {
         doc: &Doc,
         request: &Request<'_>,
         query: &Query,
-        outlet: &Arc<dyn Outlet>,
+        outlet: &Arc<dyn FrameSink>,
     ) -> Result<Option<(Work, Answers)>, Fault> {
         let offer = self.offer;
         let work = match query.operation {
@@ -246,7 +246,7 @@ impl Dispatcher<dyn InlineTools> {
         request: &Request<'_>,
         era: &'static dyn ServerEra,
         query: &Query,
-        outlet: &Arc<dyn Outlet>,
+        outlet: &Arc<dyn FrameSink>,
     ) -> Result<(), Fault> {
         let offer = self.offer;
         let any = offer.tools_changed || offer.prompts_changed || offer.resources_changed;

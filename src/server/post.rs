@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::era::Encoded;
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 
 /// The thread ends when nothing was posted for so long.
 const IDLE: Duration = Duration::from_secs(10);
@@ -47,20 +47,20 @@ struct State {
 }
 
 struct Letter {
-    to: Arc<dyn Outlet>,
+    to: Arc<dyn FrameSink>,
     frames: Vec<u8>,
-    /// Set for an expected answer, as [`Outlet::answer`] takes it.
+    /// Set for an expected answer, as [`FrameSink::answer`] takes it.
     answer: Option<Encoded>,
 }
 
 impl Post {
     /// Sends whole frames when the client reads.
-    pub(crate) fn send(&self, to: &Arc<dyn Outlet>, frames: Vec<u8>) {
+    pub(crate) fn send(&self, to: &Arc<dyn FrameSink>, frames: Vec<u8>) {
         self.put(Letter { to: Arc::clone(to), frames, answer: None });
     }
 
     /// Sends an expected answer when the client reads.
-    pub(crate) fn answer(&self, to: &Arc<dyn Outlet>, frame: Vec<u8>, encoded: Encoded) {
+    pub(crate) fn answer(&self, to: &Arc<dyn FrameSink>, frame: Vec<u8>, encoded: Encoded) {
         self.put(Letter { to: Arc::clone(to), frames: frame, answer: Some(encoded) });
     }
 

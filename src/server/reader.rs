@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::json::{Doc, Value, Writer};
 use crate::model::Fault;
 use crate::pool::{self, Refused};
-use crate::transport::{Inlet, Input, Outlet};
+use crate::transport::{FrameSink, FrameSource, Input};
 
 use super::batch::Batch;
 use super::classify::classify;
@@ -30,7 +30,7 @@ const BATCH_BYTES: usize = 64 << 10;
 const BATCH_JOBS: usize = 64;
 
 /// Reads until the input ends, the peer is gone or the program asks to stop.
-pub(super) fn read<I>(conn: &Arc<Connection>, mut inlet: Box<dyn Inlet>, inline: I) -> Result<(), Error>
+pub(super) fn read<I>(conn: &Arc<Connection>, mut inlet: Box<dyn FrameSource>, inline: I) -> Result<(), Error>
 where
     I: InlineTools + 'static,
 {
@@ -49,7 +49,7 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self, inlet: &mut dyn Inlet) -> Result<(), Error> {
+    fn read(&mut self, inlet: &mut dyn FrameSource) -> Result<(), Error> {
         let result = loop {
             let input = inlet.next();
             self.conn.set_reading(true);
@@ -109,7 +109,7 @@ impl Reader<'_> {
     }
 
     /// Carries an action out. Returns the document unless a call keeps it.
-    fn carry_out(&mut self, action: Action, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Option<Box<Doc>> {
+    fn carry_out(&mut self, action: Action, doc: Box<Doc>, outlet: &Arc<dyn FrameSink>) -> Option<Box<Doc>> {
         let call = match action {
             Action::Call(call) => call,
             Action::Resume(job) => {
@@ -150,7 +150,7 @@ impl Reader<'_> {
         // From here on `out` holds the response to one message.
         self.send();
         let batch = Batch::new(Arc::clone(&self.conn.outlet));
-        let outlet: Arc<dyn Outlet> = batch.clone();
+        let outlet: Arc<dyn FrameSink> = batch.clone();
         for message in messages.items() {
             let (doc, action) = self.dispatcher.batch_item(message, &outlet);
             if let Some(doc) = self.carry_out(action, doc, &outlet) {

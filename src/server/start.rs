@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::era::{Encoded, Reply, To};
 use crate::json::Doc;
 use crate::model::Fault;
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 
 use super::dispatch::{Dispatcher, InlineTools, PlannedCall};
 use super::flight::Refusal;
@@ -31,7 +31,7 @@ pub(super) const BUSY: Fault = Fault::Internal("The server is busy: too many cal
 
 impl Dispatcher<dyn InlineTools> {
     /// Runs an inline handler, or admits a call for the pool.
-    pub(super) fn start(&mut self, call: PlannedCall, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Started {
+    pub(super) fn start(&mut self, call: PlannedCall, doc: Box<Doc>, outlet: &Arc<dyn FrameSink>) -> Started {
         match call.inline() {
             Some(place) => self.run_inline(place, call, doc, outlet),
             None => {
@@ -46,7 +46,7 @@ impl Dispatcher<dyn InlineTools> {
         place: usize,
         mut call: PlannedCall,
         doc: Box<Doc>,
-        outlet: &Arc<dyn Outlet>,
+        outlet: &Arc<dyn FrameSink>,
     ) -> Started {
         let to =
             To { id: doc.at(call.query.id).raw(), revision: call.query.peer.revision, card: &self.core.card };
@@ -94,7 +94,7 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    fn job(&self, call: PlannedCall, doc: Box<Doc>, outlet: &Arc<dyn Outlet>) -> Job {
+    fn job(&self, call: PlannedCall, doc: Box<Doc>, outlet: &Arc<dyn FrameSink>) -> Job {
         Job {
             conn: Arc::clone(&self.conn),
             outlet: Arc::clone(outlet),

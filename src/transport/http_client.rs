@@ -25,15 +25,15 @@
 //!   are not followed.
 //! - No message of an error carries a header of ours, a session's id or the URL's query.
 
+mod connector;
+mod deadline;
 mod endpoint;
-mod exchange;
-mod guard;
-mod listen;
-mod pair;
+mod legacy_sse;
 mod post;
+mod public_addr;
+mod sse_listener;
 #[cfg(test)]
 mod tests;
-mod wire;
 
 pub use endpoint::Endpoint;
 
@@ -44,15 +44,17 @@ use ureq::Agent;
 use ureq::config::Config;
 use ureq::http::Uri;
 
+use self::connector::{NameResolver, TcpConnector};
+use self::deadline::{Exchange, Stop};
 use self::endpoint::Target;
-use self::exchange::{Exchange, Stop};
-use self::listen::Listener;
-use self::post::Letter;
-use self::wire::{Lookup, Opener};
-use super::carrier::{Carrier, Dial, Drive, Failure, Kind, Outgoing, Settled, Sink, Traits};
+use self::post::Post;
+use self::sse_listener::Listener;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::pool::{Pool, PoolSize, Refusal};
+use crate::transport::client::{
+    Connector, Failure, Kind, MessageHandler, Outgoing, Settled, Traits, Transport, Wait,
+};
 
 /// Messages without an answer that wait for the thread that sends them.
 const NOTES: usize = 256;
@@ -65,24 +67,24 @@ const IDLE: Duration = Duration::from_secs(4);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Makes connections to one endpoint.
-pub(crate) struct HttpDial {
+pub(crate) struct HttpConnector {
     target: Arc<Target>,
     limits: Limits,
 }
 
-impl HttpDial {
+impl HttpConnector {
     /// Checks the endpoint; connects to nothing yet.
     ///
     /// # Errors
     /// The URL or a header is none, or the URL wants TLS and none is built in.
-    pub(crate) fn new(endpoint: Endpoint, limits: &Limits) -> Result<HttpDial, Error> {
-        Ok(HttpDial { target: Arc::new(endpoint.checked()?), limits: limits.clone() })
+    pub(crate) fn new(endpoint: Endpoint, limits: &Limits) -> Result<HttpConnector, Error> {
+        Ok(HttpConnector { target: Arc::new(endpoint.checked()?), limits: limits.clone() })
     }
 }
 
-impl Dial for HttpDial {
-    fn dial(&mut self) -> Result<Arc<dyn Carrier>, Error> {
-        Ok(Arc::new(HttpCarrier::new(Arc::clone(&self.target), &self.limits)))
+impl Connector for HttpConnector {
+    fn dial(&mut self) -> Result<Arc<dyn Transport>, Error> {
+        Ok(Arc::new(HttpTransport::new(Arc::clone(&self.target), &self.limits)))
     }
 
     /// Connections come and go with every exchange: a new carrier would meet the same server.
@@ -92,7 +94,7 @@ impl Dial for HttpDial {
 }
 
 /// One client's way to one endpoint.
-struct HttpCarrier {
+struct HttpTransport {
     shared: Arc<Shared>,
     calls: Pool<Job>,
     notes: Pool<Job>,
@@ -140,7 +142,7 @@ struct Shared {
 #[derive(Default)]
 struct Live {
     exchanges: Vec<Arc<Exchange>>,
-    sink: Option<Arc<dyn Sink>>,
+    sink: Option<Arc<dyn MessageHandler>>,
     closed: bool,
 }
 
@@ -157,7 +159,7 @@ impl Shared {
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = id;
     }
 
-    fn sink(&self) -> Option<Arc<dyn Sink>> {
+    fn sink(&self) -> Option<Arc<dyn MessageHandler>> {
         self.live().sink.clone()
     }
 
@@ -179,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Runs something as an exchange that [`Carrier::abandon`] and [`Carrier::close`] can stop.
+    /// Runs something as an exchange that [`Transport::abandon`] and [`Transport::close`] can stop.
     fn exchanging<T>(
         &self,
         exchange: &Arc<Exchange>,
@@ -216,7 +218,7 @@ impl Drop for Listed<'_> {
 /// with the id still there, the exchange will not come to an end by itself.
 struct Owed {
     id: Option<u64>,
-    sink: Arc<dyn Sink>,
+    sink: Arc<dyn MessageHandler>,
 }
 
 impl Owed {
@@ -239,8 +241,8 @@ fn closed() -> Failure {
     Failure::Closed("the connection is closed".into())
 }
 
-impl HttpCarrier {
-    fn new(target: Arc<Target>, limits: &Limits) -> HttpCarrier {
+impl HttpTransport {
+    fn new(target: Arc<Target>, limits: &Limits) -> HttpTransport {
         let config = Config::builder()
             // A proxy would be asked for names and addresses that the guard never sees.
             .proxy(None)
@@ -264,14 +266,14 @@ impl HttpCarrier {
             None => config,
         };
         let config = config.build();
-        let opener = Opener { reach: target.reach, timeout: limits.connect_timeout };
+        let opener = TcpConnector { reach: target.reach, timeout: limits.connect_timeout };
         #[cfg(feature = "tls")]
         let opener = {
             use ureq::unversioned::transport::{Connector as _, RustlsConnector};
-            opener.chain(RustlsConnector::default()).chain(wire::Shaken)
+            opener.chain(RustlsConnector::default()).chain(connector::AfterHandshake)
         };
         let shared = Arc::new(Shared {
-            agent: Agent::with_parts(config, opener, Lookup),
+            agent: Agent::with_parts(config, opener, NameResolver),
             target,
             frame_bytes: limits.frame_bytes,
             note_timeout: limits.call_timeout,
@@ -282,7 +284,7 @@ impl HttpCarrier {
             listener: Listener::new(),
             live: Mutex::default(),
         });
-        HttpCarrier {
+        HttpTransport {
             shared,
             calls: threads(limits.http_threads, limits.http_threads),
             notes: threads(1, NOTES),
@@ -291,7 +293,7 @@ impl HttpCarrier {
 }
 
 #[cfg(test)]
-impl HttpCarrier {
+impl HttpTransport {
     /// Waits until every thread of a closed connection has ended.
     fn wait_without_threads(&self) {
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -303,22 +305,22 @@ impl HttpCarrier {
     }
 }
 
-impl Carrier for HttpCarrier {
+impl Transport for HttpTransport {
     fn traits(&self) -> Traits {
         Traits { headers: true, closing_cancels: true, silence_is_legacy: false, drives_here: true }
     }
 
-    fn start(&self, sink: Arc<dyn Sink>) -> Result<(), Error> {
+    fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error> {
         self.shared.live().sink = Some(sink);
         Ok(())
     }
 
-    fn send(&self, message: &Outgoing<'_>, drive: Drive<'_>) -> Result<(), Failure> {
+    fn send(&self, message: &Outgoing<'_>, drive: Wait<'_>) -> Result<(), Failure> {
         let Some(sink) = self.shared.sink() else { return Err(closed()) };
-        let letter = Letter::new(message, &sink);
+        let letter = Post::new(message, &sink);
         match drive {
-            Drive::Here(turn) => letter.post(&self.shared, message.frame, message.headers, &sink, turn),
-            Drive::Away => {
+            Wait::Blocking(turn) => letter.post(&self.shared, message.frame, message.headers, &sink, turn),
+            Wait::Queued => {
                 let (frame, headers) = (message.frame.to_vec(), message.headers.to_vec());
                 let shared = Arc::clone(&self.shared);
                 let owed = Owed { id: letter.exchange.id, sink: Arc::clone(&sink) };

@@ -21,14 +21,14 @@ use tinymcp::record::Violation;
 use tinymcp::schema::{Formats, Schema};
 
 mod args;
-mod live;
-mod remote;
-mod show;
+mod commands;
+mod connect;
+mod print;
 #[cfg(unix)]
 mod signals;
 
 use args::{Asked, asked};
-use show::{one_line, plain};
+use print::{one_line, plain};
 
 const HELP: &str = include_str!("help.txt");
 
@@ -73,7 +73,7 @@ fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
         "schema-lint" => schema_lint(&asked(args, LINT_FLAGS)?),
         "schema-simplify" => schema_simplify(&asked(args, SIMPLIFY_FLAGS)?),
         "validate" => validate(&asked(args, VALIDATE_FLAGS)?),
-        word if remote::knows(word) => remote::run(word, args),
+        word if commands::knows(word) => commands::run(word, args),
         other => Err(format!("unknown command {other:?}; `tinymcp help` says what there is")),
     }
 }
@@ -117,7 +117,7 @@ fn catalog(asked: &Asked) -> Result<(PathBuf, Vec<u8>), Fault> {
             Err("--write needs a file".to_owned())
         }
         ([], Some(_), None) | ([], None, Some(_)) => {
-            let (name, catalog) = live::catalog(asked)?;
+            let (name, catalog) = connect::catalog(asked)?;
             Ok((name.into(), catalog.into_bytes()))
         }
         _ => Err("one FILE is expected, - for standard input, or a server".to_owned()),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::era::Encoded;
 use crate::era::http::HttpEra;
 use crate::transport::http_server::{Exchange, Field};
-use crate::transport::{Outlet, sse};
+use crate::transport::{FrameSink, sse};
 
 use super::stream::{EVENTS, Pace, Streams};
 
@@ -177,7 +177,7 @@ impl Reply {
     }
 }
 
-impl Outlet for Reply {
+impl FrameSink for Reply {
     /// What a handler reports is dropped for a client that cannot be told; its call goes on.
     fn send(&self, frames: &[u8]) {
         self.events(frames, Pace::Patient);

@@ -15,7 +15,7 @@ use crate::server::connection::Connection;
 use crate::server::core::Core;
 use crate::server::notice;
 use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 use crate::transport::http_server::{Engine, Listener, Remote};
 
 use super::HttpServer;
@@ -35,7 +35,7 @@ pub struct BoundServer {
 /// Requests without a session have nobody to tell anything to.
 struct Nobody;
 
-impl Outlet for Nobody {
+impl FrameSink for Nobody {
     fn send(&self, _frames: &[u8]) {}
 
     fn closed(&self) -> bool {

@@ -31,7 +31,7 @@ use crate::server::dispatch::{Action, Dispatcher, PlannedCall, Text};
 use crate::server::job::{Job, Work};
 use crate::server::operation::{parse_fault, shape_fault};
 use crate::server::start::{BUSY, Started};
-use crate::transport::Outlet;
+use crate::transport::FrameSink;
 use crate::transport::http_server::{Admission, Exchange, Field, Head, Refusal, Remote, Service};
 
 use super::Options;
@@ -122,7 +122,7 @@ impl Endpoint {
         match plan {
             Plan::Alone => {
                 let reply = self.reply(visit, &doc, exchange, self.core.eras.modern, None);
-                let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
+                let outlet: Arc<dyn FrameSink> = Arc::<Reply>::clone(&reply);
                 let shared = Arc::clone(&self.shared);
                 let dispatcher = self.dispatcher.whole();
                 dispatcher.turn_to(&shared, None);
@@ -141,7 +141,7 @@ impl Endpoint {
             }
             Plan::Call(conn, streams) => {
                 let reply = self.reply(visit, &doc, exchange, self.core.eras.legacy, Some(streams));
-                let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
+                let outlet: Arc<dyn FrameSink> = Arc::<Reply>::clone(&reply);
                 self.turn_to(&conn, visit);
                 let action = self.dispatcher.whole().dispatch(&doc, &message, &outlet);
                 self.carry_out(action, doc, &reply)
@@ -283,7 +283,7 @@ impl Endpoint {
     /// Carries out the action for a request whose response goes to `reply`. Returns the document
     /// unless a call keeps it.
     fn carry_out(&mut self, action: Action, doc: Box<Doc>, reply: &Arc<Reply>) -> Option<Box<Doc>> {
-        let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(reply);
+        let outlet: Arc<dyn FrameSink> = Arc::<Reply>::clone(reply);
         let (doc, encoded) = match action {
             Action::Reply(encoded) => (doc, encoded),
             Action::Call(call) => match self.dispatcher.whole().start(call, doc, &outlet) {
@@ -332,7 +332,7 @@ impl Endpoint {
     /// Handles several messages, whose responses are sent together.
     fn batch(&mut self, doc: &Doc, reply: &Arc<Reply>) {
         let batch = Batch::new(Arc::<Reply>::clone(reply));
-        let outlet: Arc<dyn Outlet> = batch.clone();
+        let outlet: Arc<dyn FrameSink> = batch.clone();
         let mut jobs = Vec::new();
         for message in doc.root().items() {
             let dispatcher = self.dispatcher.whole();
@@ -377,10 +377,10 @@ impl Endpoint {
             return Stop::busy().say(&exchange);
         }
         let streams = Arc::new(Streams::new(&self.budget));
-        let outlet: Arc<dyn Outlet> = Arc::<Streams>::clone(&streams);
+        let outlet: Arc<dyn FrameSink> = Arc::<Streams>::clone(&streams);
         let conn = Arc::new(Connection::new(Arc::clone(&self.core), outlet));
         let reply = self.reply(visit, doc, exchange, self.core.eras.legacy, Some(Arc::clone(&streams)));
-        let outlet: Arc<dyn Outlet> = Arc::<Reply>::clone(&reply);
+        let outlet: Arc<dyn FrameSink> = Arc::<Reply>::clone(&reply);
         let dispatcher = self.dispatcher.whole();
         dispatcher.turn_to(&conn, None);
         let action = dispatcher.dispatch(doc, message, &outlet);

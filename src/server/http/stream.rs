@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use crate::era::Encoded;
 use crate::limits::HttpLimits;
 use crate::transport::http_server::{Exchange, Field};
-use crate::transport::{Outlet, sse};
+use crate::transport::{FrameSink, sse};
 
 /// What every event stream's head says; `X-Accel-Buffering` asks proxies to pass events on at once
 /// (MCP 2026-07-28 basic/transports/streamable-http).
@@ -325,7 +325,7 @@ impl Drop for Streams {
 }
 
 /// What belongs to no call goes out on the general stream, or waits for it.
-impl Outlet for Streams {
+impl FrameSink for Streams {
     fn send(&self, frames: &[u8]) {
         self.post(frames, None);
     }

@@ -13,7 +13,7 @@ use ureq::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 #[cfg(feature = "tls")]
 use ureq::tls::{PemItem, RootCerts, parse_pem};
 
-use super::wire::Reach;
+use super::connector::Reach;
 use crate::error::{Error, ErrorKind};
 
 /// A server's URL, and what every request to it carries.

@@ -18,11 +18,11 @@ use std::sync::Arc;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 use ureq::{Body, Error};
 
-use super::exchange::{Exchange, Patience, Stop, TICK};
-use super::listen::{self, Fruitless, Got};
-use super::{Shared, closed, pair};
+use super::deadline::{Exchange, Patience, Stop, TICK};
+use super::sse_listener::{self, Fruitless, Got};
+use super::{Shared, closed, legacy_sse};
 use crate::era::legacy::header as session;
-use crate::transport::carrier::{Failure, Kind, Outgoing, Session, Sink};
+use crate::transport::client::{Failure, Kind, MessageHandler, Outgoing, Session};
 use crate::transport::sse::{MEDIA_TYPE, Parser, Step};
 
 const JSON: &str = "application/json";
@@ -36,20 +36,20 @@ const REDIRECTS: usize = 3;
 const WORDS: usize = 4096;
 
 /// A message that is being delivered.
-pub(super) struct Letter {
+pub(super) struct Post {
     pub exchange: Arc<Exchange>,
     kind: Kind,
     session: Session,
 }
 
-impl Letter {
-    pub(super) fn new(message: &Outgoing<'_>, sink: &Arc<dyn Sink>) -> Letter {
+impl Post {
+    pub(super) fn new(message: &Outgoing<'_>, sink: &Arc<dyn MessageHandler>) -> Post {
         let exchange = match message.kind {
             Kind::Request(id) => Exchange::asked(id, Arc::clone(sink)),
             Kind::Stream(id) => Exchange::until(Some(id), message.deadline),
             Kind::Notification | Kind::Answer => Exchange::until(None, message.deadline),
         };
-        Letter { exchange: Arc::new(exchange), kind: message.kind, session: message.session }
+        Post { exchange: Arc::new(exchange), kind: message.kind, session: message.session }
     }
 
     /// Makes the exchange; comes back when it is over.
@@ -58,7 +58,7 @@ impl Letter {
         shared: &Arc<Shared>,
         frame: &[u8],
         headers: &[(String, String)],
-        sink: &Arc<dyn Sink>,
+        sink: &Arc<dyn MessageHandler>,
         turn: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
         let route = Route { letter: self, shared, headers, sink: &**sink };
@@ -75,10 +75,10 @@ impl Letter {
 
 /// One delivery with everything it needs.
 struct Route<'a> {
-    letter: &'a Letter,
+    letter: &'a Post,
     shared: &'a Arc<Shared>,
     headers: &'a [(String, String)],
-    sink: &'a dyn Sink,
+    sink: &'a dyn MessageHandler,
 }
 
 impl Route<'_> {
@@ -102,7 +102,7 @@ impl Route<'_> {
             let refused = self.refused(response);
             // It may be one of the oldest kind (2026-07-28 streamable-http, backward compatibility).
             let oldest = self.letter.session == Session::Opens && matches!(status, 400 | 404 | 405);
-            if refused.is_ok() || !oldest || !pair::open(self.shared, &self.letter.exchange) {
+            if refused.is_ok() || !oldest || !legacy_sse::open(self.shared, &self.letter.exchange) {
                 return refused;
             }
             response = self.send(frame, None)?;
@@ -286,7 +286,7 @@ impl Route<'_> {
                 }
                 // The exchange knows why it is over.
                 exchange.pause(fruitless.delay(parser.retry(), clean), turn).map_err(|_| closed())?;
-                match listen::ask(self.shared, exchange, self.headers, session, parser.last_id()) {
+                match sse_listener::ask(self.shared, exchange, self.headers, session, parser.last_id()) {
                     Got::Stream(body) => break body,
                     Got::Later => {
                         refusals = 0;
@@ -394,7 +394,7 @@ pub(super) struct Over {
 /// Reads one connection's events.
 pub(super) struct Reading<'a> {
     pub exchange: &'a Exchange,
-    pub sink: &'a dyn Sink,
+    pub sink: &'a dyn MessageHandler,
     pub turn: &'a mut dyn FnMut() -> bool,
 }
 

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Endpoint, HttpCarrier};
+use super::{Endpoint, HttpTransport};
 use crate::Limits;
 use crate::json::Doc;
-use crate::transport::carrier::{Answered, Carrier, Drive, Failure, Kind, Outgoing, Session, Sink};
+use crate::transport::client::{Answered, Failure, Kind, MessageHandler, Outgoing, Session, Transport, Wait};
 
 /// Longer than anything takes on a loaded machine.
 const LONG: Duration = Duration::from_secs(20);
@@ -57,7 +57,7 @@ impl Ear {
     }
 }
 
-impl Sink for Ear {
+impl MessageHandler for Ear {
     fn frame(&self, frame: &[u8]) -> Option<Answered> {
         let text = String::from_utf8_lossy(frame).into_owned();
         let answers = Doc::parse(frame).ok().and_then(|doc| {
@@ -93,15 +93,15 @@ impl Sink for Ear {
 
 /// A carrier, and the ear it talks to.
 struct Line {
-    carrier: Arc<HttpCarrier>,
+    carrier: Arc<HttpTransport>,
     ear: Arc<Ear>,
 }
 
 impl Line {
     fn to(endpoint: Endpoint, limits: &Limits) -> Line {
-        let carrier = Arc::new(HttpCarrier::new(Arc::new(endpoint.checked().unwrap()), limits));
+        let carrier = Arc::new(HttpTransport::new(Arc::new(endpoint.checked().unwrap()), limits));
         let ear = Arc::new(Ear::default());
-        carrier.start(Arc::clone(&ear) as Arc<dyn Sink>).unwrap();
+        carrier.start(Arc::clone(&ear) as Arc<dyn MessageHandler>).unwrap();
         Line { carrier, ear }
     }
 
@@ -109,7 +109,7 @@ impl Line {
         Line::to(Endpoint::new(url), &Limits::default())
     }
 
-    fn send(&self, frame: &str, kind: Kind, session: Session, drive: Drive<'_>) -> Result<(), Failure> {
+    fn send(&self, frame: &str, kind: Kind, session: Session, drive: Wait<'_>) -> Result<(), Failure> {
         let headers = [("MCP-Protocol-Version".to_owned(), "x".to_owned())];
         let deadline = Instant::now() + LONG;
         self.carrier
@@ -119,12 +119,12 @@ impl Line {
     /// A request whose exchange this thread makes.
     fn call(&self, id: u64, session: Session) -> Result<(), Failure> {
         let frame = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"m\"}}\n");
-        self.send(&frame, Kind::Request(id), session, Drive::Here(&mut || true))
+        self.send(&frame, Kind::Request(id), session, Wait::Blocking(&mut || true))
     }
 
     fn begin(&self, id: u64) -> Result<(), Failure> {
         let frame = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"m\"}}\n");
-        self.send(&frame, Kind::Request(id), Session::None, Drive::Away)
+        self.send(&frame, Kind::Request(id), Session::None, Wait::Queued)
     }
 
     fn deadline(&self, time: Duration) {

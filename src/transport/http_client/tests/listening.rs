@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::stage::{JSON, Next, Seen, Stage, answer, result, say, stream};
 use super::*;
-use crate::transport::carrier::Settled;
+use crate::transport::client::Settled;
 
 fn is_get(seen: &Seen) -> bool {
     seen.line.starts_with("GET ")
@@ -246,7 +246,7 @@ fn a_server_of_the_oldest_kind_is_found_and_spoken_with() {
         line.call(1, Session::Opens).unwrap();
         line.carrier.settled(&Settled { session: true, headers: Vec::new() });
         line.call(2, Session::Within).unwrap();
-        line.send("{}", Kind::Notification, Session::Within, Drive::Here(&mut || true)).unwrap();
+        line.send("{}", Kind::Notification, Session::Within, Wait::Blocking(&mut || true)).unwrap();
         line.ear.wait(|heard| (heard.frames.len() == 3).then_some(()));
         // The stream ends, and with it the connection.
         std::thread::scope(|scope| {

@@ -48,7 +48,7 @@ fn answers_in_events_come_with_what_precedes_them() {
             turns += 1;
             true
         };
-        line.send(&frame, Kind::Request(id), Session::None, Drive::Here(&mut turn)).unwrap();
+        line.send(&frame, Kind::Request(id), Session::None, Wait::Blocking(&mut turn)).unwrap();
         assert_eq!(stage.next().connection, 0, "the connection is used again");
     }
     assert_eq!(line.frames().len(), 4);
@@ -300,13 +300,13 @@ fn what_needs_no_answer_is_sent_in_order_by_one_thread() {
         // A deadline that is over means: take it without waiting.
         let (kind, session, deadline) = (Kind::Notification, Session::Within, Instant::now());
         let message = Outgoing { frame: body.as_bytes(), kind, session, headers: &[], deadline };
-        line.carrier.send(&message, Drive::Away).unwrap();
+        line.carrier.send(&message, Wait::Queued).unwrap();
     }
     for body in ["1", "2", "3"] {
         let seen = stage.next();
         assert_eq!((seen.body.as_str(), seen.connection), (body, 0));
     }
-    let here = |body| line.send(body, Kind::Answer, Session::Within, Drive::Here(&mut || true));
+    let here = |body| line.send(body, Kind::Answer, Session::Within, Wait::Blocking(&mut || true));
     here("1").unwrap();
     assert!(matches!(here("3"), Err(Failure::Refused { status: 400, .. })));
     line.close();
@@ -331,9 +331,9 @@ fn started_calls_run_beside_each_other_and_are_bounded() {
     // Both run; as many again may wait for a thread.
     (stage.next(), stage.next());
     for _ in 0..2 {
-        line.carrier.send(&late, Drive::Away).unwrap();
+        line.carrier.send(&late, Wait::Queued).unwrap();
     }
-    assert!(matches!(line.carrier.send(&late, Drive::Away), Err(Failure::Busy(_))));
+    assert!(matches!(line.carrier.send(&late, Wait::Queued), Err(Failure::Busy(_))));
     for _ in 0..4 {
         go.send(()).unwrap();
     }
@@ -389,7 +389,7 @@ fn when_nobody_waits_the_stream_is_closed() {
     let (stage, told) = silent("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {}\n\n");
     let line = Line::new(&stage.url());
     let frame = "{\"id\":1}";
-    line.send(frame, Kind::Request(1), Session::None, Drive::Here(&mut || false)).unwrap();
+    line.send(frame, Kind::Request(1), Session::None, Wait::Blocking(&mut || false)).unwrap();
     told.recv_timeout(LONG).unwrap();
     told.recv_timeout(LONG).expect("the server sees the end");
     line.close();
@@ -448,7 +448,7 @@ fn outlives(deadline: Duration) -> bool {
     let deadline = Instant::now() + deadline;
     let (kind, session) = (Kind::Stream(1), Session::None);
     let message = Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline };
-    line.carrier.send(&message, Drive::Away).unwrap();
+    line.carrier.send(&message, Wait::Queued).unwrap();
     let outlived = line.ear.wait(|heard| match (heard.frames.len(), heard.failures.len()) {
         (2, 0) => Some(true),
         (_, 1) => Some(false),

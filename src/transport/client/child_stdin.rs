@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 
-use super::carrier::Failure;
-use super::condition::Condition;
-use super::stream::Feed;
+use super::Failure;
+use super::stream::FrameWriter;
+use crate::sync::Condition;
 
 /// How often a sender that waits for a full pipe looks whether it was closed.
 const LOOK: Duration = Duration::from_millis(50);
 
-pub(super) struct PipeFeed {
+pub(super) struct StdinWriter {
     state: Mutex<State>,
     /// Room was made, or nothing is left to write.
     moved: Condition,
@@ -57,10 +57,10 @@ impl State {
     }
 }
 
-impl PipeFeed {
+impl StdinWriter {
     /// Lets about `limit` bytes wait before senders wait too. `pipe` must not block.
-    pub(super) fn new(pipe: OwnedFd, bell: OwnedFd, limit: usize) -> PipeFeed {
-        PipeFeed {
+    pub(super) fn new(pipe: OwnedFd, bell: OwnedFd, limit: usize) -> StdinWriter {
+        StdinWriter {
             state: Mutex::new(State {
                 pipe: Some(Arc::new(pipe.into())),
                 pending: Vec::new(),
@@ -177,7 +177,7 @@ fn gone() -> Failure {
     Failure::Closed("the process is gone".to_owned())
 }
 
-impl Feed for PipeFeed {
+impl FrameWriter for StdinWriter {
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
         let mut state = self.lock();
         let pipe = loop {

@@ -15,15 +15,15 @@ use ureq::Body;
 use ureq::http::Uri;
 
 use super::Shared;
-use super::exchange::Exchange;
-use super::listen::{self, Got};
+use super::deadline::Exchange;
 use super::post::{End, Reading};
-use crate::transport::carrier::{Answered, Failure, Sink};
+use super::sse_listener::{self, Got};
+use crate::transport::client::{Answered, Failure, MessageHandler};
 use crate::transport::sse::{Parser, Step};
 
 /// Whether the server is of that kind; then messages are posted to where it said.
 pub(super) fn open(shared: &Arc<Shared>, exchange: &Exchange) -> bool {
-    let Got::Stream(mut body) = listen::ask(shared, exchange, &[], None, b"") else { return false };
+    let Got::Stream(mut body) = sse_listener::ask(shared, exchange, &[], None, b"") else { return false };
     let mut parser = Parser::new(shared.frame_bytes);
     let Some(uri) = first(shared, &mut body, &mut parser) else { return false };
     if shared.post_to.set(uri).is_err() {
@@ -68,10 +68,10 @@ pub(super) fn listen(shared: &Shared, exchange: &Arc<Exchange>, body: Body, mut 
 /// Tells the exchange that waits for it that an answer came.
 struct Telling<'a> {
     shared: &'a Shared,
-    sink: &'a dyn Sink,
+    sink: &'a dyn MessageHandler,
 }
 
-impl Sink for Telling<'_> {
+impl MessageHandler for Telling<'_> {
     fn frame(&self, frame: &[u8]) -> Option<Answered> {
         let answered = self.sink.frame(frame);
         if let Some(answered) = &answered {

@@ -18,13 +18,13 @@ use crate::json::{Json, Kind, Value};
 use crate::limits::Limits;
 use crate::schema::{Formats, Options, Schema};
 
-use super::core::lock;
+use super::connection::lock;
 
 /// What an entry takes beside its texts.
 const OVERHEAD: usize = 96;
 
 /// What the lists of tools said of their results.
-pub(super) struct Outputs {
+pub(super) struct OutputSchemas {
     /// Whether anything is checked.
     on: bool,
     state: Mutex<State>,
@@ -65,9 +65,9 @@ impl State {
     }
 }
 
-impl Outputs {
-    pub(super) fn new(on: bool) -> Outputs {
-        Outputs { on, state: Mutex::default() }
+impl OutputSchemas {
+    pub(super) fn new(on: bool) -> OutputSchemas {
+        OutputSchemas { on, state: Mutex::default() }
     }
 
     /// Learns from an answer to a list request.

@@ -17,11 +17,11 @@ use crate::era::order::Order;
 use crate::json::{Doc, Value};
 use crate::limits::Limits;
 
-use super::core::{Core, lock};
+use super::connection::{Core, lock};
 
 /// What the lists of tools said.
 #[derive(Default)]
-pub(super) struct Mirrors(Mutex<Vec<Known>>);
+pub(super) struct HeaderParams(Mutex<Vec<Known>>);
 
 struct Known {
     tool: Box<str>,
@@ -31,7 +31,7 @@ struct Known {
     bytes: usize,
 }
 
-impl Mirrors {
+impl HeaderParams {
     /// Learns from an answer to a list request.
     pub(super) fn learn(&self, result: Value<'_>, limits: &Limits) {
         for tool in result.get("tools").into_iter().flat_map(Value::items) {

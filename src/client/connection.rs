@@ -5,7 +5,7 @@
 //!
 //! # Locks
 //! Each lock is held for a few instructions and none is taken inside another. Frames that must not
-//! wait leave at once or are dropped; handlers run on the threads of the [`Desk`].
+//! wait leave at once or are dropped; handlers run on the threads of the [`HandlerPool`].
 //!
 //! # Invariants
 //! - Whoever takes a request out of the table, and nobody else, gives it its outcome: the answer,
@@ -25,14 +25,14 @@ use crate::limits::Limits;
 use crate::model::Level;
 use crate::rpc::pending::Pending;
 use crate::rpc::{Id, RpcError};
-use crate::transport::carrier::{Carrier, Drive, Failure, Kind, Outgoing, Session, Settled, Traits};
+use crate::transport::client::{Failure, Kind, Outgoing, Session, Settled, Traits, Transport, Wait};
 
 use super::cache::Cache;
 use super::connect::Renewal;
-use super::desk::Desk;
-use super::incoming::Ear;
-use super::listen::Listening;
-use super::slot::{Clock, Progress, Slot, Waited, Waiters};
+use super::handlers::HandlerPool;
+use super::incoming::Incoming;
+use super::pending_call::{Clock, PendingCall, Progress, WaitOutcome, Waiters};
+use super::subscriptions::Subscriptions;
 
 /// Documents that are kept for the next answers.
 const SPARE: usize = 8;
@@ -54,15 +54,15 @@ pub struct ClientStats {
 }
 
 pub(super) struct Core {
-    pub(super) carrier: Arc<dyn Carrier>,
+    pub(super) carrier: Arc<dyn Transport>,
     pub(super) traits: Traits,
     pub(super) limits: Limits,
     pub(super) card: ClientCard,
-    pub(super) desk: Arc<Desk>,
+    pub(super) desk: Arc<HandlerPool>,
     pub(super) clock: Clock,
     pub(super) waiters: Arc<Waiters>,
     pub(super) cache: Cache,
-    pub(super) listening: Listening,
+    pub(super) listening: Subscriptions,
     /// Log entries are wanted from here on, in the era that says so with every request.
     pub(super) log_level: Mutex<Option<Level>>,
     pub(super) flight: Mutex<Flight>,
@@ -79,23 +79,23 @@ pub(super) struct Core {
     closed: Condvar,
     pub(super) renewal: Renewal,
     #[cfg(feature = "http-client")]
-    pub(super) mirrors: super::mirror::Mirrors,
+    pub(super) mirrors: super::header_params::HeaderParams,
     #[cfg(feature = "schema")]
-    pub(super) outputs: super::output::Outputs,
+    pub(super) outputs: super::output_schema::OutputSchemas,
 }
 
 pub(super) struct Flight {
-    pub(super) pending: Pending<Arc<Slot>>,
+    pub(super) pending: Pending<Arc<PendingCall>>,
     /// Why nothing more can be sent.
     ended: Option<Failure>,
 }
 
 impl Core {
     pub(super) fn new(
-        carrier: Arc<dyn Carrier>,
+        carrier: Arc<dyn Transport>,
         limits: Limits,
         card: ClientCard,
-        desk: Arc<Desk>,
+        desk: Arc<HandlerPool>,
         #[cfg(feature = "schema")] checks: bool,
     ) -> Arc<Core> {
         Arc::new(Core {
@@ -106,7 +106,7 @@ impl Core {
             clock: Clock::new(limits.ask_timeout),
             waiters: Arc::default(),
             cache: Cache::new(limits.cache_bytes),
-            listening: Listening::default(),
+            listening: Subscriptions::default(),
             log_level: Mutex::new(None),
             flight: Mutex::new(Flight { pending: Pending::new(limits.calls), ended: None }),
             spare: Mutex::default(),
@@ -120,9 +120,9 @@ impl Core {
             closed: Condvar::new(),
             renewal: Renewal::default(),
             #[cfg(feature = "http-client")]
-            mirrors: super::mirror::Mirrors::default(),
+            mirrors: super::header_params::HeaderParams::default(),
             #[cfg(feature = "schema")]
-            outputs: super::output::Outputs::new(checks),
+            outputs: super::output_schema::OutputSchemas::new(checks),
             limits,
         })
     }
@@ -160,7 +160,7 @@ impl Core {
                 deadline: Instant::now() + self.limits.call_timeout,
             };
             // OK to drop: if this did not leave, the next request tells why.
-            let _ = self.carrier.send(&ready, Drive::Here(&mut || true));
+            let _ = self.carrier.send(&ready, Wait::Blocking(&mut || true));
         }
         self.carrier.settled(&Settled { session: era.sessions(), headers });
     }
@@ -199,7 +199,7 @@ impl Core {
     }
 
     /// Takes a request into the table.
-    pub(super) fn register(&self, slot: Arc<Slot>) -> Result<u64, Failure> {
+    pub(super) fn register(&self, slot: Arc<PendingCall>) -> Result<u64, Failure> {
         let mut flight = lock(&self.flight);
         if let Some(ended) = &flight.ended {
             return Err(ended.clone());
@@ -211,7 +211,7 @@ impl Core {
     }
 
     /// Takes a request out of the table, so that no answer finds it any more.
-    pub(super) fn take(&self, id: u64) -> Option<Arc<Slot>> {
+    pub(super) fn take(&self, id: u64) -> Option<Arc<PendingCall>> {
         lock(&self.flight).pending.take(id)
     }
 
@@ -243,7 +243,7 @@ impl Core {
         let session = if era.sessions() { Session::Within } else { Session::None };
         let message = Outgoing { frame, kind, session, headers: &headers, deadline: Instant::now() };
         // OK to drop: whoever does not read what it asked for does not get it.
-        let _ = self.carrier.send(&message, Drive::Away);
+        let _ = self.carrier.send(&message, Wait::Queued);
     }
 
     /// Sends a notification of this client.
@@ -346,10 +346,10 @@ impl Core {
     /// progress leaves the reading to others: what it does with it takes its own time.
     pub(super) fn wait(
         self: &Arc<Self>,
-        slot: &Slot,
+        slot: &PendingCall,
         until: Option<Instant>,
         hear: Option<&mut dyn FnMut(Progress)>,
-    ) -> Waited {
+    ) -> WaitOutcome {
         let _awaited = slot.awaited();
         match hear {
             Some(hear) => {
@@ -357,7 +357,7 @@ impl Core {
                 slot.wait(&self.clock, until, hear)
             }
             None => {
-                let ear = Ear(Arc::clone(self));
+                let ear = Incoming(Arc::clone(self));
                 self.carrier.read_here(&ear, &mut || slot.idle_until(&self.clock, until));
                 slot.wait(&self.clock, until, &mut |_| {})
             }

@@ -15,7 +15,7 @@ use tinymcp::json::{Doc, Json, Kind, Value, Writer};
 use tinymcp::{Change, Client, ClientBuilder, CompletionTarget, Error, ErrorKind, Level};
 
 use super::args::{Asked, asked};
-use super::{BYTES, Fault, live, out, show};
+use super::{BYTES, Fault, connect, out, print};
 
 const FLAGS: &[&str] = &["url", "header", "era", "timeout", "json", "text"];
 const WATCH_FLAGS: &[&str] = &["url", "header", "era", "timeout", "json", "text", "count"];
@@ -64,15 +64,15 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8, Fault> {
         }
         _ => return Err(format!("{command} was given too few words or too many; see `tinymcp help`")),
     };
-    let client = live::connect(live::builder(&asked)?, &asked)?;
+    let client = connect::connect(connect::builder(&asked)?, &asked)?;
     let answered = match question {
         Question::List(kinds) => list(&client, &kinds),
         Question::Complete(words) => complete(&client, &words),
         Question::Other(method, params) => {
-            client.request_method(method, params).on_progress(show::progress).wait()
+            client.request_method(method, params).on_progress(print::progress).wait()
         }
     };
-    show::progress_done();
+    print::progress_done();
     match answered {
         Ok(answer) => {
             let failed = answer.to_doc().root().get("isError").and_then(Value::as_bool) == Some(true);
@@ -224,20 +224,20 @@ fn for_people(asked: &Asked) -> bool {
 
 fn print(asked: &Asked, answer: &Json) -> Result<(), Fault> {
     if for_people(asked) {
-        return out(show::answer(answer.to_doc().root()).as_bytes());
+        return out(print::answer(answer.to_doc().root()).as_bytes());
     }
     out(format!("{}\n", answer.as_str()).as_bytes())
 }
 
 /// What the server says no to is told like a result; that it could not be asked is a fault.
 fn refused(asked: &Asked, error: &Error) -> Result<u8, Fault> {
-    let fault = format!("{}: {error}", live::name(asked));
+    let fault = format!("{}: {error}", connect::name(asked));
     if !matches!(error.kind(), ErrorKind::Remote | ErrorKind::PeerIncompatible) {
         return Err(fault);
     }
-    eprintln!("tinymcp: {}", show::plain(&fault));
+    eprintln!("tinymcp: {}", print::plain(&fault));
     if let Some(data) = error.data() {
-        eprintln!("{}", show::plain(data.as_str()));
+        eprintln!("{}", print::plain(data.as_str()));
     }
     Ok(1)
 }
@@ -251,13 +251,13 @@ enum Event {
 /// Prints what a server tells, one line each, until its connection ends or enough was told.
 fn watch(asked: &Asked, uris: &[&str]) -> Result<u8, Fault> {
     let (tell, told) = mpsc::sync_channel(EVENTS);
-    let client = live::connect(listening(live::builder(asked)?, &tell), asked)?;
+    let client = connect::connect(listening(connect::builder(asked)?, &tell), asked)?;
     for uri in uris {
         if let Err(error) = client.subscribe(uri) {
             return refused(asked, &error);
         }
     }
-    eprintln!("tinymcp: watching {}", show::plain(&live::name(asked)));
+    eprintln!("tinymcp: watching {}", print::plain(&connect::name(asked)));
     follow(asked, told)
 }
 
@@ -267,7 +267,7 @@ fn follow(asked: &Asked, told: mpsc::Receiver<Event>) -> Result<u8, Fault> {
     for event in told.into_iter().take(most) {
         match event {
             Event::News(news) => print(asked, &news)?,
-            Event::End(why) => return Err(format!("{}: {why}", live::name(asked))),
+            Event::End(why) => return Err(format!("{}: {why}", connect::name(asked))),
         }
     }
     Ok(0)

@@ -14,17 +14,17 @@ use std::time::Instant;
 
 use crate::era::order::Order;
 use crate::model::Level;
-use crate::transport::carrier::Failure;
+use crate::transport::client::Failure;
 
-use super::core::Core;
-use super::exchange::Flag;
+use super::call::CallControl;
+use super::connection::Core;
+use super::pending_call::PendingCall;
 use super::send::{Sending, send};
-use super::slot::Slot;
 
 /// What it takes to send a request again.
 pub(super) struct Resend {
     pub order: Arc<Order>,
-    pub flag: Arc<Flag>,
+    pub flag: Arc<CallControl>,
     /// How often the session had been opened again when the request was sent.
     pub epoch: u64,
     pub progress: bool,
@@ -33,7 +33,7 @@ pub(super) struct Resend {
 
 impl Core {
     /// Has a request sent again, if it can be, that just ended with a lost session.
-    pub(super) fn resend(self: &Arc<Self>, slot: Arc<Slot>) {
+    pub(super) fn resend(self: &Arc<Self>, slot: Arc<PendingCall>) {
         if let Some(resend) = slot.resend() {
             let core = Arc::clone(self);
             // OK to lose: whoever waits for the request then does it.
@@ -43,7 +43,7 @@ impl Core {
 }
 
 impl Resend {
-    fn run(self, core: &Arc<Core>, slot: &Arc<Slot>) {
+    fn run(self, core: &Arc<Core>, slot: &Arc<PendingCall>) {
         if !slot.reopen() {
             return;
         }
@@ -52,7 +52,7 @@ impl Resend {
         }
     }
 
-    fn send(&self, core: &Arc<Core>, slot: &Arc<Slot>) -> Result<(), Failure> {
+    fn send(&self, core: &Arc<Core>, slot: &Arc<PendingCall>) -> Result<(), Failure> {
         let deadline = slot.deadline(&core.clock).unwrap_or_else(Instant::now);
         // Who waits is told why: it tries once more.
         core.renew(self.epoch, deadline).map_err(|_| Failure::SessionLost)?;

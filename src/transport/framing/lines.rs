@@ -1,7 +1,7 @@
 //! Newline-delimited frames over byte streams.
 //!
 //! [`LineReader`] takes whatever the stream has and gives lines out of its buffer; of a line beyond
-//! the limit only its beginning and its end are kept. [`LineOutlet`] combines the writes of concurrent
+//! the limit only its beginning and its end are kept. [`LineSink`] combines the writes of concurrent
 //! senders: while one thread writes, the others leave their frames and go on.
 //!
 //! Source: MCP basic/transports/stdio (one message per line, no embedded newline); blank lines
@@ -20,8 +20,8 @@ use std::time::Instant;
 
 use memchr::memchr;
 
-use super::condition::Condition;
-use super::{Inlet, Input, Outlet};
+use super::{FrameSink, FrameSource, Input};
+use crate::sync::Condition;
 
 /// What is read at once: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
@@ -81,7 +81,7 @@ impl<R: Read> LineReader<R> {
 
     /// The stream, whose bytes must not be read but here.
     #[cfg(feature = "client")]
-    pub(super) fn stream(&mut self) -> &mut R {
+    pub(in crate::transport) fn stream(&mut self) -> &mut R {
         &mut self.read
     }
 
@@ -263,7 +263,7 @@ enum Line {
     Failed(std::io::Error),
 }
 
-impl<R: Read + Send> Inlet for LineReader<R> {
+impl<R: Read + Send> FrameSource for LineReader<R> {
     fn next(&mut self) -> Input<'_> {
         if self.head.capacity() > 0 && !self.skipping {
             (self.head, self.tail) = (Vec::new(), Vec::new());
@@ -295,7 +295,7 @@ impl<R: Read + Send> Inlet for LineReader<R> {
 }
 
 /// Whole lines from many threads into one byte stream.
-pub(crate) struct LineOutlet {
+pub(crate) struct LineSink {
     state: Mutex<State>,
     /// `State::closed` for those who only look: the reading thread does before every frame.
     gone: AtomicBool,
@@ -321,10 +321,10 @@ impl State {
     }
 }
 
-impl LineOutlet {
+impl LineSink {
     /// Lets at most about `limit` bytes wait before senders wait too.
-    pub(crate) fn new(stream: impl Write + Send + 'static, limit: usize) -> LineOutlet {
-        LineOutlet {
+    pub(crate) fn new(stream: impl Write + Send + 'static, limit: usize) -> LineSink {
+        LineSink {
             state: Mutex::new(State {
                 stream: Some(Box::new(stream)),
                 pending: Vec::new(),
@@ -358,7 +358,7 @@ impl LineOutlet {
 }
 
 /// Dropped only by a panic of the stream: nobody may wait for a thread that will not write on.
-struct Fuse<'o>(&'o LineOutlet);
+struct Fuse<'o>(&'o LineSink);
 
 impl Drop for Fuse<'_> {
     fn drop(&mut self) {
@@ -369,7 +369,7 @@ impl Drop for Fuse<'_> {
     }
 }
 
-impl Outlet for LineOutlet {
+impl FrameSink for LineSink {
     fn send(&self, frames: &[u8]) {
         let mut state = self.state();
         while state.writing() && state.pending.len() + frames.len() > self.limit.max(frames.len()) {

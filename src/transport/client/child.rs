@@ -42,12 +42,12 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 
-use super::carrier::{Carrier, Dial};
 use super::child_settings::{ChildSettings, Stderr};
-use super::line::LineReader;
-use super::pipe::PipeFeed;
-use super::stream::{Life, StreamCarrier};
-use super::{Inlet, Input};
+use super::child_stdin::StdinWriter;
+use super::stream::{ProcessGuard, StreamTransport};
+use super::{Connector, Transport};
+use crate::transport::framing::LineReader;
+use crate::transport::framing::{FrameSource, Input};
 
 /// How long the reading thread waits for the exit of a child that closed its output, to tell why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ fn inherited(name: &OsStr) -> bool {
 }
 
 /// Starts the program, as often as it is asked to.
-pub(crate) struct ChildDial {
+pub(crate) struct ChildConnector {
     command: Command,
     /// Variables that the command sets or removes itself. `None`: the child gets the whole environment.
     own: Option<HashSet<OsString>>,
@@ -78,8 +78,8 @@ pub(crate) struct ChildDial {
     limits: Limits,
 }
 
-impl ChildDial {
-    pub(crate) fn new(mut command: Command, settings: ChildSettings, limits: Limits) -> ChildDial {
+impl ChildConnector {
+    pub(crate) fn new(mut command: Command, settings: ChildSettings, limits: Limits) -> ChildConnector {
         let ChildSettings { stderr, tag, inherit_env } = settings;
         let own = (!inherit_env).then(|| command.get_envs().map(|(name, _)| name.to_owned()).collect());
         let tag = tag.filter(|_| stderr == Stderr::Inherit);
@@ -89,7 +89,7 @@ impl ChildDial {
             Stderr::Inherit | Stderr::Piped => Stdio::piped(),
             Stderr::Null => Stdio::null(),
         });
-        ChildDial { command, own, captured: stderr == Stderr::Piped, tag, limits }
+        ChildConnector { command, own, captured: stderr == Stderr::Piped, tag, limits }
     }
 
     /// Removes the variables of this process that the child must not get. Runs before each start,
@@ -103,8 +103,8 @@ impl ChildDial {
     }
 }
 
-impl Dial for ChildDial {
-    fn dial(&mut self) -> Result<Arc<dyn Carrier>, Error> {
+impl Connector for ChildConnector {
+    fn dial(&mut self) -> Result<Arc<dyn Transport>, Error> {
         // Sockets instead of a pipe: the standard library closes them on exec on every Unix.
         let (listen, bell) = UnixStream::pair()?;
         listen.set_nonblocking(true)?;
@@ -136,7 +136,7 @@ impl Dial for ChildDial {
                 return Err(io::Error::from(error).into());
             }
         }
-        let feed = Arc::new(PipeFeed::new(input, bell.into(), self.limits.backlog_bytes));
+        let feed = Arc::new(StdinWriter::new(input, bell.into(), self.limits.backlog_bytes));
         let reads = ChildOutput {
             output: output.into(),
             errors: errors.map(File::from),
@@ -148,9 +148,9 @@ impl Dial for ChildDial {
             feed: Arc::clone(&feed),
             process: Arc::clone(&process),
         };
-        let life = ChildLife { process, feed: Arc::clone(&feed), exit: self.limits.child_exit };
+        let life = ChildGuard { process, feed: Arc::clone(&feed), exit: self.limits.child_exit };
         let inlet = Box::new(ChildInlet(LineReader::new(reads, self.limits.frame_bytes)));
-        Ok(Arc::new(StreamCarrier::new(inlet, feed, Arc::new(life))))
+        Ok(Arc::new(StreamTransport::new(inlet, feed, Arc::new(life))))
     }
 
     fn again(&self) -> bool {
@@ -292,13 +292,13 @@ fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-struct ChildLife {
+struct ChildGuard {
     process: Arc<Process>,
-    feed: Arc<PipeFeed>,
+    feed: Arc<StdinWriter>,
     exit: Duration,
 }
 
-impl Life for ChildLife {
+impl ProcessGuard for ChildGuard {
     fn last_words(&self) -> String {
         self.feed.broken();
         if !self.process.exited(LAST_WORDS) {
@@ -336,7 +336,7 @@ impl Life for ChildLife {
 /// Lines of a child, for which can be waited until a certain time.
 struct ChildInlet(LineReader<ChildOutput>);
 
-impl Inlet for ChildInlet {
+impl FrameSource for ChildInlet {
     fn next(&mut self) -> Input<'_> {
         self.0.stream().by = None;
         self.0.next()
@@ -373,7 +373,7 @@ struct ChildOutput {
     by: Option<Instant>,
     /// What was in the output when the child had exited, as far as it is still there.
     left: Option<u64>,
-    feed: Arc<PipeFeed>,
+    feed: Arc<StdinWriter>,
     process: Arc<Process>,
 }
 

@@ -2,7 +2,7 @@
 //! it belongs to.
 //!
 //! What it does: resolves names, judges addresses, connects, reads and writes under the deadline
-//! of the thread's current [`Exchange`](super::exchange), and lets go at once when that is stopped.
+//! of the thread's current [`Exchange`](super::deadline), and lets go at once when that is stopped.
 //! What it does not: HTTP. TLS, where it is built in, lies above.
 //!
 //! # Invariants
@@ -29,8 +29,8 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-use super::exchange::{BRIEF, Exchange, Patience, Stop, TICK, current};
-use super::guard;
+use super::deadline::{BRIEF, Exchange, Patience, Stop, TICK, current};
+use super::public_addr;
 
 /// Bytes that wait for more before they are written: a head and the body of a usual call.
 const TOGETHER: usize = 16 << 10;
@@ -47,22 +47,22 @@ pub(super) enum Reach {
 
 /// Opens connections for the agent.
 #[derive(Debug)]
-pub(super) struct Opener {
+pub(super) struct TcpConnector {
     pub reach: Reach,
     /// Longest time for one connection, over all addresses of the name.
     pub timeout: Duration,
 }
 
-impl Connector for Opener {
-    type Out = Wire;
+impl Connector for TcpConnector {
+    type Out = TcpTransport;
 
-    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Wire>, Error> {
+    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<TcpTransport>, Error> {
         let exchange = driving()?;
         let end = Instant::now() + self.timeout;
         let mut last = Error::HostNotFound;
         let count = details.addrs.len();
         for (i, address) in details.addrs.iter().enumerate() {
-            if self.reach == Reach::Public && !guard::is_public(address.ip()) {
+            if self.reach == Reach::Public && !public_addr::is_public(address.ip()) {
                 last = refused("the address is not public");
                 continue;
             }
@@ -75,7 +75,7 @@ impl Connector for Opener {
                     exchange.uses(&socket).map_err(stopped)?;
                     #[cfg(feature = "tls")]
                     exchange.shake(details.needs_tls());
-                    return Ok(Some(Wire::new(socket, details.config)));
+                    return Ok(Some(TcpTransport::new(socket, details.config)));
                 }
                 Err(error) if exchange.stop_reason().is_some() => return Err(error.into()),
                 Err(error) => last = error.into(),
@@ -88,10 +88,10 @@ impl Connector for Opener {
 /// Comes after the handshake of TLS, where there is one.
 #[cfg(feature = "tls")]
 #[derive(Debug)]
-pub(super) struct Shaken;
+pub(super) struct AfterHandshake;
 
 #[cfg(feature = "tls")]
-impl<In: Transport> Connector<In> for Shaken {
+impl<In: Transport> Connector<In> for AfterHandshake {
     type Out = In;
 
     fn connect(&self, _: &ConnectionDetails<'_>, chained: Option<In>) -> Result<Option<In>, Error> {
@@ -192,29 +192,29 @@ fn connect(address: SocketAddr, timeout: Duration, exchange: &Exchange) -> io::R
 
 /// Finds the addresses of a name.
 #[derive(Debug)]
-pub(super) struct Lookup;
+pub(super) struct NameResolver;
 
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts a lookup for as long as its thread lives.
-struct Looking;
+struct LookupPermit;
 
-impl Looking {
-    fn begin() -> Option<Looking> {
+impl LookupPermit {
+    fn begin() -> Option<LookupPermit> {
         let begun = LOOKING.fetch_add(1, Ordering::Relaxed);
         // Made first, so that it counts back where there are too many.
-        let looking = Looking;
+        let looking = LookupPermit;
         (begun < LOOKUPS).then_some(looking)
     }
 }
 
-impl Drop for Looking {
+impl Drop for LookupPermit {
     fn drop(&mut self) {
         LOOKING.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Resolver for Lookup {
+impl Resolver for NameResolver {
     fn resolve(&self, uri: &Uri, config: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let host = uri.host().unwrap_or_default();
         let default = if uri.scheme_str() == Some("https") { 443 } else { 80 };
@@ -241,7 +241,7 @@ impl Resolver for Lookup {
 /// Looks a name up on a thread of its own, because the system's function has no timeout.
 fn look_up(host: String, port: u16) -> Result<std::vec::IntoIter<SocketAddr>, Error> {
     let exchange = driving()?;
-    let Some(looking) = Looking::begin() else {
+    let Some(looking) = LookupPermit::begin() else {
         return Err(Error::Io(io::Error::other("too many lookups of names are under way")));
     };
     let (tell, told) = mpsc::sync_channel(1);
@@ -263,7 +263,7 @@ fn look_up(host: String, port: u16) -> Result<std::vec::IntoIter<SocketAddr>, Er
 }
 
 /// One connection. Pooled, so it outlives the exchange that opened it.
-pub(super) struct Wire {
+pub(super) struct TcpTransport {
     socket: Arc<TcpStream>,
     buffers: LazyBuffers,
     /// Written, not yet sent.
@@ -276,10 +276,10 @@ pub(super) struct Wire {
     write_timeout: Option<Duration>,
 }
 
-impl Wire {
-    fn new(socket: Arc<TcpStream>, config: &Config) -> Wire {
+impl TcpTransport {
+    fn new(socket: Arc<TcpStream>, config: &Config) -> TcpTransport {
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
-        Wire {
+        TcpTransport {
             socket,
             buffers,
             pending: Vec::new(),
@@ -391,7 +391,7 @@ fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-impl Transport for Wire {
+impl Transport for TcpTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }
@@ -458,8 +458,8 @@ impl Transport for Wire {
     }
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for TcpTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wire")
+        f.write_str("TcpTransport")
     }
 }

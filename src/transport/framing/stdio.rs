@@ -25,7 +25,7 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
     let null = std::fs::File::open("/dev/null")?;
     dup2_stdin(&null).map_err(std::io::Error::from)?;
     dup2_stdout(rustix::stdio::stderr()).map_err(std::io::Error::from)?;
-    Ok(Link::lines(Patient(input), Patient(output), limits))
+    Ok(Link::lines(BlockingFd(input), BlockingFd(output), limits))
 }
 
 /// A descriptor that blocks, whatever its flags say.
@@ -36,10 +36,10 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
 /// It asks the system itself and not the C library, whose `read` and `write` say before and after each
 /// call whether the thread may be cancelled: four locked instructions for each answer.
 #[cfg(unix)]
-struct Patient(std::os::fd::OwnedFd);
+struct BlockingFd(std::os::fd::OwnedFd);
 
 #[cfg(unix)]
-impl Patient {
+impl BlockingFd {
     #[cold]
     fn wait(&self, error: rustix::io::Errno, ready: rustix::event::PollFlags) -> std::io::Result<()> {
         // The second name is another number on some systems.
@@ -55,7 +55,7 @@ impl Patient {
 }
 
 #[cfg(unix)]
-impl std::io::Read for Patient {
+impl std::io::Read for BlockingFd {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         loop {
             match rustix::io::read(&self.0, &mut *buf) {
@@ -67,7 +67,7 @@ impl std::io::Read for Patient {
 }
 
 #[cfg(unix)]
-impl std::io::Write for Patient {
+impl std::io::Write for BlockingFd {
     fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
         loop {
             match rustix::io::write(&self.0, buf) {

@@ -22,14 +22,14 @@ use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::model::task::Task;
 use crate::model::{CacheHint, Level};
 use crate::rpc::RpcError;
-use crate::transport::carrier::Failure;
+use crate::transport::client::Failure;
 
-use super::core::{Core, lock, remote};
-use super::desk::Unanswered;
+use super::connection::{Core, lock, remote};
+use super::handlers::Declined;
+use super::pending_call::{CallTimeout, PendingCall, Progress, Reply, WaitOutcome};
 #[cfg(feature = "http-client")]
-use super::resend::Resend;
+use super::retry::Resend;
 use super::send::{Sending, send};
-use super::slot::{Patience, Progress, Reply, Slot, Waited};
 
 #[cfg(doc)]
 use crate::limits::Limits;
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// What a call may take and what it is told meanwhile.
 pub(super) struct Options {
-    pub patience: Patience,
+    pub patience: CallTimeout,
     pub hear: Option<Box<dyn FnMut(Progress) + Send>>,
     pub log: Option<Level>,
     /// Take no kept answer; the new one takes its place.
@@ -49,18 +49,18 @@ pub(super) struct Options {
     /// Answers to questions of an earlier call, and its state, which this one goes on with.
     pub resume: Option<(String, Option<String>)>,
     /// Who is told instead of waiting.
-    pub watch: Option<super::slot::Watch>,
+    pub watch: Option<super::pending_call::Watch>,
     /// What can be asked about this call, where that is not what all calls say.
     pub able: Option<crate::model::ClientCapabilities>,
 }
 
 /// One call.
-pub(super) struct Exchange {
+pub(super) struct CallRun {
     pub(super) core: Arc<Core>,
     order: Arc<Order>,
     options: Options,
-    flag: Arc<Flag>,
-    stage: Stage,
+    flag: Arc<CallControl>,
+    stage: CallState,
     rounds: u32,
     /// Members of the next round's answers, and the state to go on with, as JSON text.
     answers: Option<String>,
@@ -73,11 +73,11 @@ pub(super) struct Exchange {
     mark: u64,
 }
 
-enum Stage {
+enum CallState {
     /// Nothing is under way.
     Ready,
     /// A request is.
-    Sent(u64, Arc<Slot>),
+    Sent(u64, Arc<PendingCall>),
     /// Handlers are asked.
     Asking(Instant),
     /// The answer was kept from an earlier call.
@@ -87,7 +87,7 @@ enum Stage {
 
 /// What the thread that waits, the handlers and the canceller of a call share.
 #[derive(Default)]
-pub(super) struct Flag {
+pub(super) struct CallControl {
     state: Mutex<Shared>,
     changed: Condvar,
 }
@@ -104,7 +104,7 @@ struct Shared {
     round: u32,
 }
 
-impl Flag {
+impl CallControl {
     /// The request of this id is about to be sent; `false` when the call was cancelled.
     pub(super) fn sends(&self, id: u64) -> bool {
         let mut state = lock(&self.state);
@@ -127,7 +127,7 @@ impl Flag {
 }
 
 /// Where a call stands after one step.
-pub(super) enum Step {
+pub(super) enum RoundOutcome {
     /// The answer.
     Complete(Reply),
     /// The server asks back: the questions, an object by key, and the state to come back with, as
@@ -137,20 +137,20 @@ pub(super) enum Step {
     Task(Task),
 }
 
-impl Exchange {
-    pub(super) fn new(core: Arc<Core>, order: Order, mut options: Options) -> Exchange {
+impl CallRun {
+    pub(super) fn new(core: Arc<Core>, order: Order, mut options: Options) -> CallRun {
         let (mut answers, mut state) = (None, None);
         if let Some((a, s)) = options.resume.take() {
             (answers, state, options.fresh) = (Some(a), s, true);
         }
-        Exchange {
+        CallRun {
             mark: core.cache.mark(),
             epoch: core.renewal.epoch(),
             core,
             order: Arc::new(order),
             options,
             flag: Arc::default(),
-            stage: Stage::Ready,
+            stage: CallState::Ready,
             rounds: 0,
             answers,
             state,
@@ -159,7 +159,7 @@ impl Exchange {
         }
     }
 
-    pub(super) fn flag(&self) -> Arc<Flag> {
+    pub(super) fn flag(&self) -> Arc<CallControl> {
         Arc::clone(&self.flag)
     }
 
@@ -168,14 +168,14 @@ impl Exchange {
     pub(super) fn begin(&mut self, here: bool) -> Result<(), Error> {
         let kept = if self.options.fresh { None } else { self.core.cache.find(&self.order) };
         if let Some(kept) = kept {
-            self.stage = Stage::Kept(kept);
+            self.stage = CallState::Kept(kept);
             return Ok(());
         }
         let core = Arc::clone(&self.core);
         let wants = self.options.hear.is_some();
         let patience = self.patience();
         self.by = None;
-        let slot = Slot::new(Some(patience), wants, &core.clock, &core.waiters);
+        let slot = PendingCall::new(Some(patience), wants, &core.clock, &core.waiters);
         let slot = slot.watched(self.options.watch.clone());
         let slot = Arc::new(slot);
         self.epoch = core.renewal.epoch();
@@ -226,19 +226,19 @@ impl Exchange {
             slot.expect();
             core.carrier.attend();
         }
-        self.stage = Stage::Sent(id, slot);
+        self.stage = CallState::Sent(id, slot);
         Ok(())
     }
 
     /// How long the next request may take: what is sent again shares the time of what it repeats.
-    fn patience(&self) -> Patience {
+    fn patience(&self) -> CallTimeout {
         let patience = self.options.patience;
         let left = self.by.map(|by| by.saturating_duration_since(Instant::now()));
-        Patience { timeout: left.map_or(patience.timeout, |left| left.min(patience.timeout)), ..patience }
+        CallTimeout { timeout: left.map_or(patience.timeout, |left| left.min(patience.timeout)), ..patience }
     }
 
     /// Waits for the answer to what was sent last, until `until` at most.
-    pub(super) fn step(&mut self, until: Option<Instant>) -> Option<Result<Step, Error>> {
+    pub(super) fn step(&mut self, until: Option<Instant>) -> Option<Result<RoundOutcome, Error>> {
         self.step_hearing(until, None)
     }
 
@@ -247,21 +247,21 @@ impl Exchange {
         &mut self,
         until: Option<Instant>,
         mut instead: Option<&mut dyn FnMut(Progress)>,
-    ) -> Option<Result<Step, Error>> {
+    ) -> Option<Result<RoundOutcome, Error>> {
         loop {
-            if matches!(self.stage, Stage::Ready) {
+            if matches!(self.stage, CallState::Ready) {
                 if let Err(error) = self.begin(until.is_none()) {
-                    self.stage = Stage::Over;
+                    self.stage = CallState::Over;
                     return Some(Err(error));
                 }
             }
             let (id, slot) = match &self.stage {
                 // It stays there: a listener may panic, and then the call is to be cancelled.
-                Stage::Sent(id, slot) => (*id, Arc::clone(slot)),
-                Stage::Kept(kept) => {
+                CallState::Sent(id, slot) => (*id, Arc::clone(slot)),
+                CallState::Kept(kept) => {
                     let doc = kept.to_doc();
-                    self.stage = Stage::Over;
-                    return Some(Ok(Step::Complete(Reply { doc, node: NodeId::ROOT, ok: true })));
+                    self.stage = CallState::Over;
+                    return Some(Ok(RoundOutcome::Complete(Reply { doc, node: NodeId::ROOT, ok: true })));
                 }
                 _ => return Some(Err(Error::new(ErrorKind::Misuse, "the call is over"))),
             };
@@ -271,9 +271,9 @@ impl Exchange {
                 (None, None) => None,
             };
             let outcome = match self.core.wait(&slot, until, hear) {
-                Waited::Over(outcome) => outcome,
-                Waited::NotYet => return None,
-                Waited::Expired => {
+                WaitOutcome::Over(outcome) => outcome,
+                WaitOutcome::NotYet => return None,
+                WaitOutcome::Expired => {
                     // Whoever took the entry first brings the outcome, unless this was about to be sent
                     // again, under another id.
                     let last = lock(&self.flag.state).id.unwrap_or(id);
@@ -284,7 +284,7 @@ impl Exchange {
                     continue;
                 }
             };
-            self.stage = Stage::Over;
+            self.stage = CallState::Over;
             lock(&self.flag.state).id = None;
             self.repeated |= slot.was_resent();
             if !matches!(&outcome, Ok(reply) if reply.ok) {
@@ -293,19 +293,19 @@ impl Exchange {
             match self.judged(outcome) {
                 Ok(Some(step)) => {
                     // Where nothing is asked nobody thinks: the next round is on the same time.
-                    let asks = !matches!(step, Step::Asked(None, _));
+                    let asks = !matches!(step, RoundOutcome::Asked(None, _));
                     self.by = if asks { None } else { slot.deadline(&self.core.clock) };
                     return Some(Ok(step));
                 }
                 // To be sent again.
-                Ok(None) => self.stage = Stage::Ready,
+                Ok(None) => self.stage = CallState::Ready,
                 Err(error) => return Some(Err(error)),
             }
         }
     }
 
     /// What an outcome means; nothing when the request is to be sent once more.
-    fn judged(&mut self, outcome: Result<Reply, Failure>) -> Result<Option<Step>, Error> {
+    fn judged(&mut self, outcome: Result<Reply, Failure>) -> Result<Option<RoundOutcome>, Error> {
         let reply = match outcome {
             Ok(reply) => reply,
             // The server has not acted on it: with a new session it can be asked again.
@@ -344,11 +344,11 @@ impl Exchange {
                 #[cfg(feature = "schema")]
                 self.check(&reply).map_err(misbehaved)?;
                 self.keep(&reply, hint);
-                Ok(Some(Step::Complete(reply)))
+                Ok(Some(RoundOutcome::Complete(reply)))
             }
             Outcome::Task(task) => {
                 self.core.recycle(reply.doc);
-                Ok(Some(Step::Task(task)))
+                Ok(Some(RoundOutcome::Task(task)))
             }
             Outcome::InputRequired { .. } if !self.order.may_ask => {
                 Err(misbehaved("the server asks back where it must not"))
@@ -357,7 +357,7 @@ impl Exchange {
                 let questions = questions.map(Value::to_json);
                 let state = state.map(|s| s.raw().to_owned());
                 self.core.recycle(reply.doc);
-                Ok(Some(Step::Asked(questions, state)))
+                Ok(Some(RoundOutcome::Asked(questions, state)))
             }
         }
     }
@@ -367,7 +367,7 @@ impl Exchange {
         if !matches!(failure, Failure::Timeout) {
             return self.core.explained(failure);
         }
-        let Patience { timeout, longest, extend } = self.options.patience;
+        let CallTimeout { timeout, longest, extend } = self.options.patience;
         let mut what = format!("no answer to {}", self.order.method);
         if let Some(subject) = &self.order.subject {
             what += &format!(" of {subject:?}");
@@ -402,27 +402,27 @@ impl Exchange {
     /// Drives the call to its end, asking the handlers what the server asks.
     pub(super) fn finish(&mut self, until: Option<Instant>) -> Option<Result<Reply, Error>> {
         loop {
-            if let Stage::Asking(deadline) = self.stage {
+            if let CallState::Asking(deadline) = self.stage {
                 match self.collect(deadline, until)? {
                     Ok(answers) => {
                         self.answers = Some(answers);
-                        self.stage = Stage::Ready;
+                        self.stage = CallState::Ready;
                     }
                     Err(error) => {
-                        self.stage = Stage::Over;
+                        self.stage = CallState::Over;
                         return Some(Err(error));
                     }
                 }
             }
             match self.step(until)? {
-                Ok(Step::Complete(reply)) => return Some(Ok(reply)),
-                Ok(Step::Asked(questions, state)) => {
+                Ok(RoundOutcome::Complete(reply)) => return Some(Ok(reply)),
+                Ok(RoundOutcome::Asked(questions, state)) => {
                     if let Err(error) = self.ask(questions, state) {
-                        self.stage = Stage::Over;
+                        self.stage = CallState::Over;
                         return Some(Err(error));
                     }
                 }
-                Ok(Step::Task(task)) => {
+                Ok(RoundOutcome::Task(task)) => {
                     let what =
                         format!("the server made the task {:?} of the call: wait_outcome tells", task.id);
                     return Some(Err(Error::new(ErrorKind::Misuse, what)));
@@ -442,7 +442,7 @@ impl Exchange {
         let Some(questions) = questions else {
             // Nothing is asked: the server wants to be called again, but not at once and for ever.
             self.answers = None;
-            self.stage = Stage::Ready;
+            self.stage = CallState::Ready;
             let left = self.patience().timeout;
             self.core.rest(left.min(PAUSE * (1 << self.rounds.min(6))));
             return if left.is_zero() { Err(self.explained(&Failure::Timeout)) } else { Ok(()) };
@@ -487,7 +487,7 @@ impl Exchange {
                 return Err(Error::new(ErrorKind::Busy, "too many questions of servers are open"));
             }
         }
-        self.stage = Stage::Asking(Instant::now() + self.core.limits.ask_timeout);
+        self.stage = CallState::Asking(Instant::now() + self.core.limits.ask_timeout);
         Ok(())
     }
 
@@ -537,29 +537,29 @@ impl Exchange {
     /// Ends the call from this side.
     pub(super) fn cancel(&mut self) {
         self.flag.cancel(&self.core);
-        self.stage = Stage::Over;
+        self.stage = CallState::Over;
     }
 }
 
-impl Drop for Exchange {
+impl Drop for CallRun {
     /// A call that nobody waits for any more is cancelled.
     fn drop(&mut self) {
-        if !matches!(self.stage, Stage::Over) {
+        if !matches!(self.stage, CallState::Over) {
             self.cancel();
         }
     }
 }
 
-fn unanswered(why: Unanswered) -> Error {
+fn unanswered(why: Declined) -> Error {
     match why {
-        Unanswered::Undeclared(capability) => {
+        Declined::Undeclared(capability) => {
             misbehaved(format!("the server asks for `{capability}`, which this client does not declare"))
         }
-        Unanswered::Refused(refusal) => Error::new(
+        Declined::Refused(refusal) => Error::new(
             ErrorKind::Cancelled,
             format!("a question of the server was refused: {}", refusal.message),
         ),
-        Unanswered::Unfit(what) => {
+        Declined::Unfit(what) => {
             Error::new(ErrorKind::Invalid, format!("the handler's answer does not fit the question: {what}"))
         }
     }

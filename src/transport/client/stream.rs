@@ -1,10 +1,10 @@
 //! A carrier over streams: one thread reads frames and hands them to the sink, callers write.
 //!
-//! What it does: joins an [`Inlet`], a [`Feed`] and a [`Life`] to a [`Carrier`], for links and for
+//! What it does: joins a [`FrameSource`], a [`FrameWriter`] and a [`ProcessGuard`] to a [`Transport`], for links and for
 //! child processes. What it does not: know what a stream is made of.
 //!
 //! # Threads
-//! The reader is started by [`Carrier::start`] and ends with the input, or when [`Life::end`] makes
+//! The reader is started by [`Transport::start`] and ends with the input, or when [`ProcessGuard::end`] makes
 //! the input end; `turn.rs` tells when callers read in its place. A link over streams that may block
 //! has a second thread, which writes.
 
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-use super::carrier::{Carrier, Drive, Failure, Outgoing, Settled, Sink, Traits};
-use super::condition::Condition;
-use super::turn::Turns;
-use super::{Inlet, Input, Link, Outlet};
+use super::handoff::Handoff;
+use super::{Failure, MessageHandler, Outgoing, Settled, Traits, Transport, Wait};
+use crate::sync::Condition;
+use crate::transport::framing::{FrameSink, FrameSource, Input, Link};
 
 /// Stack of the thread that reads: parsing does not recurse, and no user code runs there.
 const READER_STACK: usize = 128 << 10;
@@ -26,7 +26,7 @@ const READER_STACK: usize = 128 << 10;
 const REASON: Duration = Duration::from_millis(1500);
 
 /// Takes frames from any thread, each with its own patience.
-pub(crate) trait Feed: Send + Sync {
+pub(crate) trait FrameWriter: Send + Sync {
     /// Sends one whole frame, or leaves it to be sent in order with those before it. Waits at most
     /// until `deadline`.
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure>;
@@ -36,7 +36,7 @@ pub(crate) trait Feed: Send + Sync {
 }
 
 /// What the streams belong to.
-pub(super) trait Life: Send + Sync {
+pub(super) trait ProcessGuard: Send + Sync {
     /// Why the input ended. Called on the reading thread, once; may take a moment.
     fn last_words(&self) -> String;
 
@@ -57,13 +57,13 @@ pub(super) trait Life: Send + Sync {
 }
 
 /// A carrier over streams.
-pub(crate) struct StreamCarrier {
-    inlet: Mutex<Option<Box<dyn Inlet>>>,
-    feed: Arc<dyn Feed>,
-    life: Arc<dyn Life>,
+pub(crate) struct StreamTransport {
+    inlet: Mutex<Option<Box<dyn FrameSource>>>,
+    feed: Arc<dyn FrameWriter>,
+    life: Arc<dyn ProcessGuard>,
     running: Mutex<Option<Running>>,
     over: Arc<Over>,
-    turns: Arc<Turns>,
+    turns: Arc<Handoff>,
 }
 
 /// Why nothing comes any more, as soon as that is known.
@@ -97,13 +97,17 @@ impl Over {
 }
 
 struct Running {
-    sink: Arc<dyn Sink>,
+    sink: Arc<dyn MessageHandler>,
     reader: JoinHandle<()>,
 }
 
-impl StreamCarrier {
-    pub(super) fn new(inlet: Box<dyn Inlet>, feed: Arc<dyn Feed>, life: Arc<dyn Life>) -> StreamCarrier {
-        StreamCarrier {
+impl StreamTransport {
+    pub(super) fn new(
+        inlet: Box<dyn FrameSource>,
+        feed: Arc<dyn FrameWriter>,
+        life: Arc<dyn ProcessGuard>,
+    ) -> StreamTransport {
+        StreamTransport {
             inlet: Mutex::new(Some(inlet)),
             feed,
             life,
@@ -114,19 +118,19 @@ impl StreamCarrier {
     }
 
     /// A carrier over a link.
-    pub(crate) fn over(link: Link) -> StreamCarrier {
+    pub(crate) fn over(link: Link) -> StreamTransport {
         let feed = Arc::clone(&link.outlet).feed();
-        let feed = feed.unwrap_or_else(|| Arc::new(ThreadFeed::new(link.outlet)));
-        StreamCarrier::new(link.inlet, feed, Arc::new(LinkLife))
+        let feed = feed.unwrap_or_else(|| Arc::new(ThreadWriter::new(link.outlet)));
+        StreamTransport::new(link.inlet, feed, Arc::new(LinkGuard))
     }
 }
 
-impl Carrier for StreamCarrier {
+impl Transport for StreamTransport {
     fn traits(&self) -> Traits {
         Traits { silence_is_legacy: true, ..Traits::default() }
     }
 
-    fn start(&self, sink: Arc<dyn Sink>) -> Result<(), Error> {
+    fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error> {
         let Some(mut inlet) = lock(&self.inlet).take() else { return Ok(()) };
         let life = Arc::clone(&self.life);
         let (told, over, turns) = (Arc::clone(&sink), Arc::clone(&self.over), Arc::clone(&self.turns));
@@ -157,7 +161,7 @@ impl Carrier for StreamCarrier {
         Ok(())
     }
 
-    fn send(&self, message: &Outgoing<'_>, _drive: Drive<'_>) -> Result<(), Failure> {
+    fn send(&self, message: &Outgoing<'_>, _drive: Wait<'_>) -> Result<(), Failure> {
         self.feed.send(message.frame, message.deadline).map_err(|failure| match failure {
             Failure::Closed(_) => self.over.reason(failure, message.deadline),
             other => other,
@@ -168,7 +172,7 @@ impl Carrier for StreamCarrier {
 
     fn settled(&self, _settled: &Settled) {}
 
-    fn read_here(&self, sink: &dyn Sink, turn: &mut dyn FnMut() -> Option<Instant>) {
+    fn read_here(&self, sink: &dyn MessageHandler, turn: &mut dyn FnMut() -> Option<Instant>) {
         self.turns.read(sink, turn);
     }
 
@@ -214,9 +218,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// A feed over a stream whose writes cannot be given up: one more thread writes, so that nobody
 /// else is stuck with a peer that does not read.
-pub(super) struct ThreadFeed {
+pub(super) struct ThreadWriter {
     shared: Arc<Shared>,
-    outlet: Arc<dyn Outlet>,
+    outlet: Arc<dyn FrameSink>,
 }
 
 struct Shared {
@@ -236,9 +240,9 @@ struct Waiting {
 /// Bytes that wait for the writer before senders wait too: the capacity of a Linux pipe.
 const WAITING: usize = 64 << 10;
 
-impl ThreadFeed {
-    pub(super) fn new(outlet: Arc<dyn Outlet>) -> ThreadFeed {
-        ThreadFeed {
+impl ThreadWriter {
+    pub(super) fn new(outlet: Arc<dyn FrameSink>) -> ThreadWriter {
+        ThreadWriter {
             shared: Arc::new(Shared { state: Mutex::default(), moved: Condition::default() }),
             outlet,
         }
@@ -255,7 +259,7 @@ impl ThreadFeed {
 }
 
 impl Shared {
-    fn write_to(&self, outlet: &dyn Outlet) {
+    fn write_to(&self, outlet: &dyn FrameSink) {
         let mut batch = Vec::new();
         let mut state = lock(&self.state);
         loop {
@@ -277,7 +281,7 @@ impl Shared {
     }
 }
 
-impl Feed for ThreadFeed {
+impl FrameWriter for ThreadWriter {
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
         let mut state = lock(&self.shared.state);
         loop {
@@ -318,9 +322,9 @@ impl Feed for ThreadFeed {
 }
 
 /// A link ends when its input does: what reads it cannot be interrupted, except in memory.
-struct LinkLife;
+struct LinkGuard;
 
-impl Life for LinkLife {
+impl ProcessGuard for LinkGuard {
     fn last_words(&self) -> String {
         "the server closed the connection".to_owned()
     }

@@ -1,6 +1,6 @@
 //! Whose turn it is to read: the thread that is there for it, or a caller that waits anyway.
 //!
-//! What it does: keeps an [`Inlet`] while nobody reads, and gives it to one thread at a time. What it
+//! What it does: keeps a [`FrameSource`] while nobody reads, and gives it to one thread at a time. What it
 //! does not: wait for anything a message says, or know what calls are.
 //!
 //! An answer that one thread reads for another costs a change of threads, which is as much as the rest
@@ -24,8 +24,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use super::carrier::{Sink, Waking};
-use super::{Inlet, Input};
+use super::{MessageHandler, WakeUp};
+use crate::transport::framing::{FrameSource, Input};
 
 /// How long the inlet is left to callers that do not come.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const LONG: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct Handoff {
     state: Mutex<State>,
     /// The reading thread sleeps here while it is not its turn.
     called: Condvar,
@@ -42,7 +42,7 @@ pub(super) struct Turns {
 #[derive(Default)]
 struct State {
     /// While nobody reads.
-    inlet: Option<Box<dyn Inlet>>,
+    inlet: Option<Box<dyn FrameSource>>,
     /// The caller that reads.
     caller: Option<ThreadId>,
     /// It is the reading thread's turn as soon as the inlet is here.
@@ -54,14 +54,19 @@ struct State {
     turns: u64,
 }
 
-impl Turns {
+impl Handoff {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves the inlet to callers; comes back with it when it is the reading thread's turn again. Who was answered
     /// is woken between the two, and finds it here.
-    pub(super) fn lend(&self, inlet: Box<dyn Inlet>, sink: &dyn Sink, answered: Waking) -> Box<dyn Inlet> {
+    pub(super) fn lend(
+        &self,
+        inlet: Box<dyn FrameSource>,
+        sink: &dyn MessageHandler,
+        answered: WakeUp,
+    ) -> Box<dyn FrameSource> {
         let mut state = self.lock();
         state.inlet = Some(inlet);
         state.wanted |= sink.waiting();
@@ -85,7 +90,7 @@ impl Turns {
     }
 
     /// Reads for a caller while `turn` says until when, if nobody else does.
-    pub(super) fn read(&self, sink: &dyn Sink, turn: &mut dyn FnMut() -> Option<Instant>) {
+    pub(super) fn read(&self, sink: &dyn MessageHandler, turn: &mut dyn FnMut() -> Option<Instant>) {
         let mut state = self.lock();
         let lent = if state.wanted { None } else { state.inlet.take() };
         let Some(inlet) = lent else { return };
@@ -133,9 +138,9 @@ impl Turns {
 
 /// The inlet in the hands of a caller, who puts it back whatever happens.
 struct Loan<'t> {
-    turns: &'t Turns,
-    sink: &'t dyn Sink,
-    inlet: Option<Box<dyn Inlet>>,
+    turns: &'t Handoff,
+    sink: &'t dyn MessageHandler,
+    inlet: Option<Box<dyn FrameSource>>,
     /// There was something to wait for.
     read: bool,
     ended: bool,

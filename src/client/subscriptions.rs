@@ -18,11 +18,11 @@ use crate::era::order::{Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::model::{Change, Filter};
 use crate::rpc::RpcError;
-use crate::transport::carrier::Failure;
+use crate::transport::client::Failure;
 
-use super::core::{Core, lock, remote};
+use super::connection::{Core, lock, remote};
+use super::pending_call::PendingCall;
 use super::send::{Sending, send};
-use super::slot::Slot;
 
 /// How often in a row a listen request that ends by itself is sent again.
 const TRIES: u32 = 6;
@@ -30,7 +30,7 @@ const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
-pub(super) struct Listening {
+pub(super) struct Subscriptions {
     state: Mutex<State>,
 }
 
@@ -47,10 +47,10 @@ struct Live {
     id: u64,
     version: u64,
     /// Knows what the server said it will tell.
-    slot: Arc<Slot>,
+    slot: Arc<PendingCall>,
 }
 
-impl Listening {
+impl Subscriptions {
     /// Whether a listen request of this id is open.
     pub(super) fn listens(&self, id: u64) -> bool {
         lock(&self.state).live.iter().any(|l| l.id == id)
@@ -118,7 +118,7 @@ impl Core {
             return Ok(wanted);
         }
         let order = Order::new(&Want::Listen(&wanted)).map_err(|e| Error::new(ErrorKind::Invalid, e))?;
-        let slot = Arc::new(Slot::new(None, false, &self.clock, &self.waiters));
+        let slot = Arc::new(PendingCall::new(None, false, &self.clock, &self.waiters));
         let id = self.register(Arc::clone(&slot)).map_err(|f| f.to_error())?;
         lock(&self.listening.state).live.push(Live { id, version, slot: Arc::clone(&slot) });
         let deadline = Instant::now() + self.limits.call_timeout;
@@ -136,7 +136,7 @@ impl Core {
         told
     }
 
-    fn acknowledged(&self, slot: &Slot, deadline: Instant) -> Result<Filter, Error> {
+    fn acknowledged(&self, slot: &PendingCall, deadline: Instant) -> Result<Filter, Error> {
         let awaited = slot.awaited();
         self.carrier.attend();
         let acknowledged = slot.wait_acknowledged(deadline);

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 use crate::json::{Doc, NodeId, Value};
 use crate::model::Filter;
-use crate::transport::carrier::{Failure, Wake, Waking};
-use crate::transport::condition::Condition;
+use crate::sync::Condition;
+use crate::transport::client::{Failure, Wake, WakeUp};
 
 #[cfg(feature = "http-client")]
-use super::resend::Resend;
+use super::retry::Resend;
 
 /// Steps of progress that wait for the thread that waits for the answer.
 const KEPT: usize = 32;
@@ -60,7 +60,7 @@ impl Reply {
 
 /// How long a request may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct CallTimeout {
     /// From the sending, or from the last progress where `extend` says so.
     pub timeout: Duration,
     /// From the sending, whatever progress says.
@@ -72,11 +72,11 @@ pub(super) struct Patience {
 pub(crate) type Watch = Arc<dyn Fn() + Send + Sync>;
 
 /// One request in flight.
-pub(super) struct Slot {
+pub(super) struct PendingCall {
     state: Mutex<State>,
     ready: Condition,
     sent: Instant,
-    patience: Option<Patience>,
+    patience: Option<CallTimeout>,
     wants_progress: bool,
     /// What the standing clock showed when this was sent.
     stood: Duration,
@@ -114,15 +114,15 @@ struct State {
     resent: bool,
 }
 
-impl Slot {
+impl PendingCall {
     /// A request sent now. Without patience it waits for ever, as one that listens does.
     pub(super) fn new(
-        patience: Option<Patience>,
+        patience: Option<CallTimeout>,
         wants_progress: bool,
         clock: &Clock,
         waiters: &Arc<Waiters>,
-    ) -> Slot {
-        Slot {
+    ) -> PendingCall {
+        PendingCall {
             state: Mutex::default(),
             ready: Condition::default(),
             sent: Instant::now(),
@@ -135,7 +135,7 @@ impl Slot {
     }
 
     /// The same, for somebody who does not wait but is told.
-    pub(super) fn watched(mut self, watch: Option<Watch>) -> Slot {
+    pub(super) fn watched(mut self, watch: Option<Watch>) -> PendingCall {
         self.watch = watch;
         self
     }
@@ -145,7 +145,7 @@ impl Slot {
     }
 
     /// Puts the outcome in, unless there was one; who sleeps is woken when what this gives is dropped.
-    pub(super) fn fill(self: Arc<Self>, outcome: Result<Reply, Failure>) -> Option<Waking> {
+    pub(super) fn fill(self: Arc<Self>, outcome: Result<Reply, Failure>) -> Option<WakeUp> {
         let mut state = self.lock();
         if state.over {
             return None;
@@ -156,7 +156,7 @@ impl Slot {
         let told = self.ready.sleeps(&state);
         let told = told || self.watch.is_some();
         drop(state);
-        told.then(|| Waking { who: self })
+        told.then(|| WakeUp { who: self })
     }
 
     /// Somebody is going to wait: counts until it is over, unless it is by now.
@@ -284,7 +284,7 @@ impl Slot {
         }
     }
 
-    /// Until when there is nothing to do here but to wait for messages, by the same times as [`Slot::wait`]; nothing
+    /// Until when there is nothing to do here but to wait for messages, by the same times as [`PendingCall::wait`]; nothing
     /// once there is.
     pub(super) fn idle_until(&self, clock: &Clock, until: Option<Instant>) -> Option<Instant> {
         let state = self.lock();
@@ -302,7 +302,7 @@ impl Slot {
         clock: &Clock,
         until: Option<Instant>,
         hear: &mut dyn FnMut(Progress),
-    ) -> Waited {
+    ) -> WaitOutcome {
         let mut state = self.lock();
         // These are told however late it is, for somebody who only looks. More may come faster than they are told.
         let mut due = state.progress.len();
@@ -310,10 +310,10 @@ impl Slot {
             if state.outcome.is_none() && due == 0 {
                 let (now, own) = (Instant::now(), self.deadline_of(&state, clock));
                 if own.is_some_and(|d| d <= now) {
-                    return Waited::Expired;
+                    return WaitOutcome::Expired;
                 }
                 if until.is_some_and(|d| d <= now) {
-                    return Waited::NotYet;
+                    return WaitOutcome::NotYet;
                 }
             }
             due = due.saturating_sub(1);
@@ -324,7 +324,7 @@ impl Slot {
                 continue;
             }
             if let Some(outcome) = state.outcome.take() {
-                return Waited::Over(outcome);
+                return WaitOutcome::Over(outcome);
             }
             state = match self.deadline_of(&state, clock).into_iter().chain(until).min() {
                 Some(deadline) => {
@@ -362,14 +362,14 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         self.no_longer(&mut self.lock());
     }
 }
 
 /// Somebody waits.
-pub(super) struct Awaited<'s>(&'s Slot);
+pub(super) struct Awaited<'s>(&'s PendingCall);
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
@@ -380,7 +380,7 @@ impl Drop for Awaited<'_> {
     }
 }
 
-impl Wake for Slot {
+impl Wake for PendingCall {
     fn wake(&self) {
         self.ready.release(self.lock());
         self.tell_watch();
@@ -392,7 +392,7 @@ impl Wake for Slot {
 }
 
 /// What came of waiting.
-pub(super) enum Waited {
+pub(super) enum WaitOutcome {
     /// The outcome.
     Over(Result<Reply, Failure>),
     /// The caller's own deadline came first.
@@ -463,11 +463,11 @@ mod tests {
     #[test]
     fn an_answer_wakes_whoever_sleeps_and_nobody_else() {
         let clock = Clock::new(Duration::ZERO);
-        let slot = || Arc::new(Slot::new(None, false, &clock, &Arc::default()));
+        let slot = || Arc::new(PendingCall::new(None, false, &clock, &Arc::default()));
         let awake = slot();
         awake.expect();
         assert!(Arc::clone(&awake).fill(Err(Failure::Cancelled)).is_none(), "nobody has to be told");
-        assert!(matches!(awake.wait(&clock, None, &mut |_| {}), Waited::Over(Err(Failure::Cancelled))));
+        assert!(matches!(awake.wait(&clock, None, &mut |_| {}), WaitOutcome::Over(Err(Failure::Cancelled))));
         let slept = slot();
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| slept.wait(&clock, None, &mut |_| {}));
@@ -477,7 +477,7 @@ mod tests {
             let waking = Arc::clone(&slept).fill(Err(Failure::Cancelled)).expect("somebody has to be told");
             assert!(waking.who.sleeps(), "nobody is woken before this is dropped");
             drop(waking);
-            assert!(matches!(waits.join().unwrap(), Waited::Over(Err(Failure::Cancelled))));
+            assert!(matches!(waits.join().unwrap(), WaitOutcome::Over(Err(Failure::Cancelled))));
         });
         assert!(!Wake::sleeps(&*slept));
     }

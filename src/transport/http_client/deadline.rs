@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::transport::carrier::Sink;
+use crate::transport::client::MessageHandler;
 
 /// How often somebody who waits looks whether the waiting still makes sense. Rarely in tests, so
 /// that what should be woken and is not shows.
@@ -85,7 +85,7 @@ enum Until {
     /// At this time.
     At(Instant),
     /// While the sink says that somebody waits.
-    Asked(Arc<dyn Sink>, u64),
+    Asked(Arc<dyn MessageHandler>, u64),
     /// When it is stopped.
     Stopped,
 }
@@ -97,7 +97,7 @@ impl Exchange {
     }
 
     /// The exchange of a request that somebody waits for: the sink says how long.
-    pub(super) fn asked(id: u64, sink: Arc<dyn Sink>) -> Exchange {
+    pub(super) fn asked(id: u64, sink: Arc<dyn MessageHandler>) -> Exchange {
         Exchange::new(Some(id), Until::Asked(sink, id))
     }
 

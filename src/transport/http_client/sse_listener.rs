@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use ureq::Body;
 use ureq::http::{HeaderValue, Method, header};
 
-use super::exchange::{Exchange, Stop};
-use super::pair;
+use super::deadline::{Exchange, Stop};
+use super::legacy_sse;
 use super::post::{End, Media, Over, Reading, media};
 use super::{Job, Shared, dismiss, threads};
 use crate::era::legacy::header::LAST_EVENT;
@@ -138,7 +138,7 @@ impl Listener {
     /// Goes on reading a stream that was opened elsewhere.
     pub(super) fn adopt(&self, shared: &Arc<Shared>, body: Body, parser: Parser) {
         let shared = Arc::clone(shared);
-        self.begin(move |exchange| pair::listen(&shared, exchange, body, parser));
+        self.begin(move |exchange| legacy_sse::listen(&shared, exchange, body, parser));
     }
 
     fn begin(&self, read: impl FnOnce(&Arc<Exchange>) + Send + 'static) -> Arc<Exchange> {

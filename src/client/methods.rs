@@ -17,10 +17,10 @@ use crate::model::{Filter, Level};
 use crate::rpc::code::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
 use super::Client;
-use super::core::Core;
-use super::exchange::misbehaved;
+use super::call::misbehaved;
+use super::connection::Core;
+use super::pending_call::CallTimeout;
 use super::request::{Decode, Request};
-use super::slot::Patience;
 
 /// One page of a list.
 #[derive(Clone, Debug)]
@@ -303,7 +303,7 @@ fn collect<T>(
     core: &std::sync::Arc<Core>,
     list: List,
     decode: Decode<Page<T>>,
-    fresh: Option<Patience>,
+    fresh: Option<CallTimeout>,
 ) -> Result<Vec<T>, Error> {
     let limits = &core.limits;
     let limit = |what| Err(Error::new(ErrorKind::Limit, format!("the list has more {what} than allowed")));
@@ -351,7 +351,7 @@ fn collect<T>(
 
 impl Core {
     /// Reads the list of tools again, whatever was kept.
-    pub(super) fn refresh_tools(self: &std::sync::Arc<Self>, patience: Patience) -> Result<(), Error> {
+    pub(super) fn refresh_tools(self: &std::sync::Arc<Self>, patience: CallTimeout) -> Result<(), Error> {
         collect(self, List::Tools, self.page_of_tools(), Some(patience)).map(|_| ())
     }
 }
@@ -362,7 +362,9 @@ impl Core {
         #[cfg(feature = "http-client")]
         if self.mirrors_arguments() {
             return |result| {
-                page(result, "tools", |tool| decode::tool(tool).filter(|_| super::mirror::is_usable(tool)))
+                page(result, "tools", |tool| {
+                    decode::tool(tool).filter(|_| super::header_params::is_usable(tool))
+                })
             };
         }
         page_of_tools

@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! - What was not registered is refused: nothing is answered by default.
-//! - News are told in order, by one thread at a time; beyond [`Limits::events`], or
+//! - Event are told in order, by one thread at a time; beyond [`Limits::events`], or
 //!   [`Limits::in_flight_bytes`] of them, they are dropped and counted, and a change that is already
 //!   waiting to be told is not added.
 //! - Questions that wait or are being answered hold as many bytes again at most.
@@ -62,7 +62,7 @@ pub(super) struct Handlers {
     pub noise: Option<OnNoise>,
     pub end: Option<OnEnd>,
     /// Is told first.
-    pub relay: Option<Arc<dyn super::asked::Relay>>,
+    pub relay: Option<Arc<dyn super::server_requests::Relay>>,
 }
 
 /// Something to be done on the pool.
@@ -70,7 +70,7 @@ pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// Why a question has no answer.
 #[derive(Debug)]
-pub(super) enum Unanswered {
+pub(super) enum Declined {
     /// The client did not declare this capability.
     Undeclared(&'static str),
     /// The program, or the person before it, refused.
@@ -79,30 +79,30 @@ pub(super) enum Unanswered {
     Unfit(String),
 }
 
-impl News {
+impl Event {
     /// Bytes of the server's that this keeps.
     fn size(&self) -> usize {
         match self {
-            News::Log(entry) => entry.data.as_str().len() + entry.logger.as_ref().map_or(0, String::len),
-            News::Change(Change::Updated(uri)) => uri.len(),
-            News::Noise(noise) => noise.len(),
-            News::Change(_) | News::End(_) | News::Chore(_) => 0,
+            Event::Log(entry) => entry.data.as_str().len() + entry.logger.as_ref().map_or(0, String::len),
+            Event::Change(Change::Updated(uri)) => uri.len(),
+            Event::Noise(noise) => noise.len(),
+            Event::Change(_) | Event::End(_) | Event::Task(_) => 0,
         }
     }
 }
 
-enum News {
+enum Event {
     Log(LogEntry),
     Change(Change),
     Noise(String),
     End(Error),
     /// Something of the client's own that may wait for the server.
-    Chore(Job),
+    Task(Job),
 }
 
 #[derive(Default)]
-struct Letterbox {
-    news: VecDeque<News>,
+struct EventQueue {
+    news: VecDeque<Event>,
     /// The sum of their sizes.
     bytes: usize,
     /// A job that empties it is queued.
@@ -114,23 +114,23 @@ struct Letterbox {
 }
 
 /// Handlers, and the threads that run them.
-pub(super) struct Desk {
+pub(super) struct HandlerPool {
     handlers: Handlers,
     roots: Mutex<Option<Vec<Root>>>,
     capabilities: ClientCapabilities,
     pool: Pool<Job>,
-    letterbox: Mutex<Letterbox>,
+    letterbox: Mutex<EventQueue>,
     most: usize,
     most_bytes: usize,
     /// Bytes of questions that wait or are being answered.
     held: AtomicUsize,
-    /// News that nobody was told.
+    /// Event that nobody was told.
     pub(super) dropped: AtomicU64,
 }
 
 /// Bytes of a question that waits or is being answered.
 pub(super) struct Held {
-    desk: Arc<Desk>,
+    desk: Arc<HandlerPool>,
     bytes: usize,
 }
 
@@ -143,8 +143,8 @@ impl Drop for Held {
 /// A thread of the pool that found nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(5);
 
-impl Desk {
-    pub(super) fn new(mut handlers: Handlers, limits: &Limits) -> Desk {
+impl HandlerPool {
+    pub(super) fn new(mut handlers: Handlers, limits: &Limits) -> HandlerPool {
         let roots = handlers.roots.take();
         let capabilities = ClientCapabilities {
             form: handlers.form.is_some(),
@@ -159,7 +159,7 @@ impl Desk {
             stack: limits.worker_stack,
             idle: IDLE,
         };
-        Desk {
+        HandlerPool {
             handlers,
             roots: Mutex::new(roots),
             capabilities,
@@ -178,7 +178,7 @@ impl Desk {
     }
 
     /// Who passes on what the server asks and says.
-    pub(super) fn relay(&self) -> Option<&dyn super::asked::Relay> {
+    pub(super) fn relay(&self) -> Option<&dyn super::server_requests::Relay> {
         self.handlers.relay.as_deref()
     }
 
@@ -237,47 +237,46 @@ impl Desk {
     }
 
     /// Whether this may be asked at all (requirements ROOT-03, ELI-07, SAMP-04).
-    pub(super) fn may_ask(&self, request: &AskRequest) -> Result<(), Unanswered> {
+    pub(super) fn may_ask(&self, request: &AskRequest) -> Result<(), Declined> {
         match self.capabilities.missing(request.needs()) {
-            Some(capability) => Err(Unanswered::Undeclared(capability)),
+            Some(capability) => Err(Declined::Undeclared(capability)),
             None => Ok(()),
         }
     }
 
     /// Answers a question with the handler for it. Called on the pool.
-    pub(super) fn answer(&self, request: &AskRequest) -> Result<AskReply, Unanswered> {
+    pub(super) fn answer(&self, request: &AskRequest) -> Result<AskReply, Declined> {
         self.may_ask(request)?;
         guard(|| self.handled(request))
-            .unwrap_or_else(|_| Err(Unanswered::Refused(Refusal::from("the client's handler failed"))))
+            .unwrap_or_else(|_| Err(Declined::Refused(Refusal::from("the client's handler failed"))))
     }
 
-    fn handled(&self, request: &AskRequest) -> Result<AskReply, Unanswered> {
+    fn handled(&self, request: &AskRequest) -> Result<AskReply, Declined> {
         match request {
             AskRequest::Form(form) => {
                 let reply =
-                    self.handlers.form.as_ref().ok_or(Unanswered::Undeclared("elicitation.form"))?(form);
-                let reply = reply.map_err(Unanswered::Refused)?;
-                form.completed(reply).map(AskReply::Form).map_err(Unanswered::Unfit)
+                    self.handlers.form.as_ref().ok_or(Declined::Undeclared("elicitation.form"))?(form);
+                let reply = reply.map_err(Declined::Refused)?;
+                form.completed(reply).map(AskReply::Form).map_err(Declined::Unfit)
             }
             AskRequest::Url { message, url } => {
                 let request = UrlRequest { message: message.clone(), url: url.clone() };
                 let action =
-                    self.handlers.url.as_ref().ok_or(Unanswered::Undeclared("elicitation.url"))?(&request);
-                action.map(AskReply::Url).map_err(Unanswered::Refused)
+                    self.handlers.url.as_ref().ok_or(Declined::Undeclared("elicitation.url"))?(&request);
+                action.map(AskReply::Url).map_err(Declined::Refused)
             }
             AskRequest::Sample(sampling) => {
-                let reply =
-                    self.handlers.sample.as_ref().ok_or(Unanswered::Undeclared("sampling"))?(sampling);
-                let reply = reply.map_err(Unanswered::Refused)?;
+                let reply = self.handlers.sample.as_ref().ok_or(Declined::Undeclared("sampling"))?(sampling);
+                let reply = reply.map_err(Declined::Refused)?;
                 let flaw = reply.contents().find_map(meta::of_block);
                 match flaw {
-                    Some(flaw) => Err(Unanswered::Unfit(format!("the _meta of a block {flaw}"))),
+                    Some(flaw) => Err(Declined::Unfit(format!("the _meta of a block {flaw}"))),
                     None => Ok(AskReply::Sample(reply)),
                 }
             }
             AskRequest::Roots => {
                 let roots = lock(&self.roots).clone();
-                Ok(AskReply::Roots(roots.ok_or(Unanswered::Undeclared("roots"))?))
+                Ok(AskReply::Roots(roots.ok_or(Declined::Undeclared("roots"))?))
             }
         }
     }
@@ -288,47 +287,47 @@ impl Desk {
             relay.log(&entry);
         }
         if self.handlers.log.is_some() {
-            self.post(News::Log(entry));
+            self.post(Event::Log(entry));
         }
     }
 
     pub(super) fn tell_change(self: &Arc<Self>, change: Change) {
         if self.handlers.change.is_some() {
-            self.post(News::Change(change));
+            self.post(Event::Change(change));
         }
     }
 
     pub(super) fn tell_noise(self: &Arc<Self>, noise: String) {
         if self.handlers.noise.is_some() {
-            self.post(News::Noise(noise));
+            self.post(Event::Noise(noise));
         }
     }
 
     /// The last news there is: told whatever else waits.
     pub(super) fn tell_end(self: &Arc<Self>, why: Error) {
         if self.handlers.end.is_some() {
-            self.post(News::End(why));
+            self.post(Event::End(why));
         }
     }
 
     /// Has something of the client's own done, beside the news if there is room, else after them.
     pub(super) fn chore(self: &Arc<Self>, job: Job) {
         if let Err(refused) = self.submit(job) {
-            self.post(News::Chore(refused.job));
+            self.post(Event::Task(refused.job));
         }
     }
 
-    fn post(self: &Arc<Self>, news: News) {
+    fn post(self: &Arc<Self>, news: Event) {
         let mut letterbox = lock(&self.letterbox);
         let known =
-            |change: &Change| letterbox.news.iter().any(|n| matches!(n, News::Change(c) if c == change));
-        if letterbox.closed || matches!(&news, News::Change(change) if known(change)) {
+            |change: &Change| letterbox.news.iter().any(|n| matches!(n, Event::Change(c) if c == change));
+        if letterbox.closed || matches!(&news, Event::Change(change) if known(change)) {
             return;
         }
         let size = news.size();
         let full = letterbox.news.len() >= self.most
             || (size > 0 && letterbox.bytes > 0 && letterbox.bytes + size > self.most_bytes);
-        if full && !matches!(news, News::End(_)) {
+        if full && !matches!(news, Event::End(_)) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -362,11 +361,11 @@ impl Desk {
             drop(letterbox);
             // OK to drop: a handler that panics has heard the news, and the next is told as well.
             let _ = guard(|| match news {
-                News::Log(entry) => self.handlers.log.iter().for_each(|hear| hear(&entry)),
-                News::Change(change) => self.handlers.change.iter().for_each(|hear| hear(&change)),
-                News::Noise(noise) => self.handlers.noise.iter().for_each(|hear| hear(&noise)),
-                News::End(why) => self.handlers.end.iter().for_each(|hear| hear(&why)),
-                News::Chore(job) => job(),
+                Event::Log(entry) => self.handlers.log.iter().for_each(|hear| hear(&entry)),
+                Event::Change(change) => self.handlers.change.iter().for_each(|hear| hear(&change)),
+                Event::Noise(noise) => self.handlers.noise.iter().for_each(|hear| hear(&noise)),
+                Event::End(why) => self.handlers.end.iter().for_each(|hear| hear(&why)),
+                Event::Task(job) => job(),
             });
         }
     }

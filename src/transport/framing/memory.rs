@@ -10,10 +10,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounde
 #[cfg(feature = "client")]
 use crossbeam_channel::{TrySendError, at};
 
+use super::lines::LARGE;
+use super::{FrameSink, FrameSource, Input, Link};
 #[cfg(feature = "client")]
-use super::carrier::Failure;
-use super::line::LARGE;
-use super::{Inlet, Input, Link, Outlet};
+use crate::transport::client::Failure;
 
 /// Frames that wait in one direction; as many short messages as a pipe holds.
 const DEPTH: usize = 256;
@@ -56,8 +56,8 @@ pub fn memory_links() -> (Link, Link) {
 fn link(receive: Receiver<Vec<u8>>, send: Sender<Vec<u8>>) -> Link {
     let (closer, open) = bounded(0);
     Link {
-        inlet: Box::new(MemoryInlet { frames: receive, open: open.clone(), current: Vec::new() }),
-        outlet: Arc::new(MemoryOutlet {
+        inlet: Box::new(MemorySource { frames: receive, open: open.clone(), current: Vec::new() }),
+        outlet: Arc::new(MemorySink {
             frames: Mutex::new(Some(send)),
             open,
             closer: Mutex::new(Some(closer)),
@@ -100,14 +100,14 @@ impl MemoryEnd {
     }
 }
 
-struct MemoryInlet {
+struct MemorySource {
     frames: Receiver<Vec<u8>>,
     /// Disconnected when this side closes: then nothing more is read either.
     open: Receiver<()>,
     current: Vec<u8>,
 }
 
-impl Inlet for MemoryInlet {
+impl FrameSource for MemorySource {
     fn next(&mut self) -> Input<'_> {
         let frame = match self.frames.try_recv() {
             Ok(frame) => Some(frame),
@@ -135,21 +135,21 @@ impl Inlet for MemoryInlet {
     }
 }
 
-struct MemoryOutlet {
+struct MemorySink {
     /// Gone when this side is closed: then the other side reads the end.
     frames: Mutex<Option<Sender<Vec<u8>>>>,
-    /// Disconnected by [`Outlet::close`], which drops the other end of it.
+    /// Disconnected by [`FrameSink::close`], which drops the other end of it.
     open: Receiver<()>,
     closer: Mutex<Option<Sender<()>>>,
 }
 
-impl MemoryOutlet {
+impl MemorySink {
     fn sender(&self) -> Option<Sender<Vec<u8>>> {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Outlet for MemoryOutlet {
+impl FrameSink for MemorySink {
     fn send(&self, frames: &[u8]) {
         let Some(sender) = self.sender() else { return };
         for frame in frames.split_inclusive(|b| *b == b'\n') {
@@ -158,7 +158,7 @@ impl Outlet for MemoryOutlet {
             }
             select! {
                 send(sender, frame.to_vec()) -> sent => if sent.is_err() {
-                    return Outlet::close(self, Instant::now());
+                    return FrameSink::close(self, Instant::now());
                 },
                 recv(self.open) -> _ => return,
             }
@@ -166,7 +166,7 @@ impl Outlet for MemoryOutlet {
     }
 
     #[cfg(feature = "client")]
-    fn feed(self: Arc<Self>) -> Option<Arc<dyn super::stream::Feed>> {
+    fn feed(self: Arc<Self>) -> Option<Arc<dyn crate::transport::client::stream::FrameWriter>> {
         Some(self)
     }
 
@@ -186,7 +186,7 @@ impl Outlet for MemoryOutlet {
 }
 
 #[cfg(feature = "client")]
-impl super::stream::Feed for MemoryOutlet {
+impl crate::transport::client::stream::FrameWriter for MemorySink {
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
         let gone = || Failure::Closed("the peer is gone".to_owned());
         let sender = self.sender().filter(|_| !self.closed()).ok_or_else(gone)?;
@@ -204,6 +204,6 @@ impl super::stream::Feed for MemoryOutlet {
     }
 
     fn close(&self, deadline: Instant) {
-        Outlet::close(self, deadline);
+        FrameSink::close(self, deadline);
     }
 }

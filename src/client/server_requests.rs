@@ -14,11 +14,11 @@ use crate::era::client::{self as codec, write_answer};
 use crate::json::{Json, Value, Writer};
 use crate::model::ask::{AskReply, AskRequest};
 use crate::rpc::{Id, Request, RpcError, code};
-use crate::transport::carrier::{Failure, Kind};
+use crate::transport::client::{Failure, Kind};
 
-use super::core::{Core, lock};
-use super::desk::LogEntry;
-use super::desk::Unanswered;
+use super::connection::{Core, lock};
+use super::handlers::Declined;
+use super::handlers::LogEntry;
 
 impl Core {
     /// The server calls off a question of its own, or ends a listen request of ours; of the latter a
@@ -61,7 +61,7 @@ impl Core {
         let method = request.method.to_owned();
         lock(&self.asked).push(id.clone());
         // The roots are known: nobody thinks, however often they are asked for.
-        let thinking = (!matches!(asked, AskRequest::Roots)).then(|| Thinking::begins(self));
+        let thinking = (!matches!(asked, AskRequest::Roots)).then(|| ClockPause::begins(self));
         let core = Arc::clone(self);
         let (name, text) = (id.clone(), raw.clone());
         let queued = self.desk.run(Box::new(move || {
@@ -84,7 +84,7 @@ impl Core {
         at.map(|at| asked.swap_remove(at)).is_some()
     }
 
-    fn answered(&self, method: &str, id: &Id, raw: &str, answer: Result<AskReply, Unanswered>) {
+    fn answered(&self, method: &str, id: &Id, raw: &str, answer: Result<AskReply, Declined>) {
         // A question that was called off while somebody thought about it gets no answer.
         if !self.forget(id) {
             return;
@@ -103,16 +103,16 @@ impl Core {
 }
 
 /// Somebody thinks about a question of the server: its clock stands still as long as this is there.
-struct Thinking(Arc<Core>);
+struct ClockPause(Arc<Core>);
 
-impl Thinking {
-    fn begins(core: &Arc<Core>) -> Thinking {
+impl ClockPause {
+    fn begins(core: &Arc<Core>) -> ClockPause {
         core.clock.stop();
-        Thinking(Arc::clone(core))
+        ClockPause(Arc::clone(core))
     }
 }
 
-impl Drop for Thinking {
+impl Drop for ClockPause {
     fn drop(&mut self) {
         self.0.clock.go();
     }
@@ -122,7 +122,7 @@ impl Drop for Thinking {
 /// Dropped without an answer it is refused.
 #[allow(dead_code)] // Read by the hub.
 pub(crate) struct Question {
-    open: Option<Thinking>,
+    open: Option<ClockPause>,
     id: Id,
     raw: String,
     /// What is asked.
@@ -150,7 +150,7 @@ impl Core {
     fn relayed(self: &Arc<Self>, id: &Id, raw: &str, request: AskRequest) -> Option<AskRequest> {
         let Some(relay) = self.desk.relay() else { return Some(request) };
         lock(&self.asked).push(id.clone());
-        let open = Some(Thinking::begins(self));
+        let open = Some(ClockPause::begins(self));
         let mut back =
             relay.question(Question { open, id: id.clone(), raw: raw.to_owned(), request }).err()?;
         back.open = None;
@@ -167,7 +167,7 @@ impl Question {
     }
 
     fn settle(&mut self, answer: Result<&Json, &RpcError>) {
-        let Some(Thinking(core)) = &self.open else { return };
+        let Some(ClockPause(core)) = &self.open else { return };
         if core.forget(&self.id) {
             core.say(&self.raw, answer);
         }
@@ -187,17 +187,15 @@ fn busy() -> RpcError {
 
 /// What a server is told in a session when its question is not answered (client/sampling, error
 /// handling: -1 for a person's refusal).
-fn refusal(method: &str, why: Unanswered) -> RpcError {
+fn refusal(method: &str, why: Declined) -> RpcError {
     match why {
-        Unanswered::Undeclared(part) if part.contains('.') => {
+        Declined::Undeclared(part) if part.contains('.') => {
             RpcError::new(code::INVALID_PARAMS, format!("The client does not declare the capability {part}"))
         }
-        Unanswered::Undeclared(_) => {
+        Declined::Undeclared(_) => {
             RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))
         }
-        Unanswered::Refused(refusal) => RpcError::new(-1, refusal.message),
-        Unanswered::Unfit(_) => {
-            RpcError::new(code::INTERNAL, "The client's answer does not fit the question")
-        }
+        Declined::Refused(refusal) => RpcError::new(-1, refusal.message),
+        Declined::Unfit(_) => RpcError::new(code::INTERNAL, "The client's answer does not fit the question"),
     }
 }
