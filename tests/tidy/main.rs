@@ -19,7 +19,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("era", &["json", "rpc", "model"]),
     ("error", &["json"]),
     ("limits", &["error", "json"]),
-    ("transport", &["error", "limits", "era"]),
+    ("transport", &["error", "limits", "era", "pool", "sync"]),
+    ("sync", &[]),
     ("pool", &[]),
     ("tool_name", &[]),
     ("schema", &["json", "limits", "record"]),
@@ -48,7 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "client",
         // Structured results are checked against schemas, where that is built in.
-        &["error", "limits", "json", "rpc", "model", "era", "transport", "pool", "schema"],
+        &["error", "limits", "json", "rpc", "model", "era", "transport", "pool", "schema", "sync"],
     ),
     ("hub", &["error", "limits", "json", "rpc", "model", "pool", "client", "server", "transport"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "client", "hub", "transport"]),
