@@ -13,7 +13,6 @@
 //! - A message with `method` is a request or a notification; without it, one with `result` or
 //!   `error` is a response; anything else is not a message.
 
-#[cfg(feature = "client")]
 pub(crate) mod excerpt;
 #[cfg(feature = "client")]
 pub(crate) mod pending;

@@ -14,6 +14,7 @@ use crate::era::{self, Encoded, Params, Reply, ServerEra, To};
 use crate::json::{Doc, ParseError, Value, Writer};
 use crate::model::ask::Answer;
 use crate::model::{Fault, Note, Peer, Query, Revision, ServerCapabilities};
+use crate::rpc::excerpt::{Excerpt, Shape};
 use crate::rpc::{Id, Notification, Request, RpcError};
 use crate::transport::FrameSink;
 
@@ -29,6 +30,8 @@ use super::seal::Answers;
 
 /// Size of a message above which its document's buffers are not kept for small messages.
 const LARGE: usize = 64 << 10;
+/// Bytes kept of a large message's beginning and end, in case that it cannot be parsed.
+const EXCERPT: usize = 512;
 /// Messages of one batch: its responses are held until all are complete.
 const BATCH_MESSAGES: usize = 100;
 
@@ -100,6 +103,39 @@ impl PlannedCall {
     }
 }
 
+/// A message that could not be parsed.
+pub(super) struct Unread {
+    /// The error to answer with.
+    pub fault: Fault,
+    /// The id of the request, as JSON text, where it can be read although the whole cannot.
+    pub id: Option<Box<str>>,
+}
+
+impl Unread {
+    /// `head` and `tail` are the first and the last bytes of the message.
+    #[cold]
+    fn new(error: ParseError, head: &[u8], tail: &[u8]) -> Unread {
+        use crate::json::ErrorKind::{Bytes, Depth, LoneSurrogate, Nodes};
+        // The text around any other error cannot be trusted to be JSON.
+        let readable = matches!(error.kind(), LoneSurrogate | Depth | Nodes | Bytes);
+        let id = if readable { request_id(head, tail) } else { None };
+        Unread { fault: parse_fault(error), id }
+    }
+
+    /// A message of more than `most` bytes, of which only the first and the last were kept.
+    #[cold]
+    pub(super) fn too_long(most: usize, head: &[u8], tail: &[u8]) -> Unread {
+        let fault = Fault::InvalidRequest(format!("The message is longer than {most} bytes").into());
+        Unread { fault, id: request_id(head, tail) }
+    }
+}
+
+/// The id of a request; never that of a response, which is one of ours.
+fn request_id(head: &[u8], tail: &[u8]) -> Option<Box<str>> {
+    let excerpt = Excerpt::read(head, tail);
+    excerpt.id.filter(|_| excerpt.shape == Shape::Call).map(Box::from)
+}
+
 /// The bytes of one message.
 pub(super) enum Text<'a> {
     /// In a buffer that is read into again.
@@ -138,12 +174,21 @@ impl<I: InlineTools + 'static> Dispatcher<I> {
 
 impl Dispatcher<dyn InlineTools> {
     /// Parses a message into a recycled document.
-    pub(super) fn parse(&mut self, text: Text<'_>) -> (Box<Doc>, Result<(), ParseError>) {
+    pub(super) fn parse(&mut self, text: Text<'_>) -> (Box<Doc>, Result<(), Unread>) {
         let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
         let limits = self.core.limits.parse();
         let (size, parsed) = match text {
-            Text::Read(bytes) => (bytes.len(), doc.parse_again(bytes, &limits)),
-            Text::Whole(text) => (text.len(), doc.parse_taking(text, &limits)),
+            Text::Read(bytes) => {
+                let parsed = doc.parse_again(bytes, &limits);
+                (bytes.len(), parsed.map_err(|error| Unread::new(error, bytes, bytes)))
+            }
+            Text::Whole(text) => {
+                let head = text.get(..EXCERPT).unwrap_or(text).to_vec();
+                let tail = text.get(text.len().saturating_sub(EXCERPT)..).unwrap_or_default().to_vec();
+                let size = text.len();
+                let parsed = doc.parse_taking(text, &limits);
+                (size, parsed.map_err(|error| Unread::new(error, &head, &tail)))
+            }
         };
         // The first small message after a large one frees the large buffers, before a call can
         // keep them. A series of large messages reuses them.
@@ -190,7 +235,7 @@ impl Dispatcher<dyn InlineTools> {
             MessageKind::Response(response) => self.response(response.id, answer_of(response.outcome)),
             MessageKind::Batch(messages) => self.array(messages),
             MessageKind::Malformed(shape) => match shape.id {
-                id if shape.answer => Action::Reply(self.reject(id, &shape_fault(&shape))),
+                id if shape.answer => Action::Reply(self.reject(id.map(Value::raw), &shape_fault(&shape))),
                 // The peer will not send another response: the request of ours ends with an error.
                 Some(id) => self.response(id, Err(RpcError::new(shape.code, shape.message))),
                 None => Action::Ignore,
@@ -231,11 +276,11 @@ impl Dispatcher<dyn InlineTools> {
         (doc, action)
     }
 
-    /// Writes the error for a message that belongs to no era: it could not be read.
+    /// Writes the error for a message that belongs to no era. `id` is JSON text.
     #[cold]
-    pub(super) fn reject(&mut self, id: Option<Value<'_>>, fault: &Fault) -> Encoded {
+    pub(super) fn reject(&mut self, id: Option<&str>, fault: &Fault) -> Encoded {
         let session = self.conn.session();
-        let encoded = era::fault_without_query(&mut self.out, id.map(Value::raw), session.as_ref(), fault);
+        let encoded = era::fault_without_query(&mut self.out, id, session.as_ref(), fault);
         self.out.newline();
         encoded
     }
@@ -249,7 +294,7 @@ impl Dispatcher<dyn InlineTools> {
     ) -> Action {
         let era = match self.core.eras.of_request(request, params, self.peer.is_some()) {
             Ok(era) => era,
-            Err(fault) => return Action::Reply(self.reject(Some(request.id), &fault)),
+            Err(fault) => return Action::Reply(self.reject(Some(request.id.raw()), &fault)),
         };
         let (revision, fault) = match era.request(request, params, self.peer) {
             Ok(query) => match self.operation(doc, request, params, era, &query, outlet) {

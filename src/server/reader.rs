@@ -11,16 +11,14 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::json::{Doc, Value, Writer};
-use crate::model::Fault;
 use crate::pool::{self, Refused};
 use crate::transport::{FrameSink, FrameSource, Input};
 
 use super::batch::Batch;
 use super::classify::classify;
 use super::connection::Connection;
-use super::dispatch::{Action, Dispatcher, InlineTools, Text};
+use super::dispatch::{Action, Dispatcher, InlineTools, Text, Unread};
 use super::job::Job;
-use super::operation::parse_fault;
 use super::serve::broken;
 use super::start::{BUSY, Started};
 
@@ -59,7 +57,7 @@ impl Reader<'_> {
             match input {
                 Input::Frame(bytes) => self.frame(Text::Read(bytes)),
                 Input::Large(text) => self.frame(Text::Whole(text)),
-                Input::TooLong { .. } => self.too_long(),
+                Input::TooLong { head, tail } => self.too_long(head, tail),
                 Input::End => break Ok(()),
                 Input::Failed(error) => break broken(error),
             }
@@ -90,8 +88,8 @@ impl Reader<'_> {
                 let action = self.dispatcher.dispatch(&doc, &classify(doc.root()), &conn.outlet);
                 self.carry_out(action, doc, &conn.outlet)
             }
-            Err(error) => {
-                self.dispatcher.reject(None, &parse_fault(error));
+            Err(unread) => {
+                self.dispatcher.reject(unread.id.as_deref(), &unread.fault);
                 Some(doc)
             }
         };
@@ -102,10 +100,9 @@ impl Reader<'_> {
 
     /// Answers a frame that was too long to be read.
     #[cold]
-    fn too_long(&mut self) {
-        let most = self.conn.core.limits.frame_bytes;
-        let fault = Fault::InvalidRequest(format!("The message is longer than {most} bytes").into());
-        self.dispatcher.reject(None, &fault);
+    fn too_long(&mut self, head: &[u8], tail: &[u8]) {
+        let unread = Unread::too_long(self.conn.core.limits.frame_bytes, head, tail);
+        self.dispatcher.reject(unread.id.as_deref(), &unread.fault);
     }
 
     /// Carries an action out. Returns the document unless a call keeps it.

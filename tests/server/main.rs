@@ -8,4 +8,6 @@ mod notices;
 mod profile;
 mod questions;
 mod sequence;
+#[cfg(unix)]
+mod unread;
 mod wide;

@@ -138,20 +138,15 @@ impl Stop {
 
     /// With an error in the body that belongs to no request, or to one with this id.
     pub(super) fn fault(status: u16, id: Option<Value<'_>>, fault: &Fault) -> Stop {
-        Stop::fault_to(None, status, id, fault)
+        Stop::fault_to(None, status, id.map(Value::raw), fault)
     }
 
     /// The same in the form that a session's client knows.
-    pub(super) fn fault_to(
-        conn: Option<&Connection>,
-        status: u16,
-        id: Option<Value<'_>>,
-        fault: &Fault,
-    ) -> Stop {
+    pub(super) fn fault_to(conn: Option<&Connection>, status: u16, id: Option<&str>, fault: &Fault) -> Stop {
         let mut w = Writer::new();
         let session = conn.map(Connection::session);
         let session = session.as_ref().and_then(|s| s.as_ref());
-        era::fault_without_query(&mut w, id.map(Value::raw), session, fault);
+        era::fault_without_query(&mut w, id, session, fault);
         Stop::document(status, w.into_bytes())
     }
 

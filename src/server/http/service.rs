@@ -29,7 +29,7 @@ use crate::server::connection::Connection;
 use crate::server::core::Core;
 use crate::server::dispatch::{Action, Dispatcher, PlannedCall, Text};
 use crate::server::job::{Job, Work};
-use crate::server::operation::{parse_fault, shape_fault};
+use crate::server::operation::shape_fault;
 use crate::server::start::{BUSY, Started};
 use crate::transport::FrameSink;
 use crate::transport::http_server::{Admission, Exchange, Field, Head, Refusal, Remote, Service};
@@ -102,8 +102,8 @@ impl Endpoint {
         let (doc, parsed) = self.dispatcher.whole().parse(Text::Read(body));
         self.dispatcher.doc = match parsed {
             Ok(()) => self.document(visit, doc, exchange),
-            Err(error) => {
-                self.stray(visit, None, &parse_fault(error)).say(&exchange);
+            Err(unread) => {
+                self.stray(visit, unread.id.as_deref(), &unread.fault).say(&exchange);
                 Some(doc)
             }
         };
@@ -162,7 +162,7 @@ impl Endpoint {
     }
 
     /// What is said of bytes that are no message, in the form that the client of a session knows.
-    fn stray(&mut self, visit: &Visit<'_>, id: Option<Value<'_>>, fault: &Fault) -> Stop {
+    fn stray(&mut self, visit: &Visit<'_>, id: Option<&str>, fault: &Fault) -> Stop {
         let name = self.door.words().and_then(|words| Fields::field(visit.head, words.id));
         let session = name.and_then(|name| self.sessions.find(name, visit.principal.as_deref()));
         Stop::fault_to(session.map(|session| &*session.conn), 400, id, fault)
@@ -173,7 +173,7 @@ impl Endpoint {
         let posted = self.core.eras.of_post(visit.head, &message.params, message.method());
         match (posted, message.kind) {
             (_, MessageKind::Malformed(shape)) if shape.answer => {
-                Err(self.stray(visit, shape.id, &shape_fault(&shape)))
+                Err(self.stray(visit, shape.id.map(Value::raw), &shape_fault(&shape)))
             }
             (Posted::InSession, MessageKind::Batch(_)) => {
                 self.session(visit, None).map(|(conn, streams)| Plan::Call(conn, streams))

@@ -28,7 +28,7 @@ const CHUNK: usize = 64 << 10;
 /// What is read at once from a peer that never said that much: most calls are a few hundred bytes. One page, for all of
 /// it is written once.
 const FIRST: usize = 4 << 10;
-/// What some programs write before the first line.
+/// Some programs write it before a line. JSON must not begin with it (RFC 8259 §8.1), so it is dropped.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// A longer line is handed over with its buffer: to copy it would take that much memory once more.
 pub(super) const LARGE: usize = 4 * CHUNK;
@@ -52,7 +52,6 @@ pub(crate) struct LineReader<R> {
     /// The first bytes of the line that is too long, up to the limit, and its last bytes.
     head: Vec<u8>,
     tail: Vec<u8>,
-    first: bool,
     /// A large line by itself, and then the buffer its receiver left in exchange: the next to read into.
     large: Vec<u8>,
     /// Every line since the buffer was last empty was small.
@@ -74,7 +73,6 @@ impl<R: Read> LineReader<R> {
             head: Vec::new(),
             tail: Vec::new(),
             small: true,
-            first: true,
             large: Vec::new(),
         }
     }
@@ -230,13 +228,12 @@ impl<R: Read> LineReader<R> {
 
     /// What a line amounts to; nothing if it is blank.
     fn checked(&mut self, mut start: usize, mut stop: usize) -> Option<Line> {
-        let first = std::mem::take(&mut self.first);
         if std::mem::take(&mut self.skipping) {
             self.keep_tail(start, stop);
             return Some(Line::TooLong);
         }
         let line = self.buf.get(start..stop)?;
-        if first && line.starts_with(BYTE_ORDER_MARK) {
+        if line.starts_with(BYTE_ORDER_MARK) {
             start += BYTE_ORDER_MARK.len();
         }
         if stop > start && line.ends_with(b"\r") {
