@@ -8,8 +8,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::json::{Doc, Kind, ParseError, ParseLimits, Value, Writer};
-use crate::model::catalog::Tool;
+use crate::json::{Doc, Json, Kind, ParseError, ParseLimits, Value};
 
 /// A catalog of tools as JSON.
 #[derive(Clone, Debug)]
@@ -68,6 +67,11 @@ impl Snapshot {
         Ok(snapshot)
     }
 
+    /// The catalog of an array of tools that this program has written.
+    pub(crate) fn of_array(tools: &Json) -> Snapshot {
+        Snapshot { doc: tools.to_doc(), path: "" }
+    }
+
     /// The tools, in the order of the text.
     pub fn tools(&self) -> impl Iterator<Item = Value<'_>> {
         self.doc.root().pointer(self.path).map(Value::items).into_iter().flatten()
@@ -115,53 +119,5 @@ pub trait Tools {
 impl Tools for Snapshot {
     fn snapshot(&self) -> Cow<'_, Snapshot> {
         Cow::Borrowed(self)
-    }
-}
-
-impl Tools for [Tool] {
-    fn snapshot(&self) -> Cow<'_, Snapshot> {
-        let mut w = Writer::new();
-        w.begin_array();
-        for tool in self {
-            w.begin_object().key("name").string(&tool.name);
-            for (name, text) in [("title", &tool.title), ("description", &tool.description)] {
-                if let Some(text) = text {
-                    w.key(name).string(text);
-                }
-            }
-            w.key("inputSchema");
-            match &tool.input_schema {
-                Some(schema) => w.json(schema),
-                // A server sends this for a tool without arguments.
-                None => w.raw("{\"type\":\"object\"}"),
-            };
-            if let Some(schema) = &tool.output_schema {
-                w.key("outputSchema").json(schema);
-            }
-            w.end_object();
-        }
-        w.end_array();
-        let mut doc = Doc::default();
-        let parsed = doc.parse_again(w.as_bytes(), &ParseLimits::UNBOUNDED);
-        debug_assert!(parsed.is_ok(), "descriptors are JSON");
-        Cow::Owned(Snapshot { doc, path: "" })
-    }
-}
-
-impl<const N: usize> Tools for [Tool; N] {
-    fn snapshot(&self) -> Cow<'_, Snapshot> {
-        self.as_slice().snapshot()
-    }
-}
-
-impl Tools for Vec<Tool> {
-    fn snapshot(&self) -> Cow<'_, Snapshot> {
-        self.as_slice().snapshot()
-    }
-}
-
-impl Tools for Tool {
-    fn snapshot(&self) -> Cow<'_, Snapshot> {
-        Cow::Owned(std::slice::from_ref(self).snapshot().into_owned())
     }
 }

@@ -12,6 +12,8 @@
 pub(crate) mod ask;
 pub(crate) mod catalog;
 pub(crate) mod content;
+#[cfg(feature = "lint")]
+mod lint;
 #[cfg(feature = "hub")]
 pub(crate) mod relayed;
 #[cfg(feature = "client")]
