@@ -1,11 +1,13 @@
-//! Canonical forms: byte strings that two JSON values share exactly when they are equal.
+//! Canonical forms: byte strings that are the same for equal JSON values and differ for others.
 //!
-//! Equality is JSON Schema's: numbers by value (`1` is `1.0`), objects whatever the order of their
-//! members. What compares many values makes the forms once and sorts them, so nothing is ever
-//! compared pairwise.
+//! Equality is that of JSON Schema: numbers by value (`1` equals `1.0`), objects without regard to
+//! the order of members. Code that compares many values sorts their forms instead of comparing
+//! pairs.
 //!
-//! Invariants: a list of open containers replaces recursion; a form is not longer than a small
-//! multiple of the value's text. Of members of one name the last counts.
+//! Invariants:
+//! - A list of open containers replaces recursion.
+//! - The length of a form is at most a small multiple of the length of the text.
+//! - Of members with the same name, the last one counts.
 
 use std::cmp::Ordering;
 
@@ -14,13 +16,13 @@ use crate::json::{Kind, NodeRef, Value};
 
 use super::decimal::{self, Decimal};
 
-/// A container whose rest is still to be written.
+/// A container that is partly written.
 enum Open<'d> {
     Items(crate::json::Items<'d>),
     Members(std::vec::IntoIter<(&'d str, Value<'d>)>),
 }
 
-/// Appends the form of `value`.
+/// Appends the canonical form of `value`.
 pub(super) fn append(value: Value<'_>, out: &mut Vec<u8>) {
     let mut open = Vec::new();
     let mut next = Some(value);
@@ -66,7 +68,7 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
 
 fn sorted(object: Value<'_>) -> Vec<(&str, Value<'_>)> {
     let mut members: Vec<_> = object.members().collect();
-    // Of equal names the last first, from the back.
+    // Of members with the same name, only the last one is kept.
     sort(&mut members, |a, b| {
         compare_names(b.0.as_bytes(), a.0.as_bytes()).then(b.1.offset().cmp(&a.1.offset()))
     });
@@ -74,13 +76,14 @@ fn sorted(object: Value<'_>) -> Vec<(&str, Value<'_>)> {
     members
 }
 
-/// The order of names in tables: cheaper than that of their bytes.
+/// Order of names in tables. Comparing lengths first is cheaper than comparing bytes.
 #[inline]
 pub(super) fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
-/// Whether two texts are equal; names and words are mostly short, and a call costs more than they.
+/// Whether two texts are equal. Most names and words are short, and a call costs more than the
+/// comparison.
 #[inline]
 pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -95,10 +98,10 @@ pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// How many values are compared with each other directly; more are sorted.
+/// Largest number of values that are compared in pairs; more are sorted.
 const FEW: usize = 8;
 
-/// The positions of two equal elements, if there are any.
+/// The positions of two equal elements, if any.
 pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
     let len = array.len();
     if len <= FEW {
@@ -119,10 +122,10 @@ pub(super) fn twins(array: Value<'_>) -> Option<(usize, usize)> {
     twice.map(|w| (w[0].2, w[1].2))
 }
 
-/// The same for a few values of which equal ones have the same text: no containers, and no numbers
-/// that can be written in several ways. `None` when there are others.
+/// The same for a few values whose equality is that of their texts: no containers, and no numbers
+/// with several notations. `None` for other values.
 fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
-    // The texts so far, and whether they are those of strings.
+    // The texts so far, and whether each is a string.
     let mut known = [(&[][..], false); FEW];
     for (i, node_ref) in array.node_ref().inside().enumerate() {
         let (text, quoted) = (plain(node_ref)?, node_ref.string().is_some());
@@ -137,7 +140,7 @@ fn plain_twins(array: Value<'_>) -> Option<Option<(usize, usize)>> {
     Some(None)
 }
 
-/// The text of a value that has no other.
+/// The text of a value without another notation.
 fn plain(node_ref: NodeRef<'_>) -> Option<&[u8]> {
     match (node_ref.string(), node_ref.number()) {
         (Some(text), _) => Some(text),

@@ -1,10 +1,10 @@
-//! The second pass over a schema: from subschemas to the tables of a program.
+//! Second pass over a schema: compiles subschemas to the tables of a program.
 //!
-//! Each subschema that can be reached becomes a node, once for every dynamic scope it can be
-//! reached in; its keywords become operations, cheap ones first. [`link`] then removes what is no
-//! node after all and refuses cycles. Shapes were checked by the survey and are not checked again.
+//! Each reachable subschema becomes a node for every dynamic scope that reaches it. Its keywords
+//! become operations, cheap ones first. [`link`] then removes nodes without operations and rejects
+//! cycles. The first pass (`resources.rs`) has checked the shapes of all keywords.
 //!
-//! Invariants: a list of nodes still to fill replaces recursion; the number of nodes is capped.
+//! Invariants: a list of nodes to fill replaces recursion; the number of nodes is limited.
 
 mod keywords;
 mod link;
@@ -25,7 +25,7 @@ use super::{Formats, Options, SchemaError, SchemaLimits, canon, program};
 /// The schema itself.
 const ROOT: Place = Place { document: 0, node: NodeId::ROOT };
 
-/// How many values pointers to targets may go by; from then on the targets are named by their anchors.
+/// Number of values after which the pointers to reference targets are replaced by their anchors.
 const MOST_PASSED: usize = 4_000_000;
 
 /// Compiles a schema.
@@ -57,11 +57,11 @@ fn located(fault: Invalid, docs: &[Arc<Doc>]) -> SchemaError {
     SchemaError::new(format!("{id}#{pointer}"), fault.message)
 }
 
-/// The program's tables while they grow.
+/// The tables of a program under construction.
 #[derive(Default)]
 struct Tables {
     nodes: Vec<Node>,
-    /// Where each node came from.
+    /// The origin of each node.
     places: Vec<Place>,
     ops: Vec<Op>,
     children: Vec<Child>,
@@ -79,7 +79,7 @@ struct Tables {
     pool: String,
 }
 
-/// Appends entries to a table and gives the run they form.
+/// Appends entries to a table and returns their range.
 fn extend<T: Copy>(table: &mut Vec<T>, entries: &[T]) -> Span {
     let start = table.len() as u32;
     table.extend_from_slice(entries);
@@ -93,7 +93,7 @@ impl Tables {
         Span { start, len: text.len() as u32 }
     }
 
-    /// Keeps words and gives the run they form.
+    /// Stores words and returns their range.
     fn words(&mut self, words: &[&str]) -> Span {
         let start = self.words.len() as u32;
         for word in words {
@@ -112,18 +112,18 @@ struct Compiler<'o> {
     library: Library<'o>,
     options: &'o Options,
     t: Tables,
-    /// Nodes by place in the outermost dynamic scope, which mostly is the only one.
+    /// Nodes by place, in the outermost dynamic scope. Most schemas have no other scope.
     plain: Places,
-    /// Nodes by place and any other scope.
+    /// Nodes by place in any other scope.
     scoped: KeyMap,
-    /// Nodes to be filled, with the scope their subschema is in.
+    /// Nodes to fill, with the dynamic scope of their subschema.
     open: Vec<(u32, u32)>,
-    /// What the patterns took so far, and how many values pointers to targets went by.
+    /// Cost of the patterns so far, and number of values that pointers to targets have passed.
     pattern_cost: usize,
     passed: usize,
 }
 
-/// The keywords of one subschema by their number, and where it is.
+/// The keywords of one subschema by number, and its place.
 struct Subschema<'d> {
     found: [Option<Value<'d>>; KEYWORDS],
     rules: Rules,
@@ -145,7 +145,7 @@ impl<'d> Subschema<'d> {
     }
 }
 
-/// Keywords that hold other subschemas than those of members and elements.
+/// Keywords with subschemas, except those for members and elements.
 const COMBINED: &[Keyword] = &[
     Keyword::PropertyNames,
     Keyword::DependentRequired,
@@ -180,7 +180,7 @@ impl Compiler<'_> {
         &self.options.limits
     }
 
-    /// The child for a subschema next to or within the one at hand.
+    /// The child for a subschema beside or within the current one.
     fn child(&mut self, schema: &Subschema<'_>, value: Value<'_>) -> Result<Child, Box<Invalid>> {
         match value.as_bool() {
             Some(true) => Ok(Child::ANY),
@@ -257,7 +257,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Keywords that hold other subschemas.
+    /// Compiles the keywords with subschemas.
     fn applied(
         &mut self,
         schema: &Subschema<'_>,
@@ -272,7 +272,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The less common of them.
+    /// Compiles the less common keywords with subschemas.
     #[cold]
     #[inline(never)]
     fn combined(
@@ -321,7 +321,7 @@ impl Compiler<'_> {
             let run = extend(&mut self.t.children, &children);
             ops.push(Op::If(run));
         }
-        // These look at what all others have evaluated.
+        // These depend on the evaluation of all others.
         if let Some(rest) = schema.get(Keyword::UnevaluatedItems) {
             let child = self.child(schema, rest)?;
             ops.push(Op::UnevaluatedItems(child));
@@ -350,7 +350,7 @@ impl Compiler<'_> {
         let resource = self.library.index.places.get(place).unwrap_or(0);
         let fragment = match (&target.pointer, &target.anchor) {
             (Some(pointer), _) if place == target.place => pointer.clone(),
-            // Finding a pointer goes by all that stands before the target.
+            // Finding a pointer visits every value before the target.
             (_, Some(anchor)) if self.passed > MOST_PASSED => anchor.clone(),
             _ => self.pointer(place, resource, docs),
         };
@@ -368,7 +368,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The pointer to a place from the root of its resource.
+    /// The pointer to a place, from the root of its resource.
     fn pointer(&mut self, place: Place, resource: u32, docs: &[Arc<Doc>]) -> String {
         let root = self.library.index.resources.get(resource as usize).map_or(place, |r| r.root);
         let Some(doc) = docs.get(place.document as usize) else { return String::new() };
@@ -425,7 +425,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Gives the required names their places, adding those that are not declared.
+    /// Assigns required names to their slots and adds the undeclared ones.
     fn require(&mut self, required: Option<Value<'_>>, properties: &mut Vec<Property>) {
         let names = required.into_iter().flat_map(Value::items).filter_map(Value::as_str);
         let mut declared = KeyMap::default();
@@ -453,7 +453,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Compiles a pattern; its index is the table's length before.
+    /// Compiles a pattern; its index is the previous length of the table.
     #[cold]
     #[inline(never)]
     fn pattern(&mut self, source: &str, at: Place) -> Result<u32, Box<Invalid>> {

@@ -1,21 +1,21 @@
-//! Numbers as they are written: exact comparison, divisibility and whether they are whole.
+//! Exact decimal numbers: comparison, divisibility, integer test.
 //!
-//! A [`Decimal`] is a view of a JSON number's text as digits times a power of ten. Nothing is
-//! converted to binary floating point, so `0.3` is a multiple of `0.1` and integers beyond 64
-//! bits keep their value.
+//! A [`Decimal`] views the text of a JSON number as digits times a power of ten. No operation
+//! converts to binary floating point, so `0.3` is a multiple of `0.1` and integers beyond 64 bits
+//! are exact.
 //!
-//! Invariants: no operation allocates, and each takes time linear in the digits it is given, also
-//! for `1e1000000000`. Exponents saturate at 2^60: beyond that two numbers of equal digits count
-//! as equal.
+//! Invariants:
+//! - No operation allocates. Each is linear in the number of digits, also for `1e1000000000`.
+//! - Exponents saturate at 2^60. Beyond, two numbers with equal digits count as equal.
 
 use std::cmp::Ordering;
 
-/// A number's sign, significant digits and exponent.
+/// Sign, significant digits and exponent of a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decimal<'a> {
     negative: bool,
-    /// Digits before and behind the point, without leading and trailing zeros of the whole;
-    /// both are empty for zero.
+    /// Digits before and after the point, without leading and trailing zeros of the whole; both
+    /// empty for zero.
     whole: &'a [u8],
     fraction: &'a [u8],
     /// The power of ten of the last digit.
@@ -25,12 +25,12 @@ pub(super) struct Decimal<'a> {
 const MOST_EXPONENT: i64 = 1 << 60;
 
 impl<'a> Decimal<'a> {
-    /// Reads the text of a JSON number.
+    /// Parses the text of a JSON number.
     pub(super) fn new(text: &'a str) -> Decimal<'a> {
         Decimal::of(text.as_bytes())
     }
 
-    /// The same from the text's bytes.
+    /// Like [`Decimal::new`], for bytes.
     pub(super) fn of(bytes: &'a [u8]) -> Decimal<'a> {
         let (negative, bytes) = match bytes.split_first() {
             Some((b'-', rest)) => (true, rest),
@@ -80,7 +80,7 @@ impl<'a> Decimal<'a> {
         self.negative
     }
 
-    /// Whether the value is an integer, however it is written.
+    /// Whether the value is an integer, in any notation.
     pub(super) fn is_whole(self) -> bool {
         self.exponent >= 0
     }
@@ -93,7 +93,7 @@ impl<'a> Decimal<'a> {
         self.whole.len() + self.fraction.len()
     }
 
-    /// The value as an integer, when it is one and small enough.
+    /// The value as an integer, if it is one in the range of the type.
     pub(super) fn to_i64(self) -> Option<i64> {
         if self.exponent < 0 || self.exponent > 18 {
             return None;
@@ -107,7 +107,7 @@ impl<'a> Decimal<'a> {
         Some(n)
     }
 
-    /// The largest integer that is not above; of what lies beyond 64 bits, on which side.
+    /// The largest integer that is not greater. Saturates beyond 64 bits.
     pub(super) fn floor(self) -> Result<i64, Ordering> {
         if let Some(n) = self.to_i64() {
             return Ok(n);
@@ -124,11 +124,11 @@ impl<'a> Decimal<'a> {
                 next.and_then(|n| if self.negative { n.checked_sub(digit) } else { n.checked_add(digit) });
             n = next.ok_or(beyond)?;
         }
-        // A fraction follows, or this would have been an integer.
+        // The number has a fraction, otherwise it would have been returned as an integer.
         if self.negative { n.checked_sub(1).ok_or(beyond) } else { Ok(n) }
     }
 
-    /// Appends a form that two numbers share exactly when they are equal.
+    /// Appends the canonical form of the number.
     pub(super) fn canonical(self, out: &mut Vec<u8>) {
         out.push(if self.negative { b'-' } else { b'+' });
         out.extend(self.whole);
@@ -137,7 +137,7 @@ impl<'a> Decimal<'a> {
         out.extend(self.exponent.to_le_bytes());
     }
 
-    /// Which is larger.
+    /// Compares two numbers.
     pub(super) fn compare(self, other: Decimal<'_>) -> Ordering {
         match (self.negative, other.negative) {
             (false, true) => Ordering::Greater,
@@ -159,8 +159,8 @@ impl<'a> Decimal<'a> {
         first.cmp(&other_first).then_with(|| self.digits().cmp(other.digits()))
     }
 
-    /// Whether the value is an integer times `divisor`. `None` when the divisor has more digits
-    /// than [`MOST_DIVISOR_DIGITS`] or is zero.
+    /// Whether the value is an integer times `divisor`. `None` if the divisor is zero or has more
+    /// digits than [`MOST_DIVISOR_DIGITS`].
     pub(super) fn is_multiple_of(self, divisor: Decimal<'_>) -> Option<bool> {
         if divisor.is_zero() || divisor.count() > MOST_DIVISOR_DIGITS {
             return None;
@@ -168,20 +168,21 @@ impl<'a> Decimal<'a> {
         if self.is_zero() {
             return Some(true);
         }
-        // Neither has a trailing zero, so what ends further right has a remainder.
+        // Neither has a trailing zero, so a number with a lower last digit has a remainder.
         let shift = self.exponent - divisor.exponent;
         if shift < 0 {
             return Some(false);
         }
         let by = divisor.digits().fold(0u128, |n, digit| n * 10 + u128::from(digit));
         let mut rest = match u64::try_from(by) {
-            // Keeps the digit loop in words where it can be.
+            // Uses machine words for the digits if possible.
             Ok(by) if by < u64::MAX / 16 => {
                 u128::from(self.digits().fold(0u64, |n, digit| (n * 10 + u64::from(digit)) % by))
             }
             _ => self.digits().fold(0, |rest, digit| followed(rest, digit, by)),
         };
-        // A divisor below 2^128 holds fewer than 128 twos or fives, so further zeros change nothing.
+        // A divisor below 2^128 has fewer than 128 factors of two or five, so more zeros change
+        // nothing.
         for _ in 0..shift.min(128) {
             if rest == 0 {
                 break;
@@ -192,8 +193,8 @@ impl<'a> Decimal<'a> {
     }
 }
 
-/// The remainder after one digit more. It is below ten or some times `by`: cheaper subtracted than
-/// divided, which takes kilobytes where words have 32 bits.
+/// The remainder after one more digit. It is below ten times `by`: subtraction is smaller than
+/// division, which takes kilobytes of code on 32-bit machines.
 fn followed(rest: u128, digit: u8, by: u128) -> u128 {
     let mut rest = rest * 10 + u128::from(digit);
     while rest >= by {
@@ -202,7 +203,8 @@ fn followed(rest: u128, digit: u8, by: u128) -> u128 {
     rest
 }
 
-/// Digits a divisor may have: ten times as much still fits in 128 bits. A sentence of the compiler names it.
+/// Largest number of digits of a divisor: ten times as much still fits in 128 bits. A message of
+/// the compiler names it.
 const MOST_DIVISOR_DIGITS: usize = 37;
 
 fn exponent(text: &[u8]) -> i64 {
@@ -218,23 +220,23 @@ fn exponent(text: &[u8]) -> i64 {
     if negative { -n } else { n }
 }
 
-/// Whether a number's text is an integer's; `1.0` and `1e2` are.
+/// Whether a text is an integer; `1.0` and `1e2` are.
 #[inline(never)]
 pub(super) fn is_integer(text: &[u8]) -> bool {
-    // A fraction or an exponent is written with something that is neither digit nor sign.
+    // A fraction or an exponent contains a byte that is neither digit nor sign.
     text.iter().all(|b| *b <= b'9' && *b != b'.') || Decimal::of(text).is_whole()
 }
 
-/// Whether no other text has the same value, among those that are plain.
+/// Whether the number has no other notation without exponent or fraction.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     text != b"-0" && text.iter().all(|b| *b <= b'9' && *b != b'.')
 }
 
-/// Digits of a fraction that are looked at without taking steps for it.
+/// Digits of a fraction that cost no steps.
 const MOST_FRACTION: usize = 64;
 
-/// Two integers that a number is between, the same one twice when it is written as an integer.
-/// `None` for an exponent, for more than 18 digits before the point and for a long fraction.
+/// The integers below and above a number, equal for an integer. `None` for an exponent, for more
+/// than 18 digits before the point, and for a long fraction.
 #[inline(never)]
 pub(super) fn around(text: &[u8]) -> Option<(i64, i64)> {
     let (negative, digits) = match text {

@@ -1,19 +1,17 @@
-//! Reason a schema was refused.
+//! Error of a schema that cannot be compiled.
 //!
-//! One error with the pointer into the schema; made by the compiler and nobody else.
-//!
-//! Invariant: the message is for the one who wrote the schema, and short.
+//! Invariant: the message addresses the author of the schema, and is short.
 
 use std::fmt;
 
-/// A schema that is none, or that cannot be run here.
+/// A schema that is invalid or unsupported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SchemaError {
-    /// Where: a JSON Pointer (RFC 6901) into the schema, empty for the whole. A fault in another
-    /// document is written with that document's URI and `#` before the pointer.
+    /// JSON Pointer (RFC 6901) into the schema, empty for the whole. For another document, its URI
+    /// and `#` precede the pointer.
     pub pointer: String,
-    /// What is wrong and what would be right.
+    /// What is wrong and what is accepted.
     pub message: String,
 }
 

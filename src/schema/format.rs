@@ -1,10 +1,10 @@
-//! The formats known here, and which strings have them.
+//! Format checks.
 //!
-//! Syntax only, by the specifications that the standard names (draft 2020-12 validation,
-//! section 7.3). Each check reads its string once. Host names beyond ASCII are those of `idn.rs`
-//! with the feature `idn`; without it, of what [`host`] looks at.
+//! The checks cover syntax only, by the specifications that the standard names (draft 2020-12
+//! validation, section 7.3). Each check reads the string once. With the feature `idn`, host names
+//! beyond ASCII are checked by `idn.rs`.
 //!
-//! Invariants: no check allocates but `regex`'s and that of names beyond ASCII; none recurses.
+//! Invariants: no check recurses; only `regex` and host names beyond ASCII allocate.
 
 mod host;
 #[cfg(feature = "idn")]
@@ -15,7 +15,7 @@ mod uri;
 
 use super::Dialect;
 
-/// A format that can be checked.
+/// A supported format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Date,
@@ -40,7 +40,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The format of this name; `None` for those that accept everything.
+    /// The format with this name. `None` for unknown formats, which accept everything.
     pub(super) fn named(name: &str, dialect: Dialect) -> Option<Format> {
         let (format, ..) = FORMATS.iter().find(|(_, known, _)| *known == name)?;
         let late = matches!(format, Format::Duration | Format::Uuid);
@@ -72,14 +72,14 @@ impl Format {
         }
     }
 
-    /// What a message says was expected.
+    /// The noun phrase for error messages.
     pub(super) fn expectation(self) -> &'static str {
-        // OK because the list has all formats in their order, which is checked below.
+        // OK because the table lists all formats in order; a test checks it.
         FORMATS.get(self as usize).map_or("", |(_, _, expectation)| expectation)
     }
 }
 
-/// The formats in their order, their names and what they are.
+/// The formats in order, with their names and noun phrases.
 const FORMATS: [(Format, &str, &str); 19] = [
     (Format::Date, "date", "a date like \"2026-01-31\""),
     (Format::DateTime, "date-time", "a date and time like \"2026-01-31T12:00:00Z\""),
@@ -110,13 +110,13 @@ const _: () = {
     }
 };
 
-/// A host name that may go beyond ASCII.
+/// A host name, possibly beyond ASCII.
 #[cfg(feature = "idn")]
 fn is_wide_hostname(text: &str) -> bool {
     idn::is_hostname(text)
 }
 
-/// Without its tables, lengths and hyphens are what can be told.
+/// Without the tables, only lengths and hyphens are checked.
 #[cfg(not(feature = "idn"))]
 fn is_wide_hostname(text: &str) -> bool {
     host::is_hostname(text)
@@ -136,7 +136,7 @@ fn is_relative_pointer(text: &str) -> bool {
     plain && (rest == "#" || is_pointer(rest))
 }
 
-/// RFC 9562 §4: the text form, whatever version and variant.
+/// RFC 9562 §4: the text form of all versions and variants.
 fn is_uuid(text: &str) -> bool {
     text.len() == 36
         && text.bytes().enumerate().all(|(i, b)| match i {

@@ -1,19 +1,20 @@
-//! Numbers by key: the one kind of map that compiling and walking need, so that its code is there once.
+//! Map from keys to numbers, used for all tables of the compiler and the validator.
 //!
-//! A key is numbers and a text, spelled as bytes by [`key`]. The keys are the leaves of a tree that
-//! forks at bits in which they differ: it needs neither a hash that somebody could guess nor the
-//! randomness against that.
+//! A key consists of numbers and a text, encoded as bytes by [`key`]. The map is a crit-bit tree:
+//! the keys are leaves, and a fork tests the first bit in which the keys below it differ. It needs
+//! no hash, so no key can be chosen to cause collisions.
 //!
-//! Invariant: a look-up passes at most nine forks for each byte of its key, whatever the others are.
+//! Invariant: a look-up passes at most nine forks for each byte of its key, whatever the other keys
+//! are.
 
 use crate::json::Value;
 
-/// A reference to a leaf, not to a fork.
+/// Marks a reference to a leaf instead of a fork.
 const LEAF: u32 = 1 << 31;
 
 #[derive(Default)]
 pub(super) struct KeyMap {
-    /// The keys, one behind the other.
+    /// The keys, concatenated.
     keys: Vec<u8>,
     entries: Vec<Entry>,
     forks: Vec<Fork>,
@@ -27,18 +28,17 @@ struct Entry {
     number: u64,
 }
 
-/// Where the keys below part: they are alike in all that comes before. Forks further down are about
-/// later bytes, or lower bits of the same.
+/// A fork: the keys below are equal in all earlier bits. Forks further down test later bits.
 #[derive(Clone, Copy)]
 struct Fork {
     byte: usize,
     bit: u32,
-    /// One of the entries below.
+    /// One of the entries below the fork.
     any: u32,
     next: [u32; 2],
 }
 
-/// A byte of a key, or what stands behind its end.
+/// The byte of a key at a position, or the marker for its end.
 fn symbol(key: &[u8], at: usize) -> u32 {
     key.get(at).map_or(0, |b| 256 | u32::from(*b))
 }
@@ -48,14 +48,14 @@ impl Fork {
         usize::from(symbol(key, self.byte) & self.bit != 0)
     }
 
-    /// What comes next on the way to a key.
+    /// The next reference on the path of a key.
     fn toward(&self, key: &[u8]) -> u32 {
         let [clear, set] = self.next;
         if self.side(key) == 0 { clear } else { set }
     }
 }
 
-/// Keys of as many numbers and any text differ when any of them differs.
+/// Encodes a key. Keys with equally many numbers differ if any number or the text differs.
 pub(super) fn key(numbers: &[u32], text: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(4 * numbers.len() + text.len());
     for number in numbers {
@@ -66,7 +66,7 @@ pub(super) fn key(numbers: &[u32], text: &str) -> Vec<u8> {
 }
 
 impl KeyMap {
-    /// The names of an object's members.
+    /// The names of an object's members, with their positions.
     #[inline(never)]
     pub(super) fn of_members(object: Value<'_>) -> KeyMap {
         let mut names = KeyMap::default();
@@ -76,12 +76,12 @@ impl KeyMap {
         names
     }
 
-    /// The entry that shares the most with the key: it is the key's own if there is one.
+    /// The entry with the longest common prefix: the key's own entry if there is one.
     fn closest(&self, key: &[u8]) -> Option<&Entry> {
         let mut at = self.root;
         while at & LEAF == 0 {
             let fork = self.forks.get(at as usize)?;
-            // Behind the key's end, what is below differs from it before.
+            // At the end of the key, the keys below differ from it in earlier bits.
             at = if fork.byte > key.len() { LEAF | fork.any } else { fork.toward(key) };
         }
         self.entries.get((at & !LEAF) as usize)
@@ -96,7 +96,8 @@ impl KeyMap {
         self.closest(key).filter(|entry| self.key(entry) == key).map(|entry| entry.number)
     }
 
-    /// The number of the key, which is `number` unless it had one.
+    /// Inserts a key with this number. Returns the number of the key, which is the old one if it
+    /// had one.
     #[inline(never)]
     pub(super) fn enter(&mut self, key: &[u8], number: u64) -> u64 {
         let new = LEAF | self.entries.len() as u32;
@@ -118,7 +119,7 @@ impl KeyMap {
         number
     }
 
-    /// Puts a fork, both sides of which lead to the new key, in its place on the way to that key.
+    /// Inserts a fork on the path of a new key.
     fn fork(&mut self, key: &[u8], mut new: Fork) {
         let number = self.forks.len() as u32;
         let (mut at, mut parent) = (self.root, None);
@@ -156,7 +157,7 @@ mod tests {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (seed >> 8) % most
         };
-        // Few letters and many, so that keys are prefixes of others, and end in zeros.
+        // Few and many letters: keys that are prefixes of others, and keys with trailing zeros.
         for letters in [1, 2, 3, 256] {
             let (mut ours, mut theirs) = (KeyMap::default(), HashMap::new());
             assert!(ours.is_empty());
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn the_way_to_a_short_key_is_short_among_long_ones() {
         let mut index = KeyMap::default();
-        // Each key differs from those before in a later bit, and goes to the same side there.
+        // Each key differs from the earlier ones in a later bit, always on the same side.
         for number in 0..800 {
             let mut key = [0; 100];
             key[99 - number / 8] = 1 << (number % 8);

@@ -1,34 +1,33 @@
-//! The keywords of JSON Schema: their names, the shapes of their values, their vocabularies and
-//! dialects.
+//! Table of the keywords of JSON Schema: names, value shapes, vocabularies and dialects.
 //!
-//! A table and the look-ups in it; what the keywords mean is in the compiler and the walk.
+//! The compiler and the validator implement the keywords.
 //!
-//! Invariant: a keyword that is not in the table, or not in the dialect at hand, is an annotation.
+//! Invariant: a keyword that is not in the table, or not in the current dialect, is an annotation.
 
 use super::Dialect;
 
-/// What a keyword's value must look like.
+/// Shape of the value of a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Anything.
+    /// Any value.
     Any,
     /// A string.
     Text,
     /// `true` or `false`.
     Bool,
-    /// An integer from 0 on, however it is written.
+    /// A non-negative integer in any notation.
     Count,
     /// A number.
     Number,
-    /// A number above 0.
+    /// A positive number.
     Positive,
-    /// A type's name, or an array of different ones.
+    /// A type name, or an array of distinct ones.
     Types,
-    /// An array of anything.
+    /// An array of any values.
     Array,
-    /// An array of different strings.
+    /// An array of distinct strings.
     Names,
-    /// An object of arrays of different strings.
+    /// An object of arrays of distinct strings.
     NamesMap,
     /// A schema.
     Schema,
@@ -36,11 +35,11 @@ pub(crate) enum Shape {
     Schemas,
     /// An object of schemas.
     SchemaMap,
-    /// A schema or, in the old spelling, an array of them.
+    /// A schema or, in draft-07, an array of schemas.
     Items,
-    /// An object of schemas and arrays of different strings.
+    /// An object of schemas and arrays of distinct strings.
     Dependencies,
-    /// The name of a place: a letter or `_`, then letters, digits, `-`, `_`, `.`.
+    /// An anchor name: a letter or `_`, then letters, digits, `-`, `_`, `.`.
     Anchor,
     /// An object of booleans.
     Vocabulary,
@@ -59,7 +58,7 @@ pub(super) mod vocabulary {
 }
 use vocabulary::{APPLICATOR, CONTENT, CORE, FORMAT, META, UNEVALUATED, VALIDATION};
 
-/// Dialects a keyword belongs to, as bits.
+/// The dialects of a keyword, as bits.
 const D7: u8 = 1;
 const D19: u8 = 2;
 const D20: u8 = 4;
@@ -72,16 +71,16 @@ macro_rules! keywords {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum Keyword { $($name),* }
 
-        /// How many there are.
+        /// Number of keywords.
         pub(super) const KEYWORDS: usize = [$($text),*].len();
 
         const TABLE: [(Shape, u8, u8); KEYWORDS] = [$((Shape::$shape, $vocabulary, $dialects)),*];
 
-        /// Their names.
+        /// Names of the keywords.
         pub(crate) const NAMES: [&str; KEYWORDS] = [$($text),*];
 
         impl Keyword {
-            /// All of them, by name.
+            /// All keywords, by name.
             const SORTED: [Keyword; KEYWORDS] = by_name([$(Keyword::$name),*]);
         }
     };
@@ -166,7 +165,7 @@ const fn by_name(mut list: [Keyword; KEYWORDS]) -> [Keyword; KEYWORDS] {
     list
 }
 
-/// The order of the standard library, where no code of that can run.
+/// The order of `str`, as a constant function.
 const fn is_before(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut i = 0;
@@ -181,15 +180,15 @@ impl Keyword {
         NAMES[self as usize]
     }
 
-    /// The keyword of this name in any dialect: looked up by halves, since a comparison for each
-    /// would be two kilobytes of instructions.
+    /// The keyword with this name in any dialect. A binary search, because a chain of comparisons
+    /// would be two kilobytes of code.
     #[inline(never)]
     pub(crate) fn named(name: &str) -> Option<Keyword> {
         let at = Keyword::SORTED.binary_search_by(|keyword| keyword.name().cmp(name)).ok()?;
         Keyword::SORTED.get(at).copied()
     }
 
-    /// The keyword of this name, when it means something in these rules.
+    /// The keyword with this name, if it is part of the dialect and the vocabularies.
     pub(super) fn find(name: &str, rules: Rules) -> Option<Keyword> {
         let keyword = Keyword::named(name)?;
         let (_, vocabulary, dialects) = keyword.row();
@@ -201,17 +200,17 @@ impl Keyword {
     }
 
     fn row(self) -> (Shape, u8, u8) {
-        // OK because the table has a row for every variant: out of range only if that broke.
+        // OK because the table has a row for every variant.
         TABLE.get(self as usize).copied().unwrap_or((Shape::Any, 0, 0))
     }
 }
 
-/// What one schema resource is read by: its dialect and the vocabularies in force.
+/// The dialect and the vocabularies of a schema resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
     pub(super) dialect: Dialect,
     pub(super) vocabularies: u8,
-    /// Whether the metaschema itself decided about formats.
+    /// Whether the metaschema turns format assertion on.
     pub(super) format_assertion: bool,
 }
 
@@ -228,12 +227,12 @@ impl Rules {
         }
     }
 
-    /// Whether keywords beside `$ref` mean nothing.
+    /// Whether keywords beside `$ref` are ignored.
     pub(super) fn ref_stands_alone(self) -> bool {
         self.dialect == Dialect::Draft07
     }
 
-    /// The dialect a `$schema` names, without looking at any document.
+    /// The dialect of a `$schema` URI, without other documents.
     pub(super) fn named(uri: &str) -> Option<Rules> {
         let uri = uri.strip_suffix('#').unwrap_or(uri);
         let place = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"))?;

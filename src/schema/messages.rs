@@ -1,10 +1,11 @@
-//! Sentences for what does not fit, written to help a model repair its call.
+//! Messages for violations, written to help a model repair its call.
 //!
-//! One failure becomes one message: what was expected, what came instead, the names and words that
-//! would have been allowed. What is quoted of the value is shortened. It decides nothing.
+//! A message states what is expected, what was found, and the allowed names or words. Quotes of the
+//! value are truncated.
 //!
-//! Invariants: everything here is cold; a message stays short whatever schema and value hold;
-//! alternatives are looked into one level deep, so no message takes long to find.
+//! Invariants:
+//! - All functions are cold, and messages are short for any schema and value.
+//! - Only one level of alternatives is inspected, so no message takes long to make.
 
 use crate::json::Value;
 use crate::record::{nearest, push_count, push_got, push_number, push_short, push_start};
@@ -16,17 +17,17 @@ use super::program::{
 };
 use super::validate::Run;
 
-/// The keyword of a failure whose schema is `false`.
+/// The keyword reported for the schema `false`.
 pub(super) const FALSE: &str = "false schema";
 
-/// How many names or words a message lists at most.
+/// Largest number of names or words in a message.
 const MOST_LISTED: usize = 24;
-/// How many comparisons of names are cheaper than a table of them.
+/// Largest number of name comparisons before a table is used.
 const MOST_COMPARED: usize = 256;
-/// How many alternatives are looked into for the nearest one.
+/// Largest number of alternatives that are inspected.
 const MOST_TRIED: usize = 8;
 
-/// What was wrong with a value.
+/// Reason for a violation.
 pub(super) enum Reason<'a, 'd> {
     Type(u8),
     Length { min: u32, max: u32 },
@@ -55,7 +56,7 @@ pub(super) enum Reason<'a, 'd> {
 }
 
 impl Reason<'_, '_> {
-    /// The keyword that failed. Where two share a check, [`message`] is about the same one.
+    /// The violated keyword. If two keywords share a check, [`message`] names the same one.
     pub(super) fn keyword(&self, value: Value<'_>) -> &'static str {
         match self {
             Reason::Type(0) => FALSE,
@@ -94,14 +95,14 @@ impl Reason<'_, '_> {
     }
 }
 
-/// The sentence about a failure.
+/// The message for a violation.
 pub(super) fn message<'d>(run: &Run<'_, 'd>, value: Value<'d>, why: &Reason<'_, 'd>) -> String {
     let mut out = String::with_capacity(128);
     write_message(&mut out, run, value, why);
     out
 }
 
-/// Appends the pieces of a sentence; formatting them would cost more than the check did.
+/// Appends the parts of a message. Formatting them would cost more than the check.
 fn say(out: &mut String, pieces: &[&str]) {
     pieces.iter().for_each(|piece| out.push_str(piece));
 }
@@ -220,7 +221,7 @@ fn push_pair(out: &mut String, i: usize, j: usize) {
     push_number(out, j);
 }
 
-/// A list of names or words in the middle of a sentence.
+/// A list of names or words within a sentence.
 #[cold]
 fn list(out: &mut String, names: &mut dyn Iterator<Item = &str>, quote: char) {
     let mut count = 0usize;
@@ -259,7 +260,7 @@ fn words(out: &mut String, p: &Program, run: Span, value: Value<'_>) {
 fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) {
     let required = object.properties.of(&p.properties).iter();
     let required = required.filter(|property| property.required != super::program::OPTIONAL);
-    // Few names are looked for one by one, many in a table.
+    // Few names are searched one by one, many in a table.
     let many = value.len().saturating_mul(object.required as usize) > MOST_COMPARED;
     let there = many.then(|| KeyMap::of_members(value));
     let is_there = |name: &&str| match &there {
@@ -268,7 +269,7 @@ fn missing(out: &mut String, p: &Program, object: &Object, value: Value<'_>) {
     };
     let absent = required.map(|property| p.text(property.name)).filter(|name| !is_there(name));
     out.push_str("missing ");
-    // One more than is listed, which says that there are more.
+    // One more than is listed, to find out that the list is truncated.
     list(out, &mut absent.take(MOST_LISTED + 1), '`');
 }
 
@@ -295,8 +296,8 @@ fn unknown(out: &mut String, p: &Program, object: &Object, name: &str) {
     }
 }
 
-/// Reason a value fits none of several alternatives: the types they ask for, or what is wrong with
-/// the alternative the value comes nearest to.
+/// The reason why a value matches none of several alternatives: the types they accept, or the
+/// violation of the most similar alternative.
 fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, children: Span) {
     let p = run.program;
     let children = children.of(&p.children);
@@ -322,7 +323,8 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
     let mut nearest = None;
     for (i, child) in possible.take(MOST_TRIED) {
         let Some(reason) = run.reason(*child, value) else { continue };
-        // What fails further in has come further; another tag or kind has not come far.
+        // A deeper violation means a more similar alternative; another tag or type means a
+        // different one.
         let rank = match reason.keyword {
             "const" | "enum" => 0,
             "type" => 1,
@@ -341,7 +343,7 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
     say(out, &[": ", path, colon, &reason.message]);
 }
 
-/// The types a subschema allows as far as it says so itself or by references.
+/// The types that a subschema accepts, as far as it or its references state them.
 fn types_of(p: &Program, child: Child) -> u8 {
     let mut child = child;
     loop {
@@ -352,7 +354,7 @@ fn types_of(p: &Program, child: Child) -> u8 {
         if node.flags & FORWARDS == 0 {
             return node.types;
         }
-        // It points to a node that does not forward.
+        // The reference leads to a node that does not forward.
         child = Child::node(node.ops);
     }
 }
@@ -384,7 +386,7 @@ fn push_types(out: &mut String, mask: u8) {
     }
 }
 
-/// Appends "expected 3 to 5 items", or the one bound that was broken.
+/// Appends "expected 3 to 5 items", or the violated bound alone.
 #[cold]
 fn push_limits(out: &mut String, (min, max): (u32, u32), count: usize, unit: &str) {
     let (low, high) = (min as usize, max as usize);
@@ -403,6 +405,5 @@ fn push_limits(out: &mut String, (min, max): (u32, u32), count: usize, unit: &st
     push_count(out, n, unit);
 }
 
-/// How many characters a message quotes of a text of the schema's, which may be longer than what
-/// it quotes of a value.
+/// Largest number of characters quoted from the schema. The limit for values is lower.
 const MOST_CLIPPED: usize = 200;

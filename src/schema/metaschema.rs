@@ -1,19 +1,19 @@
 //! The metaschemas of the dialects, for schemas that refer to them.
 //!
-//! They are written when somebody asks, from the table of keywords: assertions and structure, without
-//! titles and comments. Schemas are not checked with them when they are compiled; the survey does that by
-//! hand, from the same table.
+//! The texts are generated on demand from the keyword table: assertions and structure, without
+//! titles and comments. The compiler does not use them; `resources.rs` checks schemas with the same
+//! table.
 //!
-//! Invariant: each text is JSON and a schema (tested).
+//! Invariant: each text is valid JSON and a valid schema; a test checks it.
 
 use super::keyword::{Keyword, Rules, Shape, vocabulary};
 use super::{Dialect, keyword};
 
-/// What the URIs of draft 2020-12 begin with, and that of draft-07.
+/// Prefix of the URIs of draft 2020-12, and the URI of draft-07.
 const DRAFT_2020_12: &str = "https://json-schema.org/draft/2020-12/";
 const DRAFT_07: &str = "http://json-schema.org/draft-07/schema";
 
-/// The documents of draft 2020-12, and the vocabulary each describes.
+/// The documents of draft 2020-12, with their vocabularies.
 const DOCUMENTS: [(&str, u8); 9] = [
     ("schema", 0),
     ("meta/core", vocabulary::CORE),
@@ -23,18 +23,18 @@ const DOCUMENTS: [(&str, u8); 9] = [
     ("meta/meta-data", vocabulary::META),
     ("meta/format-annotation", vocabulary::FORMAT),
     ("meta/content", vocabulary::CONTENT),
-    // What `schema` does not take together.
+    // Keywords of the document `schema` alone.
     ("meta/format-assertion", vocabulary::FORMAT),
 ];
 const TAKEN_TOGETHER: usize = 8;
 
-/// What the references of all documents lead to.
+/// Target of the references of all documents.
 const DEFINITIONS: &str = r##""schemaArray":{"type":"array","minItems":1,"items":@},"nonNegativeInteger":{"type":"integer","minimum":0},"nonNegativeIntegerDefault0":%nonNegativeInteger"},"simpleTypes":{"enum":["array","boolean","integer","null","number","object","string"]},"stringArray":{"type":"array","items":&,"uniqueItems":true},"anchorString":{"type":"string","pattern":"^[A-Za-z_][-A-Za-z0-9._]*$"},"uriString":&,"uriReferenceString":&}}"##;
 
-/// Keywords of earlier drafts, which draft 2020-12 keeps the names of.
+/// Keywords of earlier drafts whose names draft 2020-12 reserves.
 const FORMER: &str = r##"definitions":<@},"dependencies":<{"anyOf":[@,{"$ref":"meta/validation#/$defs/stringArray"}]}},"$recursiveAnchor":{"$ref":"meta/core#/$defs/anchorString"},"$recursiveRef":{"$ref":"meta/core#/$defs/uriReferenceString"}"##;
 
-/// The text of the metaschema with this URI.
+/// The metaschema with this URI.
 #[cold]
 #[inline(never)]
 pub(super) fn text(uri: &str) -> Option<String> {
@@ -88,7 +88,7 @@ pub(super) fn text(uri: &str) -> Option<String> {
     Some(out.text)
 }
 
-/// Whether a keyword is understood in a dialect whose own metaschema does not know it.
+/// Whether a keyword belongs to a dialect although its metaschema does not list it.
 fn is_foreign(keyword: Keyword, old: bool) -> bool {
     match keyword {
         Keyword::Defs => old,
@@ -97,7 +97,7 @@ fn is_foreign(keyword: Keyword, old: bool) -> bool {
     }
 }
 
-/// The schema of a keyword's value, with marks.
+/// The schema of a keyword's value, with placeholders.
 fn shape_of(shape: Shape, old: bool) -> &'static str {
     match shape {
         Shape::Any => "true",
@@ -122,7 +122,7 @@ fn shape_of(shape: Shape, old: bool) -> &'static str {
     }
 }
 
-/// A metaschema that is being written.
+/// A metaschema under construction.
 struct Text {
     text: String,
     old: bool,
@@ -133,7 +133,8 @@ impl Text {
         self.text.push_str(piece);
     }
 
-    /// Adds a text in which marks stand for what is repeated. No text holds one of them as itself.
+    /// Appends a text and expands its placeholders. The placeholders do not occur in the texts
+    /// themselves.
     #[cold]
     fn shaped(&mut self, marked: &str) {
         for piece in marked.split_inclusive(['@', '%', '<', '=', '&']) {

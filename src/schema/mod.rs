@@ -1,9 +1,9 @@
-//! JSON Schema: compiled once, then values are checked against it in bounded time.
+//! JSON Schema validator: a schema is compiled once, then values are checked in bounded time.
 //!
-//! Draft 2020-12 with all its vocabularies; draft-07 where `$schema` says so, and draft-07's
-//! spellings in 2020-12 schemas. References reach the schema's own places, the
-//! documents handed in by [`Options::document`] and the metaschemas; nothing is ever fetched. A
-//! schema that is none is refused when it is compiled, with a pointer to the fault.
+//! Supports draft 2020-12 with all vocabularies, draft 2019-09, draft-07 if `$schema` names it, and
+//! draft-07's spellings in 2020-12 schemas. References reach the schema itself, the documents of
+//! [`Options::document`] and the metaschemas; nothing is fetched. An invalid schema is rejected at
+//! compile time, with a pointer to the error.
 //!
 //! ```
 //! use tinymcp::schema::Schema;
@@ -14,23 +14,22 @@
 //! # Ok::<(), tinymcp::schema::SchemaError>(())
 //! ```
 //!
-//! # How it works
+//! # Modules
 //!
-//! `survey.rs` looks at every subschema, `resolve.rs` finds what references lead to,
-//! `compile.rs` writes the tables of `program.rs`, and `walk.rs` runs them over a
-//! [`Value`]. Numbers are compared as they are written (`number.rs`), arrays and objects by
-//! canonical form (`canon.rs`).
+//! `resources.rs` checks the shape of every subschema, `resolve.rs` resolves references,
+//! `compile.rs` fills the tables of `program.rs`, and `validate.rs` runs them on a [`Value`].
+//! `decimal.rs` compares numbers exactly, `canon.rs` compares arrays and objects by canonical form.
 //!
 //! # Invariants
 //!
-//! - A validation ends within the steps and the depth of [`SchemaLimits`]; one that would not is
-//!   a violation of the keyword `limit`, also under `not`.
-//! - Verdicts of subschemas that are reached on many paths are kept once a validation takes longer
-//!   than the value's size explains, so the cost is at most about the size of the schema times
-//!   that of the value.
-//! - A value that fits allocates nothing, unless it needs kept verdicts, holds long or nested
-//!   arrays under `uniqueItems`, arrays or objects under `enum`, or more than 64 required or
-//!   evaluated members.
+//! - A validation ends within the steps and the depth of [`SchemaLimits`]. Exceeding them is a
+//!   violation of the keyword `limit`, also under `not`.
+//! - If a validation takes longer than the size of the value explains, it caches the verdicts of
+//!   subschemas with several paths to them. So the cost is at most about the size of the schema
+//!   times the size of the value.
+//! - A valid value allocates nothing, with these exceptions: cached verdicts; long or nested arrays
+//!   under `uniqueItems`; arrays or objects under `enum`; more than 64 required or evaluated
+//!   members.
 
 mod canon;
 mod compile;
@@ -75,7 +74,7 @@ struct Compiled {
     limits: SchemaLimits,
 }
 
-/// What a schema is read by when it has no `$schema`.
+/// Dialect of a schema without `$schema`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -88,18 +87,18 @@ pub enum Dialect {
     Draft202012,
 }
 
-/// What the keyword `format` does.
+/// Effect of the keyword `format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Formats {
-    /// Strings must have the formats known here; unknown formats accept everything.
+    /// Strings must have the known formats; unknown formats accept everything.
     Assert,
-    /// Formats are notes to the reader, which the standard makes the default.
+    /// Formats are annotations, as the standard prescribes by default.
     #[default]
     Annotate,
 }
 
-/// How schemas are compiled.
+/// Options of the compiler.
 #[derive(Clone, Default)]
 pub struct Options {
     dialect: Dialect,
@@ -114,29 +113,28 @@ impl Options {
         Options::default()
     }
 
-    /// The dialect of schemas that do not say theirs.
+    /// Sets the dialect of schemas without `$schema`.
     #[must_use]
     pub fn dialect(mut self, dialect: Dialect) -> Options {
         self.dialect = dialect;
         self
     }
 
-    /// Whether formats are checked.
+    /// Sets whether formats are checked.
     #[must_use]
     pub fn formats(mut self, formats: Formats) -> Options {
         self.formats = formats;
         self
     }
 
-    /// Other limits.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: SchemaLimits) -> Options {
         self.limits = limits;
         self
     }
 
-    /// A document that references may reach under this absolute URI and under those it gives
-    /// itself with `$id`.
+    /// Adds a document. References reach it by this absolute URI and by its own `$id`s.
     #[must_use]
     pub fn document(mut self, uri: &str, document: &Json) -> Options {
         self.documents.push((uri.to_owned(), Arc::new(document.to_doc())));
@@ -146,7 +144,7 @@ impl Options {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// What makes it no schema, or one that cannot be run here, and where.
+    /// The schema is invalid, or exceeds the limits.
     pub fn compile(&self, schema: Value<'_>) -> Result<Schema, SchemaError> {
         self.parse(schema.raw())
     }
@@ -154,7 +152,7 @@ impl Options {
     /// Compiles a schema from its text.
     ///
     /// # Errors
-    /// What makes it no JSON, no schema, or one that cannot be run here, and where.
+    /// The text is not JSON, or the schema is invalid or exceeds the limits.
     pub fn parse(&self, schema: &str) -> Result<Schema, SchemaError> {
         let mut doc = Doc::default();
         doc.parse_again(schema.as_bytes(), &resolve::parse_limits(&self.limits))
@@ -168,7 +166,7 @@ impl Schema {
     /// Compiles a schema with [`Options::new`].
     ///
     /// # Errors
-    /// What makes it no schema, or one that cannot be run here, and where.
+    /// The schema is invalid, or exceeds the limits.
     pub fn compile(schema: Value<'_>) -> Result<Schema, SchemaError> {
         Options::new().compile(schema)
     }
@@ -176,36 +174,36 @@ impl Schema {
     /// Compiles a schema from its text with [`Options::new`].
     ///
     /// # Errors
-    /// What makes it no JSON, no schema, or one that cannot be run here, and where.
+    /// The text is not JSON, or the schema is invalid or exceeds the limits.
     pub fn parse(schema: &str) -> Result<Schema, SchemaError> {
         Options::new().parse(schema)
     }
 
-    /// Other ways to compile; the same as [`Options::new`].
+    /// Options for compiling; the same as [`Options::new`].
     pub fn options() -> Options {
         Options::new()
     }
 
-    /// Whether the value fits; the cheapest question.
+    /// Whether the value is valid. The cheapest check.
     pub fn is_valid(&self, value: Value<'_>) -> bool {
         self.run(value).verdict()
     }
 
-    /// Checks the value up to its first failure.
+    /// Checks a value up to the first violation.
     ///
     /// # Errors
-    /// Where and why it does not fit.
+    /// The first violation.
     pub fn check(&self, value: Value<'_>) -> Result<(), Box<Violation>> {
         self.run(value).first()
     }
 
-    /// All failures, at most `most` of them. `anyOf`, `oneOf` and `not` report themselves, not
-    /// what failed within.
+    /// Returns all violations, at most `most`. `anyOf`, `oneOf` and `not` are reported themselves,
+    /// not the violations of their branches.
     pub fn check_all(&self, value: Value<'_>, most: usize) -> Vec<Violation> {
         self.run(value).all(most)
     }
 
-    /// The result in a form of the standard (draft 2020-12 core, section 12.4).
+    /// The result in an output format of the standard (draft 2020-12 core, section 12.4).
     pub fn output(&self, value: Value<'_>, form: Output) -> Json {
         output::write(self.run(value), form)
     }

@@ -1,9 +1,9 @@
-//! Results in the forms of the standard (draft 2020-12 core, section 12.4).
+//! Results in the output formats of the standard (draft 2020-12 core, section 12.4).
 //!
-//! "Flag" is the verdict alone; "basic" is a flat list of failures, each with the keyword's place
-//! on the way through references, its own place, and the value's.
+//! "Flag" is the verdict alone. "Basic" is a flat list of violations, each with the keyword's path
+//! through references, its own location, and the path of the value.
 //!
-//! Invariants: annotations are not collected; at most [`MOST`] failures are listed.
+//! Invariants: annotations are not collected; at most [`MOST`] violations are listed.
 
 use crate::json::{Json, Writer};
 
@@ -11,17 +11,17 @@ use super::program::Program;
 use super::subschemas::push_token;
 use super::validate::{Found, Run, Token};
 
-/// The form of a result.
+/// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Output {
     /// `{"valid":false}`
     Flag,
-    /// The verdict and a flat list of what failed.
+    /// The verdict and a flat list of violations.
     Basic,
 }
 
-/// Failures listed at most.
+/// Largest number of listed violations.
 const MOST: usize = 1000;
 
 pub(super) fn write(mut run: Run<'_, '_>, form: Output) -> Json {

@@ -1,12 +1,12 @@
-//! The compiled form of a schema: flat tables that refer to each other by index.
+//! Compiled form of a schema: flat tables that refer to each other by index.
 //!
-//! A node is a set of allowed types and a run of operations. A subschema that says nothing but
-//! types is no node at all: its types stand in the word that would hold the node's index
-//! ([`Child`]). Texts lie in one pool. Nothing here computes; [`compile`](super::compile) fills it
-//! in, [`walk`](super::validate) runs it.
+//! A node is a set of types and a range of operations. A subschema with only types is not a node:
+//! its types are stored in place of the node index ([`Child`]). All texts are in one pool.
+//! [`compile`](super::compile) fills the tables, [`validate`](super::validate) runs them.
 //!
-//! Invariants: indices point into the tables of the same program; every cycle of nodes passes
-//! through an operation that goes down into the value.
+//! Invariants:
+//! - Indices refer to tables of the same program.
+//! - Every cycle of nodes contains an operation that descends into the value.
 
 use crate::json::{NodeRef, Value};
 
@@ -14,8 +14,8 @@ use super::format::Format;
 use super::pattern::Pattern;
 use super::{canon, decimal};
 
-/// The types of JSON values, as bits. `number` has a second one for what is no integer, which
-/// never stands alone.
+/// The types of JSON values, as bits. `number` has a second bit for numbers that are not integers,
+/// which is never used alone.
 pub(super) mod types {
     pub(in crate::schema) const NULL: u8 = 1;
     pub(in crate::schema) const BOOL: u8 = 2;
@@ -27,7 +27,7 @@ pub(super) mod types {
     pub(in crate::schema) const ALL: u8 = 127;
 }
 
-/// The bits of a type's name.
+/// The bits of a type name.
 pub(super) fn type_named(name: &str) -> Option<u8> {
     Some(match name {
         "null" => types::NULL,
@@ -41,7 +41,7 @@ pub(super) fn type_named(name: &str) -> Option<u8> {
     })
 }
 
-/// The bits of the eight tags of [`NodeRef::tag`], a byte for each.
+/// The bits of the eight tags of [`NodeRef::tag`], one byte each.
 const BITS: u64 = u64::from_le_bytes([
     types::NULL,
     types::BOOL,
@@ -53,13 +53,13 @@ const BITS: u64 = u64::from_le_bytes([
     types::OBJECT,
 ]);
 
-/// Those of these types that a value may be of: all are sure but an integer alone.
+/// The types that match by tag alone; of `integer` alone the number must be read.
 #[inline(always)]
 pub(super) fn types_in(node_ref: NodeRef<'_>, mask: u8) -> u8 {
     mask & (BITS >> (node_ref.tag() * 8)) as u8
 }
 
-/// Whether a value is of one of these types.
+/// Whether a value has one of these types.
 #[inline(always)]
 pub(super) fn is_of(node_ref: NodeRef<'_>, mask: u8) -> bool {
     match types_in(node_ref, mask) {
@@ -69,7 +69,7 @@ pub(super) fn is_of(node_ref: NodeRef<'_>, mask: u8) -> bool {
     }
 }
 
-/// A subschema in use: a node, or types alone.
+/// A subschema: a node, or only types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Child(u32);
 
@@ -80,7 +80,7 @@ impl Child {
     pub(super) const ANY: Child = Child(TYPES_ONLY | types::ALL as u32);
     /// `false`.
     pub(super) const NONE: Child = Child(TYPES_ONLY);
-    /// No subschema at all.
+    /// An absent subschema.
     pub(super) const UNDECLARED: Child = Child(u32::MAX);
 
     pub(super) fn node(index: u32) -> Child {
@@ -91,20 +91,20 @@ impl Child {
         Child(TYPES_ONLY | u32::from(mask))
     }
 
-    /// The types, when there is nothing else to check.
+    /// The types, if there is nothing else to check.
     #[inline]
     pub(super) fn as_types(self) -> Option<u8> {
         (self.0 & TYPES_ONLY != 0).then_some(self.0 as u8)
     }
 
-    /// The node; meaningless when [`Child::as_types`] has an answer.
+    /// The node; meaningless if [`Child::as_types`] returns a value.
     #[inline]
     pub(super) fn index(self) -> u32 {
         self.0
     }
 }
 
-/// A run of entries of some table.
+/// A range of entries of a table.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -124,20 +124,20 @@ impl Span {
         pool.get(start..start + self.len as usize).unwrap_or_default()
     }
 
-    /// Whether it is this string.
+    /// Whether the range is this string.
     #[inline(never)]
     pub(super) fn is(self, program: &Program, text: Value<'_>) -> bool {
         let bytes = self.bytes(program.pool.as_bytes());
         text.node_ref().string().is_some_and(|text| canon::same(bytes, text))
     }
 
-    /// What stands between the quotes around it.
+    /// The text between the quotes.
     #[inline]
     pub(super) fn within(self) -> Span {
         Span { start: self.start + 1, len: self.len.saturating_sub(2) }
     }
 
-    /// Its checks are many instructions, and no value that fits asks for it often.
+    /// Out of line: the bounds checks are many instructions, and valid values rarely need it.
     #[inline(never)]
     pub(super) fn text(self, pool: &str) -> &str {
         let start = self.start as usize;
@@ -145,38 +145,40 @@ impl Span {
     }
 }
 
-/// Types and operations of one subschema.
+/// The types and operations of one subschema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    /// The first of its operations.
+    /// The first operation.
     pub(super) ops: u32,
     pub(super) count: u16,
     pub(super) types: u8,
     pub(super) flags: u8,
 }
 
-/// Reached on more than one path, so its verdicts are worth keeping.
+/// The node has several paths to it, so caching its verdicts pays.
 pub(super) const SHARED: u8 = 1;
-/// Has `unevaluatedItems` or `unevaluatedProperties`.
+/// The node has `unevaluatedItems` or `unevaluatedProperties`.
 pub(super) const TRACKS: u8 = 2;
-/// Is a reference and nothing else, to a shared node; [`Node::ops`] is that node's index.
+/// The node is only a reference to a shared node; [`Node::ops`] is the index of that node.
 pub(super) const FORWARDS: u8 = 4;
-/// Holds no subschemas: its operations look at the value alone.
+/// The node has no subschemas: its operations read the value alone.
 pub(super) const LEAF: u8 = 8;
-/// Is an object with one operation, on its members; [`Node::ops`] is an index into the objects.
+/// The node is an object with one operation on its members; [`Node::ops`] is an index into the
+/// objects.
 pub(super) const MEMBERS: u8 = 16;
-/// Is an array with one operation, on its elements; [`Node::ops`] is an index into the arrays.
+/// The node is an array with one operation on its elements; [`Node::ops`] is an index into the
+/// arrays.
 pub(super) const ELEMENTS: u8 = 32;
 
-/// One check. Those on strings, numbers, arrays and objects let every other type pass.
+/// One check. Checks for strings, numbers, arrays and objects accept all other types.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
-    /// minLength, maxLength; the latter is `u32::MAX` when absent.
+    /// minLength, maxLength; `u32::MAX` if there is no maxLength.
     Length {
         min: u32,
         max: u32,
     },
-    /// minItems, maxItems, where there are no schemas for the elements.
+    /// minItems, maxItems, without schemas for the elements.
     Items {
         min: u32,
         max: u32,
@@ -186,39 +188,39 @@ pub(super) enum Op {
         min: u32,
         max: u32,
     },
-    /// An index into the bounds.
+    /// Index into the bounds.
     Bounds(u32),
     /// The text of the divisor.
     Multiple(Span),
-    /// An index into the patterns.
+    /// Index into the patterns.
     Pattern(u32),
     Format(Format),
-    /// A run of the words: an enum of strings, sorted when long.
+    /// A range of words: an enum of strings, sorted if long.
     Words(Span),
-    /// A const that is a string: its text in quotes.
+    /// A const string, in quotes.
     Word(Span),
-    /// An index into the enums.
+    /// Index into the enums.
     Enum(u32),
     /// uniqueItems
     Unique,
-    /// An index into the objects.
+    /// Index into the objects.
     Object(u32),
-    /// An index into the arrays.
+    /// Index into the arrays.
     Array(u32),
-    /// An index into the contains.
+    /// Index into the contains.
     Contains(u32),
     /// propertyNames
     Names(Child),
-    /// A run of the dependents.
+    /// A range of the dependents.
     Dependents(Span),
     /// $ref, $dynamicRef: the target and an index into the references.
     Ref(Child, u32),
-    /// Runs of the children.
+    /// Ranges of the children.
     AllOf(Span),
     AnyOf(Span),
     OneOf(Span),
     Not(Child),
-    /// A run of three children: if, then, else.
+    /// A range of three children: if, then, else.
     If(Span),
     UnevaluatedItems(Child),
     UnevaluatedProperties(Child),
@@ -227,10 +229,10 @@ pub(super) enum Op {
 /// minimum, exclusiveMinimum, maximum, exclusiveMaximum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// The integers between the bounds, where they are of 64 bits.
+    /// The integers between the bounds, if they fit 64 bits.
     pub(super) low: i64,
     pub(super) high: i64,
-    /// The bounds as they are written; empty when absent. In the order of [`BOUND_KEYWORDS`].
+    /// The bounds as written, in the order of [`BOUND_KEYWORDS`]; empty if absent.
     pub(super) texts: [Span; 4],
 }
 
@@ -239,70 +241,70 @@ pub(super) const BOUND_KEYWORDS: [&str; 4] = ["minimum", "exclusiveMinimum", "ma
 /// properties, required, additionalProperties, patternProperties.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Object {
-    /// A run of the properties; sorted by name when there are more than [`SCANNED`].
+    /// A range of the properties; sorted by name if there are more than [`SCANNED`].
     pub(super) properties: Span,
-    /// A run of the children, each belonging to the pattern of the same position from
-    /// `first_pattern` on.
+    /// A range of the children; each belongs to the pattern at the same position after
+    /// `first_pattern`.
     pub(super) patterned: Span,
     pub(super) first_pattern: u32,
-    /// How many properties have a place among the required ones.
+    /// Number of properties with a slot among the required ones.
     pub(super) required: u32,
-    /// What neither `properties` nor `patternProperties` named.
+    /// Schema for members that neither `properties` nor `patternProperties` name.
     pub(super) additional: Child,
-    /// Whether `additionalProperties` is there at all, which matters to `unevaluatedProperties`.
+    /// Whether `additionalProperties` is present, for `unevaluatedProperties`.
     pub(super) has_additional: bool,
     /// The marks of all names, and of the required ones; see [`mark()`].
     pub(super) known: u64,
     pub(super) needed: u64,
-    /// The bits of the required names that have one; see [`bits()`].
+    /// The bits of the required names with a bit; see [`bits()`].
     pub(super) wanted: u64,
 }
 
-/// One of 64 bits for a name, given its first byte and its length. Names that differ may share one,
-/// so a mark that is not there tells that a name is not, and one that is there tells nothing.
+/// One of 64 bits for a name, from its first byte and its length. Different names may share a bit,
+/// so only an absent mark is conclusive.
 #[inline(always)]
 pub(super) fn mark((first, len): (u8, usize)) -> u64 {
     1 << ((usize::from(first) + len.wrapping_mul(9)) & 63)
 }
 
-/// Longer tables are sorted and searched by halves.
+/// Longer tables are sorted and searched by bisection.
 pub(super) const SCANNED: usize = 12;
 
-/// A name of an object's table.
+/// A name in an object's table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Property {
-    /// The first eight bytes of what a text holds behind the opening quote of this name: the name
-    /// and its closing quote. [`NOWHERE`] for a name that is not written as it reads.
+    /// The first eight bytes after the opening quote of this name in a text: the name and its
+    /// closing quote. [`NOWHERE`] for a name with escapes.
     head: u64,
     pub(super) name: Span,
-    /// [`Child::UNDECLARED`] for a name that is required but not declared.
+    /// [`Child::UNDECLARED`] for a required name without declaration.
     pub(super) child: Child,
-    /// Its place among the required names, or [`BEYOND`] or [`OPTIONAL`].
+    /// Its slot among the required names, or [`BEYOND`] or [`OPTIONAL`].
     pub(super) required: u8,
-    /// How many bits of the head are behind name and quote.
+    /// Number of bits of the head after name and quote.
     unused: u8,
 }
 
-/// What no text holds: it is not UTF-8.
+/// Occurs in no text, because it is not UTF-8.
 const NOWHERE: u64 = u64::MAX;
 
-/// The place of names that are not required.
+/// The slot of optional names.
 pub(super) const OPTIONAL: u8 = 63;
-/// The place of required names that have no bit of their own.
+/// The slot of required names without a bit.
 pub(super) const BEYOND: u8 = 62;
 
-/// The place of the required name of this number.
+/// The slot of the required name with this number.
 pub(super) fn place(number: usize) -> u8 {
     number.min(BEYOND.into()) as u8
 }
 
-/// The bits of so many required names; all of them when there are no more than [`BEYOND`].
+/// The bits of this many required names; all of them up to [`BEYOND`].
 pub(super) fn bits(required: u32) -> u64 {
     (1 << required.min(BEYOND.into())) - 1
 }
 
 impl Object {
-    /// Whether no object with names of these marks fits.
+    /// Whether every object with names of these marks is invalid.
     pub(super) fn refuses(&self, marks: u64) -> bool {
         let closed = self.additional == Child::NONE && self.patterned.len == 0;
         self.needed & !marks != 0 || closed && marks & !self.known != 0
@@ -310,7 +312,7 @@ impl Object {
 }
 
 impl Property {
-    /// The entry of `text`, which stands at `name` in the pool.
+    /// The entry of `text`, which is at `name` in the pool.
     pub(super) fn new(text: &str, name: Span, child: Child, required: u8) -> Property {
         let mut word = [0; 8];
         let quoted = text.bytes().chain([b'"']);
@@ -321,14 +323,14 @@ impl Property {
         Property { head, name, child, required, unused: unused as u8 }
     }
 
-    /// Whether this is the name that the text goes on with, given its next eight bytes.
+    /// Whether the text continues with this name, given its next eight bytes.
     #[inline(always)]
     pub(super) fn is_ahead(&self, program: &Program, name: NodeRef<'_>, ahead: u64) -> bool {
         (ahead ^ self.head) << (self.unused & 63) == 0
             && match self.name.len as usize {
                 0..8 => true,
                 len @ 8..=16 if name.width() == len + 2 => {
-                    // The rest of the name; its bytes between overlap with the first.
+                    // The rest of the name; it overlaps with the first bytes.
                     let end = self.name.start as usize + len;
                     program.pool.as_bytes().get(end - 8..end).and_then(<[u8]>::first_chunk) == name.tail(len)
                 }
@@ -336,7 +338,7 @@ impl Property {
             }
     }
 
-    /// Its bit among those of the required names.
+    /// Its bit among the required names.
     #[inline]
     pub(super) fn bit(&self) -> u64 {
         1 << (self.required & 63)
@@ -352,20 +354,20 @@ impl Property {
 pub(super) struct Array {
     pub(super) min: u32,
     pub(super) max: u32,
-    /// A run of the children.
+    /// A range of the children.
     pub(super) prefix: Span,
     pub(super) rest: Option<Child>,
-    /// Whether they are `items` and `additionalItems`, as draft-07 spells them.
+    /// Whether the keywords are `items` and `additionalItems` of draft-07.
     pub(super) is_old: bool,
 }
 
 impl Array {
-    /// The keyword that `rest` came from.
+    /// The keyword of `rest`.
     pub(super) fn rest_keyword(&self) -> &'static str {
         if self.is_old { "additionalItems" } else { "items" }
     }
 
-    /// The keyword that `prefix` came from.
+    /// The keyword of `prefix`.
     pub(super) fn prefix_keyword(&self) -> &'static str {
         if self.is_old { "items" } else { "prefixItems" }
     }
@@ -377,39 +379,39 @@ pub(super) struct Contains {
     pub(super) child: Child,
     pub(super) min: u32,
     pub(super) max: u32,
-    /// Whether what it matches counts as evaluated.
+    /// Whether matching elements count as evaluated.
     pub(super) evaluates: bool,
     pub(super) has_min: bool,
 }
 
-/// A name whose presence asks for something.
+/// A name whose presence has requirements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dependent {
     pub(super) name: Span,
     pub(super) keyword: &'static str,
-    /// A run of the words.
+    /// A range of the words.
     pub(super) required: Span,
     pub(super) schema: Option<Child>,
 }
 
-/// An enum or a const with anything but strings in it.
+/// An enum or a const with values other than strings.
 #[derive(Debug)]
 pub(super) struct Enum {
-    /// A run of the words: the strings, sorted when long.
+    /// A range of the words: the strings, sorted if long.
     pub(super) words: Span,
     pub(super) null: bool,
     /// `false`, `true`.
     pub(super) booleans: [bool; 2],
-    /// A run of the words: the numbers, sorted by value.
+    /// A range of the words: the numbers, sorted by value.
     pub(super) numbers: Span,
     /// Arrays and objects in canonical form, sorted.
     pub(super) forms: Box<[Box<[u8]>]>,
-    /// The members as they were written.
+    /// The values as written.
     pub(super) text: Span,
     pub(super) keyword: &'static str,
 }
 
-/// Where a reference leads, for output.
+/// Target of a reference, for output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reference {
     pub(super) keyword: &'static str,
@@ -417,20 +419,20 @@ pub(super) struct Reference {
     pub(super) target: Span,
 }
 
-/// A node that was a reference and nothing else.
+/// A node that is only a reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Forward {
     /// The node.
     pub(super) node: u32,
-    /// The reference, an index into the operations.
+    /// The reference, as an index into the operations.
     pub(super) op: u32,
 }
 
-/// A schema, compiled.
+/// A compiled schema.
 #[derive(Default)]
 pub(super) struct Program {
     pub(super) root: Option<Child>,
-    /// The schema's base URI, for output.
+    /// The base URI of the schema, for output.
     pub(super) base: Span,
     pub(super) nodes: Box<[Node]>,
     pub(super) ops: Box<[Op]>,
@@ -444,7 +446,7 @@ pub(super) struct Program {
     pub(super) enums: Box<[Enum]>,
     pub(super) words: Box<[Span]>,
     pub(super) references: Box<[Reference]>,
-    /// In the order of the nodes.
+    /// By node.
     pub(super) forwards: Box<[Forward]>,
     pub(super) patterns: Box<[Pattern]>,
     pub(super) pattern_texts: Box<[Span]>,

@@ -1,11 +1,10 @@
-//! Where references lead: documents, `$id`, anchors, pointers, and the dynamic scope.
+//! Reference resolution: documents, `$id`, anchors, pointers, and the dynamic scope.
 //!
-//! Loading surveys the schema, then every document a reference names, until all references have a
-//! target. Documents come from the caller's list or are the metaschemas known here; nothing is
-//! ever fetched. The dynamic scope is a state the compiler carries along, so a validation knows
-//! nothing of it.
+//! Loading indexes the schema, then every document that a reference names, until all references
+//! have a target. Documents are the caller's or built-in metaschemas; nothing is fetched. The
+//! compiler tracks the dynamic scope, so a validation does not depend on it.
 //!
-//! Invariants: a queue of references replaces recursion; each document is surveyed once.
+//! Invariants: a queue of references replaces recursion; each document is indexed once.
 
 use std::sync::Arc;
 
@@ -17,17 +16,17 @@ use super::keyword::{Keyword, Rules, vocabulary};
 use super::resources::{Invalid, Place, RECURSIVE, ResourceIndex};
 use super::{Dialect, Options, SchemaLimits, metaschema, uri};
 
-/// Objects with more members get an index when pointers go through them.
+/// Objects with more members get an index for pointers.
 const FEW_MEMBERS: usize = 32;
 
-/// Where one reference leads.
+/// Target of a reference.
 pub(super) struct Target {
     pub(super) place: Place,
-    /// The pointer from the target's resource, when the reference was one.
+    /// The pointer from the root of the target's resource, if the reference has one.
     pub(super) pointer: Option<String>,
-    /// The anchor, when the reference named one.
+    /// The anchor, if the reference names one.
     pub(super) anchor: Option<String>,
-    /// The anchor to be looked for in the dynamic scope first.
+    /// The anchor to search in the dynamic scope first.
     pub(super) dynamic: Option<String>,
 }
 
@@ -35,18 +34,18 @@ fn target_key(place: Place, keyword: Keyword) -> Vec<u8> {
     key(&[place.document, place.node.index(), keyword as u32], "")
 }
 
-/// Documents and everything known about them.
+/// All documents of one schema, and their index.
 pub(super) struct Library<'o> {
     pub(super) docs: Vec<Arc<Doc>>,
     pub(super) index: ResourceIndex,
-    /// What references lead to, or why they lead nowhere.
+    /// Targets of references, or the reason why there is none.
     targets: KeyMap,
     targeted: Vec<Result<Target, Box<Invalid>>>,
     options: &'o Options,
     has_all_documents: bool,
-    /// The members of large objects that pointers went through.
+    /// The members of large objects on the path of pointers.
     members: KeyMap,
-    /// Names that dynamic references look for.
+    /// Names of dynamic references.
     dynamic_names: KeyMap,
     scopes: Vec<Vec<(String, Place)>>,
     scope_ids: KeyMap,
@@ -70,7 +69,7 @@ impl<'o> Library<'o> {
         }
     }
 
-    /// Surveys the schema and all it refers to.
+    /// Indexes the schema and all documents it refers to.
     pub(super) fn load(&mut self, schema: Doc) -> Result<(), Box<Invalid>> {
         self.add("", Arc::new(schema), Rules::of(self.options.dialect))?;
         while let Some(at) = self.index.references.pop() {
@@ -79,7 +78,7 @@ impl<'o> Library<'o> {
         Ok(())
     }
 
-    /// Resolves the references that a subschema makes.
+    /// Resolves the references of one subschema.
     #[cold]
     #[inline(never)]
     fn refer(&mut self, at: Place) -> Result<(), Box<Invalid>> {
@@ -99,7 +98,7 @@ impl<'o> Library<'o> {
                     Ok(Target { dynamic: Some(name), .. }) => {
                         self.dynamic_names.enter(name.as_bytes(), 0);
                     }
-                    // In other documents only what is reached matters.
+                    // In other documents, only reachable references must resolve.
                     Err(fault) if at.document == 0 => return Err(fault.clone()),
                     _ => {}
                 }
@@ -112,14 +111,14 @@ impl<'o> Library<'o> {
         Ok(())
     }
 
-    /// What the reference that the subschema at `place` makes with `keyword` leads to.
+    /// Target of the reference of a subschema with this keyword.
     pub(super) fn target(&self, place: Place, keyword: Keyword) -> Option<&Result<Target, Box<Invalid>>> {
         let number = self.targets.get(&target_key(place, keyword))?;
         self.targeted.get(number as usize)
     }
 
     pub(super) fn doc(&self, document: u32) -> Arc<Doc> {
-        // OK because documents are never removed; an empty one costs nothing.
+        // OK because documents are never removed; an empty one is cheap.
         self.docs.get(document as usize).cloned().unwrap_or_default()
     }
 
@@ -132,7 +131,7 @@ impl<'o> Library<'o> {
         self.index.visit(document, doc.root(), Err((base, rules)), &rules_for, &options.limits)
     }
 
-    /// The resource with this absolute URI; loads the document or metaschema it is in.
+    /// The resource with this absolute URI. Loads its document or metaschema.
     fn resource(&mut self, uri: &str) -> Result<u32, String> {
         if let Some(found) = self.index.by_uri.get(uri.as_bytes()) {
             return Ok(found as u32);
@@ -140,7 +139,7 @@ impl<'o> Library<'o> {
         let options = self.options;
         let rules = Rules::of(options.dialect);
         if let Some(text) = metaschema::text(uri) {
-            // OK because the texts are constants that the tests parse.
+            // OK because the texts are constants, and tests parse them.
             let doc = Doc::parse(text.as_str()).unwrap_or_default();
             self.add(uri, Arc::new(doc), rules).map_err(|fault| fault.message)?;
         } else if let Some((_, doc)) = options.documents.iter().find(|(known, _)| known == uri) {
@@ -148,7 +147,7 @@ impl<'o> Library<'o> {
         } else if !std::mem::replace(&mut self.has_all_documents, true) {
             for (known, doc) in &options.documents {
                 if self.index.by_uri.get(known.as_bytes()).is_none() {
-                    // OK to drop: a fault here is in a document that nobody has named.
+                    // OK to drop: the error is in a document without references to it.
                     let _ = self.add(known, Arc::clone(doc), rules);
                 }
             }
@@ -161,7 +160,7 @@ impl<'o> Library<'o> {
         let (uri, fragment) = uri::split_fragment(reference);
         let absolute = uri::join(self.index.base(from), uri);
         let resource = self.resource(&absolute)?;
-        // OK because `resource` hands out ids of the list.
+        // OK because `resource` returns ids of the list.
         let root = self.index.resources.get(resource as usize).map(|r| r.root).ok_or("is unknown")?;
         let fragment = match fragment {
             None | Some("") => "",
@@ -170,7 +169,7 @@ impl<'o> Library<'o> {
         if fragment.is_empty() || fragment.starts_with('/') {
             let place = if fragment.is_empty() { root } else { self.follow(fragment, root, resource)? };
             let recursive = keyword == Keyword::RecursiveRef && self.is_dynamic(resource, RECURSIVE, place);
-            // Across another resource's root the pointer would not be the canonical one.
+            // A pointer across the root of another resource is not the canonical one.
             let direct = self.index.places.get(place) == Some(resource);
             let pointer = direct.then(|| fragment.to_owned());
             return Ok(Target {
@@ -190,7 +189,7 @@ impl<'o> Library<'o> {
         self.index.is_dynamic(resource, name, place)
     }
 
-    /// The place a JSON Pointer in a fragment names.
+    /// The place of a JSON Pointer in a fragment.
     fn follow(&mut self, fragment: &str, root: Place, mut resource: u32) -> Result<Place, String> {
         let doc = self.doc(root.document);
         let doc = &*doc;
@@ -209,7 +208,7 @@ impl<'o> Library<'o> {
         }
         let place = Place { document: root.document, node: at.id() };
         if self.index.places.get(place).is_none() {
-            // Under an unknown keyword, which only a reference makes a schema.
+            // Under an unknown keyword, only a reference makes a value a schema.
             let options = self.options;
             let rules_for = |uri: &str| rules_named(uri, options);
             let seen = self.index.visit(root.document, at, Ok(resource), &rules_for, &options.limits);
@@ -218,17 +217,17 @@ impl<'o> Library<'o> {
         Ok(place)
     }
 
-    /// The value a pointer's token leads to; members of large objects are found by an index.
+    /// The value of a pointer's token. Members of large objects are found with an index.
     fn step<'d>(&mut self, doc: &'d Doc, document: u32, at: Value<'d>, token: &str) -> Option<Value<'d>> {
         if at.len() <= FEW_MEMBERS || at.kind() != Kind::Object {
             return at.pointer(token);
         }
         let place = Place { document, node: at.id() };
-        // The object alone is the sign that its members are there; names follow a slash.
+        // The entry of the object alone marks it as indexed; member names follow a slash.
         let place = [place.document, place.node.index()];
         if self.members.get(&key(&place, "")).is_none() {
             self.members.enter(&key(&place, ""), 0);
-            // Of one name the last counts.
+            // Of members with the same name, the last one counts.
             for (name, value) in at.members().collect::<Vec<_>>().into_iter().rev() {
                 let mut token = "/".to_owned();
                 token.push_str(name);
@@ -239,7 +238,7 @@ impl<'o> Library<'o> {
         Some(doc.at(NodeId::new(node as u32)))
     }
 
-    /// The dynamic scope after a resource was entered in the scope `scope`.
+    /// The dynamic scope after entering a resource in `scope`.
     pub(super) fn enter(&mut self, scope: u32, resource: u32) -> u32 {
         if self.dynamic_names.is_empty() {
             return 0;
@@ -248,25 +247,25 @@ impl<'o> Library<'o> {
             return known as u32;
         }
         let mut bindings = self.scopes.get(scope as usize).cloned().unwrap_or_default();
-        // Sorted, as every scope is.
+        // Sorted, like every scope.
         let outer = bindings.len();
         let declared = self.index.resources.get(resource as usize).map_or(&[][..], |r| &r.dynamic);
         for (name, place) in declared {
-            // The outermost declaration wins, so what is bound stays bound.
+            // The outermost declaration wins, so existing bindings stay.
             if self.dynamic_names.get(name.as_bytes()).is_some()
                 && binding(bindings.get(..outer).unwrap_or_default(), name).is_none()
             {
                 bindings.push((name.clone(), *place));
             }
         }
-        // Of several of one name in a resource the first counts.
+        // Of several anchors with one name in a resource, the first counts.
         sort(&mut bindings, |a, b| a.0.cmp(&b.0).then(a.1.node.cmp(&b.1.node)));
         bindings.dedup_by(|a, b| a.0 == b.0);
         let mut spelled = Vec::new();
         for (name, place) in &bindings {
             spelled.extend(key(&[name.len() as u32, place.document, place.node.index()], name));
         }
-        // The outermost scope binds nothing and is the first.
+        // The outermost scope has no bindings and is the first.
         let next = if bindings.is_empty() { 0 } else { self.scopes.len() as u64 };
         let id = self.scope_ids.enter(&spelled, next);
         if id == self.scopes.len() as u64 {
@@ -276,19 +275,19 @@ impl<'o> Library<'o> {
         id as u32
     }
 
-    /// What a dynamic anchor means in a scope.
+    /// The target of a dynamic anchor in a scope.
     pub(super) fn bound(&self, scope: u32, name: &str) -> Option<Place> {
         binding(self.scopes.get(scope as usize)?, name)
     }
 }
 
-/// What a name is bound to, among sorted bindings.
+/// Finds a name among sorted bindings.
 fn binding(bindings: &[(String, Place)], name: &str) -> Option<Place> {
     let at = bindings.binary_search_by(|(bound, _)| bound.as_str().cmp(name)).ok()?;
     bindings.get(at).map(|(_, place)| *place)
 }
 
-/// A token of a JSON Pointer with `~1` and `~0` as what they stand for (RFC 6901 §4).
+/// Decodes `~1` and `~0` in a token of a JSON Pointer (RFC 6901 §4).
 fn unescaped(token: &str) -> String {
     let mut out = String::with_capacity(token.len());
     let mut rest = token.chars().peekable();
@@ -307,8 +306,7 @@ fn unescaped(token: &str) -> String {
     out
 }
 
-/// The rules a `$schema` names: a dialect known here, or one that a document handed in describes
-/// with `$vocabulary`.
+/// The rules of a `$schema`: a known dialect, or a document of the caller with `$vocabulary`.
 #[cold]
 #[inline(never)]
 fn rules_named(named: &str, options: &Options) -> Result<Rules, String> {
@@ -352,13 +350,13 @@ fn rules_named(named: &str, options: &Options) -> Result<Rules, String> {
         };
     }
     if rules.dialect == Dialect::Draft201909 {
-        // There the unevaluated keywords belong to the applicators.
+        // In draft 2019-09 the unevaluated keywords belong to the applicators.
         rules.vocabularies |= vocabulary::UNEVALUATED;
     }
     Ok(rules)
 }
 
-/// How a schema's own text is parsed.
+/// Parse limits of a schema's text.
 pub(super) fn parse_limits(limits: &SchemaLimits) -> ParseLimits {
     ParseLimits { bytes: limits.bytes, depth: limits.nesting, nodes: u32::MAX, unique_names: true }
 }

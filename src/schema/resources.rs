@@ -1,10 +1,11 @@
-//! The first pass over a schema document: is it a schema at all, and which places have names.
+//! First pass over a schema document: checks the shapes of keywords and indexes resources and
+//! anchors.
 //!
-//! Every subschema is visited once. Each keyword's value is held against its shape, as the
-//! metaschema would; resources (`$id`), anchors and dynamic anchors are noted for
-//! [`resolve`](super::resolve). It compiles nothing and follows no reference.
+//! Every subschema is visited once. The value of each keyword must have its shape, as in the
+//! metaschema. Resources (`$id`), anchors and dynamic anchors are indexed for
+//! [`resolve`](super::resolve). References are collected but not followed.
 //!
-//! Invariants: a list of places still to visit replaces recursion; the number of places is capped.
+//! Invariants: a list of places to visit replaces recursion; the number of places is limited.
 
 use crate::json::{Kind, NodeId, Value};
 use crate::record::push_number;
@@ -20,7 +21,7 @@ pub(super) struct Place {
     pub(super) node: NodeId,
 }
 
-/// A number for some places, looked up by position.
+/// Numbers of places, by position.
 #[derive(Default)]
 pub(super) struct Places {
     documents: Vec<Vec<u32>>,
@@ -49,20 +50,19 @@ impl Places {
     }
 }
 
-/// Something that has an absolute name: a document or a subschema with `$id`.
+/// A schema resource: a document, or a subschema with `$id`.
 pub(super) struct Resource {
     pub(super) base: String,
     pub(super) root: Place,
     pub(super) rules: Rules,
-    /// The dynamic anchors in it.
+    /// The dynamic anchors of the resource.
     pub(super) dynamic: Vec<(String, Place)>,
 }
 
-/// The name under which `$recursiveAnchor` is kept among dynamic anchors; no anchor can be empty.
+/// The name of `$recursiveAnchor` among dynamic anchors; anchors are never empty.
 pub(super) const RECURSIVE: &str = "";
 
-/// What is wrong with a schema, and in which document where. It is passed on in a box, so that results
-/// that may hold one fit in registers.
+/// An error in a schema, with its place. It is boxed, so that results with it fit in registers.
 #[derive(Clone)]
 pub(super) struct Invalid {
     pub(super) at: Place,
@@ -76,7 +76,7 @@ impl Invalid {
         Invalid::told(at, message.to_owned())
     }
 
-    /// The same where the sentence had to be made.
+    /// Like `new`, for a message that was built.
     #[cold]
     #[inline(never)]
     pub(super) fn told(at: Place, message: String) -> Box<Invalid> {
@@ -94,30 +94,30 @@ impl Invalid {
     }
 }
 
-/// What was found in the documents so far.
+/// The index of all documents so far.
 #[derive(Default)]
 pub(super) struct ResourceIndex {
     pub(super) resources: Vec<Resource>,
     /// Resources by absolute URI.
     pub(super) by_uri: KeyMap,
-    /// Every subschema's resource.
+    /// The resource of every subschema.
     pub(super) places: Places,
     anchors: KeyMap,
-    /// The dynamic anchors of resources.
+    /// The dynamic anchors by resource.
     dynamic: KeyMap,
     anchored: Vec<Place>,
-    /// References, to be resolved when everything is known.
+    /// References, to be resolved after the pass.
     pub(super) references: Vec<Place>,
-    /// Whether any dynamic or recursive reference was seen.
+    /// Whether there is a dynamic or recursive reference.
     pub(super) has_dynamic: bool,
 }
 
-/// What decides how a resource is read: the rules its `$schema` names.
+/// Returns the rules of a `$schema`.
 pub(super) type RulesFor<'a> = dyn Fn(&str) -> Result<Rules, String> + 'a;
 
 impl ResourceIndex {
-    /// Visits the subschemas from `value` on. `around` is the resource the value lies in; without
-    /// one, the value is a document of its own with this base.
+    /// Visits all subschemas from `value` on. `around` is the enclosing resource; without one, the
+    /// value is a document with this base URI.
     pub(super) fn visit(
         &mut self,
         document: u32,
@@ -155,12 +155,12 @@ impl ResourceIndex {
         Ok(())
     }
 
-    /// Where the anchor of a resource is.
+    /// The place of an anchor in a resource.
     pub(super) fn anchor(&self, resource: u32, name: &str) -> Option<Place> {
         self.anchored.get(self.anchors.get(&key(&[resource], name))? as usize).copied()
     }
 
-    /// Whether a place of a resource has this dynamic anchor.
+    /// Whether a place in a resource has this dynamic anchor.
     pub(super) fn is_dynamic(&self, resource: u32, name: &str, at: Place) -> bool {
         self.dynamic.get(&key(&[resource, at.document, at.node.index()], name)).is_some()
     }
@@ -174,7 +174,7 @@ impl ResourceIndex {
 
     pub(super) fn rules(&self, resource: u32) -> Rules {
         let found = self.resources.get(resource as usize).map(|r| r.rules);
-        // OK because resources are never removed: every id was handed out by `resource`.
+        // OK because resources are never removed: `resource` has returned every id.
         found.unwrap_or(Rules::of(super::Dialect::Draft202012))
     }
 
@@ -183,7 +183,7 @@ impl ResourceIndex {
     }
 }
 
-/// One subschema being looked at.
+/// The visit of one subschema.
 struct Visit<'s, 'd> {
     index: &'s mut ResourceIndex,
     document: u32,
@@ -215,7 +215,8 @@ impl<'d> Visit<'_, 'd> {
         let start = self.open.len();
         for (name, value) in schema.members() {
             let Some(keyword) = Keyword::find(name, rules) else { continue };
-            // What stands beside `$ref` in draft-07 means nothing, but may hold what others refer to.
+            // Other keywords beside `$ref` are ignored in draft-07, except containers of reference
+            // targets.
             if alone && !matches!(keyword, Keyword::Ref | Keyword::Definitions | Keyword::Defs) {
                 continue;
             }
@@ -236,18 +237,18 @@ impl<'d> Visit<'_, 'd> {
                 _ => {}
             }
         }
-        // The list is taken from its end, so this keeps the order of the text.
+        // The list is processed from its end, so this keeps the order of the text.
         if let Some(added) = self.open.get_mut(start..) {
             added.reverse();
         }
         Ok(())
     }
 
-    /// A subschema with an absolute name of its own starts here.
+    /// Starts a resource at a subschema with `$id`.
     fn begin(&mut self, base: String, at: Place, rules: Rules) {
         let survey = &mut *self.index;
         match survey.resources.get_mut(self.resource as usize) {
-            // The root of a document has both the name it came under and the one it gives itself.
+            // The root of a document has its retrieval URI and its own `$id`.
             Some(document) if document.root == at => {
                 survey.by_uri.enter(base.as_bytes(), self.resource.into());
                 document.base = base;
@@ -279,7 +280,7 @@ impl<'d> Visit<'_, 'd> {
         Err(Invalid::new(Place { document: self.document, node: value.id() }, message))
     }
 
-    /// Holds a keyword's value against its shape; schemas in it are visited later.
+    /// Checks the shape of a keyword's value and queues its subschemas.
     fn check(&mut self, shape: Shape, value: Value<'d>) -> Result<(), Box<Invalid>> {
         let expected = match shape {
             Shape::Any => return Ok(()),
@@ -349,7 +350,7 @@ impl<'d> Visit<'_, 'd> {
                 if bit == 0 {
                     return self.check_types(item);
                 }
-                // `number` holds the bit of `integer` as well, so names are compared by position.
+                // `number` includes the bit of `integer`, so types are compared by position.
                 let position = 1 << bit.trailing_zeros() << (u32::from(bit.count_ones() > 1) * 8);
                 if seen & position != 0 {
                     return self.fault(item, "a type that is named twice");

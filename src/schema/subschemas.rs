@@ -38,13 +38,13 @@ pub(crate) fn nested<'d>(shape: Shape, value: Value<'d>, mut found: impl FnMut(S
     }
 }
 
-/// The JSON Pointer, from `root`, of the value that is, or lies around, this one.
+/// The JSON Pointer from `root` to a value, or to the innermost value around it.
 #[cold]
 pub(crate) fn pointer_to(root: Value<'_>, target: NodeId) -> String {
     let mut pointer = String::with_capacity(if root.id() == target { 0 } else { 48 });
     let mut at = root;
     while at.id() != target {
-        // The last child that comes no later is the only one that can hold the target.
+        // Only the last child that starts at or before the target can contain it.
         let child = match at.kind() {
             Kind::Array => {
                 let items = at.items().enumerate().take_while(|(_, value)| value.id() <= target);

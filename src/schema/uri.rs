@@ -1,11 +1,10 @@
 //! Resolution of URI references (RFC 3986 §5) for `$id` and `$ref`.
 //!
-//! It joins a reference to a base and takes fragments apart. It fetches nothing and knows nothing
-//! of schemes.
+//! Nothing is fetched, and all schemes are equal.
 //!
-//! Invariants: no recursion; the result is no longer than base and reference together.
+//! Invariants: no recursion; the result is at most as long as base and reference together.
 
-/// The parts of a URI reference that matter for joining.
+/// The parts of a URI reference.
 struct Parts<'a> {
     scheme: Option<&'a str>,
     authority: Option<&'a str>,
@@ -39,7 +38,7 @@ pub(super) fn scheme(text: &str) -> Option<&str> {
     good.then_some(scheme)
 }
 
-/// A reference without its fragment, and the fragment without `#`.
+/// Splits a reference into the part before `#` and the fragment.
 pub(super) fn split_fragment(reference: &str) -> (&str, Option<&str>) {
     match reference.split_once('#') {
         Some((uri, fragment)) => (uri, Some(fragment)),
@@ -101,7 +100,7 @@ fn without_dots(path: &str, out: &mut String) {
         match segment {
             "." | ".." => {
                 if segment == ".." {
-                    // Takes back the segment before, and the slash behind it.
+                    // Removes the previous segment and its slash.
                     let kept = out.get(start..).unwrap_or_default();
                     let kept = kept.strip_suffix('/').unwrap_or(kept);
                     let cut = last_slash(kept).map_or(usize::from(path.starts_with('/')), |slash| slash + 1);
@@ -121,7 +120,7 @@ fn without_dots(path: &str, out: &mut String) {
     }
 }
 
-/// Resolves `%XX`. `None` when the result is not UTF-8 or an escape is broken.
+/// Decodes `%XX`. `None` if an escape is invalid or the result is not UTF-8.
 #[cold]
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());

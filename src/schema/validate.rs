@@ -1,17 +1,17 @@
-//! Running a program over a value.
+//! Validation: runs a program on a value.
 //!
-//! A [`Run`] is one validation: it walks value and program together, from a node's types to its
-//! operations. Nothing is noted down while the value fits; what fails is explained where it is
-//! found, and its path is computed afterwards from its place in the text. Objects are in
-//! `walk/object.rs`, arrays in `walk/array.rs`, combinators in `walk/combine.rs`, the rest in
-//! `walk/leaf.rs`.
+//! A [`Run`] walks value and program together, from the types of a node to its operations. A valid
+//! value needs no bookkeeping. A violation is described where it is found, and its path is computed
+//! from its position in the text. The other operations are in `validate/`: objects, arrays,
+//! combinators and references (`applicator.rs`), and everything else (`scalar.rs`).
 //!
 //! # Invariants
-//! - Every node with subschemas costs a step and a level while it runs, and each element or member
-//!   it goes through a step; without steps or levels left the whole validation fails, whatever the
-//!   schema says.
-//! - `quiet` is set within combinators: nothing is explained there.
-//! - Once more steps were taken than the value's size explains, verdicts of shared nodes are kept.
+//! - Every node with subschemas costs a step and a level while it runs, and each of its elements or
+//!   members a step. Without steps or levels left, the whole validation fails, whatever the schema
+//!   states.
+//! - `quiet` is set within combinators, where violations are not described.
+//! - Verdicts of shared nodes are cached once the run has taken more steps than the size of the
+//!   value explains.
 
 mod applicator;
 mod array;
@@ -32,13 +32,13 @@ use super::{decimal, subschemas};
 
 use evaluated::Evaluated;
 
-/// Steps after which verdicts are kept, beside one for each byte of the value.
+/// Steps before verdicts are cached, in addition to one for each byte of the value.
 const KEEP_AFTER: u64 = 2048;
 
-/// So many branches cost a step each.
+/// Number of branches that cost a step each.
 const FEW_BRANCHES: u32 = 8;
 
-/// Steps spent on looking into one alternative for a message.
+/// Steps for inspecting one alternative for a message.
 const REASON_STEPS: u64 = 20_000;
 
 /// One validation.
@@ -47,41 +47,41 @@ pub(super) struct Run<'p, 'd> {
     limits: &'p SchemaLimits,
     root: Value<'d>,
     steps: u64,
-    /// Verdicts are kept when fewer steps than this are left.
+    /// Verdicts are cached if fewer steps than this are left.
     keep_below: u64,
     depth: u32,
     most_depth: u32,
     over: bool,
     nested: bool,
     quiet: bool,
-    /// How many failures are wanted; the walk ends with the last of them.
+    /// Number of violations to collect; the run ends with the last one.
     most: usize,
-    /// Whether failures note the way through the schema.
+    /// Whether violations record their path through the schema.
     trails: bool,
     found: Vec<Found>,
     verdicts: Option<Box<Verdicts>>,
 }
 
-/// A failure that was found.
+/// A violation.
 pub(super) struct Found {
     pub(super) violation: Violation,
-    /// From the failing keyword outwards.
+    /// From the violated keyword outwards.
     pub(super) trail: Vec<Token>,
     /// The depth up to which the trail is complete.
     level: u32,
 }
 
-/// One step of the way through a schema.
+/// One step of the path through a schema.
 #[derive(Clone)]
 pub(super) enum Token {
     Keyword(&'static str),
     Name(String),
     Index(usize),
-    /// An index into the program's references.
+    /// Index into the references of the program.
     Reference(u32),
 }
 
-/// What follows a keyword on the way inwards.
+/// The part of a step after the keyword.
 enum Inner<'a> {
     Nothing,
     Name(&'a str),
@@ -92,11 +92,11 @@ enum Inner<'a> {
 enum Verdict {
     Fits,
     Fails,
-    /// Fails, and that was explained already.
+    /// Failed, and the violation is recorded.
     Explained,
 }
 
-/// Verdicts by node, value and whether evaluated members were asked for.
+/// Verdicts by node, value and whether evaluated members are tracked.
 #[derive(Default)]
 struct Verdicts {
     index: KeyMap,
@@ -108,7 +108,7 @@ impl Verdicts {
         self.list.get(self.index.get(key)? as usize)
     }
 
-    /// Keeps the verdict; a later one replaces it.
+    /// Stores a verdict; a later one replaces it.
     fn put(&mut self, key: &[u8], verdict: (Verdict, Option<Box<Evaluated>>)) {
         let next = self.list.len() as u64;
         match self.list.get_mut(self.index.enter(key, next) as usize) {
@@ -140,17 +140,17 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Whether the value fits.
+    /// Whether the value is valid.
     pub(super) fn verdict(mut self) -> bool {
         let fits = self.start();
-        // Most validations keep no verdicts, and a call to drop none costs more than this.
+        // Most validations cache no verdicts; the test is cheaper than dropping an empty cache.
         if let Some(verdicts) = self.verdicts {
             drop(verdicts);
         }
         fits
     }
 
-    /// The first failure.
+    /// The first violation.
     pub(super) fn first(mut self) -> Result<(), Box<Violation>> {
         (self.quiet, self.most) = (false, 1);
         if self.start() {
@@ -162,12 +162,12 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// The failures, at most so many.
+    /// The violations, at most `most`.
     pub(super) fn all(mut self, most: usize) -> Vec<Violation> {
         self.collect(most, false).into_iter().map(|found| found.violation).collect()
     }
 
-    /// The failures with their trails.
+    /// The violations with their trails.
     pub(super) fn trails(&mut self, most: usize) -> Vec<Found> {
         self.collect(most, true)
     }
@@ -186,7 +186,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     fn start(&mut self) -> bool {
         let root = self.root;
-        // OK because a compiled program has a root; one without fits nothing.
+        // OK because a compiled program has a root; without one every value is invalid.
         let Some(child) = self.program.root else { return false };
         let fits = self.rarely(child, root, None);
         if !fits && self.trails {
@@ -206,7 +206,7 @@ impl<'p, 'd> Run<'p, 'd> {
         Violation { path: String::new(), keyword: "limit", message: message.to_owned() }
     }
 
-    /// Whether a value is of one of these types; a long number takes steps to read.
+    /// Whether a value has one of these types. Reading a long number costs steps.
     #[inline(always)]
     fn has_type(&mut self, node_ref: NodeRef<'d>, mask: u8) -> bool {
         match types_in(node_ref, mask) {
@@ -221,7 +221,7 @@ impl<'p, 'd> Run<'p, 'd> {
         self.reads(text.len()) && decimal::is_integer(text)
     }
 
-    /// Takes the steps to look at so many bytes; whether there were enough.
+    /// Charges the steps for reading this many bytes. Returns whether enough steps were left.
     #[inline]
     fn reads(&mut self, bytes: usize) -> bool {
         bytes < 64 || {
@@ -230,8 +230,8 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Takes steps for subschemas that apply to one value, unless they are few; whether there were
-    /// enough. Not every one of them takes a step itself.
+    /// Charges the steps for subschemas that apply to one value, unless they are few. Returns
+    /// whether enough steps were left. Not every subschema costs a step itself.
     #[inline]
     fn tries(&mut self, run: Span) -> bool {
         run.len < FEW_BRANCHES || {
@@ -240,20 +240,20 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Takes steps beside those of the nodes.
+    /// Charges steps in addition to those of the nodes.
     #[inline]
     fn charge(&mut self, steps: usize) {
         self.over |= self.steps < steps as u64;
         self.steps = self.steps.saturating_sub(steps as u64);
     }
 
-    /// Whether a failure ends the walk here.
+    /// Whether a violation ends the run here.
     #[inline]
     fn halts(&self) -> bool {
         self.quiet || self.found.len() >= self.most || self.over
     }
 
-    /// Notes a failure of the value at hand; `false`, so that callers can pass it on.
+    /// Records a violation of the current value. Returns `false`, for callers to pass on.
     #[cold]
     #[inline(never)]
     fn fail(&mut self, value: Value<'d>, why: Reason<'_, 'd>) -> bool {
@@ -276,7 +276,7 @@ impl<'p, 'd> Run<'p, 'd> {
         self.found.push(Found { violation: Violation { path, keyword, message }, trail, level });
     }
 
-    /// Adds a step to the trails of what has failed in this subschema.
+    /// Adds a step to the trails of the violations in this subschema.
     #[cold]
     #[inline(never)]
     fn outwards(&mut self, child: Child, keyword: &'static str, inner: Inner<'_>) {
@@ -291,7 +291,7 @@ impl<'p, 'd> Run<'p, 'd> {
         self.add_steps(child, &[inner, Some(Token::Keyword(keyword))]);
     }
 
-    /// Adds the references that the subschema passes on, and so many steps.
+    /// Adds the references that the subschema forwards, and these steps.
     #[cold]
     #[inline(never)]
     fn add_steps(&mut self, child: Child, steps: &[Option<Token>]) {
@@ -308,7 +308,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Where a subschema leads that is a reference and nothing else, and the reference.
+    /// Target of a subschema that is only a reference, and the reference.
     fn forward(&self, child: Child) -> Option<(Child, u32)> {
         if child.as_types().is_some() {
             return None;
@@ -332,13 +332,13 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// The same where a call more does not matter, or is less than what follows.
+    /// Out-of-line form, for calls whose cost does not matter.
     #[inline(never)]
     fn rarely(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         self.child(child, value, seen)
     }
 
-    /// The same for an element or a member.
+    /// Checks an element or a member.
     #[inline(always)]
     fn inner(&mut self, child: Child, node_ref: NodeRef<'d>) -> bool {
         match child.as_types() {
@@ -352,7 +352,7 @@ impl<'p, 'd> Run<'p, 'd> {
                     ELEMENTS => self.array(node.ops, node_ref.value(), None),
                     _ => self.node(child.index(), node_ref.value(), None),
                 },
-                // OK because the program is consistent; a hole in it fails closed.
+                // OK because the program is consistent; a missing node fails.
                 None => false,
             },
         }
@@ -369,7 +369,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     #[inline(never)]
     fn node(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
-        // OK because the program is consistent; a hole in it fails closed.
+        // OK because the program is consistent; a missing node fails.
         let Some(node) = self.program.nodes.get(index as usize) else { return false };
         match node.flags {
             LEAF => self.leaf(node, value),
@@ -380,7 +380,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// A node that forwards, is shared or tracks what was evaluated.
+    /// Runs a node that forwards, is shared, or tracks evaluated members.
     #[inline(never)]
     fn flagged(&mut self, index: u32, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let nodes = &self.program.nodes;
@@ -398,7 +398,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Runs a node with a list of its own for evaluated members.
+    /// Runs a node with its own list of evaluated members.
     #[inline(never)]
     fn apply_apart(&mut self, node: &Node, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let mut own = Evaluated::default();
@@ -409,7 +409,7 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
-    /// Runs a shared node, unless its verdict on this value is known.
+    /// Runs a shared node, unless its verdict on this value is cached.
     #[inline(never)]
     fn kept(&mut self, index: u32, node: &Node, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let key = key(&[index, value.id().index()], if seen.is_some() { "seen" } else { "" });
@@ -426,7 +426,7 @@ impl<'p, 'd> Run<'p, 'd> {
             }
         }
         let asked = seen.is_some();
-        // What tracks needs a list of its own, whoever asks.
+        // A node that tracks evaluated members needs its own list, whatever the caller has.
         let mut own = (asked || node.flags & TRACKS != 0).then(Evaluated::default);
         let fits = self.apply(node, value, own.as_mut());
         if let (true, Some(seen), Some(own)) = (fits, seen, &own) {
@@ -448,8 +448,7 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
-    /// Takes a level, and a step beside so many; `false`, and the validation fails, where none is
-    /// left.
+    /// Takes a level, and steps. Without any left, fails the validation and returns `false`.
     #[inline(always)]
     fn enter(&mut self, steps: usize) -> bool {
         match self.steps.checked_sub(steps as u64 + 1) {
@@ -466,7 +465,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Runs a node's types and operations.
+    /// Runs the types and operations of a node.
     #[inline(never)]
     fn apply(&mut self, node: &Node, value: Value<'d>, mut seen: Option<&mut Evaluated>) -> bool {
         if node.flags & MEMBERS != 0 {
@@ -521,7 +520,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Reason a value does not fit a subschema, for messages about the value around it.
+    /// Reason for a violation by a value, for messages about the value around it.
     #[cold]
     pub(super) fn reason(&self, child: Child, value: Value<'d>) -> Option<Violation> {
         let mut inner = Run::new(self.program, self.limits, self.root);
@@ -531,12 +530,12 @@ impl<'p, 'd> Run<'p, 'd> {
         inner.found.pop().map(|found| found.violation)
     }
 
-    /// Whether this run serves a message of another one.
+    /// Whether this run serves a message of another run.
     pub(super) fn is_nested(&self) -> bool {
         self.nested
     }
 
-    /// The path of a value within the one being checked.
+    /// The path of a value within the checked one.
     pub(super) fn path(&self, value: Value<'d>) -> String {
         subschemas::pointer_to(self.root, value.id())
     }

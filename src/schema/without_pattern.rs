@@ -1,15 +1,14 @@
-//! Patterns where the feature `pattern` is off: none can be compiled.
+//! Replacement for the module `pattern` without the feature `pattern`.
 //!
-//! It stands in for the module `pattern`, so that a schema with a pattern is refused when it is
-//! compiled and no pattern is ever silently dropped.
+//! A schema with a pattern is rejected at compile time, so no pattern is ignored.
 //!
-//! Invariant: there is no value of [`Pattern`].
+//! Invariant: [`Pattern`] has no values.
 
-/// A compiled pattern, of which there is none.
+/// A compiled pattern; without the feature there are none.
 pub(crate) enum Pattern {}
 
 impl Pattern {
-    /// Refuses the pattern.
+    /// Rejects the pattern.
     pub(crate) fn compile(_: &str) -> Result<Pattern, &'static str> {
         Err("patterns need the feature `pattern` of this library")
     }
@@ -27,7 +26,7 @@ impl Pattern {
     }
 }
 
-/// Whether a text is a pattern, which cannot be told here: it is taken for one.
+/// Accepts every text as a pattern, because nothing can check it.
 pub(crate) fn is_pattern(_: &str) -> bool {
     true
 }

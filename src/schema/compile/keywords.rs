@@ -1,10 +1,9 @@
-//! Operations for the keywords that look at one value, and for the run-of-the-mill containers.
+//! Operations for keywords without subschemas, and for simple containers.
 //!
-//! Each method takes a few keywords of one subschema and pushes at most a few operations. What
-//! can never fail is left out.
+//! Each method reads some keywords of one subschema and adds a few operations. Checks that every
+//! value passes are omitted.
 //!
-//! Invariant: the survey has checked every shape, so a value that does not fit is skipped, not
-//! reported.
+//! Invariant: the first pass has checked every shape, so a value of another shape is skipped.
 
 use std::cmp::Ordering;
 
@@ -18,11 +17,11 @@ use super::{Compiler, Subschema, extend};
 use crate::json::sort::sort;
 use crate::json::{Kind, Value};
 
-/// Bytes of a word from which on comparing it takes steps.
+/// Length of a word from which on comparing it costs steps.
 const LONG: usize = 256;
 
 impl Compiler<'_> {
-    /// Keywords that hold no subschemas.
+    /// Compiles the keywords without subschemas.
     pub(super) fn asserted(&mut self, schema: &Subschema<'_>, ops: &mut Vec<Op>) -> Result<(), Box<Invalid>> {
         if let Some((min, max)) = schema.range(Keyword::MinLength, Keyword::MaxLength) {
             ops.push(Op::Length { min, max });
@@ -40,7 +39,7 @@ impl Compiler<'_> {
         }
         if let Some(value) = schema.get(Keyword::Const) {
             match value.as_str() {
-                // Without escapes, what stands in the text is the string.
+                // Without escapes, the text is the string.
                 Some(text) if text.len() + 2 == value.raw().len() && text.len() < LONG => {
                     ops.push(Op::Word(self.t.keep(value.raw())))
                 }
@@ -79,7 +78,7 @@ impl Compiler<'_> {
                 *slot = self.t.keep(text);
             }
             let (exclusive, is_low) = (i % 2 == 1, i < 2);
-            // None: no integer of 64 bits is on the allowed side.
+            // None: every 64-bit integer is out of bounds.
             match nearest_integer(Decimal::new(text), exclusive, is_low) {
                 Some(n) if is_low => bounds.low = bounds.low.max(n),
                 Some(n) => bounds.high = bounds.high.min(n),
@@ -90,7 +89,7 @@ impl Compiler<'_> {
         self.t.bounds.push(bounds);
     }
 
-    /// An enum or const: one of some values.
+    /// Compiles an enum or const.
     #[cold]
     fn members_of<'d>(
         &mut self,
@@ -213,7 +212,7 @@ impl Compiler<'_> {
 }
 
 impl Subschema<'_> {
-    /// The least and the most that two keywords allow, if they forbid anything.
+    /// The minimum and maximum of two keywords, if they exclude anything.
     fn range(&self, least: Keyword, most: Keyword) -> Option<(u32, u32)> {
         let min = self.get(least).map_or(0, count);
         let max = self.get(most).map_or(u32::MAX, count);
@@ -221,13 +220,13 @@ impl Subschema<'_> {
     }
 }
 
-/// A count; what is beyond the table's width is as good as none.
+/// A count; saturates at the width of the table.
 fn count(value: Value<'_>) -> u32 {
     let n = Decimal::new(value.as_number().unwrap_or_default()).to_i64();
     n.map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX))
 }
 
-/// The integer closest to a bound on its allowed side, saturating away from it.
+/// The integer nearest to a bound on the allowed side, saturating.
 fn nearest_integer(bound: Decimal<'_>, exclusive: bool, is_low: bool) -> Option<i64> {
     if let Some(n) = bound.to_i64() {
         return match (exclusive, is_low) {
@@ -240,7 +239,7 @@ fn nearest_integer(bound: Decimal<'_>, exclusive: bool, is_low: bool) -> Option<
     match (floor, is_low) {
         (Ok(n), true) => n.checked_add(1),
         (Ok(n), false) => Some(n),
-        // Beyond 64 bits: everything or nothing is allowed.
+        // Beyond 64 bits, all or no integers are allowed.
         (Err(Ordering::Less), true) => Some(i64::MIN),
         (Err(_), true) => None,
         (Err(Ordering::Less), false) => None,

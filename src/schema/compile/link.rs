@@ -1,10 +1,9 @@
-//! The last pass over a program: what is no node is removed, what is shared is marked, cycles are
-//! refused.
+//! Last pass over a program: removes empty nodes, marks shared ones, rejects cycles.
 //!
-//! It sees nodes and operations only, not the schema.
+//! Reads only nodes and operations.
 //!
-//! Invariants: no recursion; after it, every chain of subschemas that apply to one and the same
-//! value ends, within the depth the limits allow.
+//! Invariants: no recursion; afterwards every chain of subschemas on one value ends, within the
+//! depth limit.
 
 use super::super::SchemaLimits;
 use super::super::program::{
@@ -49,13 +48,13 @@ pub(super) fn link(
     })
 }
 
-/// A table in no more room than it needs.
+/// Shrinks a table to its length.
 #[inline(never)]
 fn exact<T>(table: &mut Vec<T>) -> Box<[T]> {
     std::mem::take(table).into()
 }
 
-/// Drops the nodes that have no operations; says what became of each.
+/// Removes nodes without operations; returns the replacement of each node.
 fn move_nodes(t: &mut Tables) -> Vec<Child> {
     let mut kept = 0;
     let mut moved = Vec::with_capacity(t.nodes.len());
@@ -123,13 +122,13 @@ fn mark_shared(t: &mut Tables, root: Child) {
             node.flags |= FORWARDS;
         }
         if run.of(&t.ops).iter().all(is_leaf) {
-            // Cheaper to run again than to remember.
+            // Running it again is cheaper than caching.
             node.flags = LEAF;
         }
     }
 }
 
-/// Lets nodes that only look at members or elements point to the table of these.
+/// Lets nodes with one operation on members or elements refer to its table directly.
 fn mark_containers(t: &mut Tables) {
     for node in &mut t.nodes {
         let run = Span { start: node.ops, len: u32::from(node.count) };
@@ -143,8 +142,8 @@ fn mark_containers(t: &mut Tables) {
     }
 }
 
-/// Puts what a reference leads to in the place of each node that is nothing else. A shared node
-/// stays where it is, because its verdicts are kept by its number: there the node points to it.
+/// Replaces each node that is only a reference by its target. A node for a shared target stays and
+/// refers to it, because verdicts are cached by node.
 fn pass_on(t: &mut Tables) -> Box<[Forward]> {
     let mut forwards = Vec::new();
     let mut chain = Vec::new();
@@ -166,7 +165,7 @@ fn pass_on(t: &mut Tables) -> Box<[Forward]> {
             chain.push(at);
             end = *child;
         }
-        // The last of a chain first, so that each finds its own target in its final form.
+        // From the end of each chain, so that every node finds its target in the final form.
         while let Some(at) = chain.pop() {
             let target = t.nodes.get(end.index() as usize).copied();
             let Some(node) = t.nodes.get_mut(at) else { break };
@@ -184,7 +183,7 @@ fn pass_on(t: &mut Tables) -> Box<[Forward]> {
     forwards.into()
 }
 
-/// Whether an operation looks at the value alone.
+/// Whether an operation reads the value alone.
 fn is_leaf(op: &Op) -> bool {
     matches!(
         op,
@@ -222,13 +221,13 @@ fn in_place(t: &Tables, node: Node, found: &mut Vec<u32>) {
     }
 }
 
-/// Not looked at yet; being looked at; otherwise how many nodes are on one value from here on.
+/// Not visited; on the current path; or the number of nodes on one value from here on.
 const NEW: u32 = u32::MAX;
 const BUSY: u32 = u32::MAX - 1;
 
 fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Invalid>> {
     let mut depths = vec![NEW; t.nodes.len()];
-    // The path from the start: each node's subschemas still to be visited, and the depth so far.
+    // The path from the start: the remaining subschemas of each node, and the depth so far.
     let mut path: Vec<(usize, Vec<u32>, u32)> = Vec::new();
     for start in 0..t.nodes.len() {
         let mut next = Some(start);
@@ -258,7 +257,7 @@ fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Invalid>> {
                 next = Some(child as usize);
                 continue;
             }
-            // The walk passes references on without going deeper.
+            // Forwarding a reference takes no level.
             let forwards = t.nodes.get(*at).is_some_and(|n| n.flags & FORWARDS != 0);
             let (at, depth) = (*at, *depth + u32::from(!forwards));
             path.pop();
