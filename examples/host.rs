@@ -1,12 +1,12 @@
-//! An agent host without the agent: starts the servers of a configuration file, shows what they
-//! offer together, and calls tools.
+//! Agent host without a model: starts the servers of a configuration file, prints their entries, and calls
+//! tools.
 //!
 //! ```sh
 //! cargo run --features hub,http-client --example host -- servers.json
 //! cargo run --features hub,http-client --example host -- servers.json 'board__gpio_read' '{"pin": 4}'
 //! ```
 //!
-//! The file is the one that hosts have in common; `board` is the key that its tools are called by:
+//! The file has the format that hosts have in common; `board` is the key in the names of its tools:
 //!
 //! ```json
 //! {"mcpServers": {
@@ -15,9 +15,9 @@
 //! }}
 //! ```
 //!
-//! All servers are started at once, all lists asked for at once, all calls made at once. A server
-//! that is slow or dead is told of beside what the others gave. The exit status is 1 when a call
-//! failed, 2 when the file or a word cannot be used.
+//! Servers start, lists are requested and tools are called in parallel. A slow or dead server is reported
+//! beside the results of the others. The exit status is 1 when a call failed, and 2 when the file or an
+//! argument cannot be used.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use tinymcp::json::Json;
 use tinymcp::{Config, Entry, Error, ErrorKind, Hub, Merged, ServerState, json};
 
-/// How long servers may take to be there.
+/// Longest wait for the servers.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Names of tools, each with the object behind it, if there is one.
+/// Names of tools, each with the JSON object after it, if there is one.
 fn calls_of(words: &[String]) -> Result<Vec<(&str, Json)>, Error> {
     let mut calls: Vec<(&str, Json)> = Vec::new();
     for word in words {
@@ -71,7 +71,7 @@ fn start(file: &str) -> Result<Hub, Error> {
         .map_err(|e| Error::new(ErrorKind::Io, format!("{file} cannot be read")).with_source(e))?;
     let hub = Hub::builder("host", env!("CARGO_PKG_VERSION")).build()?;
     for (key, upstream) in Config::parse(&text)?.into_upstreams() {
-        // A bad entry costs that server only.
+        // A bad entry fails that server only.
         if let Err(error) = upstream.and_then(|upstream| hub.add(&key, upstream)) {
             eprintln!("host: {error}");
         }
@@ -79,7 +79,7 @@ fn start(file: &str) -> Result<Hub, Error> {
     Ok(hub)
 }
 
-/// How each server is, and all that they offer.
+/// Prints the state of each server, and all entries.
 fn show(hub: &Hub) {
     for status in hub.wait_settled(Instant::now() + PATIENCE) {
         match status.state {
@@ -98,7 +98,7 @@ fn show(hub: &Hub) {
     section("prompts", hub.prompts(), &mut missing, |prompt| {
         (prompt.name.clone(), prompt.description.as_deref())
     });
-    // URIs of two servers may be equal: these are named by server and URI.
+    // Named by server and URI, because two servers may have the same URI.
     section("resources", hub.resources(), &mut missing, |found| {
         (format!("{} {}", found.server, found.uri), found.description.as_deref())
     });
@@ -110,7 +110,7 @@ fn show(hub: &Hub) {
     }
 }
 
-/// Prints a list; what is missing of it is kept for later, because it tends to be missing of each.
+/// Prints a list; collects failed servers, because a server often fails for every list.
 fn section<T>(
     title: &str,
     merged: Merged<T>,
@@ -131,7 +131,7 @@ fn section<T>(
     }
 }
 
-/// Makes all calls at once and prints their answers in order; how many failed.
+/// Makes all calls in parallel, prints their results in order, and returns the number of failures.
 fn call(hub: &Hub, calls: Vec<(&str, Json)>) -> usize {
     let started: Vec<_> = calls
         .into_iter()
@@ -151,7 +151,7 @@ fn call(hub: &Hub, calls: Vec<(&str, Json)>) -> usize {
     failed
 }
 
-/// Prints what servers said without what would steer the terminal.
+/// Prints text of a server without terminal control characters.
 #[allow(clippy::print_stdout)]
 fn say(text: &str) {
     let plain = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };

@@ -329,6 +329,11 @@ impl Handlers {
         client
     }
 
+    /// The level from which on the host's own handler wants log entries.
+    pub(super) fn log_level(&self) -> Option<Level> {
+        self.log.as_ref().map(|(level, _)| *level)
+    }
+
     /// Returns true if traces are passed on.
     pub(super) fn traces(&self) -> bool {
         self.trace

@@ -466,8 +466,8 @@ impl Connection {
         // Ids of clients without sessions have nothing to do with each other.
         let mine = |listen: &&mut Listen| listen.id == *id && Arc::ptr_eq(&listen.outlet, outlet);
         let Some(listen) = listens.iter_mut().find(mine) else { return };
-        let refused = |uri: &String| watched.iter().any(|(other, result)| other == uri && result.is_err());
-        listen.filter.uris.retain(|uri| !refused(uri));
+        let made = |uri: &String| watched.iter().any(|(other, result)| other == uri && result.is_ok());
+        listen.filter.uris.retain(made);
         listen.open = true;
         self.send_acknowledgment(listen);
     }

@@ -141,8 +141,9 @@ impl Deferred {
         delegate.watch(
             vec![uri],
             Box::new(move |watched| {
-                let failure = watched.into_iter().find_map(|(_, result)| result.err());
-                self.finish(failure.map_or(Ok(Outcome::Empty), Err));
+                let lost = || Err(Failure::new("the subscription was given up"));
+                let result = watched.into_iter().next().map_or_else(lost, |(_, result)| result);
+                self.finish(result.map(|()| Outcome::Empty));
             }),
         );
     }

@@ -1,4 +1,4 @@
-//! Hubs: what many servers are as one, and that a slow, dead or noisy one stalls nobody.
+//! Hubs: many servers as one; a slow, dead or noisy server stalls no other.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -21,7 +21,7 @@ fn echo() -> Upstream {
     Upstream::command(|| Command::new(program("echo_server")))
 }
 
-/// A program that never stops telling of changes, and answers nothing.
+/// A program that sends list changes without end, and no response.
 fn flooding() -> Upstream {
     Upstream::command(|| {
         let mut flood = Command::new("sh");
@@ -39,14 +39,14 @@ fn hub(limits: Limits) -> Hub {
 
 #[test]
 fn fifty_children_of_which_one_is_dead_one_silent_and_one_floods() {
-    // On a busy machine fifty processes may take longer to start: then there is more time for a list.
+    // On a busy machine fifty processes may start late: then the lists get more time.
     assert!(
         [30, 300].into_iter().map(Duration::from_secs).any(fifty),
         "the lists are late, however much time there is"
     );
 }
 
-/// Whether all but the silent and the flooding server gave their lists, or failed to, in this time.
+/// Returns true if all but the silent and the flooding server gave their lists or failed in this time.
 fn fifty(time: Duration) -> bool {
     let mut limits = Limits::default();
     limits.list_timeout = time;
@@ -99,7 +99,7 @@ fn a_child_that_is_killed_is_started_again() {
     hub.add(
         "one",
         Upstream::command(move || {
-            // The shell tells its process id, which stays that of the server it becomes.
+            // The shell writes its process id, which is also that of the server it becomes.
             let file = folder.clone();
             let mut shell = Command::new("sh");
             shell.arg("-c").arg("echo $$ > \"$0\"; exec \"$1\"").arg(&file).arg(program("echo_server"));
@@ -127,7 +127,7 @@ fn a_child_that_is_killed_is_started_again() {
 #[test]
 fn a_server_that_is_still_connecting_is_ended_too() {
     let file = std::env::temp_dir().join(format!("tinymcp-hub-connecting-{}", std::process::id()));
-    // The hub is closed, the server taken out, the hub dropped, the server started again.
+    // Close the hub, remove the server, drop the hub, restart the server.
     for end in [
         Hub::close,
         |hub: &Hub| drop(hub.remove("deaf")),

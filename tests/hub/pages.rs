@@ -1,4 +1,4 @@
-//! Lists in pages: no server waits for another one's, and pages are bounded in bytes.
+//! Lists in pages: no server waits for another server's, and pages are bounded in bytes.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tinymcp::{ErrorKind, Hub, Limits, MemoryEnd, Upstream, memory};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A server played by what it answers, given the method and the cursor.
+/// A played server: `answer` gets the method and the cursor.
 fn played(answer: impl Fn(&str, &str) -> Value + Send + Sync + 'static) -> Upstream {
     let answer = Arc::new(answer);
     Upstream::with(move |client| {
@@ -58,14 +58,14 @@ fn limits() -> Limits {
 
 #[test]
 fn pages_wait_for_no_other_server() {
-    // The one that is asked first answers when the other one's last page has been asked for.
+    // The first server answers when the last page of the other one was requested.
     for held_at in ["tools/list", "server/discover"] {
         let hub = Hub::builder("test", "1.0.0").limits(limits()).build().unwrap();
         let (tell, told) = mpsc::channel::<()>();
         let (tell, told) = (Mutex::new(tell), Mutex::new(told));
         let slow = played(move |method, _| {
             if method == held_at {
-                // Nothing comes where it was not waited for the other's page; the lists show that.
+                // OK to drop: without the other's page the lists below are wrong.
                 let _ = told.lock().unwrap().recv_timeout(2 * SOON);
             }
             match method {

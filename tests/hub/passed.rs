@@ -1,5 +1,5 @@
-//! What a served hub passes on, byte for byte: a client and servers played by hand, in every pair of
-//! eras, and calls to a server that still connects.
+//! Results through a served hub, byte for byte: a played client and played servers in every pair of eras;
+//! and calls to a server that is connecting.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -32,14 +32,14 @@ fn limits() -> Limits {
     limits
 }
 
-/// The members of a message that a test looks at.
+/// The members of a message that a test checks.
 fn read(line: &str) -> (String, String) {
     let doc = tinymcp::json::Doc::parse(line).unwrap();
     let text = |name: &str| doc.root().get(name).map(|v| v.raw().to_owned()).unwrap_or_default();
     (text("id"), text("method").trim_matches('"').to_owned())
 }
 
-/// A server that answers with this text whatever is not about its lists, and tells what it was asked.
+/// A played server: returns this result to every request but those for lists, and reports the requests.
 fn play(end: &MemoryEnd, era: Era, result: &str, asked: &mpsc::Sender<String>) {
     while let Some(line) = end.receive(SOON) {
         let (id, method) = read(&line);
@@ -94,7 +94,7 @@ impl Between {
         Between { client, asked, _hub: hub }
     }
 
-    /// Opens a session in this revision, where it has sessions.
+    /// Opens a session, in a revision that has sessions.
     fn open(&self, revision: &str) {
         if revision != MODERN {
             self.client.send(&format!(
@@ -105,7 +105,7 @@ impl Between {
         }
     }
 
-    /// The answer to a request, behind its id.
+    /// The response to a request, after its id.
     fn ask(&self, revision: &str, method: &str, params: &str, meta: &str) -> String {
         let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
         let version = if revision == MODERN { version } else { r#""x":1"# };
@@ -130,7 +130,7 @@ const METHODS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Members of results that no revision knows, spaces, numbers and escapes as somebody may write them.
+/// Results with members that no revision has, and with unusual spaces, numbers and escapes.
 const RESULTS: [&str; 4] = [
     r#""cost":{ "cents":7.0 },"content":[ {"type":"text","text":"\u00e9","vendor":[1.50]},{"type":"hologram","z":1e2}, {"type":"resource_link","uri":"a:b","name":"n","odd":{}} ],"structuredContent":{"n":1.0},"isError":false"#,
     r#""contents":[ {"uri":"test://other","text":"t","vendor":1.0},{"uri":"test://odd","hologram":[]}],"more":null"#,
@@ -138,7 +138,7 @@ const RESULTS: [&str; 4] = [
     r#""completion":{"values":["a"],"hasMore":false,"score":[0.50]},"took":3.0"#,
 ];
 
-/// A result as a server of this era writes it: with what belongs to its own hop.
+/// A result as a server of this era writes it, with the members of its own hop.
 fn written(era: Era, n: usize) -> &'static str {
     let members = RESULTS[n];
     Box::leak(match era {
@@ -173,7 +173,7 @@ fn results_are_passed_on_byte_for_byte() {
                     format!(r#"{{{members},"_meta":{{"v/y":2.50}}}}"#)
                 };
                 assert_eq!(between.ask(below, method, params, ""), want, "{above:?} {below} {method}");
-                // Who may keep an answer is for its client to know: each asks the server.
+                // The hub caches nothing: both requests reach the server.
                 between.ask(below, method, params, "");
                 assert_eq!(between.asked.try_iter().count(), 2);
             }
@@ -235,7 +235,7 @@ fn a_trace_goes_on_only_where_the_host_says_so() {
                     let asked = between.asked.recv_timeout(SOON).unwrap();
                     assert_eq!(asked.contains(TRACE), passes, "{asked}");
                     assert!(passes || !asked.contains("baggage"), "{asked}");
-                    // What else the client says is between it and this server.
+                    // Other members of `_meta` stay between client and hub.
                     assert!(!asked.contains("\"own\""), "{asked}");
                 }
             }
@@ -243,12 +243,12 @@ fn a_trace_goes_on_only_where_the_host_says_so() {
     }
 }
 
-/// A hub with one worker, a server `slow` that was started again and connects when it is let, and a
-/// quick one.
+/// A hub with one worker, a server `slow` that was restarted and connects on a signal, and a server
+/// `quick`.
 struct Waiting {
     hub: Hub,
     client: Client,
-    /// Lets connections be made, one each.
+    /// Each message lets one connection be made.
     go: mpsc::Sender<()>,
 }
 
@@ -266,7 +266,7 @@ fn waiting(below: Era, above: Era, set: impl FnOnce(&mut Limits)) -> Waiting {
         let gone = Arc::clone(&gone);
         let connect = move |client: ClientBuilder| {
             if name == "slow" {
-                // A test that is over lets it go on.
+                // An error means that the test is over.
                 let _ = gone.lock().unwrap().recv();
             }
             let (theirs, ours) = memory_links();
@@ -282,7 +282,7 @@ fn waiting(below: Era, above: Era, set: impl FnOnce(&mut Limits)) -> Waiting {
     let (theirs, ours) = memory_links();
     std::thread::spawn(move || server.serve(theirs));
     let client = Client::builder("test", "1.0.0").era(below).limits(limits()).over(ours).unwrap();
-    // What it offers stays on the lists while it is started again.
+    // Its entries stay on the lists during the restart.
     hub.restart("slow").unwrap();
     Waiting { hub, client, go }
 }
@@ -293,7 +293,7 @@ fn calls_to_a_server_that_connects_hold_no_worker_and_are_answered_when_it_does(
         let it = waiting(below, above, |_| {});
         let calls: Vec<_> =
             (0..5).map(|_| it.client.request_tool("slow__t", json!({})).start().unwrap()).collect();
-        // Behind them in the only worker's queue.
+        // Queued after them for the only worker.
         assert_eq!(it.client.call_tool("quick__t", json!({})).unwrap().texts(), "quick");
         it.go.send(()).unwrap();
         for call in calls {
@@ -313,7 +313,7 @@ fn calls_to_a_server_that_never_connects_end_by_their_deadline_and_say_why() {
             let output = call.wait().unwrap();
             assert!(output.is_error && output.texts().contains("still connecting"), "{output:?}");
         }
-        // What waits for nothing any more takes no room.
+        // Ended calls take no room.
         it.go.send(()).unwrap();
         it.hub.wait_settled(Instant::now() + SOON);
         assert_eq!(it.client.call_tool("slow__t", json!({})).unwrap().texts(), "slow");
@@ -330,7 +330,7 @@ fn a_call_that_waits_for_a_connection_can_be_cancelled_and_ends_with_its_server(
             canceller.cancel();
             assert_eq!(call.wait().unwrap_err().kind(), ErrorKind::Cancelled);
         }
-        // Half of the room and no more: those that were cancelled have none.
+        // Half of the room: the cancelled calls take none.
         let calls: Vec<_> =
             (0..2).map(|_| it.client.request_tool("slow__t", json!({})).start().unwrap()).collect();
         let refused = it.client.call_tool("slow__t", json!({})).unwrap();

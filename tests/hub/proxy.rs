@@ -1,4 +1,4 @@
-//! A hub that is served: what a client of the proxy sees, for every pair of eras.
+//! Served hub as its client sees it, for every pair of eras.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -17,7 +17,7 @@ tinymcp::record! {
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// What the slow tool of an upstream says about its end.
+/// Reports of an upstream's slow tool.
 type Ends = mpsc::Sender<&'static str>;
 
 /// A server with one of everything.
@@ -58,7 +58,7 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
         .tool(Tool::new("asks"), |ctx, _: Nothing| {
             let who = ctx.elicit("name", Form::new("Who?").field(Field::text("name").required()));
             let who = who?.text("name").unwrap_or("nobody").to_owned();
-            // Another round, under the answer of the first.
+            // A second round, after the first response.
             let sure = ctx.elicit("sure", Form::new("Sure?").field(Field::boolean("yes")))?;
             Ok(format!("{who} {}", sure.bool("yes") == Some(true)))
         })
@@ -96,7 +96,7 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    // A server that is slow to start is not an old one.
+    // A slow start must not look like an old server.
     limits.probe_timeout = SOON;
     limits.call_timeout = SOON;
     limits
@@ -111,7 +111,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy of servers of these names that speak one era.
+    /// A proxy of servers with these names, in one era.
     fn of(names: &[&'static str], era: Era) -> Proxy {
         Proxy::with(names, era, limits())
     }
@@ -153,7 +153,7 @@ fn client() -> ClientBuilder {
     Client::builder("test", "1.0.0")
 }
 
-/// Runs a check for every pair of eras: the proxy's client, and the servers behind it.
+/// Runs a check for every pair of eras: that of the proxy's client, and that of its servers.
 pub(super) fn in_all_eras(check: impl Fn(Era, Era)) {
     for below in [Era::Legacy, Era::Modern] {
         for above in [Era::Legacy, Era::Modern] {
@@ -170,7 +170,7 @@ fn lists_are_those_of_the_servers_under_names_that_every_host_takes() {
         let client = proxy.connect(client(), below);
         let tools = client.tools().unwrap();
         let mut names: Vec<&str> = tools.iter().map(|t| &*t.name).collect();
-        // In the order the servers came in; each in its own.
+        // Servers in the order they were added; each list in its own order.
         names.sort_by_key(|name| name.starts_with("two"));
         let each = ["echo", "fails", "refuses", "steps", "waits", "asks", "knows", "logs"];
         let want: Vec<String> =
@@ -188,7 +188,7 @@ fn lists_are_those_of_the_servers_under_names_that_every_host_takes() {
         assert!(prompts.iter().any(|p| p.name == "two__greet" && p.arguments[0].required));
         assert_eq!(client.resources().unwrap().len(), 1);
         assert_eq!(client.templates().unwrap().len(), 1);
-        // The second server's resource and template have the URIs of the first one's.
+        // The second server has the resource and template URIs of the first.
         let left = proxy.hub.skipped();
         let left: Vec<_> = left.iter().map(|l| (&*l.server, l.name.as_deref().unwrap())).collect();
         assert_eq!(left, [("two", "test://same"), ("two", "test://item/{id}")]);
@@ -207,7 +207,7 @@ fn calls_reach_their_server_and_answers_come_back_as_they_are() {
             let meta = output.meta.unwrap();
             let meta = meta.to_doc();
             assert_eq!(meta.root().get("vendor/y").unwrap().as_u64(), Some(7));
-            // It is this server that answers; the other one does not show, and nothing stands twice.
+            // The proxy names itself only, and no member is duplicated.
             let named: Vec<_> = meta.root().members().filter(|(k, _)| k.contains("serverInfo")).collect();
             assert_eq!(named.len(), usize::from(below == Era::Modern));
             assert!(named.iter().all(|(_, info)| info.get("name").unwrap().as_str() == Some("proxy")));
@@ -252,7 +252,7 @@ fn progress_and_cancellation_pass_through() {
     });
 }
 
-/// Answers the two questions of the tool that asks.
+/// Answers the two elicitations of the tool `asks`.
 fn answering(asked: Arc<AtomicUsize>) -> ClientBuilder {
     client().on_form(move |form| {
         asked.fetch_add(1, Ordering::SeqCst);
@@ -271,7 +271,7 @@ fn questions_of_servers_are_asked_of_the_client() {
         let mut proxy = Proxy::of(&["one"], above);
         let client = proxy.connect(answering(Arc::clone(&asked)), below);
         assert_eq!(client.call_tool("one__asks", json!({})).unwrap().texts(), "Ada true");
-        // Each once, however often the handlers ran.
+        // Each elicitation once, although the handlers ran several times.
         assert_eq!(asked.load(Ordering::SeqCst), 2);
     });
 }
@@ -299,10 +299,10 @@ fn a_refusal_reaches_the_server_or_ends_the_call() {
         let client = proxy.connect(refusing, below);
         match client.call_tool("one__asks", json!({})) {
             Ok(output) => assert!(output.is_error && below == Era::Legacy, "{output:?}"),
-            // There a refusal has no form on the wire: the call is over for the client.
+            // A refusal has no form on the wire without sessions: the call is over for the client.
             Err(error) => assert!(error.kind() == ErrorKind::Cancelled && below == Era::Modern, "{error}"),
         }
-        // Nobody is stuck.
+        // No thread is blocked.
         assert_eq!(client.call_tool("one__steps", json!({})).unwrap().texts(), "stepped");
     });
 }
@@ -355,7 +355,7 @@ fn a_client_that_cannot_be_asked_is_told_so() {
     in_all_eras(|below, above| {
         let mut proxy = Proxy::of(&["one"], above);
         let client = proxy.connect(client(), below);
-        // By number where the client's revision has one for it; in words for the model elsewhere.
+        // A JSON-RPC error where the client's revision has a code for it; otherwise text for the model.
         let numbered = (below, above) == (Era::Modern, Era::Modern);
         match client.call_tool("one__asks", json!({})) {
             Ok(output) => assert!(output.is_error && !numbered, "{output:?}"),
@@ -386,7 +386,7 @@ fn tools_come_and_go_with_their_servers_and_clients_are_told() {
         until("one__late", true);
         until("two__late", true);
         assert_eq!(client.call_tool("two__late", json!({})).unwrap().texts(), "late");
-        // Both have it; it stays when the one goes that was first.
+        // Both have the resource; it stays when the first server is removed.
         proxy.hub.remove("one").unwrap();
         until("one__late", false);
         assert!(has("two__late"));
@@ -432,7 +432,7 @@ fn tool_names_that_hosts_do_not_take_are_shortened_with_a_stable_suffix() {
 
 #[test]
 fn a_tool_whose_name_is_not_ascii_is_offered_under_one_that_is() {
-    // A server of this library registers no such name: one is played.
+    // Played, because a server of this library rejects such a name.
     let hub = Hub::builder("proxy", "1.0.0").limits(limits()).build().unwrap();
     let mut server = Server::new("proxy", "1.0.0");
     hub.export(&mut server).unwrap();
@@ -500,7 +500,7 @@ fn the_order_is_that_of_the_servers_whichever_is_there_first() {
         let gate = if key == "second" { gate.lock().unwrap().take() } else { None };
         let gate = Mutex::new(gate);
         let connect = move |client: ClientBuilder| {
-            // The second one is connected when it is let.
+            // The second server connects on a signal.
             let gate = gate.lock().unwrap().take();
             let _ = gate.map(|gate| gate.recv_timeout(SOON));
             let (theirs, ours) = memory_links();
@@ -517,7 +517,7 @@ fn the_order_is_that_of_the_servers_whichever_is_there_first() {
     let serving = std::thread::spawn(move || server.serve(theirs).unwrap());
     let (tell, told) = mpsc::channel();
     let client = Client::builder("c", "1").limits(limits()).on_change(move |change| {
-        // Nobody listens any more at the end.
+        // OK to drop: the test is over.
         let _ = tell.send(change.clone());
     });
     let client = client.over(ours).unwrap();

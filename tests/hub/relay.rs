@@ -1,5 +1,5 @@
-//! A served hub between one client and servers that tell, ask at odd times, or end: what is passed on
-//! beside calls and answers.
+//! Notifications and client requests through a served hub between one client and servers that notify, ask
+//! outside of a call, or end.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    // A server that is slow to start is not an old one.
+    // A slow start must not look like an old server.
     limits.probe_timeout = SOON;
     limits.call_timeout = SOON;
     limits
@@ -35,9 +35,9 @@ fn of(era: Era) -> Server {
 struct Between {
     hub: Hub,
     client: Client,
-    /// That of the hub's own server.
+    /// Handle of the hub's own server.
     own: Handle,
-    /// Those of the servers, in the order they were started.
+    /// Handles of the servers, in the order they were started.
     handles: Arc<Mutex<Vec<Handle>>>,
 }
 
@@ -103,16 +103,14 @@ fn updates_of_resources_are_passed_on_to_who_listens() {
         });
         it.client.subscribe("test://a").unwrap();
         let server = it.handles.lock().unwrap()[0].clone();
-        // The hub subscribes when its client does, and not before that has its answer.
-        let end = Instant::now() + SOON;
-        loop {
-            server.resource_updated("test://b").unwrap();
-            server.resource_updated("test://a").unwrap();
-            match changes.recv_timeout(Duration::from_millis(50)) {
-                Ok(Change::Updated(uri)) => break assert_eq!(uri, "test://a"),
-                Ok(_) | Err(_) => assert!(Instant::now() < end, "never told"),
+        server.resource_updated("test://b").unwrap();
+        server.resource_updated("test://a").unwrap();
+        let updated = loop {
+            if let Change::Updated(uri) = changes.recv_timeout(SOON).expect("an update arrives") {
+                break uri;
             }
-        }
+        };
+        assert_eq!(updated, "test://a");
         it.client.unsubscribe("test://a").unwrap();
     });
 }
@@ -133,13 +131,13 @@ fn members_that_no_revision_knows_are_passed_on_as_they_are() {
         assert_eq!(tools[0].name, "one__odd");
         let source = tools[0].source.clone().unwrap();
         assert!(source.as_str().contains(r#""vendor":{ "n":1.50 },"cost":7"#), "{source:?}");
-        // How a tool may be run depends on who runs it.
+        // `execution` depends on the caller, so it is not passed on.
         assert!(!source.as_str().contains("execution"), "{source:?}");
         assert_eq!(source.as_str().matches("\"name\"").count(), 1, "{source:?}");
     });
 }
 
-/// A server whose tool asks and then waits for the answer for as long as it takes.
+/// A server with a tool that elicits and waits for the response without a limit.
 fn asks(ends: mpsc::Sender<String>, above: Era) -> impl Fn() -> Server + Send + Sync {
     let ends = Mutex::new(ends);
     move || {
@@ -168,7 +166,7 @@ fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
         short.ask_timeout = Duration::from_millis(200);
         let (hold, held) = mpsc::channel::<()>();
         let held = Mutex::new(held);
-        // Thinks until the test is over.
+        // Answers when the test is over.
         let asking = client().on_form(move |_| {
             let _ = held.lock().unwrap().recv_timeout(SOON);
             Ok(FormResponse::accept(json!({"yes": true})))
@@ -177,7 +175,7 @@ fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
         let call = it.client.request_tool("one__asks", json!({})).start().unwrap();
         let waiting = std::thread::spawn(move || call.wait());
         assert!(ended.recv_timeout(SOON).unwrap().contains("waiting"));
-        // When it has gone the server has been told that nobody wants its answer.
+        // Zero calls in flight: the server got the cancellation.
         let upstream = it.hub.client("one").unwrap();
         let end = Instant::now() + SOON;
         while upstream.in_flight() > 0 {
@@ -188,7 +186,7 @@ fn a_question_that_nobody_answers_in_time_ends_the_call_and_is_refused() {
         drop(hold);
         match waiting.join().unwrap() {
             Ok(output) => assert!(output.is_error, "{output:?}"),
-            // So late that not even the state is known any more, which lives a little longer.
+            // Or so late that the sealed state has expired, which lives a little longer.
             Err(error) => assert_eq!((below, error.code()), (Era::Modern, Some(-32602)), "{error}"),
         }
     }
@@ -295,11 +293,11 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
     for _ in &calls {
         begins.recv_timeout(SOON).unwrap();
     }
-    // Once to ask, and once more when each handler runs again with what came of that.
+    // One run to elicit, and one more of each handler with the result.
     for _ in 0..4 {
         go.send(()).unwrap();
     }
-    // The first to be refused leaves the other alone, which may then be asked.
+    // After the first refusal the server works for one client, which may then be asked.
     let failed = calls.map(|call| call.wait().unwrap().is_error);
     assert!(failed.contains(&true), "{failed:?}");
     let asked: Vec<&str> = questions.try_iter().collect();

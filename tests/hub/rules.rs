@@ -1,5 +1,5 @@
-//! What a hub promises a host: deadlines of lists, ends, failures of the host's own code, and the
-//! configuration file.
+//! Promises of a hub to its host: deadlines of lists, ends, panics in the host's code, and the configuration
+//! file.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ fn script(text: &'static str) -> Upstream {
     })
 }
 
-/// Thirty lists, which take a second each if a server delays every one of them.
+/// Requests thirty lists, which take a second each if a server delays every list.
 fn lists_quickly(hub: &Hub, missing: &str) {
     let began = Instant::now();
     for _ in 0..30 {

@@ -14,7 +14,7 @@ tinymcp::record! {
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A server with a tool that says whose it is, and one that never ends.
+/// A server with a tool that returns the name of its server, and one that never ends.
 fn named(name: &'static str) -> Server {
     let mut server = Server::new(name, "1.0.0");
     server.logging().tools_may_change().resource_updates();
@@ -48,11 +48,11 @@ fn inside(make: impl Fn() -> Server + Send + Sync + 'static) -> Upstream {
     })
 }
 
-/// A server that takes everything and says nothing.
+/// A server that reads everything and writes nothing.
 fn silent() -> Upstream {
     Upstream::with(|client| {
         let (theirs, ours) = memory_links();
-        // Kept, so that the link stays open for as long as the process lives.
+        // Leaked, so that the link stays open.
         std::mem::forget(theirs);
         client.over(ours)
     })
@@ -100,7 +100,7 @@ fn calls_go_to_the_server_that_is_named() {
         let read = hub.read_resource(name, "test://same").unwrap();
         assert!(format!("{read:?}").contains(name));
     }
-    // Started together, waited for in the other order: both connections count from 1.
+    // Started together, waited for in reverse order: both connections count their ids from 1.
     let first = hub.request_tool("one__whoami", json!({})).unwrap().start().unwrap();
     let second = hub.request_tool("two__whoami", json!({})).unwrap().start().unwrap();
     assert_eq!(second.wait().unwrap().texts(), "two");
@@ -112,12 +112,12 @@ fn calls_go_to_the_server_that_is_named() {
 
 #[test]
 fn a_silent_and_a_dead_server_are_data_and_stall_nobody() {
-    // On a busy machine the others may be late, too: then there is more time for a list.
+    // On a busy machine the other servers may be late, too: then the lists get more time.
     let in_time = [300, 3000, 30_000].map(Duration::from_millis).into_iter().any(silent_and_dead);
     assert!(in_time, "the lists of the others are late, however much time there is");
 }
 
-/// Whether all but the silent server gave their lists, or failed to, in this time.
+/// Returns true if all but the silent server gave their lists or failed in this time.
 fn silent_and_dead(time: Duration) -> bool {
     let mut limits = limits();
     limits.list_timeout = time;
@@ -127,8 +127,8 @@ fn silent_and_dead(time: Duration) -> bool {
     hub.add("dead", Upstream::command(|| std::process::Command::new("/nonexistent/server"))).unwrap();
     let tools = hub.tools();
     let missing: Vec<_> = tools.missing.iter().map(|m| (&*m.server, m.error.kind())).collect();
-    // The emulator gives a child a copy of the memory that posix_spawn wants to share with it, and so loses word
-    // of the failure: there, the dead server starts and is gone.
+    // The emulator copies the memory that posix_spawn wants to share with the child, so the failure is not
+    // reported: there, the dead server starts and ends.
     let emulated = std::env::var_os("TEST_EMULATED").is_some();
     let dead = if emulated { ErrorKind::Closed } else { ErrorKind::Io };
     if tools.entries.len() < 3 || missing.last() == Some(&("dead", ErrorKind::Timeout)) {

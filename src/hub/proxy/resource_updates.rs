@@ -184,9 +184,13 @@ impl Export {
 impl Export {
     /// The sessions want log entries from this level on.
     pub(super) fn follow_level(self: &Arc<Self>, level: Option<Level>) {
+        let Some(level) = level else { return };
+        // The host's own handler keeps what it wants.
+        let own = self.hub.shared.handlers.log_level();
+        let level = Some(own.map_or(level, |own| own.min(level)));
         {
             let mut state = lock(&self.updates.state);
-            if level.is_none() || state.level == level {
+            if state.level == level {
                 return;
             }
             state.level = level;
