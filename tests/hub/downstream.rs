@@ -70,14 +70,38 @@ fn watched(era: Era, updates: bool, handles: &mpsc::Sender<Handle>) -> Server {
     server
 }
 
+/// A client of that server over HTTP.
+#[cfg(all(feature = "http-server", feature = "http-client"))]
+fn connect_over_http(server: Server, client: ClientBuilder, era: Era) -> Client {
+    let bound = server.http().leave_signals().bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", bound.address());
+    std::thread::spawn(move || bound.serve());
+    client.era(era).limits(limits()).connect(&*url).unwrap()
+}
+
+type Connect = fn(Server, ClientBuilder, Era) -> Client;
+
+/// Runs a check for every pair of eras, over a link and over HTTP.
+fn over_all(check: impl Fn(Connect, Era, Era)) {
+    let ways: &[Connect] = &[
+        connect,
+        #[cfg(all(feature = "http-server", feature = "http-client"))]
+        connect_over_http,
+    ];
+    for way in ways {
+        in_all_eras(|below, above| check(*way, below, above));
+    }
+}
+
 #[test]
 fn the_first_update_after_an_answered_subscription_arrives() {
-    in_all_eras(|below, above| {
+    over_all(|connect, below, above| {
         let (hub, server) = exported();
         let (handles, handle) = mpsc::channel();
         let handles = Mutex::new(handles);
         hub.add("one", inside(move || watched(above, true, &handles.lock().unwrap()))).unwrap();
         hub.wait_settled(Instant::now() + SOON);
+        let stop = server.handle();
         let (told, changes) = mpsc::channel();
         let told = Mutex::new(told);
         let listening = client().on_change(move |change| {
@@ -90,21 +114,24 @@ fn the_first_update_after_an_answered_subscription_arrives() {
         handle.recv_timeout(SOON).unwrap().resource_updated("test://a").unwrap();
         let updated = Change::Updated("test://a".to_owned());
         while changes.recv_timeout(SOON).expect("the update arrives") != updated {}
+        stop.stop();
     });
 }
 
 #[test]
 fn a_subscription_that_the_server_refuses_is_refused() {
-    in_all_eras(|below, above| {
+    over_all(|connect, below, above| {
         let (hub, server) = exported();
         let (handles, _handle) = mpsc::channel();
         let handles = Mutex::new(handles);
         hub.add("one", inside(move || watched(above, false, &handles.lock().unwrap()))).unwrap();
         hub.wait_settled(Instant::now() + SOON);
+        let stop = server.handle();
         let client = connect(server, client(), below);
         assert!(client.subscribe("test://a").is_err());
         assert!(client.subscribe("test://nowhere").is_err());
         assert!(client.read_resource("test://a").is_ok());
+        stop.stop();
     });
 }
 
