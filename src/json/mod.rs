@@ -39,6 +39,7 @@ mod const_check;
 mod duplicate_keys;
 mod error;
 mod float;
+#[allow(clippy::module_inception, reason = "the file is named after its type, `Json`")]
 mod json;
 #[cfg(feature = "miniserde")]
 mod miniserde;

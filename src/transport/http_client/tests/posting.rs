@@ -329,7 +329,8 @@ fn started_calls_run_beside_each_other_and_are_bounded() {
     let (kind, session, deadline) = (Kind::Request(3), Session::None, Instant::now());
     let late = Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline };
     // Both run; as many again may wait for a thread.
-    (stage.next(), stage.next());
+    stage.next();
+    stage.next();
     for _ in 0..2 {
         line.carrier.send(&late, Wait::Queued).unwrap();
     }
