@@ -62,11 +62,11 @@ impl Pair {
         let begun = Instant::now();
         let nothing = || Json::constant("{}");
         match kind {
-            0 => drop(client.prepare_tools(None).wait()),
+            0 => drop(client.request_tools(None).wait()),
             1 => drop(client.call_tool("t", nothing())),
             2 => drop(client.read_resource("a:b")),
             3 => drop(client.prompt("p", &[])),
-            4 => drop(client.prepare_resources(None).wait()),
+            4 => drop(client.request_resources(None).wait()),
             _ => drop(client.request("x/y", nothing())),
         }
         assert!(begun.elapsed() < HANG, "the call had no answer");

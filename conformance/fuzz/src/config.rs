@@ -9,10 +9,14 @@ pub fn run(bytes: &[u8]) {
     match Config::parse(text) {
         Ok(config) => {
             let keys: Vec<String> = config.keys().map(str::to_owned).collect();
-            let different: HashSet<&String> = keys.iter().collect();
-            assert_eq!(different.len(), keys.len(), "a key twice");
-            if let Ok(upstreams) = config.into_upstreams() {
-                assert!(upstreams.iter().all(|(key, _)| keys.contains(key)), "a server without an entry");
+            let upstreams = config.into_upstreams();
+            assert!(upstreams.iter().map(|(key, _)| key).eq(&keys), "the servers are not the entries");
+            let mut usable = HashSet::new();
+            for (key, upstream) in &upstreams {
+                match upstream {
+                    Ok(_) => assert!(usable.insert(key), "two servers have the key {key:?}"),
+                    Err(error) => assert!(!error.to_string().is_empty()),
+                }
             }
         }
         Err(error) => assert!(!error.to_string().is_empty()),

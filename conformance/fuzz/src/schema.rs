@@ -15,7 +15,12 @@ pub fn run(bytes: &[u8]) {
         return;
     }
     let text = generate(&mut input, 3, true);
-    let ours = Schema::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let ours = match Schema::parse(&text) {
+        Ok(schema) => schema,
+        // Rejected here by definition; the other side follows such a reference while it validates.
+        Err(error) if error.to_string().contains("cycle of references") => return,
+        Err(error) => panic!("{error}\n{text}"),
+    };
     let oracle: serde_json::Value = serde_json::from_str(&text).expect("the generator writes JSON");
     let theirs = jsonschema::draft202012::new(&oracle).unwrap_or_else(|e| panic!("{e}\n{text}"));
     for _ in 0..4 {

@@ -13,21 +13,24 @@ pub fn run(bytes: &[u8]) {
     let Ok(template) = UriTemplate::parse(template) else { return };
     let again = UriTemplate::parse(template.as_str()).expect("a template is its own text");
     assert_eq!(again, template);
-    if let Some(found) = template.matches(uri) {
-        let expanded = expand(&template, &found);
-        let second = template.matches(&expanded).unwrap_or_else(|| panic!("{expanded} of {found:?} is no match"));
-        assert_eq!(expand(&template, &second), expanded, "{found:?} and {second:?}");
-    }
-    // Values of any text: what is read back makes the same URI.
+    stable(&template, uri);
     let values: Vec<&str> = uri.split('|').collect();
     let names: Vec<&str> = template.variables().collect();
     let expanded = template.expand(|name| {
         let at = names.iter().position(|known| *known == name)?;
         values.get(at).copied().filter(|value| *value != "-")
     });
-    if let Some(found) = template.matches(&expanded) {
-        assert_eq!(expand(&template, &found), expanded, "{found:?}");
-    }
+    stable(&template, &expanded);
+}
+
+/// Values are decoded, so another URI may come of them; the values in that one make the same URI again. Reserved
+/// expansion copies what is percent-encoded in a value, so each round decodes more of it.
+fn stable(template: &UriTemplate, uri: &str) {
+    let Some(found) = template.matches(uri) else { return };
+    let expanded = expand(template, &found);
+    let second = template.matches(&expanded).unwrap_or_else(|| panic!("{expanded} of {found:?} is no match"));
+    let reserved = template.as_str().contains("{+") || template.as_str().contains("{#");
+    assert!(reserved || expand(template, &second) == expanded, "{found:?} and {second:?}");
 }
 
 fn expand(template: &UriTemplate, found: &Variables) -> String {
