@@ -1,7 +1,6 @@
-//! Ending a connection from outside, also while it is being made.
+//! Ends connections from another thread, also while they are being made.
 //!
-//! Whoever makes a connection waits for it and has nothing yet that could be closed; a program that is
-//! told to end meanwhile has this. What it does not: end anything by being dropped.
+//! A program that connects has no client yet that it could close. Dropping an [`Abort`] ends nothing.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -11,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 
 use super::connection::{Core, lock};
 
-/// How long is waited for a program that is just being started.
+/// Time to wait for a program that is just being started.
 const STARTING: Duration = Duration::from_secs(5);
 
 /// Ends connections from any thread, made ones and those that are being made: see
@@ -36,7 +35,7 @@ struct State {
 }
 
 impl Abort {
-    /// Nothing is ended by it yet.
+    /// Creates a handle that ends no connection yet.
     pub fn new() -> Abort {
         Abort::default()
     }
@@ -48,7 +47,7 @@ impl Abort {
         let cores = {
             let mut state = lock(&self.0.state);
             state.aborted = true;
-            // Who is just starting a program finds out next, and ends it.
+            // A thread that is starting a program checks the flag next, and ends it.
             while state.opening > 0 {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
@@ -63,7 +62,7 @@ impl Abort {
         }
     }
 
-    /// Begins a connection. Whoever aborts it from now on waits until this is dropped.
+    /// Begins a connection. From now on `abort` waits until the guard is dropped.
     ///
     /// # Errors
     /// It was aborted.
@@ -76,7 +75,7 @@ impl Abort {
         Ok(Opening(&self.0))
     }
 
-    /// From now on this connection is ended too.
+    /// Adds a connection to those that `abort` ends.
     ///
     /// # Errors
     /// It was aborted.

@@ -1,4 +1,4 @@
-//! Setting a client up: who it is, what it answers, and to what it connects.
+//! Builder of a client: identity, handlers, limits, and the server to connect to.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl ClientBuilder {
         self
     }
 
-    /// What happens to the stderr of a child process; by default it goes where that of this process
+    /// Sets the destination of a child's stderr; by default it goes where that of this process
     /// goes.
     pub fn stderr(mut self, stderr: Stderr) -> ClientBuilder {
         self.child.stderr = stderr;
@@ -222,7 +222,7 @@ impl ClientBuilder {
 
     /// Talks over a link: a socket, a serial line, a server in this process.
     ///
-    /// What blocks in reading a stream cannot be woken from here: the thread that reads lives until
+    /// A blocking read of a stream cannot be interrupted: the thread that reads lives until
     /// the stream ends, so shut a socket down when you are done with it. No caller waits for that.
     ///
     /// # Errors

@@ -1,14 +1,14 @@
-//! Answers that the server said stay fresh for a while.
+//! Cache of results for the time that the server gives.
 //!
-//! What it does: keeps the text of lists and resources by method and parameters until their time is
-//! over or a change is told. What it does not: ask again, or serve anything stale.
+//! Keeps the text of lists and resources by method and parameters until they expire or a change is
+//! reported.
 //!
 //! Source: MCP 2026-07-28 server/utilities/caching. One client is one authorization context, so
-//! private answers may be kept here as well.
+//! private results may be cached here as well.
 //!
 //! # Invariants
 //! - `bytes` is the sum of the sizes of `entries` and never more than `most`.
-//! - An answer that was asked for before a change was told is not kept after it.
+//! - A result that was requested before a change was reported is not cached after it.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::model::{CacheHint, Change};
 
 use super::connection::lock;
 
-/// What an entry takes beside its texts.
+/// Bytes of an entry besides its texts.
 const OVERHEAD: usize = 128;
 
 pub(super) struct Cache {
@@ -94,7 +94,7 @@ impl Cache {
         }
         state.drop_where(|e| e.method == entry.method && e.params == entry.params);
         while state.bytes + entry.size() > self.most {
-            // What ends first is worth least.
+            // The entry that expires first is worth least.
             let Some(at) = (0..state.entries.len()).min_by_key(|at| state.entries[*at].until) else { break };
             let gone = state.entries.swap_remove(at);
             state.bytes -= gone.size();

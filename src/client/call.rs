@@ -1,16 +1,15 @@
-//! One call from its first request to its last answer: sending, waiting, answering what the server
-//! asks back, going on after a lost session.
+//! One call from its first request to its result.
 //!
-//! What it does: drives the rounds of a call on the thread that waits for it. What it does not:
-//! know what type the answer has.
+//! Drives the rounds of a call on the thread that waits for it: sends the request, waits for the
+//! response, asks the handlers for input that the server requires, and repeats the request once after
+//! the session was lost.
 //!
 //! # Invariants
-//! - A call ends once: with an answer, or with a typed error by its deadline. Each round that answers questions
-//!   has a deadline of its own; while a person thinks, none runs but [`Limits::ask_timeout`].
-//!   What is sent again for another reason shares the time of what it repeats.
-//! - Every round has a new id, and carries exactly the state the last one gave.
-//! - A call that was cancelled sends nothing more: the canceller and the sender look at the same
-//!   lock.
+//! - A call ends exactly once, with a result or a typed error. Each round that carries input has a
+//!   deadline of its own; while the user is asked, only [`Limits::ask_timeout`] applies. A repeated
+//!   request shares the time of the request it repeats.
+//! - Every round has a new id and carries exactly the state of the round before.
+//! - A cancelled call sends nothing more: the canceller and the sender check the same lock.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,7 +36,7 @@ use crate::limits::Limits;
 /// The first pause before a call is repeated that the server neither answered nor asked about.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a call may take and what it is told meanwhile.
+/// Options of a call.
 pub(super) struct Options {
     pub patience: CallTimeout,
     pub hear: Option<Box<dyn FnMut(Progress) + Send>>,
@@ -48,9 +47,9 @@ pub(super) struct Options {
     pub passed_on: bool,
     /// Answers to questions of an earlier call, and its state, which this one goes on with.
     pub resume: Option<(String, Option<String>)>,
-    /// Who is told instead of waiting.
+    /// Called instead of waiting.
     pub watch: Option<super::pending_call::Watch>,
-    /// What can be asked about this call, where that is not what all calls say.
+    /// Client capabilities of this call, if they differ from those of the client.
     pub able: Option<crate::model::ClientCapabilities>,
 }
 
@@ -85,7 +84,7 @@ enum CallState {
     Over,
 }
 
-/// What the thread that waits, the handlers and the canceller of a call share.
+/// State shared by the waiting thread, the handlers and the canceller of a call.
 #[derive(Default)]
 pub(super) struct CallControl {
     state: Mutex<Shared>,
@@ -97,7 +96,7 @@ struct Shared {
     cancelled: bool,
     /// The request in flight.
     id: Option<u64>,
-    /// What handlers answered so far, by key.
+    /// Results of handlers so far, by key.
     replies: Vec<(String, Result<Json, Error>)>,
     missing: usize,
     /// Tells the replies of one round from those of an earlier one that came too late.
@@ -126,7 +125,7 @@ impl CallControl {
     }
 }
 
-/// Where a call stands after one step.
+/// Outcome of one round of a call.
 pub(super) enum RoundOutcome {
     /// The answer.
     Complete(Reply),
@@ -230,7 +229,7 @@ impl CallRun {
         Ok(())
     }
 
-    /// How long the next request may take: what is sent again shares the time of what it repeats.
+    /// Returns the timeout of the next request. A repeated request shares the time of the one it repeats.
     fn patience(&self) -> CallTimeout {
         let patience = self.options.patience;
         let left = self.by.map(|by| by.saturating_duration_since(Instant::now()));
@@ -292,7 +291,7 @@ impl CallRun {
             }
             match self.judged(outcome) {
                 Ok(Some(step)) => {
-                    // Where nothing is asked nobody thinks: the next round is on the same time.
+                    // Without questions nobody is asked: the next round has the same deadline.
                     let asks = !matches!(step, RoundOutcome::Asked(None, _));
                     self.by = if asks { None } else { slot.deadline(&self.core.clock) };
                     return Some(Ok(step));
@@ -304,7 +303,7 @@ impl CallRun {
         }
     }
 
-    /// What an outcome means; nothing when the request is to be sent once more.
+    /// Interprets an outcome. `None` means that the request must be sent again.
     fn judged(&mut self, outcome: Result<Reply, Failure>) -> Result<Option<RoundOutcome>, Error> {
         let reply = match outcome {
             Ok(reply) => reply,
@@ -314,7 +313,7 @@ impl CallRun {
                 self.core.renew(self.epoch, Instant::now() + self.patience().timeout)?;
                 return Ok(None);
             }
-            // Whether the server has acted on it is not known, and does not matter.
+            // The server may have acted on it, which does no harm.
             Err(Failure::Interrupted(_))
                 if !self.repeated && self.state.is_none() && self.order.may_be_repeated() =>
             {
@@ -326,7 +325,7 @@ impl CallRun {
         if !reply.ok {
             let error = RpcError::read(reply.value());
             self.core.recycle(reply.doc);
-            let error = error.ok_or_else(|| misbehaved("a malformed error"))?;
+            let error = error.ok_or_else(|| misbehaved("malformed error object"))?;
             if codec::is_header_mismatch(&error) && self.order.is_tool_call() && !self.repeated {
                 self.repeated = true;
                 if self.core.refresh_tools(self.patience()).is_ok() {
@@ -351,7 +350,7 @@ impl CallRun {
                 Ok(Some(RoundOutcome::Task(task)))
             }
             Outcome::InputRequired { .. } if !self.order.may_ask => {
-                Err(misbehaved("the server asks back where it must not"))
+                Err(misbehaved("the server requires input for a method that does not allow it"))
             }
             Outcome::InputRequired { questions, state } => {
                 let questions = questions.map(Value::to_json);
@@ -379,7 +378,7 @@ impl CallRun {
         Error::new(ErrorKind::Timeout, what)
     }
 
-    /// Whether a tool's result is what the tool promised.
+    /// Validates the result of a tool against its output schema.
     #[cfg(feature = "schema")]
     fn check(&self, reply: &Reply) -> Result<(), String> {
         let core = &self.core;
@@ -393,13 +392,13 @@ impl CallRun {
         if self.options.passed_on {
             return;
         }
-        // What came of answers is for whoever answered (server/utilities/caching).
+        // A result that depends on input must not be cached (server/utilities/caching).
         if self.answers.is_none() && self.state.is_none() {
             self.core.cache.keep(&self.order, reply.value().raw(), hint, self.mark);
         }
     }
 
-    /// Drives the call to its end, asking the handlers what the server asks.
+    /// Drives the call to its end and lets the handlers answer input requests.
     pub(super) fn finish(&mut self, until: Option<Instant>) -> Option<Result<Reply, Error>> {
         loop {
             if let CallState::Asking(deadline) = self.stage {
@@ -423,8 +422,7 @@ impl CallRun {
                     }
                 }
                 Ok(RoundOutcome::Task(task)) => {
-                    let what =
-                        format!("the server made the task {:?} of the call: wait_outcome tells", task.id);
+                    let what = format!("the server created the task {:?}; use `Call::wait_outcome`", task.id);
                     return Some(Err(Error::new(ErrorKind::Misuse, what)));
                 }
                 Err(error) => return Some(Err(error)),
@@ -432,11 +430,11 @@ impl CallRun {
         }
     }
 
-    /// Hands the questions of one round to the desk.
+    /// Gives the input requests of one round to the handlers.
     fn ask(&mut self, questions: Option<Json>, state: Option<String>) -> Result<(), Error> {
         self.rounds += 1;
         if self.rounds > self.core.limits.rounds {
-            return Err(misbehaved("the server asks back without end"));
+            return Err(misbehaved("the server requires input in too many rounds"));
         }
         self.state = state;
         let Some(questions) = questions else {
@@ -452,7 +450,7 @@ impl CallRun {
         for (key, question) in doc.root().members() {
             let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
             let request = codec::inquiry(method, question.get("params"))
-                .map_err(|e| misbehaved(format!("a question that is none: {}", e.message)))?;
+                .map_err(|e| misbehaved(format!("invalid input request: {}", e.message)))?;
             self.core.desk.may_ask(&request).map_err(unanswered)?;
             asked.push((key.to_owned(), request));
         }
@@ -484,21 +482,24 @@ impl CallRun {
                 flag.changed.notify_all();
             }));
             if !queued {
-                return Err(Error::new(ErrorKind::Busy, "too many questions of servers are open"));
+                return Err(Error::new(ErrorKind::Busy, "too many requests of servers are open"));
             }
         }
         self.stage = CallState::Asking(Instant::now() + self.core.limits.ask_timeout);
         Ok(())
     }
 
-    /// Waits for the handlers; the answers of the round as members of an object.
+    /// Waits for the handlers. Returns the responses of the round as members of an object.
     fn collect(&self, deadline: Instant, until: Option<Instant>) -> Option<Result<String, Error>> {
         let mut shared = lock(&self.flag.state);
         while shared.missing > 0 && !shared.cancelled && shared.replies.iter().all(|(_, r)| r.is_ok()) {
             let now = Instant::now();
             if now >= deadline {
                 shared.round = 0;
-                return Some(Err(Error::new(ErrorKind::Timeout, "nobody answered the server's question")));
+                return Some(Err(Error::new(
+                    ErrorKind::Timeout,
+                    "no answer to the server's input request in time",
+                )));
             }
             if until.is_some_and(|u| u <= now) {
                 return None;
@@ -534,7 +535,7 @@ impl CallRun {
             .to_owned()))
     }
 
-    /// Ends the call from this side.
+    /// Cancels the call.
     pub(super) fn cancel(&mut self) {
         self.flag.cancel(&self.core);
         self.stage = CallState::Over;
@@ -542,7 +543,7 @@ impl CallRun {
 }
 
 impl Drop for CallRun {
-    /// A call that nobody waits for any more is cancelled.
+    /// Cancels a call that is no longer waited for.
     fn drop(&mut self) {
         if !matches!(self.stage, CallState::Over) {
             self.cancel();
@@ -557,10 +558,10 @@ fn unanswered(why: Declined) -> Error {
         }
         Declined::Refused(refusal) => Error::new(
             ErrorKind::Cancelled,
-            format!("a question of the server was refused: {}", refusal.message),
+            format!("the input request of the server was refused: {}", refusal.message),
         ),
         Declined::Unfit(what) => {
-            Error::new(ErrorKind::Invalid, format!("the handler's answer does not fit the question: {what}"))
+            Error::new(ErrorKind::Invalid, format!("invalid result of the handler: {what}"))
         }
     }
 }
@@ -574,5 +575,5 @@ pub(super) fn read<T>(core: &Core, reply: Reply, decode: fn(Value<'_>) -> Option
     let value = decode(reply.value());
     let doc: Doc = reply.doc;
     core.recycle(doc);
-    value.ok_or_else(|| misbehaved("the server's answer is not what the method answers"))
+    value.ok_or_else(|| misbehaved("the result does not have the form that the method requires"))
 }

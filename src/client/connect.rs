@@ -1,15 +1,14 @@
-//! Finding out what a server speaks, and opening a session where it speaks the older era.
+//! Era detection and the handshake.
 //!
-//! The first question is the modern one; only an answer that the modern era defined proves it, and
-//! everything else means a session: an error of any other code, a refusal of HTTP's 4xx kind, or,
-//! on streams, silence (MCP 2026-07-28 basic/versioning, basic/transports). A server that ends after it
-//! has read something of the first question is started again and greeted in the older way; one that
-//! ends unasked has its own reasons and is not started twice.
+//! The first request is `server/discover` of the stateless protocol. Only a response that this protocol
+//! defines proves it. Every other error, an HTTP status of the 4xx kind or, on streams, silence means a
+//! session (MCP 2026-07-28 basic/versioning, basic/transports). A child that exits after it has read a
+//! part of the first request is started again and greeted with `initialize`; a child that exits without
+//! reading anything is not.
 //!
 //! # Invariants
-//! - A session is opened once per verdict; its opening is never cancelled (basic/lifecycle).
-//! - Authorisation failures, overload and failures of the network are no evidence of an era: they
-//!   are reported.
+//! - A session is opened once per verdict, and its opening is never cancelled (basic/lifecycle).
+//! - Authorisation failures, overload and network failures are no evidence of an era: they are reported.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,7 +30,7 @@ use super::incoming::Incoming;
 use super::pending_call::Reply;
 use super::send::Once;
 
-/// Which era is spoken with a server.
+/// Era of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
     /// Sessions, opened by a handshake: revisions 2024-11-05 to 2025-11-25.
@@ -40,7 +39,7 @@ pub enum Era {
     Modern,
 }
 
-/// What a connection is made from.
+/// Settings of a connection.
 pub(super) struct Plan {
     pub limits: Limits,
     pub identity: Identity,
@@ -105,7 +104,7 @@ impl Plan {
 
     fn probe(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), Unmet> {
         let order = order(&Want::Describe)?;
-        // Where the era was chosen there is nothing to try next: a slow start is waited for.
+        // If the era was chosen there is nothing else to try: wait for a slow start.
         let silence_is_legacy = core.traits.silence_is_legacy && self.era.is_none();
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = match silence_is_legacy {
@@ -141,7 +140,7 @@ impl Plan {
             Verdict::Legacy(revision) => Ok(self.legacy(core, revision, deadline, None)?),
             Verdict::Neither(versions) => Err(Unmet::from(Error::new(
                 ErrorKind::PeerIncompatible,
-                format!("the server speaks only revisions that this client does not: {versions}"),
+                format!("no common revision; the server supports: {versions}"),
             ))),
         }
     }
@@ -156,7 +155,7 @@ impl Plan {
         if self.era == Some(Era::Modern) {
             return Err(Error::new(
                 ErrorKind::PeerIncompatible,
-                "the server speaks only revisions with sessions, and this client was told not to",
+                "the server supports only session revisions, and this client is set to the modern era",
             ));
         }
         self.session(core, revision, deadline, probe)
@@ -186,7 +185,7 @@ impl Plan {
         }
     }
 
-    /// What is asked for once era and server are known.
+    /// Sends the requests that need a known era: log level and subscriptions.
     fn agreed(&self, core: &Arc<Core>) -> Result<(), Error> {
         if let Some(level) = self.log_level {
             match core.set_level(level) {
@@ -227,7 +226,7 @@ fn unmet(core: &Core, failure: &Failure) -> Unmet {
     Unmet { ended: matches!(failure, Failure::Closed(_) | Failure::Io(_)), error: core.explained(failure) }
 }
 
-/// Whether a refusal of the first question is one of an older server. Authorisation, overload and
+/// Returns whether the rejection of the probe is one of an older server. Authorisation, overload and
 /// messages too large for the server are not about eras (requirements NEG-13, NEG-16).
 fn says_legacy(failure: &Failure) -> bool {
     match failure {
@@ -258,9 +257,9 @@ fn order(want: &Want<'_>) -> Result<Order, Error> {
     Order::new(want).map_err(|e| Error::new(ErrorKind::Invalid, e))
 }
 
-/// The second start failed: says that there was a first.
+/// Adds to the error that the server was started twice.
 fn twice(error: Error) -> Error {
-    let why = "the server ended on the first question, was started again, and then";
+    let why = "the server exited on the first request and was started again; then";
     let told = Error::new(error.kind(), format!("{why}: {error}"));
     match error.code() {
         Some(code) => told.with_code(code, error.data().cloned()),
@@ -290,13 +289,13 @@ pub(super) struct Renewal {
 struct Renewing {
     epoch: u64,
     running: bool,
-    /// How often it came to nothing, and why it last did.
+    /// Number of failures, and the last error.
     failures: u64,
     why: Option<Arc<Error>>,
 }
 
 impl Renewal {
-    /// How often a session was opened again.
+    /// Number of times a session was opened again.
     pub(super) fn epoch(&self) -> u64 {
         lock(&self.state).epoch
     }
@@ -314,7 +313,7 @@ impl Core {
         })?;
         if !reply.ok {
             let error = RpcError::read(reply.value()).ok_or_else(|| misbehaved("a malformed error"))?;
-            let message = format!("the server opens no session: {}", error.message);
+            let message = format!("the server refuses to open a session: {}", error.message);
             return Err(Error::new(ErrorKind::PeerIncompatible, message).with_code(error.code, error.data));
         }
         let greeting =

@@ -38,18 +38,18 @@ use super::subscriptions::Subscriptions;
 const SPARE: usize = 8;
 /// Bytes that a kept document may hold on to.
 const SPARE_BYTES: usize = 64 << 10;
-/// How much of a stray line is shown.
+/// Bytes of a stray line that are passed to the noise handler.
 const NOISE_SHOWN: usize = 200;
 
-/// How often something came that was not asked for.
+/// Counters of messages that belong to no call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientStats {
-    /// Lines that are no messages: stray output, garbage, lines that are too long.
+    /// Lines that are not valid messages: stray output, lines beyond the limit.
     pub noise: u64,
-    /// Answers to nothing that waits: late, duplicate, or with an id that was never given out.
+    /// Responses and notifications that match no request: late, duplicate, or with an unknown id.
     pub late: u64,
-    /// Notifications that were dropped because the handlers are too slow.
+    /// Notifications dropped because the handlers are too slow.
     pub dropped: u64,
 }
 
@@ -177,7 +177,7 @@ impl Core {
         }
     }
 
-    /// Whether the server declared what a method needs.
+    /// Checks that the server declares the capability of a method.
     ///
     /// # Errors
     /// [`ErrorKind::PeerIncompatible`] names the capability.
@@ -192,25 +192,24 @@ impl Core {
         }
     }
 
-    /// How many calls wait for their answers. The requests that listen stay open: nobody waits.
+    /// Returns the number of calls in flight, without listen requests.
     pub(super) fn in_flight(&self) -> usize {
         let listening = self.listening.open();
         lock(&self.flight).pending.len().saturating_sub(listening)
     }
 
-    /// Takes a request into the table.
+    /// Registers a request.
     pub(super) fn register(&self, slot: Arc<PendingCall>) -> Result<u64, Failure> {
         let mut flight = lock(&self.flight);
         if let Some(ended) = &flight.ended {
             return Err(ended.clone());
         }
-        flight
-            .pending
-            .insert(slot)
-            .map_err(|_| Failure::Busy(format!("{} calls wait for their answers already", self.limits.calls)))
+        flight.pending.insert(slot).map_err(|_| {
+            Failure::Busy(format!("{} calls are in flight, see `Limits::calls`", self.limits.calls))
+        })
     }
 
-    /// Takes a request out of the table, so that no answer finds it any more.
+    /// Removes a request from the table, so that no response finds it.
     pub(super) fn take(&self, id: u64) -> Option<Arc<PendingCall>> {
         lock(&self.flight).pending.take(id)
     }
@@ -232,7 +231,7 @@ impl Core {
         self.carrier.abandon(id);
     }
 
-    /// Sends something that is not waited for: now or not at all.
+    /// Sends a message without waiting: it is sent at once or dropped.
     pub(super) fn tell(&self, frame: &[u8], kind: Kind) {
         if frame.is_empty() {
             return;
@@ -266,7 +265,7 @@ impl Core {
 
     /// Ends the connection and nothing else: the handlers may be needed for another.
     pub(super) fn close_carrier(&self) {
-        self.end(Failure::Closed("this side closed the connection".to_owned()));
+        self.end(Failure::Closed("the connection was closed by this client".to_owned()));
         self.carrier.close(Instant::now() + self.limits.child_exit);
     }
 
@@ -278,7 +277,7 @@ impl Core {
         };
         match (aside, failure) {
             (Some(aside), Failure::Closed(why)) if !aside.is_empty() => {
-                Failure::Closed(format!("{why}; it last said: {aside}")).to_error()
+                Failure::Closed(format!("{why}; its last output: {aside}")).to_error()
             }
             _ => failure.to_error(),
         }
@@ -321,7 +320,7 @@ impl Core {
         false
     }
 
-    /// Takes back a document for a later answer.
+    /// Recycles a document.
     pub(super) fn recycle(&self, mut doc: Doc) {
         doc.shrink_to(SPARE_BYTES);
         let mut spare = lock(&self.spare);
@@ -330,7 +329,7 @@ impl Core {
         }
     }
 
-    /// Whether arguments of tools travel in headers too.
+    /// Returns whether tool arguments are also sent as headers.
     #[cfg(feature = "http-client")]
     pub(super) fn mirrors_arguments(&self) -> bool {
         self.traits.headers && !self.era().sessions()

@@ -1,17 +1,15 @@
-//! Where the server's questions are answered and its news are told: the program's handlers and the
-//! few threads that run them.
+//! Handlers of the program, and the threads that run them.
 //!
-//! What it does: holds the handlers, runs them on a small bounded pool, checks their answers, tells
-//! log entries and changes one after another. What it does not: read, write, or decide what a
-//! question looks like on the wire. Handlers never run on the thread that reads.
+//! Holds the handlers, runs them on a small bounded pool, validates their results, and delivers log
+//! entries and changes in order. Handlers never run on the thread that reads.
 //!
 //! # Invariants
-//! - What was not registered is refused: nothing is answered by default.
-//! - Event are told in order, by one thread at a time; beyond [`Limits::events`], or
-//!   [`Limits::in_flight_bytes`] of them, they are dropped and counted, and a change that is already
-//!   waiting to be told is not added.
-//! - Questions that wait or are being answered hold as many bytes again at most.
-//! - A handler that panics has refused.
+//! - A request without a registered handler is refused.
+//! - Events are delivered in order, by one thread at a time. Beyond [`Limits::events`] events, or
+//!   [`Limits::in_flight_bytes`] bytes of them, new ones are dropped and counted. A change that is
+//!   already queued is not queued again.
+//! - Requests of the server that are queued or being handled hold at most as many bytes again.
+//! - A handler that panics counts as a refusal.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -29,15 +27,15 @@ use crate::model::ask::{
 use crate::model::{Change, ClientCapabilities, Level};
 use crate::pool::{Pool, PoolSize, Refused, guard};
 
-/// A log entry of a server: untrusted words.
+/// A log entry of a server. Its content is untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogEntry {
-    /// How bad it is.
+    /// Severity.
     pub level: Level,
-    /// Which part of the server speaks.
+    /// Name of the logger.
     pub logger: Option<String>,
-    /// What it says; often a string.
+    /// Content, often a string.
     pub data: Json,
 }
 
@@ -49,7 +47,7 @@ pub(super) type OnChange = Box<dyn Fn(&Change) + Send + Sync>;
 pub(super) type OnEnd = Box<dyn Fn(&Error) + Send + Sync>;
 pub(super) type OnNoise = Box<dyn Fn(&str) + Send + Sync>;
 
-/// What the program registered.
+/// Callbacks that the program registered.
 #[derive(Default)]
 pub(super) struct Handlers {
     pub form: Option<OnForm>,
@@ -65,10 +63,10 @@ pub(super) struct Handlers {
     pub relay: Option<Arc<dyn super::server_requests::Relay>>,
 }
 
-/// Something to be done on the pool.
+/// Work for the pool.
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
-/// Why a question has no answer.
+/// Reason why a request of the server has no result.
 #[derive(Debug)]
 pub(super) enum Declined {
     /// The client did not declare this capability.
@@ -80,7 +78,7 @@ pub(super) enum Declined {
 }
 
 impl Event {
-    /// Bytes of the server's that this keeps.
+    /// Returns the bytes of the server's content.
     fn size(&self) -> usize {
         match self {
             Event::Log(entry) => entry.data.as_str().len() + entry.logger.as_ref().map_or(0, String::len),
@@ -96,7 +94,7 @@ enum Event {
     Change(Change),
     Noise(String),
     End(Error),
-    /// Something of the client's own that may wait for the server.
+    /// Work of the client that may wait for the server.
     Task(Job),
 }
 
@@ -172,12 +170,12 @@ impl HandlerPool {
         }
     }
 
-    /// What the handlers can answer.
+    /// Returns the capabilities that the handlers provide.
     pub(super) fn capabilities(&self) -> ClientCapabilities {
         self.capabilities
     }
 
-    /// Who passes on what the server asks and says.
+    /// Returns the relay of a hub.
     pub(super) fn relay(&self) -> Option<&dyn super::server_requests::Relay> {
         self.handlers.relay.as_deref()
     }
@@ -207,7 +205,8 @@ impl HandlerPool {
         self.submit(job).is_ok()
     }
 
-    /// Gives a job to the pool. Whoever runs it looks for news then: there may have been no room for a job that does.
+    /// Queues a job. Its thread delivers queued events afterwards: there may have been no room for
+    /// a job of their own.
     fn submit(self: &Arc<Self>, job: Job) -> Result<(), Refused<Job>> {
         let desk = Arc::clone(self);
         self.pool.try_submit(Box::new(move || {
@@ -224,7 +223,7 @@ impl HandlerPool {
         letterbox.bytes = 0;
         letterbox.closed = true;
         drop(letterbox);
-        // What a chore owns may want locks of its own.
+        // A task may own values whose drop takes locks.
         drop(dropped);
     }
 
@@ -236,7 +235,7 @@ impl HandlerPool {
         (before == 0 || before + bytes <= self.most_bytes).then_some(held)
     }
 
-    /// Whether this may be asked at all (requirements ROOT-03, ELI-07, SAMP-04).
+    /// Checks that the client declares what the request needs (requirements ROOT-03, ELI-07, SAMP-04).
     pub(super) fn may_ask(&self, request: &AskRequest) -> Result<(), Declined> {
         match self.capabilities.missing(request.needs()) {
             Some(capability) => Err(Declined::Undeclared(capability)),
@@ -248,7 +247,7 @@ impl HandlerPool {
     pub(super) fn answer(&self, request: &AskRequest) -> Result<AskReply, Declined> {
         self.may_ask(request)?;
         guard(|| self.handled(request))
-            .unwrap_or_else(|_| Err(Declined::Refused(Refusal::from("the client's handler failed"))))
+            .unwrap_or_else(|_| Err(Declined::Refused(Refusal::from("the handler panicked"))))
     }
 
     fn handled(&self, request: &AskRequest) -> Result<AskReply, Declined> {
@@ -346,7 +345,7 @@ impl HandlerPool {
         }
     }
 
-    /// Tells the news there are, unless another thread does.
+    /// Delivers queued events, unless another thread does.
     fn attend(&self) {
         if std::mem::replace(&mut lock(&self.letterbox).attended, true) {
             return;

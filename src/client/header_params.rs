@@ -1,14 +1,12 @@
-//! Arguments of tools that travel in headers too: learned from lists of tools, added to calls.
+//! Tool arguments that are sent as HTTP headers.
 //!
-//! What it does: keeps what the last lists said, gives the headers of a call, says which tools
-//! cannot be called over HTTP. What it does not: know the rules; `era` does.
+//! Learns them from lists of tools and adds the headers to calls. The rules are in `era`.
 //!
-//! Source: MCP 2026-07-28 basic/transports/streamable-http (custom headers, client behaviour): the
-//! headers come from the most recent schema, and a tool that was never listed is called without.
+//! Source: MCP 2026-07-28 basic/transports/streamable-http (custom headers, client behaviour): headers
+//! come from the most recent schema, and a tool that was never listed is called without them.
 //!
 //! # Invariants
-//! - Only tools with such arguments are kept, no more of them than a list may have entries, from no
-//!   more text than a list may have.
+//! - Only tools with such arguments are kept, within the limits of entries and bytes of a list.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +17,7 @@ use crate::limits::Limits;
 
 use super::connection::{Core, lock};
 
-/// What the lists of tools said.
+/// Header parameters of the tools that were listed.
 #[derive(Default)]
 pub(super) struct HeaderParams(Mutex<Vec<Known>>);
 
@@ -27,7 +25,7 @@ struct Known {
     tool: Box<str>,
     /// Its arguments that travel in headers.
     found: Arc<[Mirror]>,
-    /// How long the text was that says so.
+    /// Bytes of the tool's description.
     bytes: usize,
 }
 
@@ -76,7 +74,7 @@ impl Core {
     }
 }
 
-/// Whether a tool can be called over HTTP. Those that cannot must not be offered
+/// Returns whether a tool can be called over HTTP. A client must not offer others
 /// (streamable-http, schema extension).
 pub(super) fn is_usable(tool: Value<'_>) -> bool {
     found(tool).is_ok()

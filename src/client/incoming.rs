@@ -141,7 +141,7 @@ impl Core {
         waking
     }
 
-    /// What has no form ends the call it seems to answer; nothing is told to the server.
+    /// Ends the call that a malformed response names. The server gets no error.
     fn malformed(self: &Arc<Self>, root: Value<'_>, shape: &ShapeError<'_>) {
         let answers = root.get("method").is_none();
         let waits = |id: &u64| answers && lock(&self.flight).pending.find(*id).is_some();
@@ -215,7 +215,7 @@ impl Core {
     }
 }
 
-/// What a carrier hands messages to.
+/// The message handler of the transport.
 pub(super) struct Incoming(pub(super) Arc<Core>);
 
 impl MessageHandler for Incoming {

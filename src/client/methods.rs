@@ -1,5 +1,5 @@
-//! What can be asked of a server, each with its type: lists, tools, resources, prompts, completion,
-//! subscriptions, and anything else by name.
+//! Methods of a client: lists, tools, resources, prompts, completion, subscriptions, and any other method
+//! by name.
 
 use std::time::Instant;
 
@@ -28,13 +28,13 @@ use super::request::{Decode, Request};
 pub struct Page<T> {
     /// The entries; what could not be read is left out.
     pub entries: Vec<T>,
-    /// Where the next page begins; an empty text is a beginning too.
+    /// Cursor of the next page. An empty string is a cursor.
     pub next: Option<String>,
-    /// How long its text was.
+    /// Bytes of its text.
     pub(crate) bytes: usize,
 }
 
-/// What an argument belongs to that is to be completed.
+/// Owner of the argument to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionTarget<'a> {
     /// A prompt, by name.
@@ -190,8 +190,8 @@ impl Client {
         Request::new(self.core(), &Want::Other(method, &params), |result| Some(result.to_json()))
     }
 
-    /// How far a task is that a server made of a call ([`Request::as_task`]). Ask again after
-    /// [`Task::poll_interval`] until [`crate::TaskStatus::is_over`]. What it came to: in a session the
+    /// Returns the state of a task that the server created for a call ([`Request::as_task`]). Ask again after
+    /// [`Task::poll_interval`] until [`crate::TaskStatus::is_over`]. Its result is, in a session, the
     /// answer to `tasks/result`, to be had by [`Client::request`]; otherwise in [`Task::source`].
     ///
     /// # Errors
@@ -231,7 +231,10 @@ impl Client {
             }
         });
         if full {
-            return Err(Error::new(ErrorKind::Limit, format!("{most} resources are subscribed to already")));
+            return Err(Error::new(
+                ErrorKind::Limit,
+                format!("{most} resources are subscribed already, see `Limits::subscriptions`"),
+            ));
         }
         if !changed {
             return Ok(());
@@ -241,9 +244,10 @@ impl Client {
         } else {
             core.listen().and_then(|told| match told.uris.iter().any(|u| u == uri) {
                 true => Ok(()),
-                false => {
-                    Err(Error::new(ErrorKind::PeerIncompatible, "the server does not tell of this resource"))
-                }
+                false => Err(Error::new(
+                    ErrorKind::PeerIncompatible,
+                    "the server does not send updates of this resource",
+                )),
             })
         };
         if told.is_err() {
@@ -281,7 +285,10 @@ impl Client {
     /// [`ErrorKind::Misuse`] when no roots were offered when the client was set up.
     pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) -> Result<(), Error> {
         if !self.core().desk.change_roots(roots.into_iter().collect()) {
-            return Err(Error::new(ErrorKind::Misuse, "no roots were offered"));
+            return Err(Error::new(
+                ErrorKind::Misuse,
+                "no roots were declared; set them with `ClientBuilder::roots`",
+            ));
         }
         self.core().notice(Notice::Roots);
         Ok(())
@@ -306,7 +313,8 @@ fn collect<T>(
     fresh: Option<CallTimeout>,
 ) -> Result<Vec<T>, Error> {
     let limits = &core.limits;
-    let limit = |what| Err(Error::new(ErrorKind::Limit, format!("the list has more {what} than allowed")));
+    let limit =
+        |what| Err(Error::new(ErrorKind::Limit, format!("the list has more {what} than `Limits` allow")));
     let started = Instant::now();
     let mut bytes = 0;
     let mut all: Vec<T> = Vec::new();
@@ -341,7 +349,7 @@ fn collect<T>(
         match page.next {
             None => return Ok(all),
             Some(next) if cursor.as_ref() == Some(&next) => {
-                return Err(misbehaved("the server's list goes in circles"));
+                return Err(misbehaved("the server repeats the cursor of a list"));
             }
             next => cursor = next,
         }
@@ -357,7 +365,7 @@ impl Core {
 }
 
 impl Core {
-    /// How a page of tools is read.
+    /// Returns the decoder of a page of tools.
     fn page_of_tools(&self) -> Decode<Page<Tool>> {
         #[cfg(feature = "http-client")]
         if self.mirrors_arguments() {

@@ -1,4 +1,4 @@
-//! Clients: connect to a server, call what it offers, answer what it asks.
+//! Clients: connect to a server, call its tools, handle its requests.
 //!
 //! [`Client::builder`] says who the client is and what it can answer; [`ClientBuilder::spawn`] and
 //! [`ClientBuilder::over`] connect. The era is found out by asking, and the calls are the same in
@@ -122,7 +122,7 @@ impl Drop for Handle {
     }
 }
 
-/// What a server says of itself. Its words are unverified: nothing should be decided by them.
+/// Description of a server. Its content is unverified: do not base decisions on it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerInfo {
@@ -132,17 +132,17 @@ pub struct ServerInfo {
     pub version: String,
     /// Its name, for people.
     pub title: Option<String>,
-    /// What it is for.
+    /// Purpose.
     pub description: Option<String>,
-    /// Where to read more.
+    /// URL of its website.
     pub website: Option<String>,
-    /// How a model should use it.
+    /// Instructions for a model.
     pub instructions: Option<String>,
-    /// What it offers.
+    /// Capabilities that it declares.
     pub offer: ServerCapabilities,
-    /// Its capabilities as they came, an object.
+    /// Its capabilities as JSON, an object.
     pub capabilities: Json,
-    /// The revision that is spoken with it, a date.
+    /// Negotiated revision, a date.
     pub revision: &'static str,
     /// The era of that revision.
     pub era: Era,
@@ -162,7 +162,7 @@ impl Client {
         &self.handle.core
     }
 
-    /// What the server says of itself.
+    /// Returns the server's description of itself.
     pub fn server(&self) -> ServerInfo {
         let greeting = self.core().greeting();
         let identity = greeting.identity.clone();

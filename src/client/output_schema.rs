@@ -1,15 +1,14 @@
-//! Structured results checked against what their tools promise: `outputSchema`.
+//! Validation of structured results against `outputSchema`.
 //!
-//! What it does: keeps the schemas of the last lists of tools, compiles one when its tool first
-//! answers, says what does not fit. What it does not: ask for a list; a tool that was never listed
-//! is believed.
+//! Keeps the schemas of the last lists of tools and compiles a schema on the first result of its tool. The
+//! result of a tool that was never listed is not validated.
 //!
 //! Source: MCP 2026-07-28 and 2025-11-25 server/tools, output schema: clients SHOULD validate
 //! structured results (requirement TOOL-19).
 //!
 //! # Invariants
-//! - The texts kept are [`Limits::cache_bytes`] at most; the checks are bounded by [`Limits::schema`].
-//! - What was learned is forgotten when the server says that its tools changed.
+//! - The schemas take at most [`Limits::cache_bytes`]; validation is bounded by [`Limits::schema`].
+//! - All schemas are dropped when the server reports that its tools changed.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,12 +19,12 @@ use crate::schema::{Formats, Options, Schema};
 
 use super::connection::lock;
 
-/// What an entry takes beside its texts.
+/// Bytes of an entry besides its texts.
 const OVERHEAD: usize = 96;
 
-/// What the lists of tools said of their results.
+/// Output schemas of the tools that were listed.
 pub(super) struct OutputSchemas {
-    /// Whether anything is checked.
+    /// Whether results are validated.
     on: bool,
     state: Mutex<State>,
 }
@@ -46,7 +45,7 @@ struct Known {
 enum Compiled {
     NotYet,
     Ready(Arc<Schema>),
-    /// It is no schema, or none that this library checks by.
+    /// Not a schema, or not one that this library supports.
     Unusable,
 }
 
@@ -125,11 +124,13 @@ impl OutputSchemas {
         };
         // With an output schema a result MUST have a structured value (server/tools).
         let Some(value) = result.get("structuredContent") else {
-            return Err(format!("the tool {tool:?} promised a structured result and gave none"));
+            return Err(format!(
+                "the tool {tool:?} has an output schema, but its result has no structuredContent"
+            ));
         };
         schema.check(value).map_err(|violation| {
             let (path, message) = (&violation.path, &violation.message);
-            format!("the result of {tool:?} is not what its output schema promises, at {path:?}: {message}")
+            format!("the result of {tool:?} does not match its output schema at {path:?}: {message}")
         })
     }
 

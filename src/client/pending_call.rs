@@ -1,14 +1,14 @@
-//! One request that waits for its answer, and the clock that stands still while people think.
+//! One request in flight, and the clock that stops while the user is asked.
 //!
-//! What it does: holds the outcome until somebody fetches it, keeps progress for the thread that
-//! waits, says until when that thread may wait. What it does not: send anything, or know who asked.
+//! Holds the outcome until it is fetched, keeps progress for the waiting thread, and computes the
+//! deadline.
 //!
 //! # Invariants
-//! - An outcome is put in once; whatever comes second is turned away. Only a lost session may be taken
-//!   back, before anybody saw it.
-//! - Progress is told on the thread that waits and therefore never after the wait ended.
-//! - At most [`KEPT`] steps of progress wait, with [`KEPT_BYTES`] of messages; then the oldest goes, for a
-//!   newer one says more.
+//! - The outcome is set once; a second one is dropped. Only a lost session may be taken back, before
+//!   anybody has seen it.
+//! - Progress is delivered on the waiting thread, and therefore never after the wait has ended.
+//! - At most [`KEPT`] progress notifications with [`KEPT_BYTES`] of messages are queued; the oldest are
+//!   dropped first.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,28 +27,28 @@ use super::retry::Resend;
 const KEPT: usize = 32;
 /// Bytes of their messages, beyond the newest one's.
 const KEPT_BYTES: usize = 64 << 10;
-/// How often a waiting thread looks again while the clock stands still.
+/// Poll interval of a waiting thread while the clock is stopped.
 const STANDSTILL: Duration = Duration::from_millis(50);
-/// How long somebody waits at a time for what has no deadline.
+/// Longest single wait for a request without a deadline.
 const UNBOUNDED: Duration = Duration::from_secs(3600);
 
-/// A step of a running call.
+/// A progress notification of a call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How much is done; it only rises.
+    /// Amount done; it only rises.
     pub done: f64,
-    /// How much there is to do, where that is known.
+    /// Total amount, if known.
     pub total: Option<f64>,
-    /// What is being done, for people.
+    /// Description of the current step.
     pub message: Option<String>,
 }
 
-/// An answer, in the message it came in.
+/// A response, in its document.
 pub(super) struct Reply {
     pub doc: Doc,
     pub node: NodeId,
-    /// Whether `node` is the result; otherwise it is the error.
+    /// `true` if `node` is the result, `false` if it is the error.
     pub ok: bool,
 }
 
@@ -58,7 +58,7 @@ impl Reply {
     }
 }
 
-/// How long a request may take.
+/// Timeout of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTimeout {
     /// From the sending, or from the last progress where `extend` says so.
@@ -78,13 +78,13 @@ pub(super) struct PendingCall {
     sent: Instant,
     patience: Option<CallTimeout>,
     wants_progress: bool,
-    /// What the standing clock showed when this was sent.
+    /// Stopped time of the clock when this was sent.
     stood: Duration,
     waiters: Arc<Waiters>,
     watch: Option<Watch>,
 }
 
-/// How many requests somebody waits for.
+/// Number of requests that a thread waits for.
 #[derive(Default)]
 pub(super) struct Waiters(AtomicUsize);
 
@@ -100,7 +100,7 @@ struct State {
     over: bool,
     /// Somebody waits, and is counted.
     awaited: bool,
-    /// What a request that listens was told it will hear.
+    /// Filter that the server acknowledged, for a listen request.
     acknowledged: Option<Filter>,
     progress: VecDeque<Progress>,
     /// The highest step so far.
@@ -167,14 +167,13 @@ impl PendingCall {
         }
     }
 
-    /// The same, until what this gives is dropped, in whatever way. Who is told instead of waiting still is, after they
-    /// have looked.
+    /// The same, until the guard is dropped. A callback stays registered.
     pub(super) fn awaited(&self) -> Awaited<'_> {
         self.expect();
         Awaited(self)
     }
 
-    /// Whoever waited does not any more.
+    /// Ends the wait.
     fn no_longer(&self, state: &mut State) {
         if std::mem::take(&mut state.awaited) {
             self.waiters.0.fetch_sub(1, Ordering::SeqCst);
@@ -187,7 +186,7 @@ impl PendingCall {
         self.lock().again = Some(Box::new(resend));
     }
 
-    /// What it takes to send this again, once.
+    /// Takes the data for a repetition.
     #[cfg(feature = "http-client")]
     pub(super) fn resend(&self) -> Option<Box<Resend>> {
         self.lock().again.take()
@@ -211,12 +210,12 @@ impl PendingCall {
         self.lock().resent = true;
     }
 
-    /// Whether an outcome was taken back: then nobody may have this in the table.
+    /// Returns whether an outcome was taken back. The request may not be in the table then.
     pub(super) fn was_reopened(&self) -> bool {
         self.lock().reopened
     }
 
-    /// Whether it was sent a second time.
+    /// Returns whether it was sent again.
     pub(super) fn was_resent(&self) -> bool {
         self.lock().resent
     }
@@ -267,7 +266,7 @@ impl PendingCall {
         Some(ends + clock.stood().saturating_sub(self.stood).min(clock.most))
     }
 
-    /// Whether the outcome is there, or was.
+    /// Returns whether the outcome was set.
     pub(super) fn over(&self) -> bool {
         self.lock().over
     }
@@ -337,7 +336,7 @@ impl PendingCall {
         }
     }
 
-    /// What a request that listens will hear, once the server has said so.
+    /// Returns the acknowledged filter of a listen request.
     pub(super) fn acknowledged(&self) -> Option<Filter> {
         self.lock().acknowledged.clone()
     }
@@ -368,7 +367,7 @@ impl Drop for PendingCall {
     }
 }
 
-/// Somebody waits.
+/// A registered waiter.
 pub(super) struct Awaited<'s>(&'s PendingCall);
 
 impl Drop for Awaited<'_> {
@@ -391,7 +390,7 @@ impl Wake for PendingCall {
     }
 }
 
-/// What came of waiting.
+/// Result of a wait.
 pub(super) enum WaitOutcome {
     /// The outcome.
     Over(Result<Reply, Failure>),
@@ -447,7 +446,7 @@ impl Clock {
         self.lock().questions > 0
     }
 
-    /// How long it has stood altogether.
+    /// Returns the total stopped time.
     fn stood(&self) -> Duration {
         let state = self.lock();
         state.before + state.since.map(|s| s.elapsed()).unwrap_or_default()

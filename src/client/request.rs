@@ -1,4 +1,4 @@
-//! Requests to be sent, and calls that were started: thin shells with a type around an exchange.
+//! Requests and started calls: typed handles of a [`CallRun`].
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ impl<T> Request<T> {
         }
     }
 
-    /// How long to wait for the answer; [`crate::Limits::call_timeout`] otherwise. Time that the
-    /// server waits for a person does not count.
+    /// Sets the timeout; the default is [`crate::Limits::call_timeout`]. Time in which the server waits
+    /// for the user does not count.
     pub fn timeout(mut self, timeout: Duration) -> Request<T> {
         // "For ever" in code: a point of time so far away cannot be told.
         self.options.patience.timeout = timeout.min(LONGEST);
@@ -94,7 +94,7 @@ impl<T> Request<T> {
         let text = answers.as_str().trim();
         let members = text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
         let members =
-            members.ok_or_else(|| Error::new(ErrorKind::Invalid, "answers are an object by key"))?;
+            members.ok_or_else(|| Error::new(ErrorKind::Invalid, "the answers must be an object by key"))?;
         self.options.resume = Some((members.to_owned(), asked.state.clone()));
         Ok(self)
     }
@@ -169,8 +169,8 @@ impl<T> Call<T> {
             .unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "no answer in time")))
     }
 
-    /// Waits until `until` at most; nothing when the call is still under way then. What the server
-    /// asks is asked of the handlers.
+    /// Waits until `until` at most. Returns `None` if the call is still in flight then. The handlers
+    /// answer input requests.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -230,7 +230,7 @@ impl Canceller {
     }
 }
 
-/// What a server may say to a request.
+/// Response to a request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Outcome<T> {
@@ -242,12 +242,12 @@ pub enum Outcome<T> {
     Task(Task),
 }
 
-/// What a server needs before it can answer. Belongs to the request it came for and to no other.
+/// Input that the server requires. It belongs to one request.
 #[derive(Clone, Debug)]
 pub struct InputRequired {
     /// The questions, an object by key: each has a `method` and `params`.
     pub questions: Json,
-    /// What to come back with, as JSON text; the server's alone to understand.
+    /// Opaque state of the server, as JSON text.
     pub(super) state: Option<String>,
 }
 

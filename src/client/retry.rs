@@ -1,13 +1,12 @@
-//! Started calls whose session was lost while nobody waits for them: sent again without waiting for
-//! the wait.
+//! Repetition of started calls whose session was lost.
 //!
-//! A call that somebody waits for is repeated by the thread that waits (`exchange.rs`). One that was
-//! only started may be waited for much later, so a thread of the desk opens the session and sends it
-//! again; whoever comes first, that thread or one that waits, does it, and the other leaves it.
+//! The waiting thread repeats a call that it waits for (`call.rs`). A started call may be waited for much
+//! later, so a handler thread opens the session and sends the call again. The first of these two threads
+//! does it, the other one does nothing.
 //!
 //! # Invariants
-//! - A call is sent again once, and only when the server said that it had not acted on it.
-//! - Whatever happens here, the request ends with an outcome: every way out fills the slot.
+//! - A call is repeated once, and only if the server said that it had not acted on it.
+//! - Every path ends with an outcome for the request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,11 +20,11 @@ use super::connection::Core;
 use super::pending_call::PendingCall;
 use super::send::{Sending, send};
 
-/// What it takes to send a request again.
+/// Data for sending a request again.
 pub(super) struct Resend {
     pub order: Arc<Order>,
     pub flag: Arc<CallControl>,
-    /// How often the session had been opened again when the request was sent.
+    /// Session epoch in which the request was sent.
     pub epoch: u64,
     pub progress: bool,
     pub log: Option<Level>,
@@ -54,7 +53,7 @@ impl Resend {
 
     fn send(&self, core: &Arc<Core>, slot: &Arc<PendingCall>) -> Result<(), Failure> {
         let deadline = slot.deadline(&core.clock).unwrap_or_else(Instant::now);
-        // Who waits is told why: it tries once more.
+        // The waiting thread gets this and tries once more.
         core.renew(self.epoch, deadline).map_err(|_| Failure::SessionLost)?;
         let id = core.register(Arc::clone(slot))?;
         let sent = if !self.flag.sends(id) {

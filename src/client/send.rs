@@ -1,8 +1,7 @@
-//! One request on its way: its frame, its headers, and the simple case of one that is sent and
-//! waited for without the rounds of a call.
+//! Sending of one request, and requests without rounds such as the handshake.
 //!
-//! What it does: has the era write a request that is in the table and hands it to the carrier. What
-//! it does not: take it out of the table again when its time is over; who registered it does.
+//! The era writes the frame and the transport sends it. The caller that registered the request removes it
+//! from the table after its deadline.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use crate::transport::client::{Failure, Kind, Outgoing, Session, Wait};
 use super::connection::Core;
 use super::pending_call::{CallTimeout, PendingCall, Reply, WaitOutcome};
 
-/// What one request says and how it travels.
+/// One request to send.
 pub(super) struct Sending<'a> {
     pub id: u64,
     pub order: &'a Order,

@@ -1,12 +1,11 @@
-//! What a server asks in a session: read, handed to the desk, answered, called off.
+//! Requests of the server in a session.
 //!
-//! What it does: answers pings at once and hands everything else to the handlers, refusing what was
-//! not offered or finds no room. What it does not: ask in the other era, where questions come in
-//! results and `exchange.rs` answers them.
+//! Answers pings at once, hands other requests to the handlers, and refuses those that were not declared
+//! or find no room. In the stateless protocol the server asks through results; `call.rs` handles them.
 //!
 //! # Invariants
 //! - Nothing here waits: it runs on the thread that reads.
-//! - A question that was called off gets no answer (basic/utilities/cancellation).
+//! - A cancelled request gets no response (basic/utilities/cancellation).
 
 use std::sync::Arc;
 
@@ -65,7 +64,7 @@ impl Core {
         let core = Arc::clone(self);
         let (name, text) = (id.clone(), raw.clone());
         let queued = self.desk.run(Box::new(move || {
-            // What was called off meanwhile is not asked any more.
+            // A request that was cancelled meanwhile is not handled.
             if lock(&core.asked).contains(&name) {
                 let answer = core.desk.answer(&asked);
                 core.answered(&method, &name, &text, answer);
@@ -125,7 +124,7 @@ pub(crate) struct Question {
     open: Option<ClockPause>,
     id: Id,
     raw: String,
-    /// What is asked.
+    /// The request.
     pub(crate) request: AskRequest,
 }
 
@@ -185,7 +184,7 @@ fn busy() -> RpcError {
     RpcError::new(code::INTERNAL, "The client is busy")
 }
 
-/// What a server is told in a session when its question is not answered (client/sampling, error
+/// Error response to a request of the server without a result (client/sampling, error
 /// handling: -1 for a person's refusal).
 fn refusal(method: &str, why: Declined) -> RpcError {
     match why {
@@ -196,6 +195,6 @@ fn refusal(method: &str, why: Declined) -> RpcError {
             RpcError::new(code::METHOD_NOT_FOUND, format!("Method not found: {method}"))
         }
         Declined::Refused(refusal) => RpcError::new(-1, refusal.message),
-        Declined::Unfit(_) => RpcError::new(code::INTERNAL, "The client's answer does not fit the question"),
+        Declined::Unfit(_) => RpcError::new(code::INTERNAL, "The client's handler gave an invalid result"),
     }
 }

@@ -1,15 +1,15 @@
-//! What the server is asked to tell, and the requests that are open for it.
+//! Subscriptions, and the listen requests that carry them.
 //!
-//! In a session a server tells of its lists unasked and of resources that were subscribed to. In
-//! the other era one request stays open that says everything that is wanted; when that changes, a
-//! new request takes its place before the old one is cancelled, so that nothing is missed between.
+//! In a session the server sends changes of its lists, and updates of subscribed resources. In the
+//! stateless protocol one listen request names everything that is wanted. When that changes, a new
+//! request is acknowledged before the old one is cancelled, so that no notification is lost.
 //!
 //! Source: MCP 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/resources.
 //!
 //! # Invariants
-//! - Notifications count only when their listen request is in `live`.
-//! - A listen request that ended by itself is sent again, at most [`TRIES`] times in a row without
-//!   having heard anything, each time after a longer pause; then whoever hears of noise is told.
+//! - Notifications count only if their listen request is in `live`.
+//! - A listen request that the server ended is sent again, at most [`TRIES`] times in a row without a
+//!   notification, after growing pauses. Then the noise handler is called.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use super::connection::{Core, lock, remote};
 use super::pending_call::PendingCall;
 use super::send::{Sending, send};
 
-/// How often in a row a listen request that ends by itself is sent again.
+/// Attempts in a row to reopen a listen request that the server ended.
 const TRIES: u32 = 6;
 /// The first pause before that; it doubles.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -51,12 +51,12 @@ struct Live {
 }
 
 impl Subscriptions {
-    /// Whether a listen request of this id is open.
+    /// Returns whether a listen request with this id is open.
     pub(super) fn listens(&self, id: u64) -> bool {
         lock(&self.state).live.iter().any(|l| l.id == id)
     }
 
-    /// How many listen requests are open.
+    /// Returns the number of open listen requests.
     pub(super) fn open(&self) -> usize {
         lock(&self.state).live.len()
     }
@@ -85,7 +85,7 @@ impl Subscriptions {
         newest && ended.slot.acknowledged().is_some_and(|told| told != Filter::default())
     }
 
-    /// Whether updates of this URI are wanted.
+    /// Returns whether updates of this URI are wanted.
     pub(super) fn wants(&self, uri: &str) -> bool {
         lock(&self.state).wanted.uris.iter().any(|wanted| wanted == uri)
     }
@@ -144,9 +144,10 @@ impl Core {
         acknowledged.ok_or_else(|| match slot.take() {
             None => Failure::Timeout.to_error(),
             Some(Err(failure)) => failure.to_error(),
-            Some(Ok(reply)) if reply.ok => {
-                Error::new(ErrorKind::PeerMisbehaved, "the server stopped telling before it began")
-            }
+            Some(Ok(reply)) if reply.ok => Error::new(
+                ErrorKind::PeerMisbehaved,
+                "the server ended the listen request before it acknowledged it",
+            ),
             Some(Ok(reply)) => RpcError::read(reply.value())
                 .map_or_else(|| Error::new(ErrorKind::PeerMisbehaved, "a malformed error"), remote),
         })
@@ -175,8 +176,7 @@ impl Core {
                 state.tries
             };
             if tries > TRIES {
-                let what =
-                    "the server keeps ending the request that listens for its changes: no longer listening";
+                let what = "the server ends every listen request: changes are no longer received";
                 return self.desk.tell_noise(what.to_owned());
             }
             if !self.rest(PAUSE * (1 << tries.min(5))) {

@@ -1,29 +1,27 @@
-//! Streamable HTTP, the client's end: each message is a POST, answered as JSON or as a stream of
-//! events.
+//! Streamable HTTP, client side: each message is a POST, answered as JSON or as a stream of events.
 //!
-//! What it does: sends and receives over pooled connections, keeps the session's id, reads the
-//! stream a session keeps open, resumes streams that break off, ends everything when it is closed.
-//! What it does not: read a message's content, choose an era, open sessions anew; the client
-//! above does.
+//! Sends and receives over pooled connections, keeps the session id, reads the stream of a session,
+//! resumes streams that break, and ends everything when it is closed. It does not read the content of a
+//! message; the client above chooses the era and opens sessions.
 //!
 //! Source: MCP 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamable-http. Servers of
-//! 2024-11-05, which answer on another stream, are found when a session is opened.
+//! 2024-11-05, which respond on another stream, are detected when a session is opened.
 //!
 //! # Threads
 //! A call is exchanged on the thread that waits for it. Other exchanges run on three pools: one thread
-//! reads the session's stream, one sends messages that need no answer, and up to
+//! reads the session's stream, one sends messages that need no response, and up to
 //! [`Limits::http_threads`] make started calls and keep listen streams open. Threads start when there
 //! is work and end some seconds after, except the last of each pool, which ends when the connection is
 //! closed. A name is looked up on a thread of its own.
 //!
 //! # Locks
-//! `live` (what is in flight) and `session` are held for moments and never together; an exchange's
-//! own lock may be taken under `live`, never the other way round.
+//! `live` (exchanges in flight) and `session` are never held together. The lock of an exchange may be
+//! taken under `live`, never the other way round.
 //!
 //! # Invariants
 //! - A token or header of the program goes to the endpoint's own origin only; redirects elsewhere
 //!   are not followed.
-//! - No message of an error carries a header of ours, a session's id or the URL's query.
+//! - No error message contains a header of the client, a session id or the query of the URL.
 
 mod connector;
 mod deadline;
@@ -63,7 +61,7 @@ const HEAD_BYTES: usize = 16 << 10;
 /// Idle connections are not used again after this. Common servers close theirs after 5 s, and a
 /// request that meets the closing is lost without anybody knowing whether it was acted on.
 const IDLE: Duration = Duration::from_secs(4);
-/// How much of a closing client's time may go into ending the session politely.
+/// Time for the DELETE of the session when the client is closed.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Makes connections to one endpoint.
@@ -93,7 +91,7 @@ impl Connector for HttpConnector {
     }
 }
 
-/// One client's way to one endpoint.
+/// Connection of one client to one endpoint.
 struct HttpTransport {
     shared: Arc<Shared>,
     calls: Pool<Job>,
@@ -120,7 +118,7 @@ fn dismiss(pool: &Pool<Job>) {
     drop(pool.withdraw(&mut |_| true));
 }
 
-/// What every thread of a carrier knows.
+/// State shared by all threads of the transport.
 struct Shared {
     agent: Agent,
     target: Arc<Target>,
@@ -133,7 +131,7 @@ struct Shared {
     /// Of these, attempts in a row that nobody took.
     refusals: u32,
     session: Mutex<Option<Arc<str>>>,
-    /// Where messages are posted to, when a server of the oldest revision said so.
+    /// URL of posts, given by a server of 2024-11-05.
     post_to: OnceLock<Uri>,
     listener: Listener,
     live: Mutex<Live>,

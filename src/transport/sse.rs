@@ -1,15 +1,10 @@
-//! Event streams (`text/event-stream`), written and parsed by pushing bytes.
-//!
-//! What it does: renders events and retry times into a buffer; takes a stream in pieces
-//! of any size and gives its events one after another. What it does not: read or write anything,
-//! wait, or look into an event's data.
+//! Event streams (`text/event-stream`): writer and push parser.
 //!
 //! Source: WHATWG HTML §9.2 (server-sent events); MCP basic/transports (streams of both eras).
 //!
 //! # Invariants
-//! - The parser keeps no byte twice, and no more than its limit of data plus a few short fields.
-//! - What an unfinished event said, its id included, never counts: a reader that resumes loses
-//!   nothing.
+//! - The parser keeps at most its limit of data plus a few short fields, and no byte twice.
+//! - An unfinished event never counts, and neither does its id: a reader that resumes loses nothing.
 
 #[cfg(any(test, feature = "http-client"))]
 mod parse;

@@ -94,7 +94,7 @@ fn what_cannot_be_used_or_reached_is_2() {
         (&["list", "tools"][..], "--url"),
         (&["list", "gadgets", "--", "/bin/false"], "gadgets"),
         (&["list", "--json", "--text", "--", "/bin/false"], "exclude"),
-        (&["call", "--", "/bin/false"], "words"),
+        (&["call", "--", "/bin/false"], "arguments"),
         (&["call", "echo", "{", "--", "/bin/false"], "JSON"),
         (&["call", "echo", "[1]", "--", "/bin/false"], "not a JSON object"),
         (&["call", "echo", "null", "--", "/bin/false"], "not a JSON object"),

@@ -62,7 +62,10 @@ fn a_result_that_breaks_its_tools_promise_is_an_error() {
         assert!(call(client, played, structured(json!({"n": 1}))).is_ok());
         refused(call(client, played, structured(json!({"n": "x"}))), "\"/n\"");
         refused(call(client, played, structured(json!({}))), "n");
-        refused(call(client, played, json!({"resultType": "complete", "content": []})), "gave none");
+        refused(
+            call(client, played, json!({"resultType": "complete", "content": []})),
+            "no structuredContent",
+        );
         // A tool that failed need not keep it.
         assert!(
             call(client, played, json!({"resultType": "complete", "content": [], "isError": true})).is_ok()

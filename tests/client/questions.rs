@@ -108,7 +108,7 @@ fn an_answer_with_metadata_that_may_not_be_is_not_sent() {
         json!({"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 9});
     let (_client, played) = connected(builder(), Era::Legacy);
     played.say(json!({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": question}));
-    let error = json!({"code": -32603, "message": "The client's answer does not fit the question"});
+    let error = json!({"code": -32603, "message": "The client's handler gave an invalid result"});
     assert_eq!(played.hear(), json!({"jsonrpc": "2.0", "id": 1, "error": error}));
 
     let (client, played) = connected(builder(), Era::Modern);
@@ -117,7 +117,7 @@ fn an_answer_with_metadata_that_may_not_be_is_not_sent() {
     let id = played.asked("tools/call");
     played.answer(&id, json!({"resultType": "input_required", "inputRequests": questions}));
     let error = calling.join().unwrap().unwrap_err();
-    let why = "the handler's answer does not fit the question: \
+    let why = "invalid result of the handler: \
         the _meta of a block has a member \"dev.mcp/x\", whose prefix is reserved for the protocol";
     assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Invalid, why));
 }

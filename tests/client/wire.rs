@@ -403,7 +403,7 @@ fn a_server_that_keeps_ending_the_request_that_listens_is_left_alone_and_that_is
         ends(&played);
     }
     let told = told.recv_timeout(SOON).unwrap();
-    assert!(told.contains("no longer listening"), "{told}");
+    assert!(told.contains("changes are no longer received"), "{told}");
     let client = connecting.join().unwrap().unwrap();
     assert_eq!(client.stats().noise, 0, "nothing strange came");
 }

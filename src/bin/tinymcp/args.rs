@@ -1,7 +1,6 @@
-//! The arguments behind the first word: files, options, and the server that is meant.
+//! Arguments of a command: operands, options, and the server.
 //!
-//! It knows every option of every command and refuses those that a command does not have. What the
-//! words mean is for the command to say.
+//! Parses every option of every command and rejects those that a command does not have.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -14,7 +13,7 @@ use tinymcp::lint::{PROFILES, Profile};
 
 use super::Fault;
 
-/// What was asked for.
+/// Parsed arguments.
 #[derive(Default)]
 pub(crate) struct Asked {
     pub(crate) files: Vec<PathBuf>,
@@ -26,13 +25,13 @@ pub(crate) struct Asked {
     pub(crate) command: Option<Vec<OsString>>,
     /// A server that runs.
     pub(crate) url: Option<String>,
-    /// What the server is told with each request.
+    /// Headers of each request.
     pub(crate) headers: Vec<(String, String)>,
-    /// What it speaks; found out by asking if nothing is said.
+    /// Era of the server; detected if not given.
     pub(crate) era: Option<Era>,
-    /// How long each answer may take.
+    /// Timeout of each response.
     pub(crate) timeout: Option<Duration>,
-    /// How many events are waited for.
+    /// Number of events to wait for.
     pub(crate) count: Option<u64>,
 }
 
@@ -53,7 +52,7 @@ pub(crate) fn asked(mut args: Vec<OsString>, flags: &[&'static str]) -> Result<A
             Value(file) => asked.files.push(file.into()),
             Long(name) => {
                 let Some(flag) = flags.iter().find(|f| **f == name) else {
-                    return Err(format!("unknown option --{name}; `tinymcp help` says what there is"));
+                    return Err(format!("unknown option --{name}; see `tinymcp help`"));
                 };
                 match *flag {
                     "rules" => asked.rules = Some(text(&mut parser)?),
@@ -81,13 +80,13 @@ fn text(parser: &mut lexopt::Parser) -> Result<String, Fault> {
 
 fn profile(id: &str) -> Result<&'static Profile, Fault> {
     let known = || PROFILES.iter().map(|p| p.id).collect::<Vec<_>>().join(", ");
-    Profile::find(id).ok_or_else(|| format!("unknown profile {id:?}; there are {}", known()))
+    Profile::find(id).ok_or_else(|| format!("unknown profile {id:?}; known are {}", known()))
 }
 
 fn header(line: &str) -> Result<(String, String), Fault> {
     match line.split_once(':') {
         Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => Err("--header needs NAME:VALUE".to_owned()),
+        None => Err("--header requires NAME:VALUE".to_owned()),
     }
 }
 
@@ -95,17 +94,17 @@ fn era(name: &str) -> Result<Era, Fault> {
     match name {
         "legacy" => Ok(Era::Legacy),
         "modern" => Ok(Era::Modern),
-        _ => Err(format!("unknown era {name:?}; there are legacy and modern")),
+        _ => Err(format!("unknown era {name:?}; known are legacy and modern")),
     }
 }
 
 fn seconds(number: &str) -> Result<Duration, Fault> {
     let seconds = number.parse().ok().filter(|s| *s > 0.0);
     let time = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
-    time.ok_or_else(|| format!("--timeout needs seconds, more than none: {number:?}"))
+    time.ok_or_else(|| format!("--timeout requires a positive number of seconds, got {number:?}"))
 }
 
 fn count(number: &str) -> Result<u64, Fault> {
     let count = number.parse().ok().filter(|n| *n > 0);
-    count.ok_or_else(|| format!("--count needs a number from 1 on: {number:?}"))
+    count.ok_or_else(|| format!("--count requires a positive integer, got {number:?}"))
 }

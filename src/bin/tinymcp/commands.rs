@@ -1,11 +1,11 @@
-//! The commands that ask a server: `list`, `call`, `read`, `get`, `complete`, `watch`.
+//! Commands that send requests to a server: `list`, `call`, `read`, `get`, `complete`, `watch`.
 //!
-//! What it does: one connection, one question (for `list`, all pages of it), the answer on standard
-//! output: as JSON, as the server sent it, or for people where that is a terminal. Progress goes to
-//! standard error. What it does not: answer questions of the server, which are refused.
+//! Each command makes one connection and one request (`list`: all pages), and prints the result on
+//! standard output: JSON as the server sent it, or text if that is a terminal. Progress goes to standard
+//! error. Requests of the server are refused.
 //!
-//! Invariant: the exit status is 1 for what the server itself says no to, an error or a tool that
-//! failed, and 2 when it cannot be asked.
+//! Invariant: the exit status is 1 if the server refuses, returns an error or a tool fails, and 2 if it
+//! cannot be asked.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};
@@ -23,7 +23,7 @@ const WATCH_FLAGS: &[&str] = &["url", "header", "era", "timeout", "json", "text"
 /// Events of `watch` that wait to be printed; beyond that the server waits.
 const EVENTS: usize = 1024;
 
-/// Whether this command is one of these.
+/// Returns whether this module has the command.
 pub(crate) fn knows(command: &str) -> bool {
     ["list", "call", "read", "get", "complete", "watch"].contains(&command)
 }
@@ -39,7 +39,7 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8, Fault> {
     if command == "watch" {
         return watch(&asked, &words);
     }
-    // What is wrong with the arguments is told before anything is started.
+    // Arguments are checked before a server is started.
     let question = match (command, words.as_slice()) {
         ("list", kinds) => {
             Question::List(kinds.iter().map(|kind| List::named(kind)).collect::<Result<_, _>>()?)
@@ -62,7 +62,7 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8, Fault> {
         ("complete", [kind, subject, argument, settled @ ..]) => {
             Question::Complete(Completing::read(kind, subject, argument, settled)?)
         }
-        _ => return Err(format!("{command} was given too few words or too many; see `tinymcp help`")),
+        _ => return Err(format!("wrong number of arguments for {command}; see `tinymcp help`")),
     };
     let client = connect::connect(connect::builder(&asked)?, &asked)?;
     let answered = match question {
@@ -83,7 +83,7 @@ pub(crate) fn run(command: &str, args: Vec<OsString>) -> Result<u8, Fault> {
     }
 }
 
-/// What is asked of a server.
+/// Request of a command.
 enum Question<'a> {
     /// Lists; without any, those that the server has.
     List(Vec<List>),
@@ -121,7 +121,7 @@ impl List {
             "templates" => List::Templates,
             "prompts" => List::Prompts,
             _ => {
-                return Err(format!("unknown list {kind:?}; there are tools, resources, templates, prompts"));
+                return Err(format!("unknown list {kind:?}; known are tools, resources, templates, prompts"));
             }
         })
     }
@@ -157,8 +157,7 @@ fn sources(w: &mut Writer, name: &str, entries: impl Iterator<Item = Option<Json
     w.end_array();
 }
 
-/// What completion is asked for, and the answer in the shape that the protocol gives it. What a
-/// server of an older revision does not know is left out by the library.
+/// Requests a completion and writes the result in the form of the protocol.
 fn complete(client: &Client, words: &Completing<'_>) -> Result<Json, Error> {
     let (argument, typed) = words.argument;
     let found = client.complete(words.about, argument, typed, &words.settled)?;
@@ -217,7 +216,7 @@ fn standard_input() -> Result<String, Fault> {
     Ok(text)
 }
 
-/// Whether people read what is printed.
+/// Returns whether to print text instead of JSON.
 fn for_people(asked: &Asked) -> bool {
     asked.has("text") || !asked.has("json") && io::stdout().is_terminal()
 }
@@ -229,7 +228,7 @@ fn print(asked: &Asked, answer: &Json) -> Result<(), Fault> {
     out(format!("{}\n", answer.as_str()).as_bytes())
 }
 
-/// What the server says no to is told like a result; that it could not be asked is a fault.
+/// Reports an error. A refusal of the server is exit status 1, every other error is a fault.
 fn refused(asked: &Asked, error: &Error) -> Result<u8, Fault> {
     let fault = format!("{}: {error}", connect::name(asked));
     if !matches!(error.kind(), ErrorKind::Remote | ErrorKind::PeerIncompatible) {
@@ -242,13 +241,13 @@ fn refused(asked: &Asked, error: &Error) -> Result<u8, Fault> {
     Ok(1)
 }
 
-/// What `watch` waits for.
+/// Event of `watch`.
 enum Event {
     News(Json),
     End(String),
 }
 
-/// Prints what a server tells, one line each, until its connection ends or enough was told.
+/// Prints notifications, one line each, until the connection ends or `--count` is reached.
 fn watch(asked: &Asked, uris: &[&str]) -> Result<u8, Fault> {
     let (tell, told) = mpsc::sync_channel(EVENTS);
     let client = connect::connect(listening(connect::builder(asked)?, &tell), asked)?;

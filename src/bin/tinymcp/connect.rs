@@ -1,7 +1,7 @@
-//! A server that runs: a program started for it, or one at a URL.
+//! Connection to a server: a program that is started, or a URL.
 //!
-//! What the program says on standard error is shown. For the lint it asks for the list of tools, all
-//! pages of it, and ends the connection; no tool is called.
+//! The standard error of the program is passed through. The lint reads all pages of the list of tools
+//! and closes the connection; it calls no tool.
 //!
 //! Invariant: the catalog holds the descriptions as the server sent them, byte for byte.
 
@@ -32,7 +32,7 @@ pub(crate) fn builder(asked: &Asked) -> Result<ClientBuilder, Fault> {
 /// Connects to the server that was named. Faults begin with what it was called.
 pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fault> {
     if asked.url.is_none() && !asked.headers.is_empty() {
-        return Err("--header goes with --url".to_owned());
+        return Err("--header requires --url".to_owned());
     }
     #[cfg(unix)]
     let client = signals::end(client)?;
@@ -45,7 +45,7 @@ pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fa
             }
             client.connect(endpoint).map_err(|e| e.to_string())
         }
-        _ => return Err("--url URL or -- COMMAND is expected, and one of them".to_owned()),
+        _ => return Err("expected a server: either --url URL or -- COMMAND [ARG…]".to_owned()),
     };
     connected.map_err(|why| match name(asked) {
         name if name.is_empty() => why,
@@ -55,7 +55,7 @@ pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fa
 
 fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client, Fault> {
     let Some((program, args)) = words.split_first() else {
-        return Err("a command is expected behind --".to_owned());
+        return Err("expected a command after --".to_owned());
     };
     let mut command = std::process::Command::new(program);
     command.args(args);
@@ -63,7 +63,7 @@ fn spawn(client: ClientBuilder, words: &[std::ffi::OsString]) -> Result<Client, 
     client.inherit_env(true).spawn(command).map_err(|e| e.to_string())
 }
 
-/// What to call the server.
+/// Label of the server.
 pub(crate) fn name(asked: &Asked) -> String {
     let program = asked.command.as_ref().and_then(|words| words.first());
     program.map_or_else(|| asked.url.clone().unwrap_or_default(), |p| p.to_string_lossy().into_owned())

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     signals::wait_if_one_came();
     match ended {
         Ok(code) => ExitCode::from(code),
-        // Whoever closed the pipe has read enough.
+        // A closed pipe is not an error.
         Err(fault) if fault == BROKEN_PIPE => ExitCode::SUCCESS,
         Err(fault) => {
             eprintln!("tinymcp: {}", plain(&fault));
@@ -64,7 +64,7 @@ const VALIDATE_FLAGS: &[&str] = &["json", "all", "format-assert", "batch"];
 
 fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
     if args.is_empty() {
-        return Err("no command; `tinymcp help` says what there is".to_owned());
+        return Err("expected a command; see `tinymcp help`".to_owned());
     }
     let command = args.remove(0);
     match command.to_str().unwrap_or_default() {
@@ -74,7 +74,7 @@ fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
         "schema-simplify" => schema_simplify(&asked(args, SIMPLIFY_FLAGS)?),
         "validate" => validate(&asked(args, VALIDATE_FLAGS)?),
         word if commands::knows(word) => commands::run(word, args),
-        other => Err(format!("unknown command {other:?}; `tinymcp help` says what there is")),
+        other => Err(format!("unknown command {other:?}; see `tinymcp help`")),
     }
 }
 
@@ -101,7 +101,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     Ok(bytes)
 }
 
-/// Where and why a text is not JSON.
+/// Position and reason of a JSON error.
 fn json_fault(path: &Path, text: &[u8], error: ParseError) -> Fault {
     let before = text.get(..error.offset().min(text.len())).unwrap_or_default();
     let line = before.iter().filter(|b| **b == b'\n').count() + 1;
@@ -114,13 +114,13 @@ fn catalog(asked: &Asked) -> Result<(PathBuf, Vec<u8>), Fault> {
     match (asked.files.as_slice(), &asked.command, &asked.url) {
         ([path], None, None) => Ok((path.clone(), read(path)?)),
         ([], Some(_), None) | ([], None, Some(_)) if asked.has("write") => {
-            Err("--write needs a file".to_owned())
+            Err("--write requires a file".to_owned())
         }
         ([], Some(_), None) | ([], None, Some(_)) => {
             let (name, catalog) = connect::catalog(asked)?;
             Ok((name.into(), catalog.into_bytes()))
         }
-        _ => Err("one FILE is expected, - for standard input, or a server".to_owned()),
+        _ => Err("expected one FILE, - for standard input, or a server".to_owned()),
     }
 }
 
@@ -258,7 +258,7 @@ fn fix(asked: &Asked, path: &Path, snapshot: &Snapshot) -> Result<u8, Fault> {
         return out(fixed.text.as_bytes()).map(|()| 0);
     }
     if path == Path::new("-") {
-        return Err("--write needs a file".to_owned());
+        return Err("--write requires a file".to_owned());
     }
     if fixed.changes > 0 {
         replace(path, fixed.text.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -288,7 +288,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// How a tool fares in a host: the worst of what the HOST rules say.
+/// Result of a tool in a host: the worst finding of the HOST rules.
 fn matrix(snapshot: &Snapshot, json: bool) -> Result<u8, Fault> {
     let names: Vec<&str> = snapshot.tools().filter_map(|t| t.get("name")?.as_str()).collect();
     let mut columns = Vec::new();

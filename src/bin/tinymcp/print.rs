@@ -1,6 +1,6 @@
-//! Answers and progress for people.
+//! Text output of results and progress.
 //!
-//! What a server wrote must not steer the terminal: control characters are replaced.
+//! Control characters of the server are replaced, so that they cannot control the terminal.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a line of progress stands on the terminal.
+/// `true` while a line of progress is on the terminal.
 static STANDS: AtomicBool = AtomicBool::new(false);
 
 /// One step of progress, on standard error: in place where that is a terminal.
@@ -49,7 +49,7 @@ pub(crate) fn progress_done() {
     }
 }
 
-/// A result, or an event, as people want it. What has no form of its own is shown as JSON.
+/// Formats a result or an event as text. Values without a text form are printed as JSON.
 pub(crate) fn answer(answer: Value<'_>) -> String {
     let mut text = String::new();
     for (name, value) in answer.members() {

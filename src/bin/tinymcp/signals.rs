@@ -1,8 +1,7 @@
-//! SIGINT and SIGTERM while a server is asked.
+//! SIGINT and SIGTERM while a request is in flight.
 //!
-//! What it does: end the connection, and with it the program that was started for it, which does not
-//! hear of an interruption since it has a process group of its own; then end this program as the signal
-//! would have. A second signal does so at once.
+//! A signal ends the connection and the child process, which has a process group of its own and does not
+//! receive the signal; then it ends this program as the signal would have. A second signal does so at once.
 //!
 //! Invariant: what [`end`] was given is ended before this program is.
 
@@ -42,7 +41,7 @@ fn watch(abort: Abort) -> io::Result<()> {
             abort.abort();
             let signal = CAME.get().map_or(0, |came| came.load(Ordering::SeqCst));
             let signal = i32::try_from(signal).unwrap_or(SIGTERM);
-            // Whoever started this program sees how it ended.
+            // The parent process sees the signal as the reason.
             if signal_hook::low_level::emulate_default_handler(signal).is_err() {
                 std::process::exit(128 + signal);
             }

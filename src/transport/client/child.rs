@@ -1,8 +1,7 @@
-//! A server as a child process: its standard input and output, its stderr, its end.
+//! Child process as a server: pipes, stderr and shutdown.
 //!
-//! What it does: starts a program in a process group of its own, reads and writes its pipes on one
-//! thread each way at most, keeps the end of its stderr, ends it step by step. What it does not:
-//! restart it; `client` decides that.
+//! Starts a program in a process group of its own, reads and writes its pipes, keeps the end of its
+//! stderr, and shuts it down step by step. The client decides whether to start it again.
 //!
 //! Source: MCP basic/transports/stdio (shutdown: close the input, then SIGTERM, then SIGKILL).
 //!
@@ -49,15 +48,15 @@ use super::{Connector, Transport};
 use crate::transport::framing::LineReader;
 use crate::transport::framing::{FrameSource, Input};
 
-/// How long the reading thread waits for the exit of a child that closed its output, to tell why.
+/// Time to wait for the exit status of a child that closed its output.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The longest pause between two looks at a child that is to exit.
 const LOOK: Duration = Duration::from_millis(10);
 /// Bytes after which a line of stderr without an end is passed on.
 const LONGEST_LINE: usize = 8 << 10;
-/// How long a killed child may take to be gone: only the kernel can make it longer.
+/// Time for a killed child to exit; only the kernel can delay it.
 const KILLED: Duration = Duration::from_secs(2);
-/// How often it is looked whether the child is there, on systems that do not tell by themselves.
+/// Poll interval for the exit of the child, on systems without notification.
 const UNTOLD: Duration = Duration::from_secs(1);
 
 /// Variables of this process that a child gets, beside those that begin with `LC_`.
@@ -359,7 +358,7 @@ impl FrameSource for ChildInlet {
     }
 }
 
-/// What comes from a child, read by one thread that also looks after the rest.
+/// Reads the output of a child; also polls its stderr, its stdin and its exit.
 struct ChildOutput {
     output: File,
     errors: Option<File>,
@@ -390,7 +389,7 @@ impl Read for ChildOutput {
             }
             let input = self.feed.adopted();
             let (output, bell, errors, takes, exited) = {
-                // Where there is nothing to look at, the output is looked at for nothing.
+                // Without other descriptors the output is read directly.
                 let none = self.output.as_fd();
                 let errors = self.errors.as_ref().map(|file| (file.as_fd(), PollFlags::IN));
                 let takes = input.as_deref().map(|file| (file.as_fd(), PollFlags::OUT));
@@ -438,7 +437,7 @@ impl Read for ChildOutput {
                 match self.listen.read(&mut rung) {
                     // Everything was closed from this side.
                     Ok(0) => return Ok(0),
-                    // What is there to read stays there until this thread has looked up.
+                    // Available bytes stay in the pipe until this thread checks its condition.
                     Ok(_) if self.by.is_some() => return Err(io::ErrorKind::WouldBlock.into()),
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-/// What happens to what a child writes to its stderr.
+/// Destination of the stderr of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stderr {
     /// It goes where that of this process goes. A hub puts the server's key in front of each line.
@@ -15,7 +15,7 @@ pub enum Stderr {
     Null,
 }
 
-/// What a child gets from this process.
+/// Settings of a child process.
 #[derive(Clone, Default)]
 #[cfg_attr(not(unix), allow(dead_code, reason = "child processes are supported on Unix only"))]
 pub(crate) struct ChildSettings {

@@ -1,13 +1,13 @@
-//! Writing to a pipe that may be full: every sender waits no longer than it wants to.
+//! Writer for a pipe that may be full, with a deadline for each sender.
 //!
-//! What it does: one sender at a time writes without blocking and polls while the pipe is full;
-//! others leave their frames with it. Who runs out of time leaves the rest to the thread that reads
-//! the other pipe, which polls anyway. What it does not: drop part of a frame, ever.
+//! One sender at a time writes without blocking and polls while the pipe is full; other senders leave
+//! their frames with it. A sender whose deadline passes leaves the rest to the thread that reads the
+//! other pipe, which polls anyway. A frame is never dropped in part.
 //!
 //! # Invariants
-//! - Bytes leave in the order in which frames were taken; a frame is taken whole or not at all.
-//! - `writing` belongs to at most one sender; while it is false and something is pending, `adopted`
-//!   is true and the bell was rung: who reads has been woken, and whoever reads next sees it.
+//! - Bytes leave in the order in which frames were accepted; a frame is accepted whole or not at all.
+//! - `writing` is set by at most one sender. If it is not set and bytes are pending, `adopted` is set and
+//!   the reading thread was woken.
 //! - The lock is never held across a write that could block.
 
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::Failure;
 use super::stream::FrameWriter;
 use crate::sync::Condition;
 
-/// How often a sender that waits for a full pipe looks whether it was closed.
+/// Poll interval of a sender that waits for a full pipe, to notice that it was closed.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) struct StdinWriter {
@@ -49,7 +49,7 @@ struct State {
 impl State {
     /// The pipe is of no use any more; of what was offered, so much never got into it.
     fn let_go(&mut self, pipe: &File, unwritten: usize) {
-        // What nobody read is still in the pipe. A system that does not tell has it all read.
+        // Unread bytes are still in the pipe. If their number is unknown, all count as read.
         let unread = usize::try_from(ioctl_fionread(pipe).unwrap_or(0)).unwrap_or(usize::MAX);
         self.heard = self.offered.saturating_sub(unwritten) > unread;
         self.pipe = None;
@@ -106,14 +106,14 @@ impl StdinWriter {
         let mut state = self.lock();
         let unwritten = state.pending.len();
         match state.pipe.take() {
-            // Who writes knows better how much got into it.
+            // The writing thread knows how much was written.
             Some(pipe) if !state.writing => state.let_go(&pipe, unwritten),
             _ => state.pending = Vec::new(),
         }
         self.moved.release(state);
     }
 
-    /// Whether anything that was sent was read, once the pipe is broken.
+    /// Returns whether the child read any byte, after the pipe broke.
     pub(super) fn heard(&self) -> bool {
         self.lock().heard
     }
@@ -202,7 +202,7 @@ impl FrameWriter for StdinWriter {
         let mut rest = frame;
         let mut pushed = self.write(&pipe, &mut rest, deadline);
         let mut state = self.lock();
-        // What others left meanwhile goes out too, by the same deadline.
+        // Frames of other senders are written too, by the same deadline.
         while pushed == Pushed::All && !state.pending.is_empty() {
             let batch = std::mem::take(&mut state.pending);
             self.moved.release(state);

@@ -1,24 +1,22 @@
-//! Whose turn it is to read: the thread that is there for it, or a caller that waits anyway.
+//! Leader/follower hand-off of the frame source between the reader thread and callers.
 //!
-//! What it does: keeps a [`FrameSource`] while nobody reads, and gives it to one thread at a time. What it
-//! does not: wait for anything a message says, or know what calls are.
+//! A response that one thread reads for another costs a context switch, as much as the rest of a short
+//! call. With one call in flight, the calling thread therefore reads its own response.
 //!
-//! An answer that one thread reads for another costs a change of threads, which is as much as the rest
-//! of a short call. So while calls are made one after another, each is read by the thread that makes it.
-//!
-//! # Whose turn
-//! - The reading thread's, at first and always where waiting for a frame cannot be given up.
-//! - When it has answered a thread and no other waits, it lends the inlet. Who waits for something next
-//!   reads until it is there, and puts the inlet back.
-//! - If others wait by then, or the input has ended, the reading thread is called, as it is by who waits
-//!   without reading. Otherwise it goes on by itself when nobody has read for [`PAUSE`]: what the peer
-//!   says unasked right after a call is heard up to twice that later.
+//! # Protocol
+//! - The reader thread owns the source at first, and always if its reads cannot be interrupted.
+//! - After it has read a response and no other caller waits, it lends the source. The next caller that
+//!   waits takes the source, reads until its response is there, and returns it.
+//! - If others wait by then, or the input has ended, the reader thread is woken; so it is by a caller that
+//!   waits without reading. Otherwise the reader thread takes over after no caller has read for
+//!   [`PAUSE`]. A notification right after a call is therefore read up to twice that time later.
 //!
 //! # Invariants
-//! - The inlet is in one place: with the reading thread, with a caller, or here.
-//! - Who leaves it here asks in the same breath whether somebody waits: who begins to wait later finds it.
-//! - No other lock is taken inside this one, and nothing is read or told while it is held.
-//! - A caller does not tell of the end: to find out why may take longer than it has time.
+//! - The source is in one place: with the reader thread, with a caller, or in [`Handoff`].
+//! - Returning the source and checking for waiters happen under one lock, so a thread that starts waiting
+//!   later finds it.
+//! - No other lock is taken inside this one, and nothing is read while it is held.
+//! - Callers do not report the end of the input: finding its reason may take longer than their deadline.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -27,7 +25,7 @@ use std::time::{Duration, Instant};
 use super::{MessageHandler, WakeUp};
 use crate::transport::framing::{FrameSource, Input};
 
-/// How long the inlet is left to callers that do not come.
+/// Time that the source is left to callers before the reader thread takes over.
 const PAUSE: Duration = Duration::from_millis(5);
 /// As good as for ever: who reads for so long calls when it is done.
 const LONG: Duration = Duration::from_secs(3600);
@@ -59,8 +57,8 @@ impl Handoff {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the inlet to callers; comes back with it when it is the reading thread's turn again. Who was answered
-    /// is woken between the two, and finds it here.
+    /// Lends the source to callers and returns it when the reader thread must read again. The waiter
+    /// is woken in between and finds the source here.
     pub(super) fn lend(
         &self,
         inlet: Box<dyn FrameSource>,
@@ -105,7 +103,7 @@ impl Handoff {
                 Some(Input::Large(frame)) => drop(sink.large(frame)),
                 Some(Input::TooLong { head, tail }) => sink.oversized(head, tail),
                 Some(Input::End | Input::Failed(_)) => {
-                    // Whoever reads next comes to the same end.
+                    // The next reader meets the same end.
                     loan.ended = true;
                     return;
                 }

@@ -1,12 +1,12 @@
-//! A carrier over streams: one thread reads frames and hands them to the sink, callers write.
+//! Transport over streams: one thread reads frames and calls the handler, callers write.
 //!
-//! What it does: joins a [`FrameSource`], a [`FrameWriter`] and a [`ProcessGuard`] to a [`Transport`], for links and for
-//! child processes. What it does not: know what a stream is made of.
+//! Joins a [`FrameSource`], a [`FrameWriter`] and a [`ProcessGuard`] to a [`Transport`], for links and
+//! for child processes.
 //!
 //! # Threads
-//! The reader is started by [`Transport::start`] and ends with the input, or when [`ProcessGuard::end`] makes
-//! the input end; `turn.rs` tells when callers read in its place. A link over streams that may block
-//! has a second thread, which writes.
+//! [`Transport::start`] starts the reader. It ends with the input, or when [`ProcessGuard::end`] ends the
+//! input. Callers may read in its place (`handoff.rs`). A link over streams that may block has a second
+//! thread, which writes.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -22,7 +22,7 @@ use crate::transport::framing::{FrameSink, FrameSource, Input, Link};
 /// Stack of the thread that reads: parsing does not recurse, and no user code runs there.
 const READER_STACK: usize = 128 << 10;
 
-/// How long a failed sender waits at most to be told why by the thread that reads.
+/// Time that a failed sender waits for the reason from the thread that reads.
 const REASON: Duration = Duration::from_millis(1500);
 
 /// Takes frames from any thread, each with its own patience.
@@ -35,16 +35,15 @@ pub(crate) trait FrameWriter: Send + Sync {
     fn close(&self, deadline: Instant);
 }
 
-/// What the streams belong to.
+/// Owner of the streams: a process, or nothing.
 pub(super) trait ProcessGuard: Send + Sync {
     /// Why the input ended. Called on the reading thread, once; may take a moment.
     fn last_words(&self) -> String;
 
-    /// What was said beside the protocol.
+    /// Returns output outside the protocol.
     fn aside(&self) -> Option<String>;
 
-    /// Whether the peer read anything of what it was sent, once it is over; yes where nobody can
-    /// tell.
+    /// Returns whether the peer has read any byte, after it ended; `true` if unknown.
     fn heard(&self) -> bool {
         true
     }
@@ -80,8 +79,8 @@ impl Over {
         why
     }
 
-    /// Writing fails before reading has found out why: a moment of patience gives a better reason. Who has none,
-    /// as the thread that reads, waits for nothing.
+    /// Returns the reason of the end. Writing fails before reading finds the reason, so a short wait
+    /// gives a better message.
     fn reason(&self, otherwise: Failure, deadline: Instant) -> Failure {
         let deadline = deadline.min(Instant::now() + REASON);
         let mut why = lock(&self.why);
@@ -197,13 +196,13 @@ impl Transport for StreamTransport {
     fn close(&self, deadline: Instant) {
         let running = lock(&self.running).take();
         let closed = self.over.set(Failure::Closed("this side closed the connection".to_owned()));
-        // What the peer says until it is gone is read, and what was left to be written is.
+        // The remaining output of the peer is read, and pending frames are written.
         self.turns.end();
         self.feed.close(deadline);
         let ends = self.life.end();
         let Some(running) = running else { return };
         running.sink.end(closed);
-        // Who reads may drop the last handle of a client and come here.
+        // The reading thread may drop the last handle of a client and get here.
         let this = std::thread::current().id();
         if ends && running.reader.thread().id() != this && self.turns.caller() != Some(this) {
             // OK to drop: a reader does not panic, and if it did there is nobody to tell.

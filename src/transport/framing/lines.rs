@@ -1,16 +1,16 @@
 //! Newline-delimited frames over byte streams.
 //!
-//! [`LineReader`] takes whatever the stream has and gives lines out of its buffer; of a line beyond
-//! the limit only its beginning and its end are kept. [`LineSink`] combines the writes of concurrent
-//! senders: while one thread writes, the others leave their frames and go on.
+//! [`LineReader`] splits the bytes of a stream into lines; of a line beyond the limit it keeps only the
+//! beginning and the end. [`LineSink`] combines the writes of concurrent senders: while one thread
+//! writes, the others append their frames to a buffer and return.
 //!
 //! Source: MCP basic/transports/stdio (one message per line, no embedded newline); blank lines
 //! and `\r\n` are accepted.
 //!
 //! # Invariants
-//! - `buf[start..end]` is what was read and not yet given out; `searched` never lies before
-//!   `start`, so no byte is searched twice.
-//! - The outlet's lock is never held across a write: who writes has taken the stream out.
+//! - `buf[start..end]` was read and not yet returned. `searched` is never before `start`, so no byte is
+//!   searched twice.
+//! - The lock of the sink is never held across a write: the writing thread has taken the stream out.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
@@ -23,10 +23,9 @@ use memchr::memchr;
 use super::{FrameSink, FrameSource, Input};
 use crate::sync::Condition;
 
-/// What is read at once: the capacity of a Linux pipe.
+/// Bytes per read: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
-/// What is read at once from a peer that never said that much: most calls are a few hundred bytes. One page, for all of
-/// it is written once.
+/// Bytes per read at first: most calls are a few hundred bytes. One page, because all of it is touched.
 const FIRST: usize = 4 << 10;
 /// Some programs write it before a line. JSON must not begin with it (RFC 8259 §8.1), so it is dropped.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -218,7 +217,7 @@ impl<R: Read> LineReader<R> {
         self.buf = next;
     }
 
-    /// What stands before the end of input without a newline is a line too: `printf '…' | server`.
+    /// Returns the last line, which may have no newline: `printf '…' | server`.
     fn last_line(&mut self) -> Line {
         let (start, stop) = (self.start, self.end);
         self.start = self.end;
@@ -226,7 +225,7 @@ impl<R: Read> LineReader<R> {
         self.checked(start, stop).unwrap_or(Line::End)
     }
 
-    /// What a line amounts to; nothing if it is blank.
+    /// Checks a line; `None` if it is blank.
     fn checked(&mut self, mut start: usize, mut stop: usize) -> Option<Line> {
         if std::mem::take(&mut self.skipping) {
             self.keep_tail(start, stop);
@@ -442,7 +441,7 @@ fn write(stream: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
     stream.write_all(bytes).and_then(|()| stream.flush())
 }
 
-/// Whether reading or writing failed for the peer alone: it has gone, as it may.
+/// Returns whether an I/O error only means that the peer is gone.
 pub(crate) fn is_gone(error: &std::io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected)

@@ -1,7 +1,7 @@
-//! An in-memory pair: a link for a server, and the other end for whoever talks to it.
+//! In-memory pair of a link and its peer.
 //!
-//! For tests and for hosts that run a server in their own process. Both directions are bounded;
-//! a side that does not read makes the other wait, as a pipe does.
+//! For tests and for hosts that run a server in their own process. Both directions are bounded: a side
+//! that does not read blocks the other, as a pipe does.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -179,7 +179,7 @@ impl FrameSink for MemorySink {
     }
 
     fn close(&self, _deadline: Instant) {
-        // What was sent is with the other end already.
+        // The other end already has the frames.
         drop(self.closer.lock().unwrap_or_else(PoisonError::into_inner).take());
         drop(self.frames.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -190,7 +190,7 @@ impl crate::transport::client::stream::FrameWriter for MemorySink {
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
         let gone = || Failure::Closed("the peer is gone".to_owned());
         let sender = self.sender().filter(|_| !self.closed()).ok_or_else(gone)?;
-        // Where there is room it goes, however late it is.
+        // If there is room the frame is sent even after the deadline.
         let frame = match sender.try_send(frame.to_vec()) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Disconnected(_)) => return Err(gone()),

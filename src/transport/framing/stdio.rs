@@ -1,9 +1,9 @@
-//! Standard input and output, taken for the protocol alone.
+//! Standard input and output, reserved for the protocol.
 //!
-//! The protocol's descriptors are duplicated; then descriptor 0 is pointed at `/dev/null` and
-//! descriptor 1 at standard error. A stray `println!` in a handler, or in a child process of one,
-//! ends up among the diagnostics instead of between two messages (MCP basic/transports/stdio: a
-//! server must not write anything to stdout that is not a message).
+//! Duplicates both descriptors, then points descriptor 0 at `/dev/null` and descriptor 1 at standard
+//! error. A stray `println!` in a handler, or in a child process of one, goes to standard error and never
+//! between two messages (MCP basic/transports/stdio: a server must not write anything to stdout that is
+//! not a message).
 
 use crate::error::Error;
 use crate::limits::Limits;

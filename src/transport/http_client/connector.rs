@@ -1,17 +1,16 @@
-//! Sockets under the HTTP client: found, opened and used so that nothing waits beyond the exchange
-//! it belongs to.
+//! TCP connections of the HTTP client, bounded by the deadline of their exchange.
 //!
-//! What it does: resolves names, judges addresses, connects, reads and writes under the deadline
-//! of the thread's current [`Exchange`](super::deadline), and lets go at once when that is stopped.
-//! What it does not: HTTP. TLS, where it is built in, lies above.
+//! Resolves names, checks addresses, connects, reads and writes under the deadline of the thread's
+//! current [`Exchange`](super::deadline), and stops at once when that exchange is stopped. TLS is a layer
+//! above.
 //!
 //! # Invariants
-//! - Each wait lasts at most a [`TICK`] before the exchange is asked again.
-//! - With the guard on, no packet goes to an address that is not public. Proxies are not used, so
-//!   nothing in the environment leads around it.
-//! - What is written leaves before anything is awaited: the head and a small body are one packet.
-//! - A server may answer before it has read everything and close: then nothing more is written, and
-//!   what it said is read (RFC 9112, section 9.5).
+//! - Each wait lasts at most a [`TICK`]; then the exchange is checked again.
+//! - With public addresses only, no packet goes to another address. Proxies of the environment are not
+//!   used.
+//! - Written bytes leave before any read: the head and a small body are one packet.
+//! - A server may respond before it has read the whole request and close. The client then stops writing
+//!   and reads the response (RFC 9112, section 9.5).
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -38,7 +37,7 @@ const TOGETHER: usize = 16 << 10;
 /// interrupted, so each may outlive its exchange.
 const LOOKUPS: usize = 8;
 
-/// Which addresses may be connected to.
+/// Addresses that may be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     Everywhere,
@@ -360,8 +359,8 @@ fn is_break(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
 }
 
-/// Whether the head of an answer came, and not one that only precedes it (1xx). Does not wait, and
-/// takes nothing. What TLS says looks otherwise.
+/// Returns whether the head of a final response (not 1xx) has arrived. Does not wait and does not
+/// consume. It never matches TLS records.
 fn answers_already(socket: &TcpStream) -> bool {
     let mut start = [0; 12];
     peek(socket, &mut start).is_ok_and(|n| n == start.len())

@@ -1,15 +1,13 @@
-//! One request and its answer as seen from outside: when it must end, and how to end it early.
+//! Deadline and cancellation of one HTTP exchange.
 //!
-//! What it does: knows the deadline, holds the socket in use so that another thread can shut it,
-//! and lets the exchange pause. What it does not: send or read.
-//!
-//! The connections under an exchange are pooled and know nothing of it, so the thread that drives
-//! it says so: [`Exchange::enter`] makes it the thread's current one, and the sockets ask
-//! [`current`].
+//! Knows the deadline and holds the socket in use, so that another thread can shut it down. Connections
+//! are pooled and do not know their exchange: [`Exchange::enter`] makes it the current one of the thread,
+//! and the sockets look it up with [`current`].
 //!
 //! # Invariants
-//! - Once stopped, an exchange stays stopped, and every socket it touches later is shut at once.
-//! - The lock is held for moments only, never across reading or writing.
+//! - Once stopped, an exchange stays stopped, and every socket it uses later is shut down at once.
+//! - A connection that went back to the pool is not shut down by the exchange before.
+//! - The lock is never held across reading or writing.
 
 use std::cell::RefCell;
 use std::net::{Shutdown, TcpStream};
@@ -19,15 +17,15 @@ use std::time::{Duration, Instant};
 
 use crate::transport::client::MessageHandler;
 
-/// How often somebody who waits looks whether the waiting still makes sense. Rarely in tests, so
-/// that what should be woken and is not shows.
+/// Longest single wait before the exchange is checked again. Long in tests, so that a missing wake-up
+/// shows.
 pub(super) const TICK: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
-/// How long the rest of an answer is waited for that nobody needs: without it the connection cannot
-/// be used again.
+/// Time to wait for the rest of a response whose content is not needed: without it the connection
+/// cannot be reused.
 pub(super) const BRIEF: Duration = Duration::from_millis(100);
 
-/// Why an exchange ends before its time.
+/// Reason why an exchange ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The deadline is over.
@@ -40,7 +38,7 @@ pub(super) enum Stop {
     Answered,
 }
 
-/// How the driving thread wants to wait for bytes.
+/// Wait mode of the driving thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Patience {
@@ -65,7 +63,7 @@ pub(super) struct Exchange {
     sent: AtomicBool,
     /// Waits are at most [`BRIEF`] long.
     brief: AtomicBool,
-    /// What is written now is about the connection, not the request.
+    /// Bytes written now belong to the TLS handshake, not to the request.
     #[cfg(feature = "tls")]
     shaking: AtomicBool,
 }
@@ -134,8 +132,8 @@ impl Exchange {
         self.state().until = Until::At(deadline);
     }
 
-    /// The answer came on another stream. What is left is the acceptance of the message, which usually
-    /// follows: it is waited for briefly, so that the connection can be used again.
+    /// The response came on another stream. The acceptance of the POST usually follows; a short wait for
+    /// it lets the connection be reused.
     pub(super) fn answered(&self) {
         let mut state = self.state();
         state.answered = true;
@@ -166,7 +164,7 @@ impl Exchange {
         self.state().stop
     }
 
-    /// How long one wait may last: at most a [`TICK`].
+    /// Returns the time of the next wait, at most a [`TICK`].
     ///
     /// # Errors
     /// The exchange is over.
@@ -288,7 +286,7 @@ impl Exchange {
         self.shaking.store(begins, Ordering::Relaxed);
     }
 
-    /// Whether bytes of the request have left.
+    /// Returns whether bytes of the request were sent.
     pub(super) fn has_sent(&self) -> bool {
         self.sent.load(Ordering::Relaxed)
     }

@@ -1,10 +1,9 @@
-//! What a program says about a server's URL: where it is and what goes with every request.
+//! URL of a server, and the headers of every request to it.
 //!
-//! What it does: collects, checks once, and adds the program's headers to a request. What it does
-//! not: connect.
+//! Values are checked once, before anything is connected.
 //!
 //! # Invariants
-//! - No secret shows in `Debug`, in an error, or in a log: values are marked as sensitive.
+//! - No secret is shown by `Debug`, in an error or in a log: values are marked as sensitive.
 
 use std::fmt;
 use std::sync::Arc;
@@ -177,7 +176,7 @@ fn add(map: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a header belongs to HTTP or to the protocol; a second one would contradict it. The name is in
+/// Returns whether HTTP or the protocol sets this header; a second one would contradict it. The name is in
 /// lower case.
 fn is_reserved(name: &str) -> bool {
     const RESERVED: [&str; 12] = [

@@ -1,9 +1,8 @@
-//! Servers of the oldest revision: one stream that everything is heard on, and another URL to post
-//! to.
+//! HTTP+SSE of revision 2024-11-05: one stream for all messages of the server, another URL for posts.
 //!
-//! What it does: opens the stream, learns the URL from its first event, hands on what comes and
-//! tells the exchange whose answer it is. What it does not: come back to a stream that ended; that
-//! kind of server knows no resuming, so the connection ends with it.
+//! Opens the stream, learns the URL from its first event, and passes messages on. A response ends the
+//! wait of the exchange that posted its request. These servers cannot resume a stream, so the connection
+//! ends with it.
 //!
 //! Source: MCP 2024-11-05 basic/transports (HTTP with SSE); 2025-11-25 basic/transports and
 //! 2026-07-28 basic/transports/streamable-http (backward compatibility).
@@ -21,7 +20,7 @@ use super::sse_listener::{self, Got};
 use crate::transport::client::{Answered, Failure, MessageHandler};
 use crate::transport::sse::{Parser, Step};
 
-/// Whether the server is of that kind; then messages are posted to where it said.
+/// Detects such a server and stores its URL for posts.
 pub(super) fn open(shared: &Arc<Shared>, exchange: &Exchange) -> bool {
     let Got::Stream(mut body) = sse_listener::ask(shared, exchange, &[], None, b"") else { return false };
     let mut parser = Parser::new(shared.frame_bytes);
@@ -33,8 +32,8 @@ pub(super) fn open(shared: &Arc<Shared>, exchange: &Exchange) -> bool {
     true
 }
 
-/// Where to post to, as the first event says. It must be of the same origin: the program's headers
-/// go there.
+/// Reads the URL for posts from the first event. It must have the same origin, because the program's
+/// headers are sent there.
 fn first(shared: &Shared, body: &mut Body, parser: &mut Parser) -> Option<Uri> {
     let mut reader = body.as_reader();
     // Byte by byte, so that nothing of the next event is taken.

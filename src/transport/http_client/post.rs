@@ -1,15 +1,13 @@
-//! One message on its way: posted, answered as JSON or as events, and followed when its stream
-//! breaks off.
+//! POST of one message and its response, as JSON or as a stream of events.
 //!
-//! What it does: the whole exchange, on the thread that calls. What it does not: decide what a
-//! failure means for the session or the era.
+//! Makes the whole exchange on the calling thread, and resumes a stream that breaks.
 //!
 //! Source: MCP 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamable-http; the
 //! statuses are listed there and in basic/index.
 //!
 //! # Invariants
-//! - A message is posted again only when the server said that it did not act on it: to another
-//!   place of the same origin, or in a session that replaced the unknown one.
+//! - A message is posted again only if the server said that it did not act on it: to another path of the
+//!   same origin, or in a session that replaced the unknown one.
 //! - No body, event or head is kept beyond its limit.
 
 use std::io::{self, Read};
@@ -28,7 +26,7 @@ use crate::transport::sse::{MEDIA_TYPE, Parser, Step};
 const JSON: &str = "application/json";
 /// Both must be accepted (2025-11-25 basic/transports; 2026-07-28 streamable-http).
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-/// What is read at once.
+/// Bytes per read.
 const PIECE: usize = 8 << 10;
 /// Redirects within the origin that one message follows.
 const REDIRECTS: usize = 3;
@@ -64,7 +62,7 @@ impl Post {
         let route = Route { letter: self, shared, headers, sink: &**sink };
         let done = shared.exchanging(&self.exchange, || route.deliver(frame, turn));
         match (done, self.exchange.stop_reason()) {
-            // Whoever waited knows already.
+            // The waiting thread has its outcome already.
             (Err(_), Some(Stop::Abandoned | Stop::Answered)) => Ok(()),
             (Err(_), Some(Stop::Timeout)) => Err(Failure::Timeout),
             (Err(_), Some(Stop::Closed)) => Err(closed()),
@@ -239,7 +237,7 @@ impl Route<'_> {
             }
         } else {
             let mut text = Vec::new();
-            // What cannot be read is not worth another error.
+            // OK to drop: the status is the error.
             let _ = response.into_body().as_reader().take(WORDS as u64).read_to_end(&mut text);
             words = plain(&text);
         }
@@ -339,7 +337,7 @@ impl Shared {
     }
 }
 
-/// What a body holds.
+/// Media type of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Media {
     Json,
@@ -370,7 +368,7 @@ fn drain(mut body: impl Read) {
     }
 }
 
-/// How one connection's events ended.
+/// End of the events of one connection.
 pub(super) enum End {
     /// With the answer.
     Answered,
@@ -466,7 +464,7 @@ fn interrupted(why: &str) -> Failure {
     Failure::Interrupted(why.into())
 }
 
-/// What a failed read of a body means.
+/// Maps a failed read of a body.
 fn broken(exchange: &Exchange, error: &io::Error) -> Failure {
     match exchange.stop_reason() {
         Some(_) => closed(),
@@ -474,7 +472,7 @@ fn broken(exchange: &Exchange, error: &io::Error) -> Failure {
     }
 }
 
-/// What a failed request means.
+/// Maps a failed request.
 pub(super) fn failure(exchange: &Exchange, error: Error) -> Failure {
     let lost = |why: String| if exchange.has_sent() { Failure::Interrupted(why) } else { Failure::Io(why) };
     match error {

@@ -1,18 +1,18 @@
-//! Which addresses belong to the public internet.
+//! Classification of IP addresses as public or not.
 //!
-//! What it does: judges one address. What it does not: resolve names; the judgement is made on the
-//! address that is about to be connected to, so a name that changes its meaning gains nothing.
+//! The check applies to the address that is connected to, so a name that changes its address later cannot
+//! bypass it.
 //!
 //! Source: IANA's registries of special-purpose addresses for IPv4 and IPv6 (RFC 6890 and its
 //! successors); MCP 2026-07-28 security best practices (server-side request forgery).
 //!
 //! # Invariants
-//! - Whatever carries an IPv4 address inside is judged by that address too.
-//! - What is not known to be public is not public.
+//! - An address that embeds an IPv4 address is also judged by that.
+//! - An address that is not known to be public is not public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address can only be reached over the public internet: not this machine, not its
+/// Returns whether an address is reached over the public internet: not this machine, not its
 /// network, not the services that clouds offer to their machines.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {

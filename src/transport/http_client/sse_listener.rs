@@ -1,14 +1,13 @@
-//! The stream that a session keeps open for what the server says unasked, and coming back to
-//! streams that ended.
+//! The GET stream of a session, and reconnection of streams that ended.
 //!
-//! What it does: asks for the stream, hands its messages on, waits and asks again where it ends,
-//! and ends the session when the client is closed. What it does not: read messages.
+//! Requests the stream, passes its messages on, reconnects when it ends, and ends the session when the
+//! client is closed.
 //!
 //! Source: MCP 2025-11-25 basic/transports (listening, resumability, session management).
 //!
 //! # Invariants
-//! - Waiting grows with every connection that brought nothing, and only messages reset it: a
-//!   server that ends every stream at once is asked ever less often, and some day no more.
+//! - Pauses grow with every connection without a message, and only a message resets them. After too many
+//!   the listener gives up.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,7 +33,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// The longest wait that is.
 const RETRY: Duration = Duration::from_secs(24 * 3600);
 
-/// How long opening a session waits for its stream, so that what the server says next is heard.
+/// Time that opening a session waits for its stream, so that no notification is lost.
 /// Some servers send nothing before they have something to say.
 const OPENING: Duration = Duration::from_millis(250);
 
@@ -52,8 +51,8 @@ impl Fruitless {
         self.0 > most
     }
 
-    /// How long to wait before the next attempt. `retry` is what the server asked for, in
-    /// milliseconds: it counts to the letter until that has come to nothing twice.
+    /// Returns the pause before the next attempt. `retry` is the server's wish in milliseconds; it is
+    /// followed exactly until it has failed twice.
     pub(super) fn delay(&self, retry: Option<u64>, clean: bool) -> Duration {
         let doubled = FIRST * (1 << self.0.saturating_sub(1).min(6));
         let own = if self.0 == 0 && clean { SOON } else { doubled.min(LONGEST) };
@@ -65,7 +64,7 @@ impl Fruitless {
     }
 }
 
-/// What came of asking for a stream.
+/// Result of a GET for a stream.
 pub(super) enum Got {
     Stream(Body),
     /// Not now.
@@ -118,7 +117,7 @@ pub(super) struct Listener {
 #[derive(Default)]
 struct Current {
     exchange: Option<Arc<Exchange>>,
-    /// What every message of the session carries.
+    /// Headers of every message of the session.
     headers: Vec<(String, String)>,
 }
 
@@ -200,7 +199,7 @@ fn listen(shared: &Shared, exchange: &Arc<Exchange>, headers: &[(String, String)
     let (Some(sink), session) = (shared.sink(), shared.session()) else { return };
     let mut parser = Parser::new(shared.frame_bytes);
     let mut fruitless = Fruitless::default();
-    // What it ends with is of no interest: the next message finds out what is wrong.
+    // OK to drop: the next message meets the same failure.
     let _ = shared.exchanging(exchange, || {
         while !fruitless.too_many(shared.reconnects) {
             let got = ask(shared, exchange, headers, session.as_deref(), parser.last_id());

@@ -25,7 +25,7 @@ pub(crate) struct Parser {
     value: Vec<u8>,
     /// Lines of data, each with the `\n` behind it.
     data: Vec<u8>,
-    /// What the event calls itself.
+    /// Name of the event.
     kind: Vec<u8>,
     /// The id of the event that is being read; becomes `last_id` when the event ends.
     id: Option<Vec<u8>>,
@@ -60,14 +60,14 @@ enum Field {
     Retry,
 }
 
-/// What [`Parser::next`] found.
+/// Result of [`Parser::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step<'p> {
     /// The piece is used up.
     More,
     /// An event with data.
     Event {
-        /// What it calls itself; empty where it does not.
+        /// Name of the event, or empty.
         kind: &'p [u8],
         /// Its lines, joined with `\n`.
         data: &'p [u8],
