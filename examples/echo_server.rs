@@ -10,7 +10,7 @@
 
 use std::process::ExitCode;
 
-use tinymcp::{Context, Failure, Server, Tool};
+use tinymcp::{Context, Server, Tool, ToolError};
 
 tinymcp::record! {
     /// What to say back.
@@ -30,11 +30,11 @@ tinymcp::record! {
     }
 }
 
-fn echo(_: &mut Context<'_>, arguments: Echo) -> Result<String, Failure> {
+fn echo(_: &mut Context<'_>, arguments: Echo) -> Result<String, ToolError> {
     Ok(arguments.text)
 }
 
-fn add(_: &mut Context<'_>, arguments: Add) -> Result<String, Failure> {
+fn add(_: &mut Context<'_>, arguments: Add) -> Result<String, ToolError> {
     Ok((arguments.a + arguments.b).to_string())
 }
 

@@ -34,7 +34,7 @@
 
 use std::process::ExitCode;
 
-use tinymcp::{Context, Failure, Server, Structured, Tool};
+use tinymcp::{Context, Server, Structured, Tool, ToolError};
 
 tinymcp::record! {
     /// A text to count in.
@@ -82,7 +82,7 @@ tinymcp::record! {
     }
 }
 
-fn word_count(_: &mut Context<'_>, Text { text }: Text) -> Result<Structured<Count>, Failure> {
+fn word_count(_: &mut Context<'_>, Text { text }: Text) -> Result<Structured<Count>, ToolError> {
     Ok(Structured(Count {
         lines: text.lines().count(),
         words: text.split_whitespace().count(),
@@ -90,7 +90,7 @@ fn word_count(_: &mut Context<'_>, Text { text }: Text) -> Result<Structured<Cou
     }))
 }
 
-fn sort_lines(_: &mut Context<'_>, wanted: Sort) -> Result<String, Failure> {
+fn sort_lines(_: &mut Context<'_>, wanted: Sort) -> Result<String, ToolError> {
     let mut lines: Vec<&str> = wanted.text.lines().collect();
     lines.sort_unstable();
     if wanted.unique {
@@ -103,7 +103,7 @@ fn sort_lines(_: &mut Context<'_>, wanted: Sort) -> Result<String, Failure> {
 }
 
 /// Numbers the lines, as `grep -n` does. No line is an answer too, and no failure.
-fn find_lines(_: &mut Context<'_>, wanted: Find) -> Result<String, Failure> {
+fn find_lines(_: &mut Context<'_>, wanted: Find) -> Result<String, ToolError> {
     let fold = |text: &str| if wanted.ignore_case { text.to_lowercase() } else { text.to_owned() };
     let pattern = fold(&wanted.pattern);
     let found = wanted

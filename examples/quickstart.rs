@@ -6,7 +6,7 @@
 //! ```
 #![allow(clippy::print_stdout)]
 
-use tinymcp::{Client, Context, Era, Failure, Field, Form, FormResponse, Server, Tool, json};
+use tinymcp::{Client, Context, Era, Field, Form, FormResponse, Server, Tool, ToolError, json};
 
 tinymcp::record! {
     /// Two numbers.
@@ -18,7 +18,7 @@ tinymcp::record! {
     }
 }
 
-fn greet(ctx: &mut Context<'_>, (): ()) -> Result<String, Failure> {
+fn greet(ctx: &mut Context<'_>, (): ()) -> Result<String, ToolError> {
     let form = Form::new("What is your name?").field(Field::text("name").required());
     // Returns early until the user has answered; then the handler runs again from its start.
     let answer = ctx.elicit("name", form)?;

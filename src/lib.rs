@@ -103,8 +103,8 @@ pub use model::task::{Task, TaskStatus};
 pub use model::uri_template::{TemplateError, TemplateErrorKind, UriTemplate, Variables};
 pub use model::{CacheHint, Change, ClientCapabilities, Level, ServerCapabilities};
 pub use server::{
-    Arguments, CompletionRequest, Context, Failure, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
-    ToolArguments, ToolResult,
+    Arguments, CompletionRequest, Context, Handle, LocalServer, SchemaCheck, SchemaCompiler, Server,
+    ToolArguments, ToolError, ToolResult,
 };
 #[cfg(feature = "http-server")]
 pub use server::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};

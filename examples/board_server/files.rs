@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags, openat};
 use tinymcp::{
-    Failure, ReadOutput, Resource, ResourceContents, Server, Template, Tool, ToolHints, UriTemplate,
+    ReadOutput, Resource, ResourceContents, Server, Template, Tool, ToolError, ToolHints, UriTemplate,
 };
 
 /// Largest file that is read, in bytes: an answer has to fit in memory more than once.
@@ -202,7 +202,7 @@ pub(crate) fn register(server: &mut Server, folder: &Arc<Folder>) -> Result<(), 
             let WriteFile { path, text } = wanted;
             for_write
                 .write(&path, &text)
-                .map_err(|error| Failure::new(format!("{path:?} was not written: {error}")))?;
+                .map_err(|error| ToolError::new(format!("{path:?} was not written: {error}")))?;
             handle.resource_updated(&uri_template.expand(|_| Some(&path)))?;
             Ok(format!("wrote {} bytes to {path}", text.len()))
         },
@@ -219,10 +219,10 @@ pub(crate) fn register(server: &mut Server, folder: &Arc<Folder>) -> Result<(), 
 }
 
 /// What is in a file; a path that is not allowed looks like one that is not there.
-fn contents(folder: &Folder, uri: &str, path: &str) -> Result<ReadOutput, Failure> {
+fn contents(folder: &Folder, uri: &str, path: &str) -> Result<ReadOutput, ToolError> {
     let bytes = folder.read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => Failure::from(error),
-        _ => Failure::not_found(uri),
+        io::ErrorKind::FileTooLarge => ToolError::from(error),
+        _ => ToolError::not_found(uri),
     })?;
     Ok(match String::from_utf8(bytes) {
         Ok(text) => ResourceContents::text(uri, text).mime_type("text/plain"),

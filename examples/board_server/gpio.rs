@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Completion, Content, Context, Error, Failure, Field, Form, Handle, Level, ResourceContents, Server,
-    Template, Tool, ToolHints, ToolOutput, json,
+    Completion, Content, Context, Error, Field, Form, Handle, Level, ResourceContents, Server, Template,
+    Tool, ToolError, ToolHints, ToolOutput, json,
 };
 
 /// Pins 0 to 27, in BCM counting.
@@ -78,15 +78,15 @@ impl Pins {
         self.folder.join(format!("gpio{pin}/value"))
     }
 
-    pub(crate) fn get(&self, pin: u8) -> Result<u8, Failure> {
+    pub(crate) fn get(&self, pin: u8) -> Result<u8, ToolError> {
         match fs::read_to_string(self.file(pin))?.trim_end() {
             "0" => Ok(0),
             "1" => Ok(1),
-            other => Err(Failure::new(format!("Pin {pin} holds {other:?} instead of 0 or 1"))),
+            other => Err(ToolError::new(format!("Pin {pin} holds {other:?} instead of 0 or 1"))),
         }
     }
 
-    pub(crate) fn set(&self, pin: u8, value: u8) -> Result<(), Failure> {
+    pub(crate) fn set(&self, pin: u8, value: u8) -> Result<(), ToolError> {
         let mut file = OpenOptions::new().write(true).open(self.file(pin))?;
         file.write_all(if value == 0 { b"0\n" } else { b"1\n" })?;
         Ok(())
@@ -101,7 +101,7 @@ pub(crate) fn register(server: &mut Server, pins: &Arc<Pins>) -> Result<(), Box<
     let for_template = Arc::clone(pins);
     server
         .template(template, move |_, uri, variables| {
-            let pin = variables.get("pin").and_then(number).ok_or_else(|| Failure::not_found(uri))?;
+            let pin = variables.get("pin").and_then(number).ok_or_else(|| ToolError::not_found(uri))?;
             Ok(ResourceContents::text(uri, for_template.get(pin)?.to_string()).mime_type("text/plain"))
         })?
         .complete_template("gpio://pin/{pin}", "pin", |request| {
@@ -165,7 +165,7 @@ fn changed(handle: &Handle, pin: u8) -> Result<(), Error> {
     handle.resource_updated(&format!("gpio://pin/{pin}"))
 }
 
-fn blink(ctx: &mut Context<'_>, pins: &Pins, wanted: &Blink) -> Result<String, Failure> {
+fn blink(ctx: &mut Context<'_>, pins: &Pins, wanted: &Blink) -> Result<String, ToolError> {
     let Blink { pin, times, interval } = *wanted;
     ctx.log(Level::Info, Some("gpio"), format!("blinking pin {pin}"))?;
     let before = pins.get(pin)?;
@@ -178,7 +178,7 @@ fn blink(ctx: &mut Context<'_>, pins: &Pins, wanted: &Blink) -> Result<String, F
         pins.set(pin, 0)?;
         if !lit || !wait(ctx, half) {
             pins.set(pin, before)?;
-            return Err(Failure::new(format!("pin {pin} was stopped at {message}")));
+            return Err(ToolError::new(format!("pin {pin} was stopped at {message}")));
         }
     }
     pins.set(pin, before)?;
@@ -200,7 +200,7 @@ fn wait(ctx: &Context<'_>, time: Duration) -> bool {
     }
 }
 
-fn erase(ctx: &mut Context<'_>, pins: &Pins, handle: &Handle) -> Result<&'static str, Failure> {
+fn erase(ctx: &mut Context<'_>, pins: &Pins, handle: &Handle) -> Result<&'static str, ToolError> {
     let form = Form::new("Set every pin to 0?").field(
         Field::boolean("sure")
             .title("Yes, all of them")

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tinymcp::json::ToJson;
-use tinymcp::{Error, Failure, Resource, ResourceContents, Server, Structured, Tool};
+use tinymcp::{Error, Resource, ResourceContents, Server, Structured, Tool, ToolError};
 
 tinymcp::record! {
     /// No arguments.
@@ -34,7 +34,7 @@ tinymcp::record! {
 }
 
 impl Status {
-    fn read(root: &Path) -> Result<Status, Failure> {
+    fn read(root: &Path) -> Result<Status, ToolError> {
         let memory = fs::read_to_string("/proc/meminfo")?;
         let uptime = fs::read_to_string("/proc/uptime")?;
         Ok(Status {
@@ -67,8 +67,8 @@ pub(crate) fn register(server: &mut Server, root: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn missing(what: &str) -> Failure {
-    Failure::new(format!("The kernel does not tell {what}"))
+fn missing(what: &str) -> ToolError {
+    ToolError::new(format!("The kernel does not tell {what}"))
 }
 
 /// The first sensor, which on common boards is the processor's, in thousandths of a degree.
@@ -87,11 +87,11 @@ fn first_number(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-fn disk_free(folder: &Path) -> Result<u64, Failure> {
+fn disk_free(folder: &Path) -> Result<u64, ToolError> {
     let run = Command::new("df").arg("-kP").arg(folder).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let output = run.map_err(|error: io::Error| Failure::new(format!("df does not run: {error}")))?;
+    let output = run.map_err(|error: io::Error| ToolError::new(format!("df does not run: {error}")))?;
     available(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| Failure::new("df does not tell the free space"))
+        .ok_or_else(|| ToolError::new("df does not tell the free space"))
 }
 
 /// The column before the percentage. Counting from the left would fail on names with spaces.

@@ -2,8 +2,8 @@
 //! eras: sessions are sent requests, everybody else gets questions as a result.
 
 use tinymcp::{
-    Content, Context, Error, Failure, Field, Form, FormResult, Prompt, PromptOutput, SampleResult, Sampling,
-    Server, Tool, json,
+    Content, Context, Error, Field, Form, FormResult, Prompt, PromptOutput, SampleResult, Sampling, Server,
+    Tool, ToolError, json,
 };
 
 use crate::Nothing;
@@ -81,15 +81,15 @@ fn said(answer: &FormResult) -> String {
     )
 }
 
-fn name(ctx: &mut Context<'_>) -> Result<FormResult, Failure> {
+fn name(ctx: &mut Context<'_>) -> Result<FormResult, ToolError> {
     ctx.elicit("user_name", Form::new("What is your name?").field(Field::text("name").required()))
 }
 
-fn confirm(ctx: &mut Context<'_>) -> Result<FormResult, Failure> {
+fn confirm(ctx: &mut Context<'_>) -> Result<FormResult, ToolError> {
     ctx.elicit("confirm", Form::new("Please confirm").field(Field::boolean("ok").required()))
 }
 
-fn capital(ctx: &mut Context<'_>) -> Result<SampleResult, Failure> {
+fn capital(ctx: &mut Context<'_>) -> Result<SampleResult, ToolError> {
     ctx.sample("capital_question", Sampling::new(100).user("What is the capital of France?"))
 }
 
@@ -178,6 +178,6 @@ fn rounds(server: &mut Server) -> Result<(), Error> {
     Ok(())
 }
 
-fn greet(ctx: &mut Context<'_>) -> Result<String, Failure> {
+fn greet(ctx: &mut Context<'_>) -> Result<String, ToolError> {
     Ok(format!("Hello, {}!", name(ctx)?.text("name").unwrap_or("you")))
 }

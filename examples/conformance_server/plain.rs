@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tinymcp::json::Json;
-use tinymcp::{Content, Context, Error, Failure, Level, ResourceContents, Server, Tool, ToolOutput, json};
+use tinymcp::{Content, Context, Error, Level, ResourceContents, Server, Tool, ToolError, ToolOutput, json};
 
 use crate::Nothing;
 
@@ -51,7 +51,7 @@ pub(crate) fn add(server: &mut Server) -> Result<(), Error> {
                 .content(Content::embedded(contents.mime_type("application/json"))))
         })?
         .tool(Tool::new("test_error_handling").description("Fails"), |_, _: Nothing| {
-            Err::<(), _>(Failure::new("This tool intentionally returns an error for testing"))
+            Err::<(), _>(ToolError::new("This tool intentionally returns an error for testing"))
         })?
         .tool(Tool::new("test_tool_with_progress").description("Reports its progress"), |ctx, _: Nothing| {
             for done in [0.0, 50.0, 100.0] {
@@ -79,7 +79,7 @@ pub(crate) fn add(server: &mut Server) -> Result<(), Error> {
     Ok(())
 }
 
-fn log(ctx: &mut Context<'_>, _: Nothing) -> Result<&'static str, Failure> {
+fn log(ctx: &mut Context<'_>, _: Nothing) -> Result<&'static str, ToolError> {
     for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
         ctx.log(Level::Info, Some("conformance"), json!(text))?;
         ctx.wait(STEP)?;

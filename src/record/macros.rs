@@ -163,7 +163,7 @@ macro_rules! record {
             fn from_json(
                 value: $crate::json::Value<'_>,
                 _: &$crate::record::Constraint,
-            ) -> ::core::result::Result<Self, $crate::record::generated::Failure> {
+            ) -> ::core::result::Result<Self, $crate::record::generated::ToolError> {
                 let fields = <Self as $crate::record::Record>::FIELDS;
                 let mut found = [
                     ::core::option::Option::None;
@@ -268,7 +268,7 @@ macro_rules! choice {
             fn from_json(
                 value: $crate::json::Value<'_>,
                 _: &$crate::record::Constraint,
-            ) -> ::core::result::Result<Self, $crate::record::generated::Failure> {
+            ) -> ::core::result::Result<Self, $crate::record::generated::ToolError> {
                 const WORDS: &[&str] = {
                     $crate::record::generated::distinct(&[$((
                         $crate::__record_name!($variant $($word)?),

@@ -78,7 +78,7 @@ pub mod generated {
     pub use super::violation::not_a_word;
 
     /// Result of reading a value.
-    pub type Failure = Box<super::Violation>;
+    pub type ToolError = Box<super::Violation>;
 }
 
 /// A type that can be read from a JSON value and has a schema.

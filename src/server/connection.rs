@@ -2,10 +2,10 @@
 //! listens for changes.
 //!
 //! # Locks
-//! `session`, `parked`, `listens` and that of [`Flight`] are taken one at a time and never across a
+//! `session`, `parked`, `listens` and that of [`InFlight`] are taken one at a time and never across a
 //! handler.
 //! None is held across a send that may wait for the client: what is sent under a lock, by the
-//! watching thread or by a thread of the program goes through [`Post`].
+//! watching thread or by a thread of the program goes through [`Outbox`].
 //!
 //! # Invariants
 //! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
@@ -22,11 +22,11 @@ use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
 use crate::transport::FrameSink;
 
-use super::core::{Core, Seat};
-use super::failure::Failure;
-use super::flight::{Call, Flight, Refusal, Running};
-use super::job::Job;
-use super::post::Post;
+use super::call::Job;
+use super::in_flight::{Call, InFlight, Refusal, Running};
+use super::outbox::Outbox;
+use super::state::{Core, ParkPermit};
+use super::tool_error::ToolError;
 
 /// The shared state of one connection.
 pub(crate) struct Connection {
@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     /// Many clients without sessions share it: their ids have nothing to do with each other.
     shared: bool,
     session: Mutex<Option<Session>>,
-    calls: Flight,
+    calls: InFlight,
     parked: Mutex<Parked>,
     listens: Mutex<Vec<Listen>>,
     /// Whether there ever was one of them: calls need not look for their ids otherwise. Set by the
@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     answering: AtomicUsize,
     /// A frame is being handled, or answers to some wait to leave together.
     reading: AtomicBool,
-    post: Post,
+    outbox: Outbox,
 }
 
 /// Calls whose questions are with the client.
@@ -74,7 +74,7 @@ struct ParkedCall {
     job: Job,
     /// Requests of ours and the keys of their questions; answered ones are gone.
     open: Vec<(u64, String)>,
-    _seat: Seat,
+    _seat: ParkPermit,
 }
 
 struct Listen {
@@ -100,14 +100,14 @@ impl Connection {
             outlet,
             shared: false,
             session: Mutex::default(),
-            calls: Flight::default(),
+            calls: InFlight::default(),
             parked: Mutex::default(),
             listens: Mutex::default(),
             listening: AtomicBool::new(false),
             missed: Mutex::default(),
             answering: AtomicUsize::new(0),
             reading: AtomicBool::new(false),
-            post: Post::default(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -133,8 +133,8 @@ impl Connection {
 
     /// What says things without waiting for the client.
     #[allow(dead_code)] // Used by the hub.
-    pub(super) fn post(&self) -> &Post {
-        &self.post
+    pub(super) fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 
     /// Whether many clients may be at the other end.
@@ -153,7 +153,7 @@ impl Connection {
     pub(crate) fn begin(&self, job: &Job, most: usize) -> Result<(), Refusal> {
         let Some(running) = self.running(job)? else { return Ok(()) };
         self.calls.enter(running, most, !self.shared)?;
-        self.core.alarm.arm();
+        self.core.watchdog.arm();
         Ok(())
     }
 
@@ -206,7 +206,7 @@ impl Connection {
                 let encoded = job.era.reply(w, &job.to(), reply);
                 w.newline();
                 if job.posts {
-                    return self.post.answer(&job.outlet, w.as_bytes().to_vec(), encoded);
+                    return self.outbox.answer(&job.outlet, w.as_bytes().to_vec(), encoded);
                 }
                 job.outlet.answer(w.as_bytes(), encoded);
             });
@@ -214,7 +214,7 @@ impl Connection {
         self.answering.fetch_sub(1, Ordering::SeqCst);
         if self.outlet.closed() || self.core.catalog.stopping() {
             // Nobody else may notice: the thread that reads waits for input, the end for this.
-            self.core.alarm.ring();
+            self.core.watchdog.ring();
         }
     }
 
@@ -292,7 +292,7 @@ impl Connection {
                 call.job.era.withdraw(&mut w, *id);
                 w.newline();
             }
-            self.post.send(&call.job.outlet, w.into_bytes());
+            self.outbox.send(&call.job.outlet, w.into_bytes());
         }
     }
 
@@ -309,7 +309,7 @@ impl Connection {
             let weight = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>() + weight;
             let full = parked.calls.len() >= self.core.limits.parked
                 || (weight > self.core.limits.in_flight_bytes && !parked.calls.is_empty());
-            let seat = if full { None } else { Seat::take(&self.core) };
+            let seat = if full { None } else { ParkPermit::take(&self.core) };
             let Some(seat) = seat else {
                 drop(parked);
                 let fault = Fault::Internal("Too many calls wait for the answers of clients");
@@ -324,7 +324,7 @@ impl Connection {
             }
             parked.calls.push(ParkedCall { job, open, _seat: seat });
             // Under the lock: whoever takes the questions back does so after they were asked.
-            self.post.send(&outlet, w.into_bytes());
+            self.outbox.send(&outlet, w.into_bytes());
         }
         if call.is_settled() {
             self.drop_settled();
@@ -351,7 +351,7 @@ impl Connection {
         w.newline();
         let mut unsent = w.into_bytes();
         if ready {
-            self.post.send(&self.outlet, std::mem::take(&mut unsent));
+            self.outbox.send(&self.outlet, std::mem::take(&mut unsent));
         }
         parked.asked.push(Asked { id, then, unsent });
         Ok(())
@@ -360,7 +360,7 @@ impl Connection {
     /// The session is ready for requests: sends those that waited for that.
     pub(crate) fn ready(&self) {
         for asked in lock(&self.parked).asked.iter_mut().filter(|asked| !asked.unsent.is_empty()) {
-            self.post.send(&self.outlet, std::mem::take(&mut asked.unsent));
+            self.outbox.send(&self.outlet, std::mem::take(&mut asked.unsent));
         }
     }
 
@@ -369,7 +369,7 @@ impl Connection {
     pub(super) fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
         let deadline = (!time.is_zero()).then(|| Instant::now() + time);
         self.calls.change(call, deadline, weight);
-        self.core.alarm.arm();
+        self.core.watchdog.arm();
     }
 
     /// Takes the client's answer to a request of ours; gives the job back when it was the last one.
@@ -451,7 +451,7 @@ impl Connection {
         let signal = Signal::Acknowledged { filter: &listen.filter, listen: &listen.raw };
         listen.era.signal(&mut w, listen.revision, signal);
         w.newline();
-        self.post.send(&listen.outlet, w.into_bytes());
+        self.outbox.send(&listen.outlet, w.into_bytes());
     }
 
     /// Acknowledges a subscription without the resources of which no updates will come.
@@ -460,7 +460,7 @@ impl Connection {
         &self,
         id: &Id,
         outlet: &Arc<dyn FrameSink>,
-        watched: &[(String, Result<(), Failure>)],
+        watched: &[(String, Result<(), ToolError>)],
     ) {
         let mut listens = lock(&self.listens);
         // Ids of clients without sessions have nothing to do with each other.
@@ -490,14 +490,14 @@ impl Connection {
                 missed.push(change.clone());
             }
             drop(missed);
-            return self.core.alarm.arm();
+            return self.core.watchdog.arm();
         }
         self.tell_now(change);
     }
 
     /// Whether the client does not read what it has been sent.
     pub(super) fn congested(&self) -> bool {
-        self.outlet.congested() || self.post.busy()
+        self.outlet.congested() || self.outbox.busy()
     }
 
     #[cold]
@@ -514,7 +514,7 @@ impl Connection {
                 if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
                     era.signal(&mut w, session.peer.revision, Signal::Change { change, listen: None });
                     w.newline();
-                    self.post.send(&self.outlet, w.into_bytes());
+                    self.outbox.send(&self.outlet, w.into_bytes());
                 }
             }
         }
@@ -523,7 +523,7 @@ impl Connection {
             let signal = Signal::Change { change, listen: Some(&listen.raw) };
             listen.era.signal(&mut w, listen.revision, signal);
             w.newline();
-            self.post.send(&listen.outlet, w.into_bytes());
+            self.outbox.send(&listen.outlet, w.into_bytes());
         }
     }
 
@@ -540,7 +540,7 @@ impl Connection {
             let mut w = Writer::new();
             era.signal(&mut w, session.peer.revision, Signal::Log { level, logger, data });
             w.newline();
-            self.post.send(&self.outlet, w.into_bytes());
+            self.outbox.send(&self.outlet, w.into_bytes());
         }
     }
 
@@ -591,7 +591,7 @@ impl Connection {
                 running.era.reply(&mut w, &to, Reply::Fault(&Fault::Internal(why)))
             };
             w.newline();
-            self.post.answer(&running.outlet, w.into_bytes(), encoded);
+            self.outbox.answer(&running.outlet, w.into_bytes(), encoded);
         }
     }
 
@@ -625,10 +625,10 @@ impl Connection {
     pub(crate) fn close(&self, deadline: Instant) {
         self.give_all_up("The server is shutting down");
         self.end_listens();
-        self.post.close(deadline);
+        self.outbox.close(deadline);
         let left = || self.answering.load(Ordering::SeqCst) > 0 && !self.outlet.closed();
         while left() && Instant::now() < deadline {
-            self.core.alarm.pause();
+            self.core.watchdog.pause();
         }
         self.outlet.close(deadline);
     }
@@ -646,12 +646,12 @@ impl Connection {
             // (requirements, AMB-01).
             listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
             w.newline();
-            self.post.send(&listen.outlet, w.into_bytes());
+            self.outbox.send(&listen.outlet, w.into_bytes());
             let mut w = Writer::new();
             let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
             let encoded = listen.era.reply(&mut w, &to, Reply::ListenEnded);
             w.newline();
-            self.post.answer(&listen.outlet, w.into_bytes(), encoded);
+            self.outbox.answer(&listen.outlet, w.into_bytes(), encoded);
         }
     }
 }

@@ -2,14 +2,14 @@
 //! ask the user, the model or for the roots.
 //!
 //! A question is answered in one of two ways. Where the answer came with the call, it is returned.
-//! Where it is not there yet, the method returns a [`Failure`] that the handler passes on with `?`;
+//! Where it is not there yet, the method returns a [`ToolError`] that the handler passes on with `?`;
 //! the client is asked, and **the handler runs again from the start** when the answers are there.
 //! So side effects come after the answers. Questions asked before the first `?` travel together:
 //!
 //! ```
-//! # use tinymcp::{Context, Failure, Form};
+//! # use tinymcp::{Context, ToolError, Form};
 //! # fn form() -> Form { Form::new("Who?") }
-//! # fn handler(ctx: &mut Context<'_>) -> Result<(), Failure> {
+//! # fn handler(ctx: &mut Context<'_>) -> Result<(), ToolError> {
 //! let name = ctx.elicit("name", form());       // not answered yet: an Err that is kept for now
 //! let roots = ctx.roots("roots");
 //! let (name, roots) = (name?, roots?);         // both are asked at once
@@ -31,11 +31,11 @@ use crate::rpc::RpcError;
 use crate::transport::FrameSink;
 
 use super::connection::Connection;
-use super::failure::Failure;
-use super::flight::Call;
-use super::mask;
+use super::in_flight::Call;
+use super::redact;
 use super::registry::has_scheme;
-use super::seal::Answers;
+use super::request_state::Answers;
+use super::tool_error::ToolError;
 
 /// A running call, as its handler sees it.
 pub struct Context<'c> {
@@ -78,21 +78,21 @@ impl Context<'_> {
     ///
     /// # Errors
     /// The call was cancelled. Nobody reads what a handler gives after that.
-    pub fn wait(&self, time: Duration) -> Result<(), Failure> {
+    pub fn wait(&self, time: Duration) -> Result<(), ToolError> {
         let then = Instant::now() + time.min(FOR_EVER);
         let until = self.deadline.map_or(then, |deadline| deadline.min(then));
         match self.call {
             Some(call) => call.wait_until(until),
             None => std::thread::sleep(until.saturating_duration_since(Instant::now())),
         }
-        if self.cancelled() { Err(Failure::new("The call was cancelled")) } else { Ok(()) }
+        if self.cancelled() { Err(ToolError::new("The call was cancelled")) } else { Ok(()) }
     }
 
     /// Tells those who subscribed to this resource that its contents changed.
     ///
     /// # Errors
     /// [`Server::resource_updates`](crate::Server::resource_updates) was not called.
-    pub fn resource_updated(&self, uri: &str) -> Result<(), Failure> {
+    pub fn resource_updated(&self, uri: &str) -> Result<(), ToolError> {
         Ok(self.conn.core.catalog.tell(&Change::Updated(uri.to_owned()))?)
     }
 
@@ -117,12 +117,14 @@ impl Context<'_> {
     /// # Errors
     /// Logging was not switched on with [`Server::logging`](crate::Server::logging): a client
     /// that was not told of log entries must not be sent any.
-    pub fn log(&self, level: Level, logger: Option<&str>, data: impl Into<Json>) -> Result<(), Failure> {
+    pub fn log(&self, level: Level, logger: Option<&str>, data: impl Into<Json>) -> Result<(), ToolError> {
         if !self.logging {
-            return Err(Failure::new("The server did not announce log entries: call Server::logging first"));
+            return Err(ToolError::new(
+                "The server did not announce log entries: call Server::logging first",
+            ));
         }
         if self.query.peer.log_level.is_some_and(|floor| level >= floor) && !self.stopped() {
-            let data = mask::masked(data.into());
+            let data = redact::masked(data.into());
             self.signal(Signal::Log { level, logger, data: &data });
         }
         Ok(())
@@ -173,12 +175,12 @@ impl Context<'_> {
     /// # Errors
     /// Pass it on with `?`: the client was asked, cannot be asked, or refused; or the form cannot
     /// be right. Declining is no error but an answer.
-    pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormResult, Failure> {
+    pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormResult, ToolError> {
         if let Some(fault) = form.fault() {
-            return Err(Failure::new(format!("The form {key:?} cannot be right: {fault}")));
+            return Err(ToolError::new(format!("The form {key:?} cannot be right: {fault}")));
         }
         let doc = self.ask(key, AskRequest::Form(form))?;
-        let action = Action::read(doc.root()).map_err(Failure::new)?;
+        let action = Action::read(doc.root()).map_err(ToolError::new)?;
         Ok(FormResult::new(action, doc))
     }
 
@@ -192,13 +194,13 @@ impl Context<'_> {
         key: &str,
         message: impl Into<String>,
         url: impl Into<String>,
-    ) -> Result<Action, Failure> {
+    ) -> Result<Action, ToolError> {
         let url = url.into();
         if !has_scheme(&url) || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(Failure::new(format!("The address of {key:?} cannot be right: {url:?} is no URL")));
+            return Err(ToolError::new(format!("The address of {key:?} cannot be right: {url:?} is no URL")));
         }
         let doc = self.ask(key, AskRequest::Url { message: message.into(), url })?;
-        Action::read(doc.root()).map_err(Failure::new)
+        Action::read(doc.root()).map_err(ToolError::new)
     }
 
     /// Asks the client's model for a message.
@@ -206,19 +208,19 @@ impl Context<'_> {
     /// # Errors
     /// As with [`Context::elicit`]; also when tool uses and results do not pair up, the `_meta` of a
     /// block or a tool is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes, or a number is none.
-    pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleResult, Failure> {
+    pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleResult, ToolError> {
         if let Some(why) = sampling.unpaired() {
-            return Err(Failure::new(why));
+            return Err(ToolError::new(why));
         }
         if let Some(flaw) = sampling.contents().find_map(meta::of_block) {
-            return Err(Failure::new(format!("The _meta of a block in {key:?} {flaw}")));
+            return Err(ToolError::new(format!("The _meta of a block in {key:?} {flaw}")));
         }
         if let Some(flaw) = sampling.tools.iter().filter_map(|tool| tool.meta.as_ref()).find_map(meta::flaw) {
-            return Err(Failure::new(format!("The _meta of a tool in {key:?} {flaw}")));
+            return Err(ToolError::new(format!("The _meta of a tool in {key:?} {flaw}")));
         }
         let [a, b, c] = sampling.priorities;
         if [sampling.temperature, a, b, c].into_iter().flatten().any(|number| !number.is_finite()) {
-            return Err(Failure::new(format!("The temperature or a priority of {key:?} is no number")));
+            return Err(ToolError::new(format!("The temperature or a priority of {key:?} is no number")));
         }
         self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleResult::new)
     }
@@ -227,15 +229,15 @@ impl Context<'_> {
     ///
     /// # Errors
     /// As with [`Context::elicit`].
-    pub fn roots(&mut self, key: &str) -> Result<Vec<Root>, Failure> {
+    pub fn roots(&mut self, key: &str) -> Result<Vec<Root>, ToolError> {
         self.ask(key, AskRequest::Roots).map(|doc| Root::read_all(doc.root()))
     }
 
     /// The answer under this key, or the question on its way.
-    pub(crate) fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, Failure> {
+    pub(crate) fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, ToolError> {
         if self.keys.iter().any(|known| known == key) {
             // One answer must never pass for two.
-            return Err(Failure::new(format!("The handler asks two questions under the key {key:?}")));
+            return Err(ToolError::new(format!("The handler asks two questions under the key {key:?}")));
         }
         self.keys.push(key.to_owned());
         if let Some(at) = self.answers.iter().position(|(name, _)| name == key) {
@@ -244,40 +246,40 @@ impl Context<'_> {
                     let doc = Doc::parse(doc.root().raw().as_bytes())?;
                     let fits = request.check(doc.root());
                     #[cfg(feature = "schema")]
-                    let fits = fits.and_then(|()| super::schema::check_answer(&request, doc.root()));
+                    let fits = fits.and_then(|()| super::validation::check_answer(&request, doc.root()));
                     fits.map_err(|why| {
-                        Failure::fault(Fault::InvalidParams(
+                        ToolError::fault(Fault::InvalidParams(
                             format!("The answer to {key:?} does not fit: {why}").into(),
                         ))
                     })?;
                     Ok(doc)
                 }
                 Some((_, Err(RpcError { message, .. }))) => {
-                    Err(Failure::new(format!("The client refused {key:?}: {message}")))
+                    Err(ToolError::new(format!("The client refused {key:?}: {message}")))
                 }
-                None => Err(Failure::asked()),
+                None => Err(ToolError::asked()),
             };
         }
         let needed = request.needs();
         if !self.query.peer.capabilities.cover(needed) {
-            return Err(Failure::fault(Fault::MissingCapability(needed)));
+            return Err(ToolError::fault(Fault::MissingCapability(needed)));
         }
         if let Questions::InResult = self.era.questions() {
-            self.conn.core.need_sealer().map_err(Failure::fault)?;
+            self.conn.core.need_sealer().map_err(ToolError::fault)?;
         }
         self.asks.push(Ask { key: key.to_owned(), request, write: era::question });
-        Err(Failure::asked())
+        Err(ToolError::asked())
     }
 
     /// In words for the model: what is wrong with a tool's arguments, where, and by which keyword.
     #[cold]
     #[inline(never)]
-    pub(crate) fn bad_arguments(&self, violation: &Violation) -> Failure {
+    pub(crate) fn bad_arguments(&self, violation: &Violation) -> ToolError {
         let tool = match self.query.operation {
             Operation::CallTool { name, .. } => self.at(name).as_str().unwrap_or_default(),
             _ => "",
         };
-        Failure::new(format!(
+        ToolError::new(format!(
             "Invalid arguments for tool {tool}: {} (path: {:?}, keyword: {})",
             violation.message, violation.path, violation.keyword
         ))

@@ -6,7 +6,7 @@
 //! This file also has what else the owner of deferred calls needs of a server's [`Handle`].
 //!
 //! # Invariants
-//! - Nothing here waits for the client: all output goes through [`Post`](super::post::Post), so a thread
+//! - Nothing here waits for the client: all output goes through [`Outbox`](super::outbox::Outbox), so a thread
 //!   that reads for another connection may send it.
 //! - A call is answered once, also when its `Deferred` is dropped.
 
@@ -22,15 +22,15 @@ use crate::model::ask::{Ask, AskRequest};
 use crate::model::{Change, ClientCapabilities, Fault, Level};
 use crate::rpc::RpcError;
 
+use super::call::{CallResult, Job, Outcome, failed};
 use super::connection::{Connection, Then};
 use super::context::Context;
-use super::core::Catalog;
 use super::delegate::Delegate;
-use super::failure::Failure;
-use super::flight::Call;
 use super::handle::Handle;
-use super::job::{Conclusion, Job, Outcome, failed};
+use super::in_flight::Call;
 use super::registry::Registry;
+use super::state::Catalog;
+use super::tool_error::ToolError;
 
 /// Takes a call over.
 pub(crate) type Begin = Box<dyn FnOnce(Deferred) + Send>;
@@ -123,7 +123,7 @@ impl Deferred {
         let mut w = Writer::new();
         job.era.signal(&mut w, job.query.peer.revision, signal);
         w.newline();
-        job.conn.post().send(&job.outlet, w.into_bytes());
+        job.conn.outbox().send(&job.outlet, w.into_bytes());
     }
 
     /// Answers a request for updates of this resource when the server's delegate knows if they will come.
@@ -141,7 +141,7 @@ impl Deferred {
         delegate.watch(
             vec![uri],
             Box::new(move |watched| {
-                let lost = || Err(Failure::new("the subscription was given up"));
+                let lost = || Err(ToolError::new("the subscription was given up"));
                 let result = watched.into_iter().next().map_or_else(lost, |(_, result)| result);
                 self.finish(result.map(|()| Outcome::Empty));
             }),
@@ -149,10 +149,10 @@ impl Deferred {
     }
 
     /// Answers the call.
-    pub(crate) fn finish(mut self, result: Result<Outcome, Failure>) {
+    pub(crate) fn finish(mut self, result: Result<Outcome, ToolError>) {
         let Some(job) = self.job.take() else { return };
         let conclusion = match result {
-            Ok(outcome) => Conclusion::Done(outcome),
+            Ok(outcome) => CallResult::Done(outcome),
             Err(failure) => failed(&job.exchange(), failure, Vec::new()),
         };
         job.settle(conclusion);
@@ -165,13 +165,13 @@ impl Deferred {
         job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
         if let Questions::InResult = job.era.questions() {
             if let Err(fault) = job.conn.core.need_sealer() {
-                return job.settle(Conclusion::Fault(fault));
+                return job.settle(CallResult::Fault(fault));
             }
         }
         for (_, request) in questions {
             let needed = request.needs();
             if !job.query.peer.capabilities.cover(needed) {
-                let failure = Failure::fault(Fault::MissingCapability(needed));
+                let failure = ToolError::fault(Fault::MissingCapability(needed));
                 let conclusion = failed(&job.exchange(), failure, Vec::new());
                 return job.settle(conclusion);
             }
@@ -181,7 +181,7 @@ impl Deferred {
             request: request.clone(),
             write: era::question,
         };
-        job.settle(Conclusion::Asked(questions.iter().map(ask).collect()));
+        job.settle(CallResult::Asked(questions.iter().map(ask).collect()));
     }
 
     /// Runs the handler again, which finds `note`.
@@ -190,7 +190,7 @@ impl Deferred {
         job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
         let core = Arc::clone(&job.conn.core);
         if let Err(refused) = core.pool.try_submit(job) {
-            refused.job.settle(Conclusion::Fault(Fault::Internal("The server takes no more calls")));
+            refused.job.settle(CallResult::Fault(Fault::Internal("The server takes no more calls")));
         }
     }
 }
@@ -198,7 +198,7 @@ impl Deferred {
 impl Drop for Deferred {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
-            job.settle(Conclusion::Fault(Fault::Internal("The call was given up")));
+            job.settle(CallResult::Fault(Fault::Internal("The call was given up")));
         }
         // Only now: what was said is on its way.
         self.catalog.handed.fetch_sub(1, Ordering::SeqCst);
@@ -220,7 +220,7 @@ impl Context<'_> {
     /// Waits until the client reads what it was sent, or the call is over.
     pub(crate) fn wait_for_reader(&self) {
         const LOOK: Duration = Duration::from_millis(20);
-        while self.conn.post().busy() && self.wait(LOOK).is_ok() {}
+        while self.conn.outbox().busy() && self.wait(LOOK).is_ok() {}
     }
 
     /// From which level on the client wants log entries of this call.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::model::ClientCapabilities;
 
-use super::failure::Failure;
 use super::registry::ToolFn;
+use super::tool_error::ToolError;
 
 /// Result of a request for updates: each URI, with the reason where no updates will come.
-pub(crate) type Watched = Box<dyn FnOnce(Vec<(String, Result<(), Failure>)>) + Send>;
+pub(crate) type Watched = Box<dyn FnOnce(Vec<(String, Result<(), ToolError>)>) + Send>;
 
 /// Owner of a server's entries. Nothing here may wait, except [`Delegate::client_came`].
 pub(crate) trait Delegate: Send + Sync {

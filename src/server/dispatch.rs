@@ -19,14 +19,14 @@ use crate::rpc::{Id, Notification, Request, RpcError};
 use crate::transport::FrameSink;
 
 use super::InlineSend;
+use super::call::{self, Exchange, InlineFn, Job, Target};
 use super::classify::{Classified, MessageKind, classify_single};
 use super::connection::Connection;
 use super::context::answer_of;
-use super::core::Core;
-use super::job::{self, Exchange, InlineFn, Job, Work};
-use super::operation::{parse_fault, shape_fault};
+use super::methods::{parse_fault, shape_fault};
 use super::registry::Registry;
-use super::seal::Answers;
+use super::request_state::Answers;
+use super::state::Core;
 
 /// Size of a message above which its document's buffers are not kept for small messages.
 const LARGE: usize = 64 << 10;
@@ -92,14 +92,14 @@ pub(crate) enum Action {
 pub(crate) struct PlannedCall {
     pub era: &'static dyn ServerEra,
     pub query: Query,
-    pub work: Work,
+    pub target: Target,
     pub answers: Answers,
 }
 
 impl PlannedCall {
     /// The place of its inline handler, if it has one.
     pub(super) fn inline(&self) -> Option<usize> {
-        self.work.inline()
+        self.target.inline()
     }
 }
 
@@ -334,12 +334,12 @@ impl Dispatcher<dyn InlineTools> {
     fn response(&mut self, id: Value<'_>, answer: Answer) -> Action {
         let job = id.as_u64().and_then(|id| self.conn.answered(id, answer));
         let Some(mut job) = job else { return Action::Ignore };
-        let Some(handler) = job.work.inline().and_then(|place| self.inline.tool(place)) else {
+        let Some(handler) = job.target.inline().and_then(|place| self.inline.tool(place)) else {
             return Action::Resume(Box::new(job));
         };
         let mut answers = std::mem::take(&mut job.answers);
         let exchange = Exchange { deadline: self.core.deadline(), ..job.exchange() };
-        let conclusion = job::conclude(&exchange, &job.work, &mut answers, Some(handler));
+        let conclusion = call::conclude(&exchange, &job.target, &mut answers, Some(handler));
         job.answers = answers;
         job.settle(conclusion);
         Action::Ignore

@@ -10,13 +10,13 @@ use crate::model::content::{Completion, PromptOutput, ReadOutput};
 use crate::model::uri_template::{Variables, unencoded};
 use crate::model::{Change, CompletionKind, Level};
 
+use super::call::Outcome;
 use super::context::Context;
-use super::core::Catalog;
-use super::failure::Failure;
-use super::job::Outcome;
-use super::mask;
+use super::handler::{self, ToolArguments, ToolResult};
+use super::redact;
 use super::registry::{Arguments, Checks, CompletionRequest, ToolHandler};
-use super::tool::{self, ToolArguments, ToolResult};
+use super::state::Catalog;
+use super::tool_error::ToolError;
 
 /// Changes what a server offers while it runs, from any thread.
 ///
@@ -36,7 +36,7 @@ impl Handle {
     pub fn add_tool<A, R>(
         &self,
         tool: Tool,
-        handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
+        handler: impl Fn(&mut Context<'_>, A) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error>
     where
         A: ToolArguments,
@@ -60,7 +60,7 @@ impl Handle {
     pub fn add_resource<R: Into<ReadOutput>>(
         &self,
         resource: Resource,
-        read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
+        read: impl Fn(&mut Context<'_>, &str) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error> {
         self.changing(&Change::Resources, |catalog| insert_resource(catalog, resource, read))
     }
@@ -80,7 +80,7 @@ impl Handle {
     pub fn add_template<R: Into<ReadOutput>>(
         &self,
         template: Template,
-        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
+        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error> {
         self.changing(&Change::Resources, |catalog| insert_template(catalog, template, read))
     }
@@ -100,7 +100,7 @@ impl Handle {
     pub fn add_prompt(
         &self,
         prompt: Prompt,
-        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
+        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, ToolError> + Send + Sync + 'static,
     ) -> Result<(), Error> {
         self.changing(&Change::Prompts, |catalog| insert_prompt(catalog, prompt, fill))
     }
@@ -168,7 +168,7 @@ impl Handle {
             let why = "the server did not announce log entries: call Server::logging first";
             return Err(Error::new(ErrorKind::Misuse, why));
         }
-        let data = mask::masked(data.into());
+        let data = redact::masked(data.into());
         for connection in catalog.connections() {
             connection.log(level, logger, &data);
         }
@@ -221,16 +221,16 @@ impl Handle {
 pub(super) fn insert_tool<A: ToolArguments, R: ToolResult>(
     catalog: &Catalog,
     tool: Tool,
-    handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
+    handler: impl Fn(&mut Context<'_>, A) -> Result<R, ToolError> + Send + Sync + 'static,
 ) -> Result<(), Error> {
-    let handler = ToolHandler::Pooled(Arc::new(tool::pooled::<A, R>(handler)));
+    let handler = ToolHandler::Pooled(Arc::new(handler::pooled::<A, R>(handler)));
     add_tool::<A, R>(catalog, tool, handler)
 }
 
 pub(super) fn insert_resource<R: Into<ReadOutput>>(
     catalog: &Catalog,
     resource: Resource,
-    read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
+    read: impl Fn(&mut Context<'_>, &str) -> Result<R, ToolError> + Send + Sync + 'static,
 ) -> Result<(), Error> {
     check_meta(&resource.uri, resource.meta.as_ref())?;
     check_uri(&resource.uri)?;
@@ -244,7 +244,7 @@ pub(super) fn insert_resource<R: Into<ReadOutput>>(
 pub(super) fn insert_template<R: Into<ReadOutput>>(
     catalog: &Catalog,
     template: Template,
-    read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
+    read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, ToolError> + Send + Sync + 'static,
 ) -> Result<(), Error> {
     check_meta(template.uri.as_str(), template.meta.as_ref())?;
     let mime_type = template.mime_type.clone();
@@ -258,7 +258,7 @@ pub(super) fn insert_template<R: Into<ReadOutput>>(
 pub(super) fn insert_prompt(
     catalog: &Catalog,
     prompt: Prompt,
-    fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
+    fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, ToolError> + Send + Sync + 'static,
 ) -> Result<(), Error> {
     check_meta(&prompt.name, prompt.meta.as_ref())?;
     let fill =
@@ -324,7 +324,7 @@ fn check_meta(name: &str, meta: Option<&Json>) -> Result<(), Error> {
 mod tests {
     #![allow(clippy::expect_used)]
 
-    use crate::{Context, Failure, Prompt, PromptOutput, Resource, Server, Template, Tool, json};
+    use crate::{Context, Prompt, PromptOutput, Resource, Server, Template, Tool, ToolError, json};
 
     #[test]
     fn what_is_no_uri_is_refused_when_it_is_registered() {
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn what_clients_may_not_read_as_meta_is_refused_when_it_is_registered() {
-        fn read(_: &mut Context<'_>, _: &str) -> Result<&'static str, Failure> {
+        fn read(_: &mut Context<'_>, _: &str) -> Result<&'static str, ToolError> {
             Ok("")
         }
         for (meta, fits) in [

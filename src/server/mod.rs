@@ -10,40 +10,40 @@
 //! running calls finish within [`Limits::grace`] and are answered; what still runs then is flagged
 //! as cancelled and answered with an error; subscriptions end; the output is closed.
 
-mod alarm;
+mod admission;
 mod batch;
+mod call;
 mod classify;
 mod connection;
 mod context;
-mod core;
+mod cursor;
 #[allow(dead_code)] // Some of it is used by the hub only.
 mod deferred;
 #[allow(dead_code)] // Implemented by the hub.
 mod delegate;
+mod diagnostics;
 mod dispatch;
-mod failure;
-mod flight;
 mod handle;
+mod handler;
 #[cfg(feature = "http-server")]
 mod http;
-mod job;
-mod mask;
-mod notice;
-mod operation;
-mod page;
-mod post;
-mod profile;
+mod in_flight;
+mod methods;
+mod outbox;
 #[cfg(feature = "hub")]
 mod proxy;
 mod reader;
+mod redact;
 mod registry;
-mod request;
-#[cfg(feature = "schema")]
-mod schema;
-mod seal;
+mod request_state;
 mod serve;
-mod start;
-mod tool;
+mod state;
+mod testing;
+mod tool_error;
+mod tool_views;
+#[cfg(feature = "schema")]
+mod validation;
+mod watchdog;
 
 use std::sync::Arc;
 
@@ -56,25 +56,25 @@ use crate::model::uri_template::{TemplateError, Variables};
 use crate::model::{CacheHint, CompletionKind, Identity};
 use crate::transport::Link;
 
-use self::core::Catalog;
+use self::call::InlineFn;
+pub(crate) use self::call::Outcome;
 use self::handle::{
     add_tool, insert_completion, insert_prompt, insert_resource, insert_template, insert_tool,
 };
-use self::job::InlineFn;
-pub(crate) use self::job::Outcome;
 pub(crate) use self::registry::ToolHandler;
 #[cfg(any(test, fuzzing))]
-pub(crate) use self::seal::Sealer;
+pub(crate) use self::request_state::Sealer;
 #[cfg(not(any(test, fuzzing)))]
-use self::seal::Sealer;
+use self::request_state::Sealer;
+use self::state::Catalog;
 
 pub use self::context::Context;
-pub use self::failure::Failure;
 pub use self::handle::Handle;
+pub use self::handler::{ToolArguments, ToolResult};
 #[cfg(feature = "http-server")]
 pub use self::http::{BoundServer, HttpServer, ResourceMetadata, TokenRefusal};
 pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompiler};
-pub use self::tool::{ToolArguments, ToolResult};
+pub use self::tool_error::ToolError;
 #[cfg(feature = "hub")]
 pub(crate) use self::{
     deferred::{Caller, Deferred},
@@ -102,7 +102,7 @@ pub struct Server {
 }
 
 /// An inline handler that may move to the thread that serves.
-type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<Outcome, Failure> + Send;
+type InlineSend = dyn FnMut(&mut Context<'_>, crate::json::Value<'_>) -> Result<Outcome, ToolError> + Send;
 
 impl Server {
     /// A server of this name and version that speaks both eras.
@@ -174,7 +174,7 @@ impl Server {
     pub fn limits(&mut self, limits: Limits) -> &mut Server {
         #[cfg(feature = "schema")]
         if !self.own_compiler {
-            self.catalog.set_compiler(schema::standard(&limits));
+            self.catalog.set_compiler(validation::standard(&limits));
         }
         self.limits = Some(limits);
         self
@@ -289,7 +289,7 @@ impl Server {
     pub fn tool<A, R>(
         &mut self,
         tool: Tool,
-        handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure> + Send + Sync + 'static,
+        handler: impl Fn(&mut Context<'_>, A) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error>
     where
         A: ToolArguments,
@@ -307,7 +307,7 @@ impl Server {
     pub fn inline_tool<A, R>(
         &mut self,
         tool: Tool,
-        handler: impl FnMut(&mut Context<'_>, A) -> Result<R, Failure> + Send + 'static,
+        handler: impl FnMut(&mut Context<'_>, A) -> Result<R, ToolError> + Send + 'static,
     ) -> Result<&mut Server, Error>
     where
         A: ToolArguments,
@@ -315,7 +315,7 @@ impl Server {
     {
         let place = self.inline.len();
         add_tool::<A, R>(&self.catalog, tool, ToolHandler::Inline(place))?;
-        self.inline.push(Box::new(tool::inline::<A, R>(handler)));
+        self.inline.push(Box::new(handler::inline::<A, R>(handler)));
         Ok(self)
     }
 
@@ -326,7 +326,7 @@ impl Server {
     pub fn resource<R: Into<ReadOutput>>(
         &mut self,
         resource: Resource,
-        read: impl Fn(&mut Context<'_>, &str) -> Result<R, Failure> + Send + Sync + 'static,
+        read: impl Fn(&mut Context<'_>, &str) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
         insert_resource(&self.catalog, resource, read)?;
         Ok(self)
@@ -341,7 +341,7 @@ impl Server {
     pub fn template<R: Into<ReadOutput>>(
         &mut self,
         template: Template,
-        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, Failure> + Send + Sync + 'static,
+        read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
         insert_template(&self.catalog, template, read)?;
         Ok(self)
@@ -354,7 +354,7 @@ impl Server {
     pub fn prompt(
         &mut self,
         prompt: Prompt,
-        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, Failure> + Send + Sync + 'static,
+        fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
         insert_prompt(&self.catalog, prompt, fill)?;
         Ok(self)
@@ -466,7 +466,7 @@ impl LocalServer {
     pub fn inline_tool<A, R>(
         &mut self,
         tool: Tool,
-        handler: impl FnMut(&mut Context<'_>, A) -> Result<R, Failure> + 'static,
+        handler: impl FnMut(&mut Context<'_>, A) -> Result<R, ToolError> + 'static,
     ) -> Result<&mut LocalServer, Error>
     where
         A: ToolArguments,
@@ -474,7 +474,7 @@ impl LocalServer {
     {
         let place = self.server.inline.len() + self.inline.len();
         add_tool::<A, R>(&self.server.catalog, tool, ToolHandler::Inline(place))?;
-        self.inline.push(Box::new(tool::inline::<A, R>(handler)));
+        self.inline.push(Box::new(handler::inline::<A, R>(handler)));
         Ok(self)
     }
 

@@ -14,13 +14,13 @@ use crate::json::{Doc, Value, Writer};
 use crate::pool::{self, Refused};
 use crate::transport::{FrameSink, FrameSource, Input};
 
+use super::admission::{BUSY, Started};
 use super::batch::Batch;
+use super::call::Job;
 use super::classify::classify;
 use super::connection::Connection;
 use super::dispatch::{Action, Dispatcher, InlineTools, Text, Unread};
-use super::job::Job;
 use super::serve::broken;
-use super::start::{BUSY, Started};
 
 /// Bytes of responses that collect before they are sent although more input is ready.
 const BATCH_BYTES: usize = 64 << 10;

@@ -21,12 +21,12 @@ use crate::model::uri_template::{UriTemplate, Variables};
 use crate::model::{CompletionKind, Fault, Revision, ServerCapabilities};
 use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
+use super::call::Outcome;
 use super::context::Context;
-use super::failure::Failure;
-use super::job::Outcome;
+use super::tool_error::ToolError;
 #[cfg(feature = "lint")]
-use super::profile;
-use super::profile::Form;
+use super::tool_views;
+use super::tool_views::Form;
 
 /// Checks values against one schema; what a schema validator plugs in here.
 pub trait SchemaCheck: Send + Sync {
@@ -54,14 +54,16 @@ pub(crate) struct Checks<'c> {
 }
 
 /// Runs a tool on its arguments.
-pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<Outcome, Failure> + Send + Sync;
+pub(crate) type ToolFn = dyn Fn(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError> + Send + Sync;
 /// Reads a resource: its URI, and the variables of the template that matched.
-pub(crate) type ReadFn = dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<Outcome, Failure> + Send + Sync;
+pub(crate) type ReadFn =
+    dyn Fn(&mut Context<'_>, &str, &Variables) -> Result<Outcome, ToolError> + Send + Sync;
 /// Fills in a prompt.
-pub(crate) type PromptFn = dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<Outcome, Failure> + Send + Sync;
+pub(crate) type PromptFn =
+    dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<Outcome, ToolError> + Send + Sync;
 /// Offers values for an argument.
 pub(crate) type CompleteFn =
-    dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Outcome, Failure> + Send + Sync;
+    dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Outcome, ToolError> + Send + Sync;
 
 /// The arguments of a prompt, or those that are settled already: strings by name.
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +83,9 @@ impl<'d> Arguments<'d> {
     ///
     /// # Errors
     /// It is missing; the client is told so.
-    pub fn required(&self, name: &str) -> Result<&'d str, Failure> {
+    pub fn required(&self, name: &str) -> Result<&'d str, ToolError> {
         self.get(name).ok_or_else(|| {
-            Failure::fault(Fault::InvalidParams(format!("Missing required argument: {name}").into()))
+            ToolError::fault(Fault::InvalidParams(format!("Missing required argument: {name}").into()))
         })
     }
 
@@ -102,7 +104,7 @@ pub struct CompletionRequest<'d> {
     /// What was typed so far.
     pub value: &'d str,
     /// Arguments that are settled already.
-    pub settled: Arguments<'d>,
+    pub context: Arguments<'d>,
 }
 
 /// How a tool runs.
@@ -186,7 +188,7 @@ impl<T: Describe> Listed<T> {
     pub(super) fn rendered(&self, revision: Revision, form: Form) -> &str {
         let cells = &self.rendered;
         #[cfg(feature = "lint")]
-        let cells = form.and_then(|profile| profile::cells(&self.simplified, profile)).unwrap_or(cells);
+        let cells = form.and_then(|profile| tool_views::cells(&self.simplified, profile)).unwrap_or(cells);
         match cells.get(revision.slot()) {
             Some(cell) => cell.get_or_init(|| {
                 let mut w = Writer::new();
@@ -296,7 +298,7 @@ describe! {
         #[cfg(feature = "lint")]
         fn render(&self, w: &mut Writer, revision: Revision, form: Form) {
             match form {
-                Some(profile) => Descriptor::Tool(&profile::simplified(&self.tool, profile)).render(w, revision),
+                Some(profile) => Descriptor::Tool(&tool_views::simplified(&self.tool, profile)).render(w, revision),
                 None => self.descriptor().render(w, revision),
             }
         };
@@ -314,7 +316,7 @@ pub(crate) struct Registry {
     pub prompts: Table<PromptEntry>,
     completions: Vec<CompleteEntry>,
     #[cfg(feature = "lint")]
-    pub(super) profiles: super::profile::Profiles,
+    pub(super) profiles: super::tool_views::Profiles,
 }
 
 impl Registry {

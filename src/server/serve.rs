@@ -11,12 +11,12 @@ use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
 use crate::transport::{Link, is_gone, own_stdio};
 
-use super::alarm::{Alarm, TICK};
+use super::call::{InlineFn, Job};
 use super::connection::Connection;
-use super::core::Core;
-use super::job::{InlineFn, Job};
 use super::reader::read;
-use super::{LocalServer, Server, notice};
+use super::state::Core;
+use super::watchdog::{TICK, Watchdog};
+use super::{LocalServer, Server, diagnostics};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         Some(limits) => limits.clamped(),
         None => {
             let limits = Limits::from_env()?;
-            notice::say_once_what_is_unknown();
+            diagnostics::say_once_what_is_unknown();
             limits
         }
     };
@@ -57,8 +57,8 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         stack: limits.worker_stack,
         idle: WORKER_IDLE,
     };
-    let alarm = Arc::new(Alarm::new()?);
-    server.catalog.add_alarm(&alarm);
+    let watchdog = Arc::new(Watchdog::new()?);
+    server.catalog.add_watchdog(&watchdog);
     let core = Arc::new(Core {
         logging: server.catalog.promised().logging,
         catalog: server.catalog,
@@ -68,7 +68,7 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         list_cache: server.list_cache,
         read_cache: server.read_cache,
         pool: Pool::new(size, Job::run),
-        alarm,
+        watchdog,
         sealer: server.sealer.map_or_else(OnceLock::new, OnceLock::from),
         spare: Mutex::default(),
         parked: AtomicUsize::new(0),
@@ -81,7 +81,7 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
 pub(super) fn stdio(server: Server) -> Result<(), Error> {
     let parts = take_apart(server, false)?;
     let link = own_stdio(&parts.core.limits)?;
-    let _signals = parts.core.alarm.catch_signals()?;
+    let _signals = parts.core.watchdog.catch_signals()?;
     threaded(parts, link)
 }
 
@@ -99,7 +99,7 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     spawn("mcp-reader", conn.core.limits.worker_stack, move || {
         served.with(read(&reading, link.inlet, inline))
     })?;
-    let ended = parts.core.alarm.watch(&parts.core.catalog, || over(&conn, &done.flag));
+    let ended = parts.core.watchdog.watch(&parts.core.catalog, || over(&conn, &done.flag));
     let why = end(&conn, &done.flag, parts.hooks);
     match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
         (Ended::Served, Some(Err(error))) => Err(error),
@@ -137,7 +137,7 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
     if served.load(Ordering::Acquire) {
         return Some(Ended::Served);
     }
-    let told = conn.core.alarm.terminated() || conn.core.catalog.stopping() || conn.outlet.closed();
+    let told = conn.core.watchdog.terminated() || conn.core.catalog.stopping() || conn.outlet.closed();
     told.then_some(Ended::Told)
 }
 
@@ -151,12 +151,12 @@ pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
 pub(super) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     let parts = take_apart(local.server, false)?;
     let link = own_stdio(&parts.core.limits)?;
-    let _signals = parts.core.alarm.catch_signals()?;
+    let _signals = parts.core.watchdog.catch_signals()?;
     // Told to end, this thread may be stuck in a read that nothing can interrupt.
     here(parts, link, local.inline, |sent| match sent {
         Ok(()) => std::process::exit(0),
         Err(error) => {
-            notice::say(&error.to_string());
+            diagnostics::say(&error.to_string());
             std::process::exit(1)
         }
     })
@@ -176,7 +176,7 @@ fn here(
     let watcher = {
         let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
         spawn("mcp-watch", WATCH_STACK, move || {
-            if conn.core.alarm.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
+            if conn.core.watchdog.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
                 let why = end(&conn, &served, take_hooks(&hooks));
                 then(all_sent(&conn, why));
             }
@@ -184,7 +184,7 @@ fn here(
     };
     let result = read(&conn, link.inlet, all_inline(parts.inline, inline));
     served.store(true, Ordering::Release);
-    parts.core.alarm.ring();
+    parts.core.watchdog.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
     let _ = watcher.join();
     let why = end(&conn, &served, take_hooks(&hooks));
@@ -218,7 +218,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.done.flag.store(true, Ordering::Release);
-        self.core.alarm.ring();
+        self.core.watchdog.ring();
     }
 }
 
@@ -241,25 +241,25 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
 fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {
     let core = &conn.core;
     // Told to end, the thread that reads may have come to its end first, as if the input had.
-    let told = core.alarm.terminated() || core.catalog.stopping();
+    let told = core.watchdog.terminated() || core.catalog.stopping();
     let since = Instant::now();
     let deadline = since + core.limits.grace;
     let last = deadline.max(since + LAST_WRITES);
-    let at_work = AtWork { conn, since, deadline, heard: core.alarm.terminated() };
+    let at_work = AtWork { conn, since, deadline, heard: core.watchdog.terminated() };
     core.catalog.stop();
     conn.input_ended();
     core.pool.close();
     let to_the_last = AtWork { deadline: last, ..at_work };
     while conn.is_reading() && !served.load(Ordering::Acquire) && to_the_last.goes_on() {
-        core.alarm.pause();
+        core.watchdog.pause();
     }
     while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {}
     while !core.catalog.at_rest() && at_work.goes_on() {
-        core.alarm.pause();
+        core.watchdog.pause();
     }
     // A signal hurries a client that does not read, too.
     while !conn.outlet.drain(to_the_last.next_look()) && to_the_last.goes_on() {}
-    let hurried = at_work.heard != core.alarm.terminated();
+    let hurried = at_work.heard != core.watchdog.terminated();
     let least = Instant::now() + LAST_WRITES;
     conn.close(if hurried { least } else { last.max(least) });
     for hook in hooks {
@@ -287,9 +287,11 @@ impl AtWork<'_> {
         self.conn.look(now);
         // Only after a first signal: one that comes after the end of input is the first.
         if self.heard && now - self.since > PATIENCE {
-            self.conn.core.alarm.let_signals_kill();
+            self.conn.core.watchdog.let_signals_kill();
         }
-        now < self.deadline && !self.conn.outlet.closed() && self.heard == self.conn.core.alarm.terminated()
+        now < self.deadline
+            && !self.conn.outlet.closed()
+            && self.heard == self.conn.core.watchdog.terminated()
     }
 
     pub(super) fn next_look(&self) -> Instant {

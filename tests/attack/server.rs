@@ -1,7 +1,7 @@
 //! The server under attack: this program again with [`ROLE`] set.
 
 use tinymcp::json::Json;
-use tinymcp::{Context, Failure, Resource, Server, Tool};
+use tinymcp::{Context, Resource, Server, Tool, ToolError};
 
 /// Says that this process is to be the server; `files=N` bounds its descriptors.
 pub const ROLE: &str = "TEST_ATTACK_ROLE";
@@ -39,7 +39,7 @@ pub fn serve() {
 }
 
 /// Reports progress until nobody wants it, much faster than anybody reads.
-fn flood(ctx: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+fn flood(ctx: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     let text = "x".repeat(16 << 10);
     for n in 0..400 {
         ctx.progress(f64::from(n), None, Some(&text));

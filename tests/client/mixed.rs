@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Call, Client, Context, Era, Error, Failure, Form, FormResponse, Level, Limits, Server, Tool, ToolOutput,
-    json,
+    Call, Client, Context, Era, Error, Form, FormResponse, Level, Limits, Server, Tool, ToolError,
+    ToolOutput, json,
 };
 
 use super::played::{SOON, plain};
@@ -24,7 +24,7 @@ tinymcp::record! {
 /// Set for the process that runs [`serves`] as a server.
 const SERVER: &str = "TEST_MIXED_SERVER";
 
-fn asks(ctx: &mut Context<'_>, echo: Echo) -> Result<String, Failure> {
+fn asks(ctx: &mut Context<'_>, echo: Echo) -> Result<String, ToolError> {
     ctx.elicit("form", Form::new("?"))?;
     Ok(echo.text)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tinymcp::json::Json;
-use tinymcp::{Context, Failure, Limits, SchemaCheck, SchemaCompiler, Server, Tool, ToolOutput};
+use tinymcp::{Context, Limits, SchemaCheck, SchemaCompiler, Server, Tool, ToolError, ToolOutput};
 
 use super::process::{any, echo, plain};
 use super::wire::{MODERN, Peer, SOON, Wire, call, cancel, is_good, limits, request, text_of};
@@ -256,22 +256,22 @@ impl Drop for Grenade {
 
 fn panics_are_answered_and_their_words_kept() {
     const CHECKED: Json = Json::constant(r#"{"type":"object","x-check":true}"#);
-    fn words(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+    fn words(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
         panic!("secret words of a handler")
     }
-    fn payload(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+    fn payload(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
         std::panic::panic_any(Grenade)
     }
-    fn destructor(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+    fn destructor(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
         let _grenade = Grenade;
         Ok("never".to_owned())
     }
-    fn structured(_: &mut Context<'_>, _: Json) -> Result<ToolOutput, Failure> {
+    fn structured(_: &mut Context<'_>, _: Json) -> Result<ToolOutput, ToolError> {
         Ok(ToolOutput::structured(Json::constant("{}")))
     }
     let mut server = Server::new("hostile", "1");
     server.schema_compiler(Arc::new(Panics));
-    type Handler = fn(&mut Context<'_>, Json) -> Result<String, Failure>;
+    type Handler = fn(&mut Context<'_>, Json) -> Result<String, ToolError>;
     let tools: [(&str, Handler); 3] = [("words", words), ("payload", payload), ("destructor", destructor)];
     let mut names = Vec::new();
     for (name, handler) in tools {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tinymcp::json::Json;
-use tinymcp::{Failure, Server};
+use tinymcp::{Server, ToolError};
 
 use super::call::gated;
 use super::process::{Process, any, command, plain};
@@ -83,7 +83,7 @@ fn mixed() -> Server {
                 while !ctx.cancelled() {
                     thread::yield_now();
                 }
-                Err(Failure::new("cancelled"))
+                Err(ToolError::new("cancelled"))
             })
         })
         .and_then(|s| s.tool(any("panic"), |_, _: Json| -> Result<String, _> { panic!("as it does") }))

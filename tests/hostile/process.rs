@@ -14,8 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tinymcp::json::Json;
 use tinymcp::{
-    Argument, Completion, Context, Failure, Field, Form, Prompt, PromptOutput, Resource, ResourceContents,
-    Server, Tool,
+    Argument, Completion, Context, Field, Form, Prompt, PromptOutput, Resource, ResourceContents, Server,
+    Tool, ToolError,
 };
 
 use super::wire::{Peer, SOON};
@@ -29,7 +29,7 @@ pub fn any(name: &str) -> Tool {
 }
 
 /// Gives its arguments back as text.
-pub fn echo(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+pub fn echo(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     Ok(arguments.as_str().to_owned())
 }
 
@@ -41,7 +41,7 @@ pub fn plain() -> Server {
 }
 
 /// Waits for ever, whatever happens; says so first, if asked to.
-pub fn never(ctx: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+pub fn never(ctx: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     ctx.progress(1.0, None, None);
     loop {
         thread::park();
@@ -49,13 +49,13 @@ pub fn never(ctx: &mut Context<'_>, _: Json) -> Result<String, Failure> {
 }
 
 /// Asks whether to go on, and tells what was answered.
-pub fn ask(ctx: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+pub fn ask(ctx: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     let answer = ctx.elicit("go", Form::new("Go on?").field(Field::boolean("yes")))?;
     Ok(format!("{:?}", answer.action()))
 }
 
 /// Prints in every way a handler may, also through a child process.
-fn print(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+fn print(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     println!("a stray line");
     print!("and half a one");
     std::io::stdout().flush()?;
@@ -64,23 +64,23 @@ fn print(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
 }
 
 /// Leaves a child process behind and gives its number.
-fn orphan(_: &mut Context<'_>, _: Json) -> Result<String, Failure> {
+fn orphan(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     Ok(Command::new("sleep").arg("60").spawn()?.id().to_string())
 }
 
 /// Text of so many bytes.
-fn fill(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+fn fill(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     let bytes = arguments.to_doc().root().get("bytes").and_then(|v| v.as_u64()).unwrap_or(0);
     Ok("x".repeat(bytes as usize))
 }
 
 /// Counts the bytes of its arguments.
-fn count(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+fn count(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     Ok(arguments.as_str().len().to_string())
 }
 
 /// Sends the process a signal as soon as its end has begun.
-fn term(ctx: &mut Context<'_>, _: Json) -> Result<&'static str, Failure> {
+fn term(ctx: &mut Context<'_>, _: Json) -> Result<&'static str, ToolError> {
     while !ctx.stopping() {
         ctx.wait(Duration::from_millis(1))?;
     }
@@ -89,18 +89,18 @@ fn term(ctx: &mut Context<'_>, _: Json) -> Result<&'static str, Failure> {
 }
 
 /// The same as `count`, and takes half a second for it.
-fn pause(ctx: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+fn pause(ctx: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     ctx.wait(Duration::from_millis(500))?;
     count(ctx, arguments)
 }
 
 /// Looks into a file of /proc/self and gives the line that starts with a word.
-fn status(_: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+fn status(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     let doc = arguments.to_doc();
     let text = |name: &str| doc.root().get(name).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
     let file = std::fs::read_to_string(format!("/proc/self/{}", text("file")))?;
     let line = file.lines().find(|line| line.starts_with(&text("line")));
-    line.map(str::to_owned).ok_or_else(|| Failure::new("no such line"))
+    line.map(str::to_owned).ok_or_else(|| ToolError::new("no such line"))
 }
 
 /// Is the server that `role` names.

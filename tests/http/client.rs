@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tinymcp::{
-    Context, Error, Failure, Form, Handle, HttpServer, Level, Limits, Resource, ResourceContents, Server,
-    Tool,
+    Context, Error, Form, Handle, HttpServer, Level, Limits, Resource, ResourceContents, Server, Tool,
+    ToolError,
 };
 
 /// Nothing takes longer unless something is broken.
@@ -120,7 +120,7 @@ fn region() -> Tool {
 }
 
 /// Waits until the test says `go`, or nobody wants the result.
-fn wait(ctx: &mut Context<'_>, stage: &Stage) -> Result<&'static str, Failure> {
+fn wait(ctx: &mut Context<'_>, stage: &Stage) -> Result<&'static str, ToolError> {
     stage.mark("waits");
     while !stage.has("go") {
         if ctx.wait(Duration::from_millis(1)).is_err() {

@@ -36,10 +36,10 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
             Ok(ToolOutput::structured(arguments).content(Content::text(name)).meta(json!({"vendor/y": 7})))
         })
         .unwrap()
-        .tool(Tool::new("fails"), |_, _: Nothing| Err::<(), _>(tinymcp::Failure::new("it is broken")))
+        .tool(Tool::new("fails"), |_, _: Nothing| Err::<(), _>(tinymcp::ToolError::new("it is broken")))
         .unwrap()
         .tool(Tool::new("refuses"), |_, _: Nothing| {
-            Err::<(), _>(tinymcp::Failure::protocol(77, "not today", Some(json!({"why": "tuesday"}))))
+            Err::<(), _>(tinymcp::ToolError::protocol(77, "not today", Some(json!({"why": "tuesday"}))))
         })
         .unwrap()
         .tool(Tool::new("steps"), |ctx, _: Nothing| {
@@ -80,7 +80,7 @@ fn upstream(name: &'static str, mut server: Server, ends: Ends) -> Server {
         .template(Template::new("test://item/{id}", "item").unwrap(), |_, uri, variables| {
             let id = variables.get("id").unwrap_or_default();
             if id == "none" {
-                return Err(tinymcp::Failure::not_found(uri));
+                return Err(tinymcp::ToolError::not_found(uri));
             }
             Ok(ReadOutput::from(ResourceContents::text(uri, id)))
         })

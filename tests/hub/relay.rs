@@ -260,7 +260,7 @@ fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
         server
             .tool(Tool::new("asks"), move |ctx, _: Nothing| {
                 if !begun.send(()).is_ok_and(|()| gone.lock().unwrap().recv_timeout(SOON).is_ok()) {
-                    return Err(tinymcp::Failure::new("nobody is there"));
+                    return Err(tinymcp::ToolError::new("nobody is there"));
                 }
                 ctx.elicit("sure", Form::new("Sure?").field(Field::boolean("yes")))?;
                 Ok("asked")

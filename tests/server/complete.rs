@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tinymcp::json::{Doc, Json};
 use tinymcp::{
-    Argument, Arguments, Completion, Context, ErrorKind, Failure, Handle, MemoryEnd, Prompt, PromptOutput,
-    Server, Template, json, memory,
+    Argument, Arguments, Completion, Context, ErrorKind, Handle, MemoryEnd, Prompt, PromptOutput, Server,
+    Template, ToolError, json, memory,
 };
 
 /// Long enough that only a hang reaches it.
@@ -51,7 +51,7 @@ fn template() -> Json {
 }
 
 fn add(handle: &Handle) {
-    fn fill(_: &mut Context<'_>, _: &Arguments<'_>) -> Result<PromptOutput, Failure> {
+    fn fill(_: &mut Context<'_>, _: &Arguments<'_>) -> Result<PromptOutput, ToolError> {
         Ok(PromptOutput::new())
     }
     handle.add_prompt(Prompt::new("late").argument(Argument::optional("style")), fill).unwrap();

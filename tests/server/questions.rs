@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Argument, ErrorKind, Failure, Field, Form, Prompt, PromptOutput, Sampling, Server, Tool, json, memory,
+    Argument, ErrorKind, Field, Form, Prompt, PromptOutput, Sampling, Server, Tool, ToolError, json, memory,
 };
 
 /// Long enough that only a hang reaches it.
@@ -15,7 +15,9 @@ const HANG: Duration = Duration::from_secs(20);
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}}}}}}"#;
 
 /// What a client reads of a question: the text of the failure, or that it was asked.
-fn outcome(ask: impl Fn(&mut tinymcp::Context<'_>) -> Result<(), Failure> + Send + Sync + 'static) -> String {
+fn outcome(
+    ask: impl Fn(&mut tinymcp::Context<'_>) -> Result<(), ToolError> + Send + Sync + 'static,
+) -> String {
     let mut server = Server::new("s", "1");
     server.tool(Tool::new("ask"), move |ctx, ()| ask(ctx)).expect("a tool");
     let (link, client) = memory();

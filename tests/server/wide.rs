@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tinymcp::json::{Doc, ParseLimits, ToJson};
 use tinymcp::record::{Constraint, FromJson};
-use tinymcp::{Failure, Limits, Server, Tool, memory};
+use tinymcp::{Limits, Server, Tool, ToolError, memory};
 
 /// Long enough that only a hang reaches it.
 const HANG: Duration = Duration::from_secs(60);
@@ -73,7 +73,7 @@ fn requests_are_answered_under_their_own_wide_ids() {
     let (link, mut client) = memory();
     let mut server = Server::new("wide", "1");
     server
-        .tool(Tool::new("wide"), |_, wide: Wide| -> Result<String, Failure> {
+        .tool(Tool::new("wide"), |_, wide: Wide| -> Result<String, ToolError> {
             Ok(format!("{} {}", wide.time, wide.offset))
         })
         .unwrap();

@@ -518,7 +518,7 @@ const OLD_TYPES: &[&str] = &[
     "Spot",
     "Survey",
     "Why",
-    "Failure",
+    "ToolError",
     "ServerOffer",
     "About",
     "Counts",

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::client::{LogEntry, Question};
-use crate::server::{Caller, Context, Failure};
+use crate::server::{Caller, Context, ToolError};
 
 #[cfg(doc)]
 use crate::limits::Limits;
@@ -71,11 +71,11 @@ impl CallTable {
     }
 
     /// Waits until fewer than `most` calls are in flight.
-    pub(super) fn wait_for_room(&self, ctx: &Context<'_>, most: usize) -> Result<(), Failure> {
+    pub(super) fn wait_for_room(&self, ctx: &Context<'_>, most: usize) -> Result<(), ToolError> {
         let mut table = self.lock();
         while table.calls.len() >= most {
             if ctx.cancelled() {
-                return Err(Failure::new("the call was cancelled"));
+                return Err(ToolError::new("the call was cancelled"));
             }
             table = self.changed.wait_timeout(table, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }

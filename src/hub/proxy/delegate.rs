@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::json::Value;
 use crate::model::ClientCapabilities;
-use crate::server::{Context, Delegate, Failure, ToolFn, Watched};
+use crate::server::{Context, Delegate, ToolError, ToolFn, Watched};
 
 use super::{Export, lock};
 
@@ -26,7 +26,9 @@ impl Delegate for Delegated {
     fn watch(&self, uris: Vec<String>, done: Watched) {
         match self.0.upgrade() {
             Some(export) => export.watch(uris, done),
-            None => done(uris.into_iter().map(|uri| (uri, Err(Failure::new("the hub is closed")))).collect()),
+            None => {
+                done(uris.into_iter().map(|uri| (uri, Err(ToolError::new("the hub is closed")))).collect())
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use crate::json::{Json, Value, Writer};
 use crate::limits::Limits;
 use crate::model::relayed::{Passage, Relayed};
 use crate::model::{ClientCapabilities, Level};
-use crate::server::{Arguments, CompletionRequest, Context, Failure, Outcome};
+use crate::server::{Arguments, CompletionRequest, Context, Outcome, ToolError};
 
 use super::proxied_call::ProxiedCall;
 use super::{Export, trace};
@@ -154,7 +154,7 @@ impl Export {
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: Value<'_>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome, ToolError> {
         self.forward(ctx, key, None, || Asked::Tool(name.to_owned(), arguments.to_json()))
     }
 
@@ -163,7 +163,7 @@ impl Export {
         ctx: &mut Context<'_>,
         key: &str,
         uri: &str,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome, ToolError> {
         self.forward(ctx, key, Some(uri), || Asked::Read(uri.to_owned()))
     }
 
@@ -172,7 +172,7 @@ impl Export {
         ctx: &mut Context<'_>,
         (key, name): (&str, &str),
         arguments: &Arguments<'_>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome, ToolError> {
         self.forward(ctx, key, None, || Asked::Prompt(name.to_owned(), owned(arguments)))
     }
 
@@ -182,11 +182,11 @@ impl Export {
         key: &str,
         about: CompletionTarget<'_>,
         asked: &CompletionRequest<'_>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome, ToolError> {
         let typed = || Typed {
             argument: asked.argument.to_owned(),
             value: asked.value.to_owned(),
-            settled: owned(&asked.settled),
+            settled: owned(&asked.context),
         };
         self.forward(ctx, key, None, || match about {
             CompletionTarget::Prompt(name) => Asked::PromptValues(name.to_owned(), typed()),
@@ -201,7 +201,7 @@ impl Export {
         key: &str,
         uri: Option<&str>,
         asked: impl FnOnce() -> Asked,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome, ToolError> {
         let passed = self.send(ctx, key, uri, asked)?;
         Ok(Outcome::Deferred(Box::new(move |deferred| passed.attach(deferred))))
     }
@@ -212,7 +212,7 @@ impl Export {
         key: &str,
         uri: Option<&str>,
         asked: impl FnOnce() -> Asked,
-    ) -> Result<Arc<ProxiedCall>, Failure> {
+    ) -> Result<Arc<ProxiedCall>, ToolError> {
         let (mut round, mut resumed) = (0, None);
         match resumption(ctx) {
             Resumption::Nothing => {}
@@ -228,7 +228,7 @@ impl Export {
         // Back-pressure: a client that does not read sends no further calls, and calls are bounded.
         ctx.wait_for_reader();
         self.calls.wait_for_room(ctx, self.hub.shared.limits.calls)?;
-        let member = self.hub.member(key).map_err(|error| Failure::relayed(&error, uri))?;
+        let member = self.hub.member(key).map_err(|error| ToolError::relayed(&error, uri))?;
         self.level_of_request(key, ctx.log_level());
         let trace = if self.hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };
         let sending = PreparedCall {

@@ -22,7 +22,7 @@ use crate::limits::Limits;
 use crate::model::ask::AskRequest;
 use crate::model::relayed::Relayed;
 use crate::rpc::{RpcError, code};
-use crate::server::{Caller, Context, Deferred, Failure, Outcome};
+use crate::server::{Caller, Context, Deferred, Outcome, ToolError};
 
 use super::super::lock;
 use super::super::member::{ConnectWaiter, Member};
@@ -75,7 +75,7 @@ struct Open {
 
 /// Final response of the server.
 enum Final {
-    Answer(Result<Outcome, Failure>),
+    Answer(Result<Outcome, ToolError>),
     Asked(InputRequired),
 }
 
@@ -156,7 +156,7 @@ impl ProxiedCall {
 
     /// Ends the call with an error before it was sent.
     fn fail(self: &Arc<Self>, error: &Error) {
-        let failure = Failure::relayed(error, self.uri.as_deref());
+        let failure = ToolError::relayed(error, self.uri.as_deref());
         lock(&self.state).came = Some(Final::Answer(Err(failure)));
         self.visit();
     }
@@ -282,10 +282,10 @@ impl ProxiedCall {
             Ok(client::Outcome::Complete(answer)) => Final::Answer(Ok(Outcome::Proxied(Box::new(answer)))),
             Ok(client::Outcome::InputRequired(asked)) => Final::Asked(asked),
             // No task was requested.
-            Ok(client::Outcome::Task(_)) => Final::Answer(Err(Failure::new(
+            Ok(client::Outcome::Task(_)) => Final::Answer(Err(ToolError::new(
                 "the server made a task of the call without a request for that",
             ))),
-            Err(error) => Final::Answer(Err(Failure::relayed(&error, self.uri.as_deref()))),
+            Err(error) => Final::Answer(Err(ToolError::relayed(&error, self.uri.as_deref()))),
         })
     }
 
@@ -308,7 +308,7 @@ impl ProxiedCall {
         };
         let round = self.round + 1;
         if round >= self.limits().rounds {
-            return deferred.finish(Err(Failure::new("the server requested input in too many rounds")));
+            return deferred.finish(Err(ToolError::new("the server requested input in too many rounds")));
         }
         let note = forward::again(round, &asked);
         match crate::server::questions(&asked.questions) {
@@ -362,8 +362,8 @@ impl ProxiedCall {
 
 impl Export {
     /// Continues a held call with the client's responses.
-    pub(super) fn go_on(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<ProxiedCall>, Failure> {
-        let gone = || Failure::new("the responses came too late: the server's call is over; call again");
+    pub(super) fn go_on(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<ProxiedCall>, ToolError> {
+        let gone = || ToolError::new("the responses came too late: the server's call is over; call again");
         let passed = self.calls.find(number).ok_or_else(gone)?;
         let sent: Vec<(String, AskRequest)> = {
             let state = lock(&passed.state);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::client::Era;
 use crate::error::Error;
 use crate::model::Level;
-use crate::server::{Failure, Watched};
+use crate::server::{ToolError, Watched};
 
 use super::super::{lock, member};
 use super::Export;
@@ -53,12 +53,12 @@ struct Waiting {
 
 /// Results of one request for updates, complete when the last reference is dropped.
 struct Answers {
-    results: Mutex<Vec<(String, Result<(), Failure>)>>,
+    results: Mutex<Vec<(String, Result<(), ToolError>)>>,
     done: Mutex<Option<Watched>>,
 }
 
 impl Answers {
-    fn add(&self, uri: &str, result: Result<(), Failure>) {
+    fn add(&self, uri: &str, result: Result<(), ToolError>) {
         lock(&self.results).push((uri.to_owned(), result));
     }
 }
@@ -92,7 +92,7 @@ impl Export {
             let owner = lock(&self.state).shown.owner(&uri).map(str::to_owned);
             match owner {
                 Some(key) => waiting.push(Waiting { uri, key, answer: Arc::clone(&answer) }),
-                None => answer.add(&uri, Err(Failure::not_found(&*uri))),
+                None => answer.add(&uri, Err(ToolError::not_found(&*uri))),
             }
         }
         let keys: BTreeSet<String> = waiting.iter().map(|waiting| waiting.key.clone()).collect();
@@ -131,7 +131,7 @@ impl Export {
             let waiting = state.take_waiting(&key);
             drop(state);
             for waiting in waiting {
-                waiting.answer.add(&waiting.uri, Err(Failure::new(error.to_string())));
+                waiting.answer.add(&waiting.uri, Err(ToolError::new(error.to_string())));
             }
         }
     }
@@ -172,7 +172,7 @@ impl Export {
             }
             for waiting in waiting {
                 let result = match failed.get(&waiting.uri) {
-                    Some(error) => Err(Failure::relayed(error, Some(&waiting.uri))),
+                    Some(error) => Err(ToolError::relayed(error, Some(&waiting.uri))),
                     None => Ok(()),
                 };
                 waiting.answer.add(&waiting.uri, result);

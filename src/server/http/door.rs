@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::era::http::{Fields, Sessions};
-use crate::server::notice::Notices;
+use crate::server::diagnostics::Notices;
 use crate::transport::http_server::Head;
 
 use super::Options;

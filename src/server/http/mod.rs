@@ -31,7 +31,7 @@ mod stream;
 
 use crate::error::Error;
 
-use super::{Server, notice};
+use super::{Server, diagnostics};
 use auth::Auth;
 use gate::Gate;
 
@@ -175,8 +175,8 @@ impl HttpServer {
         let path = self.options.path.clone();
         let bound = self.bind(address)?;
         match bound.address().strip_prefix("unix:") {
-            Some(socket) => notice::say(&format!("serving {path} on the Unix socket {socket}")),
-            None => notice::say(&format!("serving http://{}{path}", bound.address())),
+            Some(socket) => diagnostics::say(&format!("serving {path} on the Unix socket {socket}")),
+            None => diagnostics::say(&format!("serving http://{}{path}", bound.address())),
         }
         bound.serve()
     }

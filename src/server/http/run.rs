@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind};
 use crate::pool;
 use crate::server::connection::Connection;
-use crate::server::core::Core;
-use crate::server::notice;
+use crate::server::diagnostics;
 use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
+use crate::server::state::Core;
 use crate::transport::FrameSink;
 use crate::transport::http_server::{Engine, Listener, Remote};
 
@@ -66,7 +66,7 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
     let listeners = Listener::bind(address)?;
     let address = listeners.first().map(Listener::address).unwrap_or_default();
     if let Some(warning) = out_of_reach(&options.gate, &address, listeners.iter().all(Listener::is_local)) {
-        notice::say(&warning);
+        diagnostics::say(&warning);
     }
     let core = &parts.core;
     let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(Nobody)));
@@ -99,7 +99,7 @@ struct Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        self.core.alarm.ring();
+        self.core.watchdog.ring();
     }
 }
 
@@ -117,7 +117,7 @@ impl BoundServer {
     pub fn serve(self) -> Result<(), Error> {
         let BoundServer { parts, shared, mut engine, leave_signals, .. } = self;
         let core = Arc::clone(&parts.core);
-        let _signals = if leave_signals { None } else { Some(core.alarm.catch_signals()?) };
+        let _signals = if leave_signals { None } else { Some(core.watchdog.catch_signals()?) };
         let remote = engine.remote();
         let over = Arc::new(AtomicBool::new(false));
         let served = Served { over: Arc::clone(&over), core: Arc::clone(&core) };
@@ -128,8 +128,8 @@ impl BoundServer {
             let ended = engine.run();
             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
         })?;
-        core.alarm.watch(&core.catalog, || {
-            let told = core.alarm.terminated() || core.catalog.stopping() || over.load(Ordering::Acquire);
+        core.watchdog.watch(&core.catalog, || {
+            let told = core.watchdog.terminated() || core.catalog.stopping() || over.load(Ordering::Acquire);
             told.then_some(())
         });
         end(&core, &shared, &remote, &over, parts.hooks);
@@ -146,7 +146,7 @@ fn end(core: &Arc<Core>, shared: &Arc<Connection>, remote: &Remote, over: &Atomi
     core.catalog.stop();
     remote.stop(last + LAST_WRITES);
     let connections = core.catalog.connections();
-    let at_work = AtWork { conn: shared, since, deadline, heard: core.alarm.terminated() };
+    let at_work = AtWork { conn: shared, since, deadline, heard: core.watchdog.terminated() };
     // Answers of clients are read no more, so what waits for them has to end.
     for conn in &connections {
         conn.input_ended();
@@ -162,7 +162,7 @@ fn end(core: &Arc<Core>, shared: &Arc<Connection>, remote: &Remote, over: &Atomi
     }
     while !core.catalog.at_rest() && at_work.goes_on() {
         look();
-        core.alarm.pause();
+        core.watchdog.pause();
     }
     let last = Instant::now() + LAST_WRITES;
     for conn in &connections {
@@ -171,7 +171,7 @@ fn end(core: &Arc<Core>, shared: &Arc<Connection>, remote: &Remote, over: &Atomi
     remote.stop(last);
     // Not joined: a thread that is stuck in an inline handler would keep the process.
     while !over.load(Ordering::Acquire) && Instant::now() < last + Duration::from_millis(100) {
-        core.alarm.pause();
+        core.watchdog.pause();
     }
     for hook in hooks {
         // One that panics must not keep the others from switching their pumps off.

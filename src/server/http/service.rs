@@ -23,14 +23,14 @@ use crate::model::{ClientCapabilities, Fault};
 use crate::pool::Refused;
 use crate::rpc::Request;
 use crate::server::InlineSend;
+use crate::server::admission::{BUSY, Started};
 use crate::server::batch::Batch;
+use crate::server::call::{Job, Target};
 use crate::server::classify::{Classified, MessageKind, classify};
 use crate::server::connection::Connection;
-use crate::server::core::Core;
 use crate::server::dispatch::{Action, Dispatcher, PlannedCall, Text};
-use crate::server::job::{Job, Work};
-use crate::server::operation::shape_fault;
-use crate::server::start::{BUSY, Started};
+use crate::server::methods::shape_fault;
+use crate::server::state::Core;
 use crate::transport::FrameSink;
 use crate::transport::http_server::{Admission, Exchange, Field, Head, Refusal, Remote, Service};
 
@@ -224,7 +224,7 @@ impl Endpoint {
         action: &Action,
     ) -> Result<(), Stop> {
         let Some(era) = self.core.eras.modern.map(ServerEra::http) else { return Ok(()) };
-        let Action::Call(PlannedCall { work: Work::Tool(tool), .. }) = action else { return Ok(()) };
+        let Action::Call(PlannedCall { target: Target::Tool(tool), .. }) = action else { return Ok(()) };
         era.check_arguments(visit.head, &tool.entry.mirrors, message.params.arguments())
             .map_err(|fault| Stop::fault(400, message.id(), &fault))
     }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use tinymcp::json::{Doc, Json};
-use tinymcp::{Context, Failure, Level, Limits, MemoryEnd, Server, Tool, memory, record};
+use tinymcp::{Context, Level, Limits, MemoryEnd, Server, Tool, ToolError, memory, record};
 
 /// Long enough that only a hang reaches it.
 const HANG: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ const CHANGES: &[(&str, &str)] = &[
     ("\"arguments\":{\"text\"", "\"arguments\":{\"test\""),
 ];
 
-fn echo(ctx: &mut Context<'_>, arguments: Json, loud: bool) -> Result<String, Failure> {
+fn echo(ctx: &mut Context<'_>, arguments: Json, loud: bool) -> Result<String, ToolError> {
     ctx.log(Level::Info, None, "called")?;
     ctx.progress(1.0, Some(2.0), Some("half"));
     let text = arguments.as_str().to_owned();

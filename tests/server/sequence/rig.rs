@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tinymcp::json::Json;
 use tinymcp::{
-    Completion, Context, Failure, Level, Prompt, PromptOutput, Resource, Server, Template, Tool, choice,
+    Completion, Context, Level, Prompt, PromptOutput, Resource, Server, Template, Tool, ToolError, choice,
     json, memory, record,
 };
 
@@ -44,7 +44,7 @@ record! {
 /// Two tools of each kind: with typed arguments, with any, and with a checked schema.
 pub(crate) const TOOLS: [&str; 6] = ["list", "mixed", "any", "checked", "noisy", "fails"];
 
-fn noisy(ctx: &mut Context<'_>, arguments: Json) -> Result<String, Failure> {
+fn noisy(ctx: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     ctx.log(Level::Error, Some("rig"), "called")?;
     ctx.progress(1.0, Some(2.0), Some("half"));
     Ok(arguments.as_str().to_owned())
@@ -79,7 +79,7 @@ pub(crate) fn server(pooled: bool) -> Server {
     tool!(Tool::new("any"), |_, arguments: Json| Ok(arguments.as_str().to_owned()));
     tool!(Tool::new("checked").input_schema(schema), |_, arguments: Json| Ok(arguments.as_str().to_owned()));
     tool!(Tool::new("noisy"), noisy);
-    tool!(Tool::new("fails"), |_, arguments: Json| Err::<&str, _>(Failure::new(
+    tool!(Tool::new("fails"), |_, arguments: Json| Err::<&str, _>(ToolError::new(
         arguments.as_str().to_owned()
     )));
     if pooled {

@@ -8,10 +8,10 @@ use crate::json::Doc;
 use crate::model::Fault;
 use crate::transport::FrameSink;
 
+use super::call::{self, CallResult, Exchange, Job};
 use super::dispatch::{Dispatcher, InlineTools, PlannedCall};
-use super::flight::Refusal;
-use super::job::{self, Conclusion, Exchange, Job};
-use super::operation::duplicate;
+use super::in_flight::Refusal;
+use super::methods::duplicate;
 
 /// What became of a call.
 #[allow(clippy::large_enum_variant)] // OK because a job is moved once; a box would cost an allocation.
@@ -51,8 +51,8 @@ impl Dispatcher<dyn InlineTools> {
         let to =
             To { id: doc.at(call.query.id).raw(), revision: call.query.peer.revision, card: &self.core.card };
         let conclusion = match self.inline.tool(place) {
-            _ if self.conn.is_taken(doc.at(call.query.id)) => Conclusion::Fault(duplicate()),
-            None => Conclusion::Fault(Fault::Internal("This tool runs only on the thread that serves")),
+            _ if self.conn.is_taken(doc.at(call.query.id)) => CallResult::Fault(duplicate()),
+            None => CallResult::Fault(Fault::Internal("This tool runs only on the thread that serves")),
             Some(handler) => {
                 let exchange = Exchange {
                     conn: &self.conn,
@@ -63,12 +63,12 @@ impl Dispatcher<dyn InlineTools> {
                     call: None,
                     deadline: self.core.deadline(),
                 };
-                job::conclude(&exchange, &call.work, &mut call.answers, Some(handler))
+                call::conclude(&exchange, &call.target, &mut call.answers, Some(handler))
             }
         };
         let reply = match &conclusion {
-            Conclusion::Done(outcome) => outcome.reply(&self.conn),
-            Conclusion::Fault(fault) => Reply::Fault(fault),
+            CallResult::Done(outcome) => outcome.reply(&self.conn),
+            CallResult::Fault(fault) => Reply::Fault(fault),
             _ => {
                 let job = self.job(call, doc, outlet);
                 return self.park(job, conclusion);
@@ -81,7 +81,7 @@ impl Dispatcher<dyn InlineTools> {
 
     /// Enters a call whose inline handler asked the client, or left the call to somebody else.
     #[cold]
-    fn park(&mut self, mut job: Job, conclusion: Conclusion) -> Started {
+    fn park(&mut self, mut job: Job, conclusion: CallResult) -> Started {
         job.accepted = Some(Instant::now());
         // Only running calls count against the memory for calls; parking has a bound of its own.
         match self.conn.begin(&job, usize::MAX) {
@@ -101,7 +101,7 @@ impl Dispatcher<dyn InlineTools> {
             era: call.era,
             doc,
             query: call.query,
-            work: call.work,
+            target: call.target,
             answers: call.answers,
             call: Arc::default(),
             accepted: None,

@@ -6,9 +6,9 @@ use crate::json::{Json, Value};
 use crate::model::content::{Content, Structured, ToolOutput};
 use crate::record::{self, FromJson, Record, Violation};
 
+use super::call::Outcome;
 use super::context::Context;
-use super::failure::Failure;
-use super::job::Outcome;
+use super::tool_error::ToolError;
 
 /// What a tool's handler can take as its arguments.
 #[diagnostic::on_unimplemented(
@@ -212,8 +212,8 @@ impl<T: FromJson + crate::json::ToJson + 'static> ToolResult for (Structured<T>,
 
 /// The handler of a tool that runs on workers.
 pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
-    handler: impl Fn(&mut Context<'_>, A) -> Result<R, Failure>,
-) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<Outcome, Failure> {
+    handler: impl Fn(&mut Context<'_>, A) -> Result<R, ToolError>,
+) -> impl Fn(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError> {
     move |ctx, arguments| match A::read(arguments) {
         Ok(arguments) => handler(ctx, arguments).map(|result| Outcome::Tool(result.into_output())),
         Err(violation) => Err(ctx.bad_arguments(&violation)),
@@ -222,8 +222,8 @@ pub(super) fn pooled<A: ToolArguments, R: ToolResult>(
 
 /// The handler of a tool that runs on the thread that reads.
 pub(super) fn inline<A: ToolArguments, R: ToolResult>(
-    mut handler: impl FnMut(&mut Context<'_>, A) -> Result<R, Failure>,
-) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, Failure> {
+    mut handler: impl FnMut(&mut Context<'_>, A) -> Result<R, ToolError>,
+) -> impl FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError> {
     move |ctx, arguments| match A::read(arguments) {
         Ok(arguments) => handler(ctx, arguments).map(|result| Outcome::Tool(result.into_output())),
         Err(violation) => Err(ctx.bad_arguments(&violation)),

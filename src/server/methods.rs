@@ -10,12 +10,12 @@ use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
 use crate::transport::FrameSink;
 
+use super::call::{Target, check_prompt};
+use super::cursor;
 use super::dispatch::{Action, Dispatcher, InlineTools, PlannedCall};
-use super::job::{Work, check_prompt};
-use super::page;
-use super::profile::{Form, PLAIN};
 use super::registry::{Describe, Listed, Registry, Table, ToolEntry};
-use super::seal::Answers;
+use super::request_state::Answers;
+use super::tool_views::{Form, PLAIN};
 
 static NOTHING: Completion = Completion::none();
 
@@ -70,8 +70,8 @@ impl Dispatcher<dyn InlineTools> {
             | Operation::ReadResource { .. }
             | Operation::GetPrompt { .. }
             | Operation::Complete { .. } => match self.work(doc, request, query, outlet)? {
-                Some((work, answers)) => {
-                    return Ok(Action::Call(PlannedCall { era, query: *query, work, answers }));
+                Some((target, answers)) => {
+                    return Ok(Action::Call(PlannedCall { era, query: *query, target, answers }));
                 }
                 None => Reply::Completion(&NOTHING),
             },
@@ -102,8 +102,8 @@ impl Dispatcher<dyn InlineTools> {
                 gate(offer.subscribe, request)?;
                 self.subscribe(text(doc, uri))?;
                 if self.core.catalog.delegate().is_some() {
-                    let (work, answers) = (Work::Subscribe, Answers::new());
-                    return Ok(Action::Call(PlannedCall { era, query: *query, work, answers }));
+                    let (target, answers) = (Target::Subscribe, Answers::new());
+                    return Ok(Action::Call(PlannedCall { era, query: *query, target, answers }));
                 }
                 Reply::Empty
             }
@@ -127,7 +127,7 @@ impl Dispatcher<dyn InlineTools> {
         request: &Request<'_>,
         query: &Query,
         outlet: &Arc<dyn FrameSink>,
-    ) -> Result<Option<(Work, Answers)>, Fault> {
+    ) -> Result<Option<(Target, Answers)>, Fault> {
         let offer = self.offer;
         let work = match query.operation {
             Operation::CallTool { name, .. } => {
@@ -138,7 +138,7 @@ impl Dispatcher<dyn InlineTools> {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {name}").into()));
                 };
                 let answers = self.core.answers(outlet.principal(), query, doc)?;
-                return Ok(Some((Work::Tool(entry), answers)));
+                return Ok(Some((Target::Tool(entry), answers)));
             }
             Operation::ReadResource { uri } => {
                 gate(offer.resources, request)?;
@@ -146,7 +146,7 @@ impl Dispatcher<dyn InlineTools> {
                 let Some((read, variables)) = self.registry.reader(uri) else {
                     return Err(Fault::ResourceNotFound(uri.to_owned()));
                 };
-                Work::Read(read, Arc::new(variables))
+                Target::Read(read, Arc::new(variables))
             }
             Operation::GetPrompt { name, arguments } => {
                 gate(offer.prompts, request)?;
@@ -155,14 +155,14 @@ impl Dispatcher<dyn InlineTools> {
                     return Err(Fault::InvalidParams(format!("Unknown prompt: {name}").into()));
                 };
                 check_prompt(&entry.entry, arguments.map(|node| doc.at(node)))?;
-                Work::Prompt(Arc::clone(entry))
+                Target::Prompt(Arc::clone(entry))
             }
             Operation::Complete { subject, kind, argument, .. } => {
                 gate(offer.completions, request)?;
                 let subject = text(doc, subject);
                 // A handler that only offers values asks the client nothing.
                 let complete = self.registry.completion(kind, subject, text(doc, argument))?;
-                return Ok(complete.map(|run| (Work::Complete(Arc::clone(run)), Answers::new())));
+                return Ok(complete.map(|run| (Target::Complete(Arc::clone(run)), Answers::new())));
             }
             _ => return Ok(None),
         };
@@ -312,8 +312,8 @@ impl Dispatcher<dyn InlineTools> {
     ) -> Result<Encoded, Fault> {
         let revision = query.peer.revision;
         let registry = Arc::clone(&self.registry);
-        let (entries, more) = table(&registry).page(page::place(list, cursor)?, self.core.limits.page);
-        let next = entries.last().filter(|_| more).map(|last| page::cursor(list, last.sequence));
+        let (entries, more) = table(&registry).page(cursor::place(list, cursor)?, self.core.limits.page);
+        let next = entries.last().filter(|_| more).map(|last| cursor::cursor(list, last.sequence));
         let mut rendered = entries.iter().map(|entry| entry.rendered(revision, form));
         let to = To { id: request.id.raw(), revision, card: &self.core.card };
         let cache = self.core.list_cache;

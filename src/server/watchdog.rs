@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::core::Catalog;
+use super::state::Catalog;
 
 /// How often deadlines are looked at: a quarter of the 200 ms within which a call must be flagged.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
@@ -17,20 +17,20 @@ pub(crate) const TICK: Duration = Duration::from_millis(50);
 const QUIET: u32 = 40;
 
 /// Wakes the watching thread.
-pub(crate) struct Alarm {
+pub(crate) struct Watchdog {
     armed: AtomicBool,
     terminated: Arc<AtomicBool>,
     /// While this is set, a signal has its default effect.
     at_once: Arc<AtomicBool>,
-    bell: Bell,
+    bell: Waker,
 }
 
-impl Alarm {
+impl Watchdog {
     /// # Errors
     /// The operating system has no socket pair left.
-    pub(crate) fn new() -> io::Result<Alarm> {
+    pub(crate) fn new() -> io::Result<Watchdog> {
         let (armed, terminated, at_once) = (AtomicBool::new(false), Arc::default(), Arc::default());
-        Ok(Alarm { armed, terminated, at_once, bell: Bell::new()? })
+        Ok(Watchdog { armed, terminated, at_once, bell: Waker::new()? })
     }
 
     /// There is something to watch from now on.
@@ -110,17 +110,17 @@ impl Drop for Signals {
 
 /// Something to wait for that a signal handler can ring: on Unix a socket pair.
 #[cfg(unix)]
-struct Bell {
+struct Waker {
     rope: std::os::unix::net::UnixStream,
     ear: std::os::unix::net::UnixStream,
 }
 
 #[cfg(unix)]
-impl Bell {
-    fn new() -> io::Result<Bell> {
+impl Waker {
+    fn new() -> io::Result<Waker> {
         let (rope, ear) = std::os::unix::net::UnixStream::pair()?;
         rope.set_nonblocking(true)?;
-        Ok(Bell { rope, ear })
+        Ok(Waker { rope, ear })
     }
 
     /// A full socket is a bell that rings already, so a refused write loses nothing.
@@ -148,15 +148,15 @@ impl Bell {
 
 #[cfg(not(unix))]
 #[derive(Default)]
-struct Bell {
+struct Waker {
     rung: std::sync::Mutex<bool>,
     changed: std::sync::Condvar,
 }
 
 #[cfg(not(unix))]
-impl Bell {
-    fn new() -> io::Result<Bell> {
-        Ok(Bell::default())
+impl Waker {
+    fn new() -> io::Result<Waker> {
+        Ok(Waker::default())
     }
 
     fn ring(&self) {

@@ -124,13 +124,13 @@ pub(crate) struct Running {
 pub(crate) enum Refusal {
     /// Another request with this id is still open.
     Duplicate,
-    /// The documents of the calls in flight take too much memory; see [`Flight::wait_for_room`].
+    /// The documents of the calls in flight take too much memory; see [`InFlight::wait_for_room`].
     NoRoom,
 }
 
 /// The calls in flight.
 #[derive(Default)]
-pub(crate) struct Flight {
+pub(crate) struct InFlight {
     table: Mutex<Table>,
     room: Condvar,
     /// How many calls there are, for a look without the lock by the thread that enters them: it may
@@ -208,7 +208,7 @@ fn key(id: &Id) -> u32 {
     }
 }
 
-impl Flight {
+impl InFlight {
     /// A panic while the lock is held leaves complete values behind, so poisoning is ignored.
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)

@@ -15,12 +15,12 @@ use crate::transport::FrameSink;
 use super::connection::Connection;
 use super::context::Context;
 use super::deferred::{Begin, Deferred};
-use super::failure::{Failure, Reason};
-use super::flight::Call;
+use super::in_flight::Call;
 use super::registry::{
     Arguments, CompleteFn, CompletionRequest, Listed, PromptEntry, ReadFn, ToolEntry, ToolHandler,
 };
-use super::seal::Answers;
+use super::request_state::Answers;
+use super::tool_error::{Reason, ToolError};
 
 /// One accepted call on its way to a worker.
 pub(crate) struct Job {
@@ -30,7 +30,7 @@ pub(crate) struct Job {
     pub era: &'static dyn ServerEra,
     pub doc: Box<Doc>,
     pub query: Query,
-    pub work: Work,
+    pub target: Target,
     pub answers: Answers,
     pub call: Arc<Call>,
     /// When it was entered among the calls in flight.
@@ -41,7 +41,7 @@ pub(crate) struct Job {
 
 /// What is to be run.
 #[derive(Clone)]
-pub(crate) enum Work {
+pub(crate) enum Target {
     Tool(Arc<Listed<ToolEntry>>),
     Read(Arc<ReadFn>, Arc<Variables>),
     Prompt(Arc<Listed<PromptEntry>>),
@@ -50,11 +50,11 @@ pub(crate) enum Work {
     Subscribe,
 }
 
-impl Work {
+impl Target {
     /// The place of its inline handler, if it has one.
     pub(super) fn inline(&self) -> Option<usize> {
         match self {
-            Work::Tool(entry) => match entry.entry.handler {
+            Target::Tool(entry) => match entry.entry.handler {
                 ToolHandler::Inline(place) => Some(place),
                 ToolHandler::Pooled(_) => None,
             },
@@ -79,7 +79,7 @@ pub(crate) enum Outcome {
 }
 
 /// How a handler ended.
-pub(crate) enum Conclusion {
+pub(crate) enum CallResult {
     Done(Outcome),
     Fault(Fault),
     Asked(Vec<Ask>),
@@ -88,7 +88,7 @@ pub(crate) enum Conclusion {
 }
 
 /// Runs a tool that lives on the reading thread.
-pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, Failure>;
+pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError>;
 
 impl Job {
     /// Runs the handler on this thread and settles the call.
@@ -98,7 +98,7 @@ impl Job {
         }
         self.call.start();
         let mut answers = std::mem::take(&mut self.answers);
-        let conclusion = conclude(&self.exchange(), &self.work, &mut answers, None);
+        let conclusion = conclude(&self.exchange(), &self.target, &mut answers, None);
         self.answers = answers;
         self.settle(conclusion);
     }
@@ -132,18 +132,18 @@ impl Job {
     }
 
     /// Answers, asks, or drops what nobody waits for any more.
-    pub(crate) fn settle(self, conclusion: Conclusion) {
+    pub(crate) fn settle(self, conclusion: CallResult) {
         let conn = &self.conn;
         match conclusion {
-            Conclusion::Done(outcome) => conn.finish(&self, outcome.reply(conn)),
-            Conclusion::Fault(fault) => {
+            CallResult::Done(outcome) => conn.finish(&self, outcome.reply(conn)),
+            CallResult::Fault(fault) => {
                 if let Operation::Subscribe { uri } = self.query.operation {
                     conn.unsubscribe(self.doc.at(uri).as_str().unwrap_or_default());
                 }
                 conn.finish(&self, Reply::Fault(&fault));
             }
-            Conclusion::Deferred(begin) => return begin(Deferred::of(self)),
-            Conclusion::Asked(asks) => return self.ask(&asks),
+            CallResult::Deferred(begin) => return begin(Deferred::of(self)),
+            CallResult::Asked(asks) => return self.ask(&asks),
         }
         self.conn.core.recycle(self.doc);
     }
@@ -196,10 +196,10 @@ pub(crate) struct Exchange<'c> {
 /// Runs the handler: checks what it is given and what it gives, and survives its panics.
 pub(crate) fn conclude(
     exchange: &Exchange<'_>,
-    work: &Work,
+    target: &Target,
     answers: &mut Answers,
     inline: Option<&mut InlineFn>,
-) -> Conclusion {
+) -> CallResult {
     let core = &exchange.conn.core;
     let mut ctx = Context {
         doc: exchange.doc,
@@ -215,18 +215,22 @@ pub(crate) fn conclude(
         keys: Vec::new(),
         last_progress: f64::NEG_INFINITY,
     };
-    let result = pool::guard(|| run(&mut ctx, work, inline).map(|outcome| check(work, outcome)));
+    let result = pool::guard(|| run(&mut ctx, target, inline).map(|outcome| check(target, outcome)));
     match result {
         Ok(Ok(conclusion)) => conclusion,
         Ok(Err(failure)) => failed(exchange, failure, std::mem::take(&mut ctx.asks)),
-        Err(_panicked) => Conclusion::Fault(Fault::Internal("The handler panicked")),
+        Err(_panicked) => CallResult::Fault(Fault::Internal("The handler panicked")),
     }
 }
 
-fn run<'c>(ctx: &mut Context<'c>, work: &Work, inline: Option<&mut InlineFn>) -> Result<Outcome, Failure> {
+fn run<'c>(
+    ctx: &mut Context<'c>,
+    target: &Target,
+    inline: Option<&mut InlineFn>,
+) -> Result<Outcome, ToolError> {
     let doc: &'c Doc = ctx.doc;
-    match (work, ctx.query.operation) {
-        (Work::Tool(entry), Operation::CallTool { arguments, .. }) => {
+    match (target, ctx.query.operation) {
+        (Target::Tool(entry), Operation::CallTool { arguments, .. }) => {
             let arguments = match arguments {
                 Some(node) => doc.at(node),
                 None => no_arguments(),
@@ -238,35 +242,35 @@ fn run<'c>(ctx: &mut Context<'c>, work: &Work, inline: Option<&mut InlineFn>) ->
                 (ToolHandler::Pooled(handler), _) => handler(ctx, arguments),
                 (ToolHandler::Inline(_), Some(handler)) => handler(ctx, arguments),
                 (ToolHandler::Inline(_), None) => {
-                    Err(Failure::fault(Fault::Internal("This tool runs only on the thread that serves")))
+                    Err(ToolError::fault(Fault::Internal("This tool runs only on the thread that serves")))
                 }
             }
         }
-        (Work::Read(read, variables), Operation::ReadResource { uri }) => {
+        (Target::Read(read, variables), Operation::ReadResource { uri }) => {
             let uri = doc.at(uri).as_str().unwrap_or_default();
             match read(ctx, uri, variables)? {
                 // No contents is "not found", never an empty list (server/resources, 2026-07-28).
-                Outcome::Read(output) if output.contents.is_empty() => Err(Failure::not_found(uri)),
+                Outcome::Read(output) if output.contents.is_empty() => Err(ToolError::not_found(uri)),
                 outcome => Ok(outcome),
             }
         }
-        (Work::Prompt(entry), Operation::GetPrompt { arguments, .. }) => {
+        (Target::Prompt(entry), Operation::GetPrompt { arguments, .. }) => {
             let arguments = Arguments::new(arguments.map(|node| doc.at(node)));
             (entry.entry.fill)(ctx, &arguments)
         }
-        (Work::Complete(complete), Operation::Complete { argument, value, context, .. }) => {
+        (Target::Complete(complete), Operation::Complete { argument, value, context, .. }) => {
             let request = CompletionRequest {
                 argument: doc.at(argument).as_str().unwrap_or_default(),
                 value: doc.at(value).as_str().unwrap_or_default(),
-                settled: Arguments::new(context.map(|node| doc.at(node))),
+                context: Arguments::new(context.map(|node| doc.at(node))),
             };
             complete(ctx, &request)
         }
-        (Work::Subscribe, Operation::Subscribe { uri }) => {
+        (Target::Subscribe, Operation::Subscribe { uri }) => {
             let uri = doc.at(uri).as_str().unwrap_or_default().to_owned();
             Ok(Outcome::Deferred(Box::new(move |deferred| deferred.subscribe(uri))))
         }
-        _ => Err(Failure::fault(Fault::Internal("The request and its handler do not belong together"))),
+        _ => Err(ToolError::fault(Fault::Internal("The request and its handler do not belong together"))),
     }
 }
 
@@ -277,7 +281,7 @@ fn no_arguments() -> Value<'static> {
 }
 
 /// A result must be what the tool promised, and its `_meta` what the protocol allows.
-fn check(work: &Work, mut outcome: Outcome) -> Conclusion {
+fn check(target: &Target, mut outcome: Outcome) -> CallResult {
     let flaw = match &mut outcome {
         Outcome::Tool(output) => meta::settle(output),
         Outcome::Read(output) => output.contents.iter().find_map(meta::of_contents),
@@ -286,16 +290,16 @@ fn check(work: &Work, mut outcome: Outcome) -> Conclusion {
     };
     if let Some(flaw) = flaw {
         let message = format!("The result's _meta {flaw}");
-        return Conclusion::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message, data: None });
+        return CallResult::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message, data: None });
     }
-    if let (Work::Tool(entry), Outcome::Tool(output)) = (work, &outcome) {
+    if let (Target::Tool(entry), Outcome::Tool(output)) = (target, &outcome) {
         if entry.entry.tool.output_schema.is_some() && !output.is_error {
             let Some(structured) = &output.structured else {
-                return Conclusion::Fault(Fault::Internal("The tool gave no structured result"));
+                return CallResult::Fault(Fault::Internal("The tool gave no structured result"));
             };
             if let Some(check) = &entry.entry.output {
                 if check.check(structured.to_doc().root()).is_err() {
-                    return Conclusion::Fault(Fault::Internal(
+                    return CallResult::Fault(Fault::Internal(
                         "The tool's result does not fit its output schema",
                     ));
                 }
@@ -303,23 +307,23 @@ fn check(work: &Work, mut outcome: Outcome) -> Conclusion {
         }
     }
     match outcome {
-        Outcome::Deferred(begin) => Conclusion::Deferred(begin),
-        outcome => Conclusion::Done(outcome),
+        Outcome::Deferred(begin) => CallResult::Deferred(begin),
+        outcome => CallResult::Done(outcome),
     }
 }
 
 #[cold]
 #[inline(never)]
-pub(super) fn failed(exchange: &Exchange<'_>, failure: Failure, asks: Vec<Ask>) -> Conclusion {
+pub(super) fn failed(exchange: &Exchange<'_>, failure: ToolError, asks: Vec<Ask>) -> CallResult {
     let tool = matches!(exchange.query.operation, Operation::CallTool { .. });
     match failure.into_reason() {
         Reason::Asked if asks.is_empty() => {
-            Conclusion::Fault(Fault::Internal("The handler waits for nothing"))
+            CallResult::Fault(Fault::Internal("The handler waits for nothing"))
         }
-        Reason::Asked => Conclusion::Asked(asks),
-        Reason::Text(text) if tool => Conclusion::Done(Outcome::Tool(ToolOutput::failed(text))),
+        Reason::Asked => CallResult::Asked(asks),
+        Reason::Text(text) if tool => CallResult::Done(Outcome::Tool(ToolOutput::failed(text))),
         Reason::Text(text) => {
-            Conclusion::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })
+            CallResult::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })
         }
         // A session's capabilities are settled: there is no other way for this client to call.
         Reason::Fault(Fault::MissingCapability(needed))
@@ -327,9 +331,9 @@ pub(super) fn failed(exchange: &Exchange<'_>, failure: Failure, asks: Vec<Ask>) 
         {
             let mut text = "This client cannot be asked what the tool needs to know: it lacks ".to_owned();
             text.push_str(era::capability(needed));
-            Conclusion::Done(Outcome::Tool(ToolOutput::failed(text)))
+            CallResult::Done(Outcome::Tool(ToolOutput::failed(text)))
         }
-        Reason::Fault(fault) => Conclusion::Fault(fault),
+        Reason::Fault(fault) => CallResult::Fault(fault),
     }
 }
 

@@ -13,12 +13,12 @@ use crate::limits::Limits;
 use crate::model::{CacheHint, Change, Fault, Operation, Query, ServerCapabilities};
 use crate::pool::Pool;
 
-use super::alarm::Alarm;
+use super::call::Job;
 use super::connection::Connection;
 use super::delegate::Delegate;
-use super::job::Job;
 use super::registry::{Registry, SchemaCompiler};
-use super::seal::{self, Answers, Sealer};
+use super::request_state::{self, Answers, Sealer};
+use super::watchdog::Watchdog;
 
 /// Spare documents kept for reuse: as many as are read in one go, see `dispatch.rs`.
 const SPARE_DOCS: usize = 64;
@@ -50,7 +50,7 @@ pub(crate) struct Catalog {
     pub(super) handed: AtomicUsize,
     /// What the entries belong to, if that is not this server.
     pub(super) delegate: OnceLock<Box<dyn Delegate>>,
-    alarms: Mutex<Vec<Weak<Alarm>>>,
+    watchdogs: Mutex<Vec<Weak<Watchdog>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -66,13 +66,13 @@ impl Catalog {
             connections: Mutex::default(),
             #[cfg(feature = "schema")]
             // A variable that is wrong is told when serving starts.
-            compiler: Mutex::new(Some(super::schema::standard(&Limits::from_env().unwrap_or_default()))),
+            compiler: Mutex::new(Some(super::validation::standard(&Limits::from_env().unwrap_or_default()))),
             #[cfg(not(feature = "schema"))]
             compiler: Mutex::default(),
             stop: AtomicBool::new(false),
             handed: AtomicUsize::new(0),
             delegate: OnceLock::new(),
-            alarms: Mutex::default(),
+            watchdogs: Mutex::default(),
         }
     }
 
@@ -171,15 +171,15 @@ impl Catalog {
     /// Stops every serving loop that belongs to this catalog.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        for alarm in lock(&self.alarms).iter().filter_map(Weak::upgrade) {
-            alarm.ring();
+        for watchdog in lock(&self.watchdogs).iter().filter_map(Weak::upgrade) {
+            watchdog.ring();
         }
     }
 
-    pub(crate) fn add_alarm(&self, alarm: &Arc<Alarm>) {
-        let mut alarms = lock(&self.alarms);
-        alarms.retain(|a| a.strong_count() > 0);
-        alarms.push(Arc::downgrade(alarm));
+    pub(crate) fn add_watchdog(&self, watchdog: &Arc<Watchdog>) {
+        let mut watchdogs = lock(&self.watchdogs);
+        watchdogs.retain(|a| a.strong_count() > 0);
+        watchdogs.push(Arc::downgrade(watchdog));
     }
 }
 
@@ -194,7 +194,7 @@ pub(crate) struct Core {
     pub list_cache: CacheHint,
     pub read_cache: CacheHint,
     pub pool: Pool<Job>,
-    pub alarm: Arc<Alarm>,
+    pub watchdog: Arc<Watchdog>,
     /// Seals what a call needs for its next round; not there before the first question unless the key was given.
     pub sealer: OnceLock<Sealer>,
     pub spare: Mutex<Spare>,
@@ -203,22 +203,22 @@ pub(crate) struct Core {
 }
 
 /// A place among the calls that wait for their clients' answers.
-pub(crate) struct Seat(Arc<Core>);
+pub(crate) struct ParkPermit(Arc<Core>);
 
-impl Seat {
+impl ParkPermit {
     /// Nothing if all are taken. Each connection has a bound of its own; this one is for many.
-    pub(crate) fn take(core: &Arc<Core>) -> Option<Seat> {
+    pub(crate) fn take(core: &Arc<Core>) -> Option<ParkPermit> {
         #[cfg(feature = "http-server")]
         let most = core.limits.parked.max(core.limits.http.sessions);
         #[cfg(not(feature = "http-server"))]
         let most = core.limits.parked;
         let one_more = |n| (n < most).then_some(n + 1);
         core.parked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Seat(Arc::clone(core)))
+        Some(ParkPermit(Arc::clone(core)))
     }
 }
 
-impl Drop for Seat {
+impl Drop for ParkPermit {
     fn drop(&mut self) {
         self.0.parked.fetch_sub(1, Ordering::Relaxed);
     }
@@ -348,7 +348,7 @@ impl Core {
 }
 
 /// What a state is bound to: a method and its parameters.
-fn request<'d>(query: &Query, doc: &'d Doc) -> seal::Request<'d> {
+fn request<'d>(query: &Query, doc: &'d Doc) -> request_state::Request<'d> {
     let method = match query.operation {
         Operation::CallTool { .. } => "tool",
         Operation::ReadResource { .. } => "resource",

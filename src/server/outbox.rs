@@ -3,7 +3,7 @@
 //!
 //! Frames are queued and a thread of their own, started with the first one and ended when idle,
 //! sends them in order. An outlet that never waits gets them at once. What it does not do: bound what is posted. The watching thread posts at
-//! most one answer for each call in flight; changes are not posted while [`Post::busy`].
+//! most one answer for each call in flight; changes are not posted while [`Outbox::busy`].
 //!
 //! # Invariants
 //! - `thread` says whether a thread looks at the queue, or will before it ends.
@@ -26,7 +26,7 @@ const BUSY_BYTES: usize = 64 << 10;
 
 /// Where frames are posted.
 #[derive(Default)]
-pub(crate) struct Post {
+pub(crate) struct Outbox {
     shared: Arc<Shared>,
 }
 
@@ -38,30 +38,30 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    letters: VecDeque<Letter>,
-    /// Bytes of `letters` and of the one being sent.
+    messages: VecDeque<Message>,
+    /// Bytes of `messages` and of the one being sent.
     bytes: usize,
     thread: bool,
     sending: bool,
     closed: bool,
 }
 
-struct Letter {
+struct Message {
     to: Arc<dyn FrameSink>,
     frames: Vec<u8>,
     /// Set for an expected answer, as [`FrameSink::answer`] takes it.
     answer: Option<Encoded>,
 }
 
-impl Post {
+impl Outbox {
     /// Sends whole frames when the client reads.
     pub(crate) fn send(&self, to: &Arc<dyn FrameSink>, frames: Vec<u8>) {
-        self.put(Letter { to: Arc::clone(to), frames, answer: None });
+        self.put(Message { to: Arc::clone(to), frames, answer: None });
     }
 
     /// Sends an expected answer when the client reads.
     pub(crate) fn answer(&self, to: &Arc<dyn FrameSink>, frame: Vec<u8>, encoded: Encoded) {
-        self.put(Letter { to: Arc::clone(to), frames: frame, answer: Some(encoded) });
+        self.put(Message { to: Arc::clone(to), frames: frame, answer: Some(encoded) });
     }
 
     /// Whether more should not be posted that can also be said later.
@@ -74,7 +74,7 @@ impl Post {
     #[inline(never)]
     pub(crate) fn close(&self, deadline: Instant) {
         let mut state = self.shared.state();
-        while state.sending || !state.letters.is_empty() {
+        while state.sending || !state.messages.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -82,23 +82,23 @@ impl Post {
             state = self.shared.wait(state, left);
         }
         state.closed = true;
-        state.letters.clear();
+        state.messages.clear();
         drop(state);
         self.shared.changed.notify_all();
     }
 
     #[cold]
     #[inline(never)]
-    fn put(&self, letter: Letter) {
-        if letter.to.post(&letter.frames, letter.answer) {
+    fn put(&self, message: Message) {
+        if message.to.post(&message.frames, message.answer) {
             return;
         }
         let mut state = self.shared.state();
         if state.closed {
             return;
         }
-        state.bytes += letter.frames.len();
-        state.letters.push_back(letter);
+        state.bytes += message.frames.len();
+        state.messages.push_back(message);
         if std::mem::replace(&mut state.thread, true) {
             drop(state);
             return self.shared.changed.notify_all();
@@ -113,7 +113,7 @@ impl Post {
     }
 }
 
-impl Drop for Post {
+impl Drop for Outbox {
     fn drop(&mut self) {
         self.shared.state().closed = true;
         self.shared.changed.notify_all();
@@ -136,17 +136,17 @@ impl Shared {
         let mut last = Instant::now();
         let mut state = self.state();
         loop {
-            if let Some(letter) = state.letters.pop_front() {
+            if let Some(message) = state.messages.pop_front() {
                 state.sending = true;
                 drop(state);
-                match letter.answer {
-                    Some(encoded) => letter.to.answer(&letter.frames, encoded),
-                    None => letter.to.send(&letter.frames),
+                match message.answer {
+                    Some(encoded) => message.to.answer(&message.frames, encoded),
+                    None => message.to.send(&message.frames),
                 }
                 last = Instant::now();
                 state = self.state();
                 state.sending = false;
-                state.bytes -= letter.frames.len();
+                state.bytes -= message.frames.len();
                 // For close(), which waits for the last one.
                 self.changed.notify_all();
                 continue;
