@@ -1,36 +1,36 @@
-//! Patterns of JSON Schema: ECMA-262 with the flag `u`, searched in linear time.
+//! Patterns of JSON Schema: ECMA-262 with the flag `u`, matched in linear time.
 //!
-//! A [`Pattern`] says whether a text contains a match. Captures, and which of several matches is
-//! found first, have no meaning here, so named groups are plain groups and lazy quantifiers are
-//! like greedy ones. Everything of ECMA-262 is understood but backreferences and lookbehind (and
-//! `\p{…}` without the feature `unicode-pattern`), which are refused with a word on what to do
-//! instead. `^` and `$` are the start and end of the text only; `\d`, `\w`, `\s`, `\b` and `.`
-//! mean what ECMA-262 says they mean; case counts.
+//! A [`Pattern`] tests whether a text contains a match. Captures and the choice between matches
+//! have no meaning here, so named groups are plain groups and lazy quantifiers equal greedy ones.
+//! All of ECMA-262 is supported except backreferences and lookbehind (and `\p{…}` without the
+//! feature `unicode-pattern`); these are rejected with a message that names an alternative. `^` and
+//! `$` match only at the start and end of the text. `\d`, `\w`, `\s`, `\b` and `.` follow ECMA-262.
+//! Patterns are case-sensitive.
 //!
-//! # How it works
+//! # Modules
 //!
-//! `syntax.rs` reads the text into a tree, `set.rs` and `property.rs` know what classes hold,
-//! `alphabet.rs` sorts characters into kinds, `graph.rs` makes an automaton of the tree and
-//! resolves lookaheads, `table.rs` makes it deterministic, and `program.rs` runs it.
+//! `syntax.rs` parses the text to a tree. `char_set.rs` and `property.rs` define the character
+//! classes, and `char_classes.rs` groups characters that the pattern does not distinguish. `nfa.rs`
+//! compiles the tree to an automaton and resolves lookaheads, `dfa.rs` makes it deterministic, and
+//! `program.rs` runs it.
 //!
 //! # Lookaheads at the start
 //!
-//! Lookaheads anywhere are resolved by `graph.rs`, whose size may be the product of what they
-//! look for. Those that stand beside the `^` that begins a pattern are run by themselves instead:
-//! `^(?=A)(?!B)R` matches if `^A` matches, `^B` does not, and `^R` does. That is exact. A match
-//! of the whole begins at 0, since nothing but a lookahead stands before the `^`, and lookaheads
-//! take no characters. So `A` and `B` are tried at 0 and nowhere else, which is what `^A` and `^B`
-//! do. They see the whole text, so what `R` takes does not matter to them, and what they
-//! take does not matter to `R`; captures, through which they could, cannot be referred to. If
-//! there is no `^` at that level (`(?=A)R`, `^a|(?=A)R`), the places where `A` and `R` match must
-//! be the same but may be any, so there nothing is taken apart.
+//! `nfa.rs` resolves lookaheads everywhere, but the size of its automaton may be the product of
+//! their sizes. Lookaheads beside the `^` at the start of a pattern run separately instead:
+//! `^(?=A)(?!B)R` matches if `^A` matches, `^B` does not, and `^R` does. This is exact. A match of
+//! the whole starts at 0, because only lookaheads precede the `^`, and lookaheads consume no
+//! characters. So `A` and `B` apply at 0 only, as in `^A` and `^B`. They see the whole text and are
+//! independent of `R`, because nothing can refer to captures. Without a `^` at that level
+//! (`(?=A)R`, `^a|(?=A)R`), `A` and `R` must match at the same unknown position, so the pattern
+//! stays in one piece.
 //!
 //! # Invariants
 //!
-//! - No pattern makes [`Pattern::is_match`] take longer than linear time; what would need more
-//!   is refused when it is compiled.
-//! - Compiling is bounded: 16 KiB of source, 20 open groups, 16,000 states.
-//! - A compiled pattern does not change; threads share it without locks.
+//! - [`Pattern::is_match`] takes linear time for every pattern; patterns that would need more are
+//!   rejected at compile time.
+//! - Compiling is limited to 16 KiB of source, 20 open groups and 16,000 states.
+//! - A compiled pattern is immutable, and threads share it without locks.
 
 mod char_classes;
 mod char_set;
@@ -50,19 +50,19 @@ use error::Kind;
 use program::Program;
 use syntax::Node;
 
-/// Lookaheads at the start of a pattern.
+/// Largest number of lookaheads at the start of a pattern.
 const LOOKAHEADS: usize = 32;
 
 /// A compiled pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     alphabet: CharClasses,
-    /// All must hold.
+    /// All of them must hold.
     parts: Box<[Part]>,
     cost: usize,
 }
 
-/// Something that must, or with `negative` must not, match.
+/// A program that must match, or with `negative` must not.
 #[derive(Debug)]
 struct Part {
     program: Program,
@@ -74,8 +74,8 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// If it is no pattern of ECMA-262, needs what cannot be run in linear time, or is too large;
-    /// the error names the construct and its place, and what to do instead.
+    /// The text is not a pattern of ECMA-262, needs more than linear time, or is too large. The
+    /// error names the construct, its position and an alternative.
     pub(crate) fn compile(source: &str) -> Result<Pattern, PatternError> {
         let mut tree = syntax::read(source)?;
         let (alphabet, sets) = CharClasses::of(&tree.sets, tree.word).ok_or_else(|| {
@@ -102,8 +102,8 @@ impl Pattern {
         Ok(Pattern { alphabet, parts: parts.into(), cost })
     }
 
-    /// What it took to compile, each of it some hundred nanoseconds and at most two bytes: for a
-    /// budget of schemas.
+    /// Cost of compiling, for the budget of a schema. A unit is about a hundred nanoseconds and at
+    /// most two bytes.
     pub(crate) fn cost(&self) -> usize {
         self.cost
     }
@@ -113,8 +113,8 @@ impl Pattern {
         self.parts.iter().all(|part| part.program.is_match(&self.alphabet, text) != part.negative)
     }
 
-    /// Steps that [`Pattern::is_match`] may take on a text of so many bytes, each of them some ten
-    /// nanoseconds: for a budget of validation.
+    /// Upper bound of steps of [`Pattern::is_match`] for a text of this many bytes, for the budget
+    /// of a validation. A step is about ten nanoseconds.
     pub(crate) fn steps(&self, bytes: usize) -> usize {
         let each = |part: &Part| match part.program.width() {
             1 => bytes / 8,
@@ -124,13 +124,13 @@ impl Pattern {
     }
 }
 
-/// Whether the text is a pattern of ECMA-262, be it one that [`Pattern::compile`] refuses to run.
+/// Whether the text is a pattern of ECMA-262, supported by [`Pattern::compile`] or not.
 pub(crate) fn is_pattern(source: &str) -> bool {
     syntax::read(source).err().is_none_or(|e| e.kind() == Kind::Unsupported)
 }
 
-/// Takes away the lookaheads that stand beside a `^` at the start of a pattern: what each looks
-/// for, and whether it must not be found.
+/// Removes the lookaheads beside a `^` at the start of a pattern. Returns the content of each and
+/// whether it is negative.
 fn take_lookaheads(root: &mut Node) -> Vec<(Node, bool)> {
     let Node::Concat(nodes) = root else { return Vec::new() };
     let zero_width = |n: &&Node| matches!(n, Node::Start | Node::Ahead { .. });

@@ -1,12 +1,12 @@
-//! Host names and addresses: RFC 1123 §2.1, RFC 2673 §3.2, RFC 4291 §2.2.
+//! Host names and IP addresses: RFC 1123 §2.1, RFC 2673 §3.2, RFC 4291 §2.2.
 //!
-//! Labels are letters, digits and inner hyphens, 63 bytes at most, 253 bytes in all.
+//! Labels have letters, digits and inner hyphens, at most 63 bytes each and 253 bytes in all.
 //!
-//! Invariant: an address is read without a resolver or a socket type of some system.
+//! Invariant: no check uses a resolver or a socket type of the system.
 
 pub(super) fn is_ipv4(text: &str) -> bool {
     let mut count = 0;
-    // Decimal numbers without leading zeros, unlike those of some systems.
+    // Decimal numbers without leading zeros, which some systems accept.
     let good = text.split('.').all(|part| {
         count += 1;
         let value = part.bytes().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + u32::from(b - b'0')));
@@ -21,7 +21,7 @@ pub(super) fn is_ipv4(text: &str) -> bool {
 pub(super) fn is_ipv6(text: &str) -> bool {
     match text.as_bytes().windows(2).position(|pair| pair == b"::") {
         None => groups(text, true) == Some(8),
-        // The gap stands for one group or more; there is only one.
+        // The gap replaces one group or more, and occurs once.
         Some(at) => {
             let head = groups(text.get(..at).unwrap_or_default(), false);
             let tail = groups(text.get(at + 2..).unwrap_or_default(), true);
@@ -30,7 +30,7 @@ pub(super) fn is_ipv6(text: &str) -> bool {
     }
 }
 
-/// How many groups of 16 bits there are, of which the last two may be an IPv4 address.
+/// Counts the groups of 16 bits; the last two may be an IPv4 address.
 fn groups(text: &str, ends: bool) -> Option<usize> {
     if text.is_empty() {
         return Some(0);
@@ -52,9 +52,9 @@ pub(super) fn is_hostname(text: &str) -> bool {
     let mut length = 0;
     let mut last = b'.';
     for b in text.bytes() {
-        // Most bytes are the first of these.
+        // Most bytes are of the first kind.
         let inside = b.is_ascii_alphanumeric() || b == b'-' && length > 0 || !b.is_ascii();
-        // What ends a label neither ends in a hyphen nor leaves it empty.
+        // A label neither ends with a hyphen nor is empty.
         if !inside && (b != b'.' || length == 0 || last == b'-') || length >= 63 && inside {
             return false;
         }
@@ -81,7 +81,7 @@ mod tests {
             let (mark, count) = if seed >> 31 == 0 { (".", 4) } else { (":", 8) };
             for i in 0..(seed >> 16) % 2 + count {
                 seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                // Mostly something that fits.
+                // Mostly values that match.
                 let among = if (seed >> 8) % 3 == 0 { parts.len() } else { 2 };
                 if i > 0 && (seed >> 20) % 16 > 0 {
                     text.push_str(mark);

@@ -1,9 +1,8 @@
-//! Host names beyond ASCII: RFC 5890 to 5892, by the tables of the crate `idna`.
+//! Internationalised host names: RFC 5890 to 5892, with the tables of the crate `idna`.
 //!
-//! The crate does the mapping, the hyphens, the lengths, the joiners and the direction of text
-//! (UTS 46). What UTS 46 lets through and IDNA 2008 does not is checked here: characters that are
-//! disallowed by name (RFC 5892 §2.6), and those that may stand only beside certain others
-//! (RFC 5892 appendix A).
+//! The crate implements UTS 46: mapping, hyphens, lengths, joiners and text direction. This module
+//! adds the rules of IDNA 2008 beyond it: characters disallowed by name (RFC 5892 §2.6), and
+//! characters allowed only beside certain others (RFC 5892 appendix A).
 //!
 //! Invariant: each name is read a fixed number of times.
 
@@ -33,9 +32,9 @@ fn is_label(label: &str) -> bool {
             '\u{b7}' => before == Some('l') && after == Some('l'),
             // GREEK LOWER NUMERAL SIGN, before Greek.
             '\u{375}' => after.is_some_and(is_greek),
-            // HEBREW GERESH and GERSHAYIM, behind Hebrew.
+            // HEBREW GERESH and GERSHAYIM, after Hebrew.
             '\u{5f3}' | '\u{5f4}' => before.is_some_and(is_hebrew),
-            // KATAKANA MIDDLE DOT, with anything of these scripts.
+            // KATAKANA MIDDLE DOT, with any character of these scripts.
             '\u{30fb}' => any(is_japanese),
             // The two kinds of Arabic digits do not mix.
             '\u{660}'..='\u{669}' => !any(|c| ('\u{6f0}'..='\u{6f9}').contains(&c)),

@@ -1,6 +1,6 @@
 //! E-mail addresses: RFC 5321 §4.1.2, and RFC 6531 for characters beyond ASCII.
 //!
-//! Invariant: what is accepted has exactly one `@` outside a quoted local part.
+//! Invariant: an accepted address has exactly one `@` outside of a quoted local part.
 
 use super::host;
 
@@ -11,7 +11,7 @@ pub(super) fn is_email(text: &str, wide: bool) -> bool {
     (is_dotted(local, wide) || is_quoted(local, wide)) && is_domain(domain, wide)
 }
 
-/// dot-atom: words of ordinary characters with dots between.
+/// dot-atom: words separated by dots.
 fn is_dotted(local: &str, wide: bool) -> bool {
     let mut in_word = false;
     for c in local.chars() {
@@ -30,7 +30,7 @@ fn is_dotted(local: &str, wide: bool) -> bool {
     in_word
 }
 
-/// A text in quotes, in which a backslash takes the next character as it is.
+/// A quoted text; a backslash escapes the next character.
 fn is_quoted(local: &str, wide: bool) -> bool {
     let inside = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let Some(inside) = inside else { return false };

@@ -2,7 +2,7 @@
 //!
 //! Invariant: only ASCII digits count as digits.
 
-/// Takes exactly `count` digits off the front.
+/// Removes exactly `count` digits from the front.
 fn number(text: &mut &[u8], count: usize) -> Option<u32> {
     let (digits, rest) = text.split_at_checked(count)?;
     *text = rest;
@@ -59,7 +59,7 @@ fn time(text: &mut &[u8]) -> Option<()> {
         if west { -minutes } else { minutes }
     };
     let in_utc = ((hour * 60 + minute) as i32 - offset).rem_euclid(24 * 60);
-    // A leap second is the last of a day in UTC.
+    // A leap second is the last second of a day in UTC.
     let seconds = if in_utc == 24 * 60 - 1 { 61 } else { 60 };
     (hour < 24 && minute < 60 && second < seconds).then_some(())
 }
@@ -101,7 +101,7 @@ pub(super) fn is_duration(text: &str) -> bool {
     }
 }
 
-/// One or more numbers, each with its unit, the units neighbours in their list.
+/// One or more numbers, each with a unit, in consecutive order.
 fn units(text: &str, names: &str) -> bool {
     let mut rest = text;
     let mut last = None;

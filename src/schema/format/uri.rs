@@ -4,7 +4,7 @@
 
 use super::host;
 
-/// A URI or, when `wide`, an IRI: a reference with a scheme.
+/// A URI or, with `wide`, an IRI: a reference with a scheme.
 pub(super) fn is_uri(text: &str, wide: bool) -> bool {
     let (scheme, rest) = cut(text, b':');
     rest.is_some_and(|rest| is_scheme(scheme) && is_tail(rest, wide))
@@ -15,7 +15,7 @@ pub(super) fn is_reference(text: &str, wide: bool) -> bool {
     if is_uri(text, wide) {
         return true;
     }
-    // Without a scheme there is no colon in the first segment.
+    // Without a scheme, the first segment has no colon.
     let first = text.split(['/', '?', '#']).next().unwrap_or_default();
     !first.contains(':') && is_tail(text, wide)
 }
@@ -25,7 +25,7 @@ fn is_scheme(scheme: &str) -> bool {
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
 }
 
-/// What follows the scheme.
+/// The part after the scheme.
 fn is_tail(text: &str, wide: bool) -> bool {
     let mut rest = text;
     if let Some(behind) = text.strip_prefix("//") {
@@ -80,7 +80,7 @@ fn is_authority(text: &str, wide: bool) -> bool {
         && port.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// What may stand in brackets: an IPv6 address or something of the future.
+/// The text in brackets: an IPv6 address or IPvFuture.
 fn is_literal(text: &str) -> bool {
     let Some(rest) = text.strip_prefix(['v', 'V']) else { return host::is_ipv6(text) };
     let Some((version, address)) = rest.split_once('.') else { return false };
@@ -96,7 +96,7 @@ const AT: u8 = 4;
 const SLASH: u8 = 8;
 const MARK: u8 = 16;
 
-/// What each ASCII character is: 1 for unreserved ones and sub-delimiters, or one of the above.
+/// Class of each ASCII character: 1 for unreserved ones and sub-delimiters, or one of the above.
 const CLASSES: [u8; 128] = {
     let mut classes = [0; 128];
     let mut c = 0;
@@ -115,12 +115,12 @@ const CLASSES: [u8; 128] = {
     classes
 };
 
-/// Whether a text is unreserved characters, sub-delimiters, percent escapes and `more`.
+/// Whether a text has only unreserved characters, sub-delimiters, percent escapes and `more`.
 fn is_made_of(text: &str, more: u8, wide: bool, private: bool) -> bool {
     behind(text, more, wide, private).is_empty()
 }
 
-/// What follows such characters.
+/// The rest after such characters.
 fn behind(text: &str, more: u8, wide: bool, private: bool) -> &str {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -147,7 +147,7 @@ fn is_wide(c: char) -> bool {
         || (0x10000..=0xefffd).contains(&c) && c & 0xfffe != 0xfffe && !(0xe0000..0xe1000).contains(&c)
 }
 
-/// iprivate of RFC 3987 §2.2, which queries may hold.
+/// iprivate of RFC 3987 §2.2, allowed in queries.
 fn is_private(c: char) -> bool {
     matches!(c as u32, 0xe000..=0xf8ff | 0xf0000..=0xffffd | 0x10_0000..=0x10_fffd)
 }

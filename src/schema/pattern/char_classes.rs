@@ -1,38 +1,37 @@
-//! The characters of a pattern by kind: two characters are of one kind if no set of the pattern
-//! tells them apart.
+//! Equivalence classes of the characters of a pattern.
 //!
-//! A pattern sees a text as a row of kinds. A dozen of them serve most patterns, so tables over
-//! kinds stay small where tables over the bytes of UTF-8 grow. The engine works on bytes: each
-//! kind has one, and where the pattern asks for word boundaries the kinds of word characters get
-//! bytes that are word characters themselves.
+//! Two characters have the same class, called kind, if every set of the pattern contains both or
+//! neither. Most patterns have about a dozen kinds, so tables over kinds are smaller than tables
+//! over UTF-8 bytes. The engine works on bytes: each kind has a byte. If the pattern has word
+//! boundaries, kinds of word characters have bytes that are word characters.
 //!
 //! Invariant: every character has exactly one kind, below [`KINDS`].
 
 use super::char_set::{CharSet, WORD};
 
-/// Most kinds a pattern may have: below the 193 bytes that are no word characters.
+/// Largest number of kinds: less than the 193 bytes that are not word characters.
 const KINDS: usize = 180;
 
-/// Some kinds, as bits.
+/// A set of kinds, as bits.
 pub(super) type Kinds = [u64; 4];
 
 /// The kinds of one pattern.
 #[derive(Debug)]
 pub(super) struct CharClasses {
     ascii: [u8; 128],
-    /// First character of each further stretch, above eight bits for its kind; sorted.
+    /// First character of each further range, above eight bits for its kind; sorted.
     rest: Box<[u32]>,
     /// The byte of each kind.
     bytes: Box<[u8]>,
 }
 
 impl CharClasses {
-    /// The alphabet that tells these sets apart, and each set in its terms. `word` makes bytes fit
+    /// Computes the kinds that distinguish these sets, and each set as kinds. `word` chooses bytes
     /// for word boundaries. `None` if there are too many kinds.
     pub(super) fn of(sets: &[CharSet], word: bool) -> Option<(CharClasses, Vec<Kinds>)> {
         let boundary = CharSet::of(if word { WORD } else { &[] });
         let all = || std::iter::once(&boundary).chain(sets);
-        // Stretches between two neighbouring ends of ranges are of one kind throughout.
+        // A range between two adjacent boundaries has a single kind.
         let mut starts = vec![0, 128];
         for &(low, high) in all().flat_map(CharSet::ranges) {
             starts.extend([low, high + 1]);
@@ -40,7 +39,7 @@ impl CharClasses {
         starts.sort_unstable();
         starts.dedup();
         let first_of = |c: u32| starts.partition_point(|s| *s < c);
-        // All stretches are of one kind at first; each set splits the kinds it holds in part.
+        // All ranges start with the same kind; each set splits the kinds it contains partly.
         let mut kind_of = vec![0usize; starts.len()];
         let mut sizes = vec![starts.len()];
         let mut inside: Vec<usize> = Vec::new();
@@ -96,7 +95,7 @@ impl CharClasses {
         Some((alphabet, in_terms.into_iter().skip(1).collect()))
     }
 
-    /// The kind of the character that is this byte, if one is.
+    /// The kind of an ASCII byte.
     #[inline]
     pub(super) fn kind_of_ascii(&self, byte: u8) -> Option<usize> {
         self.ascii.get(usize::from(byte)).map(|kind| usize::from(*kind))
@@ -115,13 +114,13 @@ impl CharClasses {
         }
     }
 
-    /// The bytes of the kinds, by kind.
+    /// The bytes of the kinds.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Whether a kind is among some kinds.
+/// Whether a set contains a kind.
 pub(super) fn has(kinds: &Kinds, kind: usize) -> bool {
     kinds[kind / 64] >> (kind % 64) & 1 == 1
 }

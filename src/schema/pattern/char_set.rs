@@ -1,13 +1,13 @@
-//! Sets of characters, and the ones ECMA-262 has names for.
+//! Character sets, and the predefined classes of ECMA-262.
 //!
-//! A set is a sorted list of ranges. What a class or an escape of a pattern means is built here;
-//! how it is spelt is the business of `syntax.rs`.
+//! A set is a sorted list of ranges. `syntax.rs` parses the notation of classes and escapes.
 //!
-//! Invariants: ranges are sorted, do not touch each other, and start and end at scalar values.
-//! Surrogates inside a range mean nothing, since no `str` holds any; so equal sets of characters
-//! have equal ranges.
+//! Invariants:
+//! - Ranges are sorted and not adjacent, and start and end at scalar values.
+//! - Surrogates within a range are ignored, because a `str` has none. So equal sets have equal
+//!   ranges.
 
-/// Sorted, separate ranges of scalar values, both ends inside.
+/// Sorted, disjoint ranges of scalar values, inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct CharSet(Vec<(u32, u32)>);
 
@@ -31,15 +31,15 @@ pub(super) const SPACE: &[(u32, u32)] = &[
     (0x3000, 0x3000),
     (0xFEFF, 0xFEFF),
 ];
-/// What `.` does not match: ECMA's LineTerminator.
+/// Line terminators of ECMA-262, which `.` does not match.
 pub(super) const LINE_END: &[(u32, u32)] = &[(0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029)];
 
 impl CharSet {
-    /// The set of these ranges, which may come in any order and overlap.
+    /// The set of these ranges, in any order, possibly overlapping.
     pub(super) fn of(ranges: &[(u32, u32)]) -> CharSet {
         let mut sorted: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
         for &(low, high) in ranges {
-            // Surrogates are cut out; what is left may be two ranges, one, or none.
+            // Surrogates are removed, which may leave two ranges, one, or none.
             for (low, high) in [(low, high.min(0xD7FF)), (low.max(0xE000), high.min(LAST))] {
                 if low <= high {
                     sorted.push((low, high));
@@ -57,7 +57,7 @@ impl CharSet {
         CharSet(merged)
     }
 
-    /// Every character that is not in this set.
+    /// The complement of the set.
     pub(super) fn negated(&self) -> CharSet {
         let mut gaps = Vec::with_capacity(self.0.len() + 1);
         let mut next = 0;
@@ -79,7 +79,7 @@ impl CharSet {
     }
 }
 
-/// The scalar value behind this one.
+/// The next scalar value.
 fn after(c: u32) -> u32 {
     if c == 0xD7FF { 0xE000 } else { c + 1 }
 }

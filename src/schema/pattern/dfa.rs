@@ -1,12 +1,12 @@
-//! Makes a graph deterministic: a table with a row for each state, and a column for each kind of
-//! character and for the end of the text.
+//! Deterministic automaton: a table with a row for each state and a column for each kind of
+//! character and the end of the text.
 //!
-//! The work is done by regex-automata's lazy automaton, which makes a graph deterministic as a
-//! text needs it. Here it is asked for every state ahead of time, and the answers are kept.
-//! Running a table needs no memory and takes a nanosecond or two for each character.
+//! regex-automata's lazy automaton makes an automaton deterministic while it searches a text. Here
+//! all of its states are requested at compile time and stored. Running the table allocates nothing
+//! and takes one or two nanoseconds for each character.
 //!
-//! Invariants: a table is complete, and has no state besides the two without rows that would
-//! match, or not match, whatever follows.
+//! Invariants: a table is complete. Only the two states without rows match, or fail, whatever
+//! follows.
 
 use std::collections::HashMap;
 
@@ -20,17 +20,18 @@ use regex_automata::util::start;
 use super::char_classes::CharClasses;
 use super::nfa::{Nfa, Place, State, byte_ranges};
 
-/// State of a table that can no longer match.
+/// State after which no match is possible.
 pub(super) const NEVER: usize = 0;
-/// State of a table that has matched.
+/// State after a match.
 pub(super) const MATCH: usize = 1;
 
-/// Bytes the lazy automaton may keep while a table is made or a text is searched.
+/// Cache limit of the lazy automaton, in bytes, while a table is built or a text is searched.
 const CACHE: usize = 256 << 10;
 
-/// The engine's form of a graph. With `anchored` it matches at the start of the text only.
+/// Converts an automaton to the engine's form. With `anchored` it matches only at the start of the
+/// text.
 pub(super) fn nfa(graph: &Nfa, bytes: &[u8], anchored: bool) -> Option<NFA> {
-    // Only what can be reached, numbered in the order found; the engine numbers as we add.
+    // Only reachable states, numbered in the order of discovery, like the engine's.
     let mut numbers: HashMap<u32, usize> = HashMap::from([(graph.start, 0)]);
     let mut order = vec![graph.start];
     let mut builder = Builder::new();
@@ -70,7 +71,7 @@ pub(super) fn nfa(graph: &Nfa, bytes: &[u8], anchored: bool) -> Option<NFA> {
     let first = StateID::ZERO;
     let mut search = first;
     if !anchored {
-        // Any character may be skipped before a match begins.
+        // Any characters may precede a match.
         search = StateID::new(done).ok()?;
         let skip = StateID::new(done + 1).ok()?;
         builder.add_union(vec![first, skip]).ok()?;
@@ -80,21 +81,21 @@ pub(super) fn nfa(graph: &Nfa, bytes: &[u8], anchored: bool) -> Option<NFA> {
     builder.build(first, search).ok()
 }
 
-/// The lazy automaton of a graph in the engine's form.
+/// The lazy automaton for an automaton in the engine's form.
 pub(super) fn lazy(nfa: &NFA) -> Option<DFA> {
     let config = DFA::config().cache_capacity(CACHE).skip_cache_capacity_check(true);
     DFA::builder().configure(config).build_from_nfa(nfa.clone()).ok()
 }
 
-/// A deterministic automaton, complete.
+/// A complete deterministic automaton.
 #[derive(Debug)]
 pub(super) struct Dfa {
     /// Rows of the states from 2 on.
     cells: Cells,
-    /// One for each kind, and one for the end.
+    /// Number of columns: one for each kind, and one for the end.
     columns: usize,
     start: usize,
-    /// Cells it had before useless states were removed: what it took to make.
+    /// Number of cells before useless states were removed: the cost of building.
     made: usize,
 }
 
@@ -105,18 +106,18 @@ enum Cells {
 }
 
 impl Dfa {
-    /// The table of a graph, or `None` if it needs more than so many cells. With `anchored` it
-    /// matches at the start of the text only.
+    /// The table of an automaton. `None` if it needs more than this number of cells. With
+    /// `anchored` it matches only at the start of the text.
     pub(super) fn of(graph: &Nfa, bytes: &[u8], anchored: bool, cells: usize) -> Option<Dfa> {
         let (rows, start) = explore(&lazy(&nfa(graph, bytes, anchored)?)?, bytes, cells)?;
         Some(Dfa::reduced(rows, bytes.len() + 1, start))
     }
 
-    /// A table of these rows, without the states that all the same match or never match.
+    /// A table of these rows, without the states that always or never match.
     fn reduced(mut rows: Vec<usize>, columns: usize, start: usize) -> Dfa {
         let made = rows.len();
         let states = made / columns + 2;
-        // What a state is replaced by; states that may match are found from the end.
+        // The replacement of each state. States that may match are found from the end.
         let mut instead = vec![NEVER; states];
         instead[MATCH] = MATCH;
         let mut changed = true;
@@ -134,7 +135,7 @@ impl Dfa {
                 }
             }
         }
-        // The states that are left close ranks.
+        // The remaining states are renumbered.
         let mut left = 2;
         for (state, place) in instead.iter_mut().enumerate().skip(2) {
             if *place == state {
@@ -161,7 +162,7 @@ impl Dfa {
         self.made
     }
 
-    /// States, with the two that have no row.
+    /// Number of states, with the two without rows.
     pub(super) fn len(&self) -> usize {
         2 + match &self.cells {
             Cells::Narrow(cells) => cells.len() / self.columns,
@@ -169,7 +170,7 @@ impl Dfa {
         }
     }
 
-    /// Where a state with a row goes with a character of this kind.
+    /// The next state from a state with a row, for a character of this kind.
     pub(super) fn next(&self, state: usize, kind: usize) -> usize {
         let cell = (state - 2) * self.columns + kind;
         match &self.cells {
@@ -178,7 +179,7 @@ impl Dfa {
         }
     }
 
-    /// Whether a state with a row matches where the text ends.
+    /// Whether a state with a row matches at the end of the text.
     pub(super) fn matches_at_end(&self, state: usize) -> bool {
         self.next(state, self.columns - 1) == MATCH
     }
@@ -192,7 +193,7 @@ impl Dfa {
     }
 }
 
-/// Follows a text through the cells of a table.
+/// Runs a text through the cells of a table.
 fn run<T: Copy + Into<usize>>(
     cells: &[T],
     columns: usize,
@@ -222,8 +223,8 @@ fn run<T: Copy + Into<usize>>(
     state == MATCH
 }
 
-/// Asks the lazy automaton for all its states: their rows and the number of the first, or `None`
-/// if that takes more than so many cells.
+/// Requests all states of the lazy automaton: their rows and the first state. `None` if that takes
+/// more than this number of cells.
 fn explore(dfa: &DFA, bytes: &[u8], limit: usize) -> Option<(Vec<usize>, usize)> {
     let mut cache = dfa.create_cache();
     let mut found = Found { numbers: HashMap::new(), order: Vec::new() };
@@ -234,7 +235,7 @@ fn explore(dfa: &DFA, bytes: &[u8], limit: usize) -> Option<(Vec<usize>, usize)>
     while let Some(&state) = found.order.get(done) {
         for byte in bytes {
             let next = dfa.next_state(&mut cache, state, *byte).ok()?;
-            // After the cache was cleared, the states that we know are none any more.
+            // Clearing the cache invalidates all known states.
             if cache.clear_count() > 0 {
                 return None;
             }
@@ -250,7 +251,7 @@ fn explore(dfa: &DFA, bytes: &[u8], limit: usize) -> Option<(Vec<usize>, usize)>
     Some((rows, start))
 }
 
-/// The lazy automaton's states that have rows, in order of their discovery.
+/// States of the lazy automaton with rows, in order of discovery.
 struct Found {
     numbers: HashMap<LazyStateID, usize>,
     order: Vec<LazyStateID>,

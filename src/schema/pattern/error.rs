@@ -1,8 +1,8 @@
-//! Reason a pattern was refused.
+//! Error of a pattern that is rejected.
 
 use std::fmt;
 
-/// A refused pattern: what is wrong, at which byte, and what to do instead.
+/// A rejected pattern: the reason, its byte position, and an alternative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PatternError {
     kind: Kind,
@@ -10,14 +10,14 @@ pub(crate) struct PatternError {
     what: String,
 }
 
-/// What kind of fault it is.
+/// Kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// No pattern of ECMA-262.
+    /// The text is not a pattern of ECMA-262.
     Syntax,
-    /// A pattern, but one that this engine does not run.
+    /// The pattern is valid but not supported.
     Unsupported,
-    /// A pattern that is too large.
+    /// The pattern is too large.
     Limit,
 }
 

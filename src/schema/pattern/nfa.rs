@@ -1,23 +1,23 @@
-//! From the tree of a pattern to a graph of states without lookaheads.
+//! Compiles the tree of a pattern to an automaton without lookaheads.
 //!
-//! The graph is built from the end: a part is given the state that everything behind it begins
-//! with. So a lookahead `(?=A)` in front of `next` is the conjunction of two states, the start of
-//! `A` and `next`: the rest of the text must fit both. Conjunctions are then worked off step by
-//! step. One that offers a choice offers a choice of conjunctions, one whose members all
-//! take a character takes what they have in common and goes on as the conjunction of where they
-//! lead. A member that has matched is done and drops out: whoever searches asks whether a text
-//! matches, never where the match ends, so `A` and `next` need not end at one place. What is left
-//! has no conjunctions and accepts exactly what the lookaheads allow, wherever they stand.
+//! The automaton is built from the end: each part receives the start state of everything after it.
+//! So a lookahead `(?=A)` before `next` is the conjunction of two states, the start of `A` and
+//! `next`: the rest of the text must match both. Conjunctions are then resolved step by step. A
+//! conjunction with a choice becomes a choice of conjunctions. A conjunction whose members all
+//! consume a character consumes their common characters and continues as the conjunction of their
+//! targets. A member that has matched is removed: only the existence of a match counts, so `A` and
+//! `next` may end at different positions. The result has no conjunctions and accepts exactly what
+//! the lookaheads allow.
 //!
-//! `(?!A)` is `(?=B)` where `B` accepts the rests of texts that have no `A` at their front: `A`
-//! is made deterministic ([`Dfa`]), and `B` is `A` with "matches here" and "can no longer
-//! match" exchanged. That needs `A` to mean the same at every place, so `^` and `\b` are refused
-//! inside unless the lookahead stands at the start of the text (see [`super::Pattern`]).
+//! `(?!A)` is `(?=B)`, where `B` accepts all texts without a prefix that matches `A`. `A` is made
+//! deterministic ([`Dfa`]), and `B` is `A` with the states "matched" and "cannot match" exchanged.
+//! `A` must not depend on its position, so `^` and `\b` are rejected inside unless the lookahead is
+//! at the start of the text (see [`super::Pattern`]).
 //!
-//! Conjunctions are sets of states; a set is built once. Repetitions are written out.
+//! Each conjunction is a set of states and is built once. Repetitions are expanded.
 //!
-//! Invariants: at most [`STATES`] states and as many steps to make them; recursion over the tree
-//! alone, whose depth is bounded.
+//! Invariants: at most [`STATES`] states, and as many steps to build them. Only the tree is walked
+//! recursively, and its depth is limited.
 
 use std::collections::HashMap;
 
@@ -26,36 +26,36 @@ use super::dfa::{Dfa, MATCH as TABLE_MATCH, NEVER as TABLE_NEVER};
 use super::error::{Kind, PatternError};
 use super::syntax::Node;
 
-/// States of one graph, repetitions and lookaheads written out.
+/// Largest number of states, with repetitions and lookaheads expanded.
 pub(super) const STATES: usize = 16_000;
-/// Cells of the table of a negative lookahead.
+/// Largest number of cells for the table of a negative lookahead.
 const NEGATED: usize = 4000;
-/// Steps that making such a table counts for.
+/// Steps charged for building such a table.
 const TABLE_STEPS: usize = 200;
 
-/// Steps that take as long as a cell of a table.
+/// Number of steps that take as long as a cell of a table.
 const STEPS_PER_CELL: usize = 2;
 
-/// Number of the state that has matched.
+/// The state after a match.
 pub(super) const MATCH: u32 = 0;
-/// Number of the state that cannot match.
+/// The state without a match.
 pub(super) const NEVER: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum State {
     Match,
     Never,
-    /// Takes one character of these kinds.
+    /// Consumes one character of these kinds.
     Take(Kinds, u32),
-    /// Goes on as either.
+    /// Continues as either state.
     Either(u32, u32),
-    /// Goes on where this holds.
+    /// Continues if the condition holds.
     If(Place, u32),
-    /// The conjunction with this number; gone when the graph is finished.
+    /// The conjunction with this number. Finished automata have none.
     All(u32),
 }
 
-/// A condition on a place in the text.
+/// A condition on a position in the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Place {
     Start,
@@ -64,43 +64,44 @@ pub(super) enum Place {
     NoBoundary,
 }
 
-/// The states of one pattern or part of one, and where it starts.
+/// The states of a pattern or a part of one, and the start state.
 #[derive(Debug)]
 pub(super) struct Nfa {
     pub(super) states: Vec<State>,
     pub(super) start: u32,
-    /// What it took to make.
+    /// Number of steps it took to build.
     steps: usize,
-    /// Cells of the tables that it took.
+    /// Number of cells of its tables.
     cells: usize,
 }
 
 impl Nfa {
-    /// What it took to make, in cells of a table.
+    /// The cost of building, in cells of a table.
     pub(super) fn cost(&self) -> usize {
         self.cells + self.steps / STEPS_PER_CELL
     }
 }
 
 struct Builder<'t> {
-    /// Each set of the tree by kinds.
+    /// The sets of the tree, as kinds.
     sets: &'t [Kinds],
-    /// Bytes of the kinds, for tables of negative lookaheads.
+    /// The bytes of the kinds, for tables of negative lookaheads.
     bytes: &'t [u8],
     states: Vec<State>,
     steps: usize,
     cells: usize,
-    /// Members of each conjunction, sorted, none of them a conjunction.
+    /// Members of each conjunction, sorted; none of them is a conjunction.
     members: Vec<Vec<u32>>,
     /// State of each conjunction.
     states_of: HashMap<Vec<u32>, u32>,
-    /// Conjunction that a state is or was.
+    /// The conjunction that a state is or was.
     conjunction_of: HashMap<u32, u32>,
-    /// Where each negative lookahead starts, by the address of its node: repetitions share it.
+    /// Start state of each negative lookahead, by the address of its node: repetitions share it.
     negated: HashMap<*const Node, u32>,
 }
 
-/// The graph of a tree; `sets` are the tree's sets by kinds, `bytes` the bytes of the kinds.
+/// Builds the automaton of a tree. `sets` are the sets of the tree as kinds, `bytes` the bytes of
+/// the kinds.
 pub(super) fn graph(node: &Node, sets: &[Kinds], bytes: &[u8]) -> Result<Nfa, PatternError> {
     let mut builder = Builder {
         sets,
@@ -132,7 +133,7 @@ impl Builder<'_> {
         if self.steps > 2 * STATES { Err(too_large()) } else { Ok(()) }
     }
 
-    /// The state that `node` begins with if all that follows begins with `next`.
+    /// The start state of `node`, if everything after it starts with `next`.
     fn part(&mut self, node: &Node, next: u32) -> Result<u32, PatternError> {
         self.charge(1)?;
         match node {
@@ -189,8 +190,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The start of what accepts every rest of a text that does not begin with `node`.
-    // Its frame must not become part of `part`'s, which stands on the stack once for each level.
+    /// The start state for all texts without a prefix that matches `node`.
+    // Not inlined into `part`, whose frame is on the stack once for each level.
     #[inline(never)]
     fn without(&mut self, node: &Node, at: usize) -> Result<u32, PatternError> {
         if looks_back(node) {
@@ -206,10 +207,10 @@ impl Builder<'_> {
             PatternError::limit(at, what)
         })?;
         self.cells += inner.cells + table.made();
-        // The states of the table become states of the graph, in order from here on.
+        // The states of the table become states of the automaton, in order from here on.
         let base = self.states.len() as u32;
         let place = |state: usize| match state {
-            // `node` can no longer match, so anything may follow.
+            // `node` can no longer match, so every text is accepted.
             TABLE_NEVER => MATCH,
             TABLE_MATCH => NEVER,
             state => base + state as u32 - 2,
@@ -256,7 +257,7 @@ impl Builder<'_> {
         if members.contains(&NEVER) {
             return Ok(NEVER);
         }
-        // What has matched asks for nothing more.
+        // A matched member has no more conditions.
         members.retain(|m| *m != MATCH);
         self.steps += members.len();
         if self.steps > 8 * STATES {
@@ -281,7 +282,7 @@ impl Builder<'_> {
         Ok(state)
     }
 
-    /// Replaces every conjunction by a state of another sort.
+    /// Replaces every conjunction by other states.
     fn work_off(&mut self) -> Result<(), PatternError> {
         let mut next = 0;
         while next < self.members.len() {
@@ -293,7 +294,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// What a conjunction does next.
+    /// The next step of a conjunction.
     fn step(&mut self, members: &[u32]) -> Result<State, PatternError> {
         let mut common: Kinds = [u64::MAX; 4];
         let mut targets = Vec::with_capacity(members.len());
@@ -313,7 +314,7 @@ impl Builder<'_> {
                     return Ok(State::Either(a, instead(self, b)?));
                 }
                 State::If(place, target) => return Ok(State::If(place, instead(self, target)?)),
-                // OK because members are neither; a conjunction of them could not match.
+                // OK because members are neither; a conjunction with one could not match.
                 State::Match | State::Never | State::All(_) => return Ok(State::Never),
             }
         }
@@ -324,7 +325,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether what a part matches depends on what stands before it.
+/// Whether the match of a part depends on the text before it.
 fn looks_back(node: &Node) -> bool {
     match node {
         Node::Start | Node::Word(_) => true,

@@ -1,9 +1,9 @@
-//! What runs a pattern, or a part of one: a count, a table, or the lazy automaton.
+//! Executable form of a pattern or a part of one: a count, a table, or the lazy automaton.
 //!
-//! Counts serve patterns like `^[a-z]{1,63}$` without any automaton, also where the counts are
-//! large. Everything else becomes a [`Dfa`] if one of moderate size exists. What explodes when
-//! made deterministic ahead of time is left to regex-automata's lazy automaton, which needs some
-//! memory for each run and, at worst, a step over all states of the graph for each character.
+//! Counts run patterns like `^[a-z]{1,63}$` without an automaton, also for large counts. All other
+//! patterns become a [`Dfa`] if it has a moderate size. Otherwise regex-automata's lazy automaton
+//! runs them; it allocates for each run and takes, in the worst case, a step over all states for
+//! each character.
 //!
 //! Invariant: all three are linear in the text.
 
@@ -16,12 +16,12 @@ use super::error::PatternError;
 use super::nfa::graph;
 use super::syntax::Node;
 
-/// Cells of one table, of one byte each up to 256 states, else of two.
+/// Largest number of cells of one table. A cell has one byte up to 256 states, otherwise two.
 const CELLS: usize = 32 << 10;
-/// States of the graph that the lazy automaton runs.
+/// Largest number of states for the lazy automaton.
 const LAZY_STATES: usize = 4000;
 
-/// A pattern, or a part of one, made ready to run.
+/// An executable pattern, or a part of one.
 #[derive(Debug)]
 pub(super) enum Program {
     Count(Count),
@@ -29,8 +29,8 @@ pub(super) enum Program {
     Lazy(Box<DFA>),
 }
 
-/// At least `min` and at most `max` characters of these kinds at the start of the text, and with
-/// `whole` nothing behind them.
+/// At least `min` and at most `max` characters of these kinds at the start of the text; with
+/// `whole`, nothing after them.
 #[derive(Debug)]
 pub(super) struct Count {
     kinds: Kinds,
@@ -40,8 +40,8 @@ pub(super) struct Count {
 }
 
 impl Program {
-    /// The program of a tree; `sets` are the tree's sets by kinds. What it takes to make is added to
-    /// `cost`, in cells of a table.
+    /// Compiles a tree; `sets` are its sets as kinds. Adds the cost of building to `cost`, in cells
+    /// of a table.
     pub(super) fn of(
         node: &Node,
         sets: &[Kinds],
@@ -74,13 +74,12 @@ impl Program {
         match self {
             Program::Count(count) => count.is_match(alphabet, text),
             Program::Dfa(table) => table.is_match(alphabet, text),
-            // OK because the cache has no limit on how often it may be cleared, so the search is
-            // never given up.
+            // OK because the cache may be cleared without limit, so the search never gives up.
             Program::Lazy(dfa) => search(dfa, alphabet, text).unwrap_or(false),
         }
     }
 
-    /// How many states one character may have to step through.
+    /// Upper bound of the states per character.
     pub(super) fn width(&self) -> usize {
         match self {
             Program::Count(_) | Program::Dfa(_) => 1,
@@ -91,7 +90,7 @@ impl Program {
 
 impl Count {
     fn is_match(&self, alphabet: &CharClasses, text: &str) -> bool {
-        // One more than `max` decides; without `whole`, `min` does.
+        // One more than `max` decides; without `whole`, `min` decides.
         let enough = if self.whole { self.max.saturating_add(1) } else { self.min };
         let mut found = 0;
         let mut characters = text.chars();
@@ -106,12 +105,11 @@ impl Count {
     }
 }
 
-/// The count that a tree amounts to, if it is `^`, one set with or without a quantifier, and
-/// perhaps `$`.
+/// The count equal to a tree of `^`, one set with or without a quantifier, and optionally `$`.
 fn count(node: &Node, sets: &[Kinds]) -> Option<Count> {
     let Node::Concat(nodes) = node else { return None };
     let [Node::Start, inner @ ..] = nodes.as_slice() else { return None };
-    // What a lookahead looks for is a sequence in the sequence.
+    // The content of a lookahead is a sequence within the sequence.
     let inner = match inner {
         [Node::Concat(nodes)] => nodes.as_slice(),
         inner => inner,

@@ -1,13 +1,13 @@
-//! `\p{…}`: sets of characters by their Unicode properties.
+//! `\p{…}`: character sets by Unicode property.
 //!
-//! The tables are those of regex-syntax and weigh more than the rest of the pattern engine, so
-//! they stand behind the feature `unicode-pattern`; without it every property is refused with a
-//! message that names the feature. Upper and lower case of a name are not told apart past its
-//! first letter, where ECMA-262 wants the exact spelling.
+//! The tables of regex-syntax are larger than the rest of the pattern engine, so the feature
+//! `unicode-pattern` enables them. Without it every property is rejected with a message that names
+//! the feature. Names are compared without case after their first letter, while ECMA-262 requires
+//! the exact spelling.
 
 use super::char_set::CharSet;
 
-/// The set of a property, spelt as between the braces; else what is wrong with it.
+/// The set of a property, given the text between the braces, or the error.
 #[cfg(feature = "unicode-pattern")]
 pub(super) fn property(name: &str) -> Result<CharSet, String> {
     let unknown = || format!("`{name}` is no Unicode property that patterns know");
@@ -32,14 +32,14 @@ pub(super) fn property(name: &str) -> Result<CharSet, String> {
     if let Some(set) = look_up(&format!("gc={name}")) {
         return Ok(set);
     }
-    // The tables would take a script without its key, ECMA-262 does not.
+    // The tables accept a script without its key; ECMA-262 does not.
     if look_up(&format!("sc={name}")).is_some() {
         return Err(format!("`{name}` is a script, which is written \\p{{Script={name}}}"));
     }
     look_up(name).ok_or_else(unknown)
 }
 
-/// The tables' answer for one query.
+/// Looks a property up in the tables.
 #[cfg(feature = "unicode-pattern")]
 fn look_up(query: &str) -> Option<CharSet> {
     use regex_syntax::hir::{Class, HirKind};
@@ -49,7 +49,7 @@ fn look_up(query: &str) -> Option<CharSet> {
             let ranges: Vec<_> = class.iter().map(|r| (u32::from(r.start()), u32::from(r.end()))).collect();
             Some(CharSet::of(&ranges))
         }
-        // A property of one character comes as a literal.
+        // A property with one character is returned as a literal.
         HirKind::Literal(literal) => {
             let c = u32::from(std::str::from_utf8(&literal.0).ok()?.chars().next()?);
             Some(CharSet::of(&[(c, c)]))
@@ -58,7 +58,7 @@ fn look_up(query: &str) -> Option<CharSet> {
     }
 }
 
-/// Refuses every property.
+/// Rejects every property.
 #[cfg(not(feature = "unicode-pattern"))]
 pub(super) fn property(_name: &str) -> Result<CharSet, String> {
     Err("Unicode properties need the Cargo feature `unicode-pattern`; without it list the ranges, \

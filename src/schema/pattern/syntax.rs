@@ -1,13 +1,16 @@
-//! Reads the text of a pattern into a tree.
+//! Parser of patterns.
 //!
-//! The grammar is ECMA-262's with the flag `u`, and gives way where schemas in use were written
-//! without it: any character that is no ASCII letter or digit may be escaped, `{`, `}` and `]`
-//! stand for themselves where they open or close nothing, a `-` beside a class like `\w` inside
-//! brackets is a hyphen, a lookahead may be repeated, and two groups may have one name. What this reads is never what the other
-//! mode would read differently on well-formed text, except that characters beyond U+FFFF are one.
+//! The grammar is ECMA-262 with the flag `u`, extended for schemas written without it:
+//! - Any character except ASCII letters and digits may be escaped.
+//! - `{`, `}` and `]` are literals where they open or close nothing.
+//! - A `-` beside a class like `\w` inside brackets is a hyphen.
+//! - A lookahead may have a quantifier, and two groups may have the same name.
 //!
-//! It decides nothing about what can be run; backreferences and lookbehind are read to their end
-//! and then refused, so that a fault in the grammar behind them is found first.
+//! For valid texts, the result differs from the other mode only in that a character beyond U+FFFF
+//! is one character.
+//!
+//! Backreferences and lookbehind are parsed to their end before they are rejected, so that a syntax
+//! error after them is reported first.
 //!
 //! Invariants: no recursion; groups nest at most [`GROUPS`] deep, so the tree may be walked
 //! recursively.
@@ -18,13 +21,13 @@ use super::char_set::{CharSet, DIGIT, LAST, LINE_END, SPACE, WORD};
 use super::error::{Kind, PatternError};
 use super::property::property;
 
-/// Bytes of a pattern. A list of a thousand words fits.
+/// Largest pattern in bytes. A list of a thousand words fits.
 pub(super) const LENGTH: usize = 16 << 10;
-/// Open groups at any place.
+/// Largest number of open groups.
 const GROUPS: usize = 20;
-/// Ranges in all sets together; bounds what `\p` in every class costs.
+/// Largest number of ranges in all sets; limits the cost of `\p` in many classes.
 const RANGES: usize = 50_000;
-/// Largest count of a repetition; its expansion is bounded elsewhere.
+/// Largest count of a repetition. The number of states limits its expansion.
 const COUNT: u32 = 1_000_000;
 
 /// One part of a pattern.
@@ -32,23 +35,24 @@ const COUNT: u32 = 1_000_000;
 pub(super) enum Node {
     /// One character of the set with this number.
     CharSet(u32),
-    /// All in this order; none is the empty text.
+    /// A sequence; an empty one is the empty text.
     Concat(Vec<Node>),
-    /// One of these.
+    /// A choice.
     Alt(Vec<Node>),
-    /// At least `min` times, at most `max` times.
+    /// A repetition of `min` to `max` times.
     Repeat { node: Box<Node>, min: u32, max: Option<u32> },
     /// The start of the text.
     Start,
     /// The end of the text.
     End,
-    /// A word boundary, or with `false` anywhere else.
+    /// A word boundary, or with `false` any other position.
     Word(bool),
-    /// What follows begins with this, or with `negative` does not. `at` is its place.
+    /// The text continues with this, or with `negative` does not. `at` is the position of the
+    /// lookahead.
     Ahead { node: Box<Node>, negative: bool, at: usize },
 }
 
-/// A pattern as read.
+/// A parsed pattern.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) root: Node,
@@ -57,7 +61,7 @@ pub(super) struct Tree {
     pub(super) word: bool,
 }
 
-/// What stands between an opening parenthesis and its closing one.
+/// The content of an open group.
 struct Group {
     kind: GroupKind,
     at: usize,
@@ -73,7 +77,7 @@ enum GroupKind {
     Behind,
 }
 
-/// An item of a class: one character, or a set that cannot start a range.
+/// An item of a class: one character, or a set that cannot be the end of a range.
 enum Item {
     One(u32),
     Many(CharSet),
@@ -85,19 +89,19 @@ struct Reader<'p> {
     sets: Vec<CharSet>,
     numbers: HashMap<CharSet, u32>,
     ranges: usize,
-    /// Properties by their names; looking one up is slow.
+    /// Properties by name, because looking one up is slow.
     properties: HashMap<&'p str, CharSet>,
     word: bool,
     groups: u32,
     names: Vec<&'p str>,
-    /// Backreferences, checked when all groups are known.
+    /// Backreferences, checked once all groups are known.
     references: Vec<(usize, u32)>,
     named_references: Vec<(usize, &'p str)>,
-    /// The first construct that is read but cannot be run.
+    /// The first construct that is not supported.
     unsupported: Option<PatternError>,
 }
 
-/// Reads a pattern.
+/// Parses a pattern.
 pub(super) fn read(source: &str) -> Result<Tree, PatternError> {
     if source.len() > LENGTH {
         return Err(PatternError::limit(
@@ -156,7 +160,7 @@ impl<'p> Reader<'p> {
         loop {
             let at = self.at;
             let Some(c) = self.next() else { break };
-            // Whether a quantifier may follow.
+            // Whether a quantifier is allowed here.
             let mut repeatable = true;
             let node = match c {
                 '(' => {
@@ -218,7 +222,7 @@ impl<'p> Reader<'p> {
         Ok(group.close())
     }
 
-    /// What a group is, from what follows its parenthesis.
+    /// The kind of a group, from the characters after its parenthesis.
     fn group_kind(&mut self, at: usize) -> Result<GroupKind, PatternError> {
         if !self.eat("?") {
             self.groups += 1;
@@ -248,7 +252,7 @@ impl<'p> Reader<'p> {
         ))
     }
 
-    /// A name up to `>`.
+    /// Parses a name up to `>`.
     fn name(&mut self, at: usize) -> Result<&'p str, PatternError> {
         let wrong = || PatternError::syntax(at, "the group's name is no identifier; write (?<name>…)");
         let name = self.rest().split_once('>').map(|(name, _)| name).ok_or_else(wrong)?;
@@ -264,7 +268,7 @@ impl<'p> Reader<'p> {
         self.unsupported.get_or_insert_with(|| PatternError::new(Kind::Unsupported, at, what));
     }
 
-    /// The node with the quantifier that follows it, if one does.
+    /// Applies the quantifier after a node, if there is one.
     fn repeated(&mut self, node: Node, repeatable: bool) -> Result<Node, PatternError> {
         let at = self.at;
         let (min, max) = match self.peek() {
@@ -292,13 +296,13 @@ impl<'p> Reader<'p> {
                 "a quantifier behind ^, $, \\b, \\B or a lookbehind has nothing to repeat; remove it",
             ));
         }
-        // Lazy or greedy: the same texts match.
+        // Lazy and greedy quantifiers match the same texts.
         self.eat("?");
         Ok(Node::Repeat { node: Box::new(node), min, max })
     }
 
-    /// The counts behind a `{` just read, and reads past them; `None` and reads nothing if it
-    /// is no quantifier.
+    /// Parses the counts after a `{`. `None`, without consuming anything, if it is not a
+    /// quantifier.
     fn braces(&mut self, at: usize) -> Result<Option<(u32, Option<u32>)>, PatternError> {
         let rest = self.rest();
         let length = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b',').count();
@@ -326,7 +330,7 @@ impl<'p> Reader<'p> {
         Ok(Some((min, max)))
     }
 
-    /// The node of a set; equal sets have one number.
+    /// The node of a set; equal sets share a number.
     fn set(&mut self, set: CharSet) -> Result<Node, PatternError> {
         if let Some(number) = self.numbers.get(&set) {
             return Ok(Node::CharSet(*number));
@@ -344,7 +348,7 @@ impl<'p> Reader<'p> {
         Ok(Node::CharSet(number))
     }
 
-    /// What a backslash at `at` begins, outside of brackets.
+    /// Parses an escape outside of brackets; the backslash is at `at`.
     fn escape(&mut self, at: usize) -> Result<Node, PatternError> {
         match self.peek() {
             Some('b' | 'B') => {
@@ -402,7 +406,7 @@ impl<'p> Reader<'p> {
         Ok(())
     }
 
-    /// A character or set behind a backslash, as it may stand inside and outside of brackets.
+    /// Parses an escape for a character or set, inside or outside of brackets.
     fn character(&mut self, at: usize) -> Result<Item, PatternError> {
         let Some(c) = self.next() else {
             return Err(PatternError::syntax(
@@ -460,7 +464,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// So many hexadecimal digits.
+    /// Parses this many hexadecimal digits.
     fn hex(&mut self, digits: usize) -> Option<u32> {
         let text = self.rest().get(..digits).filter(|t| t.bytes().all(|b| b.is_ascii_hexdigit()))?;
         let value = u32::from_str_radix(text, 16).ok()?;
@@ -468,7 +472,7 @@ impl<'p> Reader<'p> {
         Some(value)
     }
 
-    /// What stands behind `\u`; two halves of a pair are one character.
+    /// Parses the escape after `\u`; a surrogate pair is one character.
     fn unicode(&mut self) -> Option<u32> {
         if self.eat("{") {
             let (digits, _) = self.rest().split_once('}')?;
@@ -491,7 +495,7 @@ impl<'p> Reader<'p> {
         Some(high)
     }
 
-    /// A class, its `[` just read at `at`.
+    /// Parses a class; its `[` at `at` is consumed.
     fn class(&mut self, at: usize) -> Result<CharSet, PatternError> {
         let negative = self.eat("^");
         let mut ranges = Vec::new();
@@ -510,7 +514,7 @@ impl<'p> Reader<'p> {
                     self.at = before;
                     add(&mut ranges, first);
                 }
-                // A set cannot be an end of a range: the hyphen is one of the characters.
+                // A set cannot be the end of a range, so the hyphen is a literal.
                 (first, Some(second)) => {
                     ranges.push((0x2D, 0x2D));
                     add(&mut ranges, first);
@@ -525,7 +529,7 @@ impl<'p> Reader<'p> {
         Ok(if negative { set.negated() } else { set })
     }
 
-    /// One item of a class; `None` at its end and at the end of the pattern.
+    /// Parses one item of a class. `None` at the end of the class and of the pattern.
     fn item(&mut self) -> Result<Option<Item>, PatternError> {
         let at = self.at;
         let Some(c) = self.peek().filter(|c| *c != ']') else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! What patterns match, as tables, what is refused and with which words, and that hostile ones
-//! cost little.
+//! Tests of patterns: matches as tables, rejected patterns with their messages, and the cost of
+//! hostile patterns.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -160,7 +160,7 @@ fn what_cannot_be_run_is_refused_with_a_way_out() {
     for source in [r"(a)\1", r"(?<n>a)\k<n>", "(?<=a)b", "(?<!a)b"] {
         assert!(is_pattern(source), "{source} is a pattern all the same");
     }
-    // A fault of the grammar behind it is found first.
+    // A syntax error after an unsupported construct is reported first.
     assert!(!is_pattern("(?<=a)b)"));
 }
 
@@ -201,7 +201,7 @@ fn groups_may_nest_as_deep_as_stated_on_a_small_stack() {
         for close in [")", ")*", "?c)+"] {
             let source = open.repeat(groups) + "a" + &close.repeat(groups);
             let run = move || drop(Pattern::compile(&source));
-            // Three quarters of the smallest stack a worker may be given; without optimisation it takes more.
+            // Three quarters of the smallest worker stack; builds without optimisation take more.
             let size = if cfg!(debug_assertions) { 512 << 10 } else { 48 << 10 };
             std::thread::Builder::new().stack_size(size).spawn(run).unwrap().join().unwrap();
         }
@@ -228,13 +228,14 @@ fn hostile_patterns_take_linear_time() {
     for (source, text, verdict) in rows {
         assert_eq!(compile(source).is_match(text), verdict, "{source}");
     }
-    // Two seconds are a hundred times what it takes, and nothing to exponential time.
+    // A hundred times the usual time, and nothing for exponential time.
     assert!(started.elapsed() < Duration::from_secs(2) * if cfg!(debug_assertions) { 20 } else { 1 });
 }
 
 #[test]
 fn what_has_no_table_runs_lazily() {
-    // Deterministic it has a state for each set of places of the last 20 characters.
+    // The deterministic automaton has a state for each set of positions among the last 20
+    // characters.
     let pattern = compile("(a|b)*a(a|b){20}c");
     let tail = "b".repeat(20);
     assert!(pattern.is_match(&format!("xba{tail}cx")));

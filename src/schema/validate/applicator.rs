@@ -1,8 +1,9 @@
-//! References and combinators: subschemas that apply to the same value.
+//! References and combinators: subschemas for the same value.
 //!
-//! Branches of anyOf, oneOf, not and if are run quietly: what fails in them is no failure yet.
+//! Branches of anyOf, oneOf, not and if run quietly, because a failing branch is not a violation by
+//! itself.
 //!
-//! Invariant: what a branch has evaluated counts only when the branch fits.
+//! Invariant: members that a branch evaluates count only if the branch matches.
 
 use crate::json::Value;
 
@@ -12,7 +13,7 @@ use super::evaluated::Evaluated;
 use super::{Inner, Run, Token};
 
 impl<'d> Run<'_, 'd> {
-    /// Checks without explaining.
+    /// Checks without describing violations.
     #[inline(never)]
     pub(super) fn quietly(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         let before = std::mem::replace(&mut self.quiet, true);
@@ -70,7 +71,7 @@ impl<'d> Run<'_, 'd> {
             }
             fits |= match &mut seen {
                 None => self.rarely(*child, value, None),
-                // Every branch that fits adds what it has evaluated.
+                // Every matching branch adds its evaluated members.
                 Some(seen) => self.branch(*child, value, seen),
             };
             if fits && seen.is_none() {
@@ -130,8 +131,8 @@ impl<'d> Run<'_, 'd> {
         Some(marks)
     }
 
-    /// Whether the names alone tell that a branch does not fit: unions of objects mostly differ
-    /// in them.
+    /// Whether the names alone exclude a branch. Alternatives for objects mostly differ in their
+    /// names.
     #[inline]
     fn refuses(&self, child: Child, marks: Option<u64>) -> bool {
         let (Some(marks), None) = (marks, child.as_types()) else { return false };
@@ -149,7 +150,7 @@ impl<'d> Run<'_, 'd> {
         self.program.objects.get(object as usize).is_some_and(|object| object.refuses(marks))
     }
 
-    /// Checks a branch quietly; what it evaluates counts when it fits.
+    /// Checks a branch quietly. Its evaluated members count if it matches.
     fn branch(&mut self, child: Child, value: Value<'d>, seen: &mut Evaluated) -> bool {
         let mut own = Evaluated::default();
         let fits = self.quietly(child, value, Some(&mut own));

@@ -1,8 +1,8 @@
-//! The walk through an array's elements.
+//! Array elements.
 //!
-//! Each method is one keyword, `prefixItems` and `items` going together.
+//! One method for each keyword; `prefixItems` and `items` share one.
 //!
-//! Invariant: `uniqueItems` never compares pairwise beyond a handful of scalars.
+//! Invariant: `uniqueItems` compares pairs only of a few scalars.
 
 use crate::json::{NodeRef, Value};
 
@@ -11,7 +11,7 @@ use super::super::program::{Array, Child, types};
 use super::evaluated::Evaluated;
 use super::{Inner, Run};
 
-/// What [`NodeRef::tag`] says of arrays.
+/// The tag of arrays in [`NodeRef::tag`].
 const ARRAY: u32 = 6;
 
 impl<'p, 'd> Run<'p, 'd> {
@@ -49,7 +49,7 @@ impl<'p, 'd> Run<'p, 'd> {
         let mut items = node_ref.inside();
         if array.prefix.len > 0 {
             let prefix = array.prefix.of(&self.program.children);
-            // The list goes first: what it has no more entries for stays among the items.
+            // The list runs first; the elements after it belong to `items`.
             for (i, child) in prefix.iter().enumerate() {
                 let Some(item) = items.next() else { break };
                 if !self.rarely(*child, item.value(), None) {

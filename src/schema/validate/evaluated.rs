@@ -1,8 +1,8 @@
-//! Which elements or members of one value have been evaluated.
+//! Set of evaluated elements or members of one value.
 //!
-//! Positions, not names: the walk goes by position. Up to 64 need no memory of their own.
+//! The set contains positions instead of names. Up to 64 positions need no allocation.
 //!
-//! Invariant: `all` stands for every position, whatever the bits say.
+//! Invariant: `all` means every position, whatever the bits.
 
 /// Evaluated positions of one array or object.
 #[derive(Clone, Default)]
@@ -56,7 +56,7 @@ impl Evaluated {
         }
     }
 
-    /// How much a merge has to look at.
+    /// Number of words a merge reads.
     pub(super) fn words(&self) -> usize {
         self.more.len()
     }

@@ -1,7 +1,7 @@
-//! The walk through an object's members.
+//! Object members.
 //!
 //! One pass over the members serves `properties`, `required`, `patternProperties` and
-//! `additionalProperties` together.
+//! `additionalProperties`.
 //!
 //! Invariant: a member is looked up in time logarithmic in the number of declared names.
 
@@ -14,10 +14,10 @@ use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, 
 use super::evaluated::Evaluated;
 use super::{Inner, Run};
 
-/// How many dependents are looked up one by one; for more the names are put in order first.
+/// Largest number of dependents that are searched one by one; for more the names are sorted.
 const FEW_DEPENDENTS: usize = 8;
 
-/// What [`NodeRef::tag`] says of objects.
+/// The tag of objects in [`NodeRef::tag`].
 const OBJECT: u32 = 7;
 
 impl<'p, 'd> Run<'p, 'd> {
@@ -46,12 +46,12 @@ impl<'p, 'd> Run<'p, 'd> {
         fits
     }
 
-    /// Goes through the members of an object without patterns for names; whether they fit, and
-    /// which of the required names were there.
+    /// Checks the members of an object without name patterns. Returns whether they match, and the
+    /// bits of the required names found.
     #[inline(always)]
     fn members(&mut self, object: &'p Object, value: Value<'d>, node_ref: NodeRef<'d>) -> (bool, u64) {
         let program = self.program;
-        // What comes next when members come in the table's order.
+        // The next entry, if the members have the order of the table.
         let mut expected = object.properties.of(&program.properties);
         let mut found = 0;
         let mut fits = true;
@@ -64,7 +64,7 @@ impl<'p, 'd> Run<'p, 'd> {
                 found |= property.bit();
                 child = property.child;
             }
-            // Nodes tell themselves apart by a bit, so only types are compared with no child at all.
+            // Nodes have a bit of their own, so an absent child is only compared with types.
             let held = match child.as_types() {
                 Some(_) if child == Child::UNDECLARED => {
                     object.additional == Child::ANY
@@ -82,7 +82,7 @@ impl<'p, 'd> Run<'p, 'd> {
         (fits, found)
     }
 
-    /// The same for any object, noting which members were evaluated.
+    /// The general form, which records evaluated members.
     #[inline(never)]
     fn noted_members(
         &mut self,
@@ -121,7 +121,7 @@ impl<'p, 'd> Run<'p, 'd> {
         (fits, found)
     }
 
-    /// What `additionalProperties` says about a member.
+    /// Checks a member against `additionalProperties`.
     #[inline(never)]
     fn undeclared(&mut self, object: &Object, value: Value<'d>, name: Value<'d>, member: Value<'d>) -> bool {
         match object.additional {
@@ -133,7 +133,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Adds a keyword, and a member's name, to the trail of what failed there; `false`.
+    /// Adds a keyword and a member's name to the trail of the violation; returns `false`.
     #[cold]
     #[inline(never)]
     fn within(&mut self, child: Child, keyword: &'static str, name: Option<Value<'d>>) -> bool {
@@ -142,7 +142,7 @@ impl<'p, 'd> Run<'p, 'd> {
         false
     }
 
-    /// Whether all required names are there, for tables that require more than have a bit.
+    /// Whether all required names are present, for tables with more required names than bits.
     #[inline(never)]
     fn has_required(&mut self, object: &Object, value: Value<'d>) -> bool {
         self.charge(value.len());
@@ -153,8 +153,8 @@ impl<'p, 'd> Run<'p, 'd> {
         required.all(|p| there.get(p.name.bytes(pool)).is_some())
     }
 
-    /// An object's table from a name on, given what is left of it behind the member before; nothing
-    /// for a name that is not there.
+    /// Searches a name from this entry on, given the text after the previous member. `None` if the
+    /// table does not have it.
     #[inline(always)]
     fn entry(&self, object: &Object, expected: &'p [Property], name: NodeRef<'d>) -> &'p [Property] {
         match (expected, name.ahead()) {
@@ -164,7 +164,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// The same for a name that did not come as expected.
+    /// Searches a name that is not at the expected entry.
     #[inline(never)]
     fn find(&self, object: &Object, expected: &'p [Property], name: Value<'d>) -> &'p [Property] {
         let program = self.program;
@@ -176,7 +176,7 @@ impl<'p, 'd> Run<'p, 'd> {
             let at = properties.binary_search_by(|p| canon::compare_names(p.name.bytes(pool), name));
             return properties.get(at.unwrap_or(usize::MAX)..).unwrap_or_default();
         }
-        // Names that were left out are more likely than a change of order.
+        // Absent names are more likely than another order.
         if let Some(ahead) = node_ref.ahead() {
             let mut left = expected;
             while let [property, rest @ ..] = left {
@@ -191,8 +191,8 @@ impl<'p, 'd> Run<'p, 'd> {
         properties.get(at.unwrap_or(usize::MAX)..).unwrap_or_default()
     }
 
-    /// Checks a member against the schemas of all patterns that its name matches; whether there
-    /// was one.
+    /// Checks a member against the schemas of all patterns that match its name. Returns whether
+    /// there is one.
     #[inline(never)]
     fn patterned(&mut self, object: &Object, name: &'d str, member: Value<'d>, fits: &mut bool) -> bool {
         let program = self.program;

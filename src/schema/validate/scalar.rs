@@ -1,8 +1,8 @@
-//! Operations that look at one value alone: lengths, bounds, words, formats.
+//! Operations on a value without its parts: lengths, bounds, enums, formats.
 //!
-//! Whether one holds is asked of every value; why one does not, only of the value that fails.
+//! Every value runs the check; only a failing value runs the description.
 //!
-//! Invariant: an operation on one type lets every other type pass, but for those on words.
+//! Invariant: an operation for one type accepts every other type, except enums and consts.
 
 use crate::json::{Kind, NodeRef, Value};
 
@@ -13,8 +13,8 @@ use super::super::program::{Bounds, Enum, Node, Op, SCANNED, Span, is_of, types}
 use super::Run;
 
 impl<'p, 'd> Run<'p, 'd> {
-    /// Checks an element or a member against a leaf. Most leaves have one operation, and most values
-    /// tell at once that it holds; only the others are worth the call.
+    /// Checks an element or a member against a leaf. Most leaves have one operation that accepts
+    /// most values at once; only the others need a call.
     #[inline(always)]
     pub(super) fn quick_leaf(&mut self, node: &Node, node_ref: NodeRef<'d>) -> bool {
         if node.count == 1 {
@@ -30,14 +30,14 @@ impl<'p, 'd> Run<'p, 'd> {
                 Some(Op::Words(run)) if node.types & types::STRING != 0 => {
                     node_ref.string().is_some_and(|text| self.has_word(*run, text))
                 }
-                // What is written as an integer needs no other look at its type.
+                // The text of an integer has no need for another type check.
                 Some(Op::Bounds(index)) if node.types & types::INTEGER != 0 => {
                     let around = node_ref.number().and_then(decimal::around);
                     matches!(around, Some((low, high))
                         if (low == high || node.types & types::NUMBER == types::NUMBER)
                             && self.clears(*index, low, high))
                 }
-                // Nothing is known beforehand, but that the type fits.
+                // Only the type is known to match.
                 Some(op @ (Op::Pattern(_) | Op::Format(_)))
                     if node.types & types::STRING != 0 && node_ref.written().is_some() =>
                 {
@@ -54,17 +54,17 @@ impl<'p, 'd> Run<'p, 'd> {
         self.leaf(node, node_ref.value())
     }
 
-    /// A node whose operations look at the value alone: no level, no list of evaluated members.
-    /// Its steps are charged to the value around it.
+    /// Runs a node whose operations read the value alone: no level and no list of evaluated
+    /// members. The enclosing value pays its steps.
     #[inline(never)]
     pub(super) fn leaf(&mut self, node: &Node, value: Value<'d>) -> bool {
         let ops = Span { start: node.ops, len: u32::from(node.count) }.of(&self.program.ops);
-        // One call each: within the loop, all that any operation reads would be read beforehand.
+        // One call each: inlined, the loop would load the operands of every operation first.
         let fits = self.has_type(value.node_ref(), node.types) && ops.iter().all(|op| self.holds(op, value));
         fits || !self.quiet && self.blame_leaf(node, ops, value)
     }
 
-    /// Says what is wrong with a value that does not fit a leaf; `false`.
+    /// Describes why a value does not match a leaf; returns `false`.
     #[cold]
     #[inline(never)]
     fn blame_leaf(&mut self, node: &Node, ops: &[Op], value: Value<'d>) -> bool {
@@ -82,7 +82,7 @@ impl<'p, 'd> Run<'p, 'd> {
         false
     }
 
-    /// Says why an operation does not hold; `false`.
+    /// Describes why an operation fails; returns `false`.
     #[cold]
     #[inline(never)]
     pub(super) fn blame(&mut self, op: Op, value: Value<'d>) -> bool {
@@ -110,13 +110,13 @@ impl<'p, 'd> Run<'p, 'd> {
                 Some((i, j)) => Reason::Twins(i, j),
                 None => return false,
             },
-            // The others explain themselves.
+            // The other operations describe their violations themselves.
             _ => return false,
         };
         self.fail(value, why)
     }
 
-    /// Whether an operation that looks at the value alone holds.
+    /// Whether an operation without subschemas accepts the value.
     #[inline(never)]
     pub(super) fn holds(&mut self, op: &Op, value: Value<'d>) -> bool {
         let node_ref = value.node_ref();
@@ -141,7 +141,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Those that take a while.
+    /// The slower operations.
     #[inline(never)]
     fn slowly_holds(&mut self, op: Op, value: Value<'d>) -> bool {
         let holds = match op {
@@ -154,20 +154,20 @@ impl<'p, 'd> Run<'p, 'd> {
             }
             Op::Multiple(divisor) => value.as_number().is_none_or(|text| self.is_multiple(text, divisor)),
             Op::Unique => self.is_unique(value),
-            // Operations with subschemas do not come here; one that did fails closed.
+            // OK because operations with subschemas are handled elsewhere; one here fails.
             _ => false,
         };
         holds && !self.over
     }
 
-    /// Whether a string has so many characters, counted where its bytes do not say.
+    /// Whether the length of a string is in range; counts characters if its bytes do not decide.
     #[inline(never)]
     fn counts(&mut self, text: &[u8], min: u32, max: u32) -> bool {
         self.reads(text.len()) && has_counted_length(text, min as usize, max as usize)
     }
 
     pub(super) fn matches(&mut self, index: u32, text: &str) -> bool {
-        // OK because the program is consistent; a hole in it fails closed.
+        // OK because the program is consistent; a missing entry fails.
         let Some(pattern) = self.program.patterns.get(index as usize) else { return false };
         self.charge(pattern.steps(text.len()));
         if self.steps == 0 {
@@ -177,7 +177,7 @@ impl<'p, 'd> Run<'p, 'd> {
         pattern.is_match(text)
     }
 
-    /// Whether all between two integers is within the bounds.
+    /// Whether the whole range between two integers is within the bounds.
     #[inline]
     fn clears(&self, index: u32, low: i64, high: i64) -> bool {
         self.program.bounds.get(index as usize).is_some_and(|b| b.low <= low && high <= b.high)
@@ -190,7 +190,7 @@ impl<'p, 'd> Run<'p, 'd> {
         !self.over && self.broken_bound(bounds, value.raw()).is_none()
     }
 
-    /// The first of the four bounds that a number breaks.
+    /// The first of the four bounds that a number violates.
     fn broken_bound(&self, bounds: &Bounds, text: &str) -> Option<usize> {
         use std::cmp::Ordering::{Equal, Greater, Less};
         let number = Decimal::new(text);
@@ -230,7 +230,7 @@ impl<'p, 'd> Run<'p, 'd> {
         self.has_sorted_word(words, text)
     }
 
-    /// The same for a list that is long; apart, since its registers would be saved for short ones.
+    /// The form for long lists; separate, so that short ones save no registers.
     #[inline(never)]
     fn has_sorted_word(&self, words: &[Span], text: &[u8]) -> bool {
         let pool = self.program.pool.as_bytes();
@@ -269,13 +269,13 @@ impl<'p, 'd> Run<'p, 'd> {
         if value.kind() != Kind::Array || node_ref.len() < 2 {
             return true;
         }
-        // Elements are put in order, which takes longer than reading them.
+        // Sorting the elements takes longer than reading them.
         self.charge(node_ref.width() / 8 + 8 * node_ref.len());
         !self.over && canon::twins(value).is_none()
     }
 }
 
-/// Whether a string has so many characters, where its bytes alone say so: a character takes one to four.
+/// Whether the length of a string is in range, if its bytes decide: a character has one to four.
 #[inline]
 fn clearly_has_length(bytes: usize, min: u32, max: u32) -> bool {
     bytes <= max as usize && bytes.div_ceil(4) >= min as usize
@@ -286,7 +286,7 @@ fn has_counted_length(text: &[u8], min: usize, max: usize) -> bool {
     if text.len() < min || text.len().div_ceil(4) > max {
         return false;
     }
-    // The first byte of a character is none of 0x80 to 0xBF.
+    // The first byte of a character is not in 0x80 to 0xBF.
     let count = text.iter().filter(|b| (**b as i8) >= -0x40).count();
     count >= min && count <= max
 }
