@@ -1,11 +1,10 @@
-//! The check of [`Json::constant`](super::Json::constant), which runs inside the compiler.
+//! Syntax check of [`Json::constant`](super::Json::constant), which runs at compile time.
 //!
-//! The same grammar as the parser, written again in the small language `const fn` offers; speed
-//! does not matter here. It says yes or no and nothing else.
+//! Implements the grammar of the parser in `const fn`; speed does not matter.
 //!
 //! Invariant: no recursion; open containers are bits of one word, so nesting ends at 128.
 
-/// What may come next.
+/// The tokens that may follow.
 #[derive(Clone, Copy)]
 enum Next {
     /// A value.
@@ -85,17 +84,17 @@ pub(super) const fn is_json(text: &str) -> bool {
                 next = Next::Comma;
             }
         }
-        // Each lexeme's end is beyond the text when it is malformed.
+        // The end of a malformed token lies beyond the text.
         if i > text.len() {
             return false;
         }
     }
 }
 
-/// Where a malformed lexeme ends.
+/// End of a malformed token.
 const WRONG: usize = usize::MAX;
 
-/// The byte at `i`; behind the end a zero, which no part of the grammar accepts.
+/// The byte at `i`; zero after the end, which the grammar rejects everywhere.
 const fn at(text: &[u8], i: usize) -> u8 {
     if i < text.len() { text[i] } else { 0 }
 }
@@ -140,7 +139,7 @@ const fn number(text: &[u8], mut i: usize) -> usize {
     i
 }
 
-/// Behind one or more digits.
+/// The position after one or more digits.
 const fn digits(text: &[u8], mut i: usize) -> usize {
     let start = i;
     while at(text, i).is_ascii_digit() {
@@ -149,7 +148,7 @@ const fn digits(text: &[u8], mut i: usize) -> usize {
     if i == start { WRONG } else { i }
 }
 
-/// Behind the string that starts at `i`.
+/// The position after the string that starts at `i`.
 const fn string(text: &[u8], mut i: usize) -> usize {
     i += 1;
     while i < text.len() {

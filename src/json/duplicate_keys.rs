@@ -1,25 +1,25 @@
-//! Whether an object has two members of one name.
+//! Check for duplicate member names.
 //!
-//! It compares names as decoded, so that `"a"` and `"\u0061"` are one name. It looks at one
-//! object at a time, when the parser closes it, and not at the objects inside.
+//! Compares decoded names, so `"a"` and `"\u0061"` are equal. Checks one object at a time, when the
+//! parser closes it, without the objects inside.
 //!
-//! Invariants: the answer is exact; a few dozen names cost little more than reading them, and any
-//! number of them, however chosen, costs no more than sorting them.
+//! Invariants: the result is exact; the cost for a few dozen names is little more than reading
+//! them, and for any names at most that of sorting them.
 
 use super::parse::Node;
 
-/// What is remembered of a name while its object is looked at.
+/// Key of a name while its object is checked.
 #[derive(Clone, Copy)]
 pub(super) struct Name {
-    /// Equal for equal names; hardly ever equal otherwise.
+    /// Equal for equal names, and rarely for different ones.
     key: u64,
     node: u32,
 }
 
-/// More names than this are sorted at once; up to it a filter mostly shows that all differ.
+/// With more names, they are sorted at once; with fewer, a filter mostly shows that all differ.
 const FEW: u32 = 64;
 
-/// The node of the first name in the object at `object` that an earlier one has already.
+/// The node of the first name in the object at `object` that repeats an earlier one.
 pub(super) fn repeated(
     text: &str,
     decoded: &str,
@@ -29,7 +29,7 @@ pub(super) fn repeated(
 ) -> Option<u32> {
     let count = nodes.get(object as usize).map_or(0, |n| n.count());
     names.clear();
-    // A bit for each key seen, at a place that depends on all of the key.
+    // One bit for each key, at a position that depends on the whole key.
     let mut filter = [0u64; 16];
     let mut suspicious = count > FEW;
     let mut at = object + 1;
@@ -51,7 +51,7 @@ pub(super) fn repeated(
     if suspicious { sorted(text, decoded, nodes, names) } else { None }
 }
 
-/// The exact answer for any number of names.
+/// Exact check for any number of names.
 #[cold]
 fn sorted(text: &str, decoded: &str, nodes: &[Node], names: &mut [Name]) -> Option<u32> {
     let spelled = |n: &Name| match nodes.get(n.node as usize) {
@@ -77,7 +77,7 @@ fn sorted(text: &str, decoded: &str, nodes: &[Node], names: &mut [Name]) -> Opti
     first
 }
 
-/// The first and last eight bytes of a name and its length, mixed.
+/// Mixes the first and last eight bytes of a name and its length.
 #[inline(always)]
 fn key(text: &str, decoded: &str, name: &Node) -> u64 {
     let (arena, start, len) = name.spelling(text, decoded);
@@ -89,7 +89,7 @@ fn key(text: &str, decoded: &str, name: &Node) -> u64 {
     head ^ word(arena, start + len - 8).rotate_left(23) ^ ((len as u64) << 56)
 }
 
-/// Eight bytes from `i` on, zeroes where the arena has ended.
+/// Eight bytes from `i` on; zero after the end of the arena.
 #[inline(always)]
 fn word(arena: &[u8], i: usize) -> u64 {
     let rest = arena.get(i..).unwrap_or_default();

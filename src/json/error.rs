@@ -1,13 +1,12 @@
-//! Why a text is not a document: a kind and a byte offset, nothing allocated.
+//! Error of parsing: a kind and a byte offset, without allocation.
 //!
-//! It names the first thing that is wrong and where. It does not quote the text, so that an error
-//! can be shown to a peer without giving anything away.
+//! Describes the first error and its position. It does not quote the text, so a peer may see it.
 //!
-//! Invariant: an error is 8 bytes, so a parse result fits in registers.
+//! Invariant: an error has 8 bytes, so a parse result fits in registers.
 
 use std::fmt;
 
-/// What is wrong with a text that was refused.
+/// Kind of a parse error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -17,19 +16,19 @@ pub enum ErrorKind {
     UnexpectedEnd,
     /// No value starts with this byte.
     UnexpectedByte,
-    /// An object needs a member name (or `}` when it is still empty) here.
+    /// An object needs a member name (or `}` if it is empty) here.
     ExpectedName,
     /// A member name is not followed by `:`.
     ExpectedColon,
     /// An element or member is followed neither by `,` nor by the closing bracket.
     ExpectedComma,
-    /// Something follows the value.
+    /// Text follows the value.
     Trailing,
-    /// A number breaks the grammar: leading zero, missing digits, and the like.
+    /// A number violates the grammar, such as a leading zero or a missing digit.
     Number,
-    /// A backslash is followed by something RFC 8259 does not list.
+    /// A backslash before a character that RFC 8259 does not list.
     Escape,
-    /// A `\u` escape names half of a surrogate pair without the other half.
+    /// A `\u` escape is half of a surrogate pair without the other half.
     LoneSurrogate,
     /// A byte below 0x20 inside a string.
     ControlCharacter,
@@ -37,7 +36,7 @@ pub enum ErrorKind {
     Utf8,
     /// The text starts with a byte order mark.
     ByteOrderMark,
-    /// An object has two members of one name, and the limits forbid it.
+    /// An object has two members with the same name, and the limits forbid it.
     DuplicateName,
     /// Nesting deeper than the limits allow.
     Depth,
@@ -47,7 +46,7 @@ pub enum ErrorKind {
     Bytes,
 }
 
-/// Why a text was refused and at which byte.
+/// Kind and byte offset of a parse error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
     kind: ErrorKind,
@@ -56,17 +55,17 @@ pub struct ParseError {
 
 impl ParseError {
     pub(super) const fn new(kind: ErrorKind, offset: usize) -> ParseError {
-        // Saturating: an offset is only ever beyond u32 for texts that are refused by size.
+        // Saturates: offsets exceed u32 only in texts that are rejected for their size.
         let offset = if offset > u32::MAX as usize { u32::MAX } else { offset as u32 };
         ParseError { kind, offset }
     }
 
-    /// What is wrong.
+    /// The kind of error.
     pub const fn kind(self) -> ErrorKind {
         self.kind
     }
 
-    /// Where, in bytes from the start of the text.
+    /// The position, in bytes from the start of the text.
     pub const fn offset(self) -> usize {
         self.offset as usize
     }

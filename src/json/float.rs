@@ -1,20 +1,20 @@
-//! Writes floating-point numbers in the shortest form that reads back the same.
+//! Shortest decimal form of floating-point numbers.
 //!
-//! The form is that of the standard library's `{:?}`, whose code and tables are five times this: it also
-//! rounds to a precision, pads and aligns. What has up to 15 digits, as most measured numbers do, takes a
-//! few multiplications; the rest the exact way of Steele and White with integers as long as any number
-//! needs. Nothing is allocated.
+//! The form is that of `{:?}` in the standard library, whose code and tables are five times as
+//! large because they also round to a precision, pad and align. Numbers with up to 15 digits, like
+//! most measurements, take a few multiplications. Other numbers use the exact algorithm of Steele
+//! and White with big integers. Nothing is allocated.
 
 use std::cmp::Ordering;
 
-/// Digits without a point, most significant first, and how many of them stand before the point.
+/// Digits without a point, most significant first, and the number of digits before the point.
 struct Digits {
     digits: [u8; MOST],
     count: usize,
     point: i32,
 }
 
-/// No `f64` needs more digits to be told from its neighbours.
+/// Largest number of digits that distinguish an `f64` from its neighbours.
 const MOST: usize = 17;
 
 impl Digits {
@@ -66,7 +66,8 @@ pub(super) fn write(out: &mut Vec<u8>, n: f64) {
     }
 }
 
-/// The digits of a number of ordinary size that has at most 15: no two such numbers are one `f64`.
+/// The digits of a number of ordinary size with at most 15 digits: two such numbers never share an
+/// `f64`.
 fn few_digits(n: f64) -> Option<Digits> {
     if !(1e-4..1e15).contains(&n) {
         return None;
@@ -86,7 +87,7 @@ fn few_digits(n: f64) -> Option<Digits> {
     None
 }
 
-/// The digits of a whole number that has at most 15, of which `places` stand behind the point.
+/// The digits of an integer with at most 15 digits, `places` of them after the point.
 fn of_whole(mut whole: u64, places: i32) -> Digits {
     let count = whole.max(1).ilog10() as usize + 1;
     let mut found = Digits { digits: [b'0'; MOST], count, point: count as i32 - places };
@@ -100,7 +101,7 @@ fn of_whole(mut whole: u64, places: i32) -> Digits {
     found
 }
 
-/// The digits of any positive number: those that no neighbour has nearer, as few as there can be.
+/// The shortest digits of any positive number that no neighbour is closer to.
 fn exact(n: f64) -> Digits {
     let bits = n.to_bits();
     let (fraction, exponent) = (bits & ((1 << 52) - 1), (bits >> 52) as i32);
@@ -108,7 +109,7 @@ fn exact(n: f64) -> Digits {
         0 => (fraction, -1074),
         _ => (fraction | 1 << 52, exponent - 1075),
     };
-    // The neighbour below is half as far away where the exponent changes.
+    // The lower neighbour is half as far away at a change of the exponent.
     let edge = fraction == 0 && exponent > 1;
     let shift = 1 + u32::from(edge);
     let (up, down) = (power.max(0) as u32, (-power).max(0) as u32);
@@ -158,8 +159,8 @@ fn exact(n: f64) -> Digits {
     }
 }
 
-/// The largest integers here have 1,130 bits: those of the smallest numbers, with the edge beside them
-/// and one digit more.
+/// Bits of the largest integers here: those of the smallest numbers, with their neighbour distance
+/// and one more digit.
 const WORDS: usize = 40;
 
 /// An integer, least significant word first; words from `len` on are zero.
@@ -229,7 +230,7 @@ impl Big {
         sum
     }
 
-    /// Takes away what is not larger.
+    /// Subtracts a number that is not larger.
     fn minus(&mut self, other: &Big) {
         let mut borrow = false;
         for (word, other) in self.words.iter_mut().zip(&other.words).take(self.len) {

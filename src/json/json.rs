@@ -1,10 +1,10 @@
-//! Finished JSON carried around as text, and how things become it.
+//! JSON values as checked text, and conversions to it.
 //!
-//! [`Json`] is one value as text that has been checked or was written by a
-//! [`Writer`](super::Writer); [`json!`](crate::json!) and [`ToJson`] make it. It is not a tree: to
-//! look inside, parse it with [`Json::to_doc`].
+//! [`Json`] is the text of one value that was checked or written by a [`Writer`](super::Writer).
+//! [`json!`](crate::json!) and [`ToJson`] create it. It is not a tree: [`Json::to_doc`] parses it
+//! for access.
 //!
-//! Invariant: the text is one JSON value, provided the writer's callers kept their side.
+//! Invariant: the text is one JSON value, if the callers of the writer followed its rules.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use super::value::Value;
 use super::writer::Writer;
 use super::{Doc, ParseLimits};
 
-/// One JSON value as text. Constants cost nothing to make or to copy. Two are equal when their
-/// texts are, whitespace and order included.
+/// One JSON value as text. Constants are free to create and to copy. Two values are equal if their
+/// texts are, including whitespace and order.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Cow<'static, str>);
 
@@ -25,18 +25,18 @@ impl Json {
     /// `null`.
     pub const NULL: Json = Json(Cow::Borrowed("null"));
 
-    /// Checks a text. No limit applies but the 512 MiB a document can address.
+    /// Checks a text. The only limit is the 512 MiB of a document.
     ///
     /// # Errors
-    /// The first thing wrong with the text, and where.
+    /// The first error in the text, with its position.
     pub fn parse(text: impl Into<Cow<'static, str>>) -> Result<Json, ParseError> {
         let text = text.into();
         Doc::default().parse_again(text.as_bytes(), &ParseLimits::UNBOUNDED)?;
         Ok(Json(text))
     }
 
-    /// A constant, checked when the program is compiled: a mistake is a compile error in a
-    /// `const` and a panic anywhere else. Nesting beyond 128 levels counts as a mistake.
+    /// A constant, checked at compile time: an error fails the compilation in a `const` and panics
+    /// elsewhere. Nesting beyond 128 levels is an error.
     ///
     /// ```
     /// use tinymcp::json::Json;
@@ -66,11 +66,11 @@ impl Json {
         &self.0
     }
 
-    /// The value parsed, to look inside.
+    /// Parses the value.
     pub fn to_doc(&self) -> Doc {
         let mut doc = Doc::default();
-        // OK to drop: the text is known to be JSON; if a caller of Writer::raw broke that, the
-        // document is `null`.
+        // OK to drop: the text is JSON; if a caller of Writer::raw violated that, the document is
+        // `null`.
         let _ = doc.parse_again(self.0.as_bytes(), &ParseLimits::UNBOUNDED);
         doc
     }
@@ -94,12 +94,12 @@ impl fmt::Debug for Json {
     }
 }
 
-/// What can be written as one JSON value.
+/// A type that can be written as one JSON value.
 pub trait ToJson {
     /// Writes exactly one value.
     fn write_json(&self, w: &mut Writer);
 
-    /// The value as text of its own.
+    /// Returns the value as text.
     fn to_json(&self) -> Json {
         let mut w = Writer::new();
         self.write_json(&mut w);
@@ -107,7 +107,7 @@ pub trait ToJson {
     }
 }
 
-/// Types that one writer method takes by value, and what they are widened to for it.
+/// Types that one writer method takes by value, and the type of its parameter.
 macro_rules! scalars {
     ($($type:ty => $method:ident($wide:ty)),* $(,)?) => {$(
         impl ToJson for $type {
@@ -156,7 +156,7 @@ impl ToJson for isize {
 }
 
 impl ToJson for f32 {
-    /// In the digits of the shorter type: `0.1` and not `0.10000000149011612`.
+    /// With the digits of the shorter type: `0.1` instead of `0.10000000149011612`.
     fn write_json(&self, w: &mut Writer) {
         if self.is_finite() {
             w.raw_fmt(format_args!("{self:?}"));
@@ -295,11 +295,10 @@ impl From<Value<'_>> for Json {
     }
 }
 
-/// Makes [`Json`](crate::json::Json) from something that looks like it.
+/// Creates [`Json`](crate::json::Json) from JSON-like syntax.
 ///
-/// Where a value stands, any expression of a type that implements
-/// [`ToJson`](crate::json::ToJson) may stand; a name is a literal or an expression in
-/// parentheses. Everything is written straight into one buffer.
+/// A value may be any expression of a type that implements [`ToJson`](crate::json::ToJson). A name
+/// is a literal or an expression in parentheses. Everything is written to one buffer.
 ///
 /// ```
 /// use tinymcp::json;
@@ -316,7 +315,7 @@ macro_rules! json {
     }};
 }
 
-/// The inside of [`json!`]: takes one value, element or member off its input at a time.
+/// Implementation of [`json!`]: consumes one value, element or member at a time.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! json_write {

@@ -1,12 +1,12 @@
-//! Values to and from types that derive miniserde's traits, without text in between.
+//! Conversion between documents and types that derive miniserde's traits, without intermediate
+//! text.
 //!
-//! It drives miniserde's visitors from a document and a [`Writer`] from miniserde's fragments. It
-//! does not parse or escape anything itself, and does not convert between kinds.
+//! Drives miniserde's visitors from a document and a [`Writer`] from miniserde's fragments. Nothing
+//! is converted between kinds of values.
 //!
-//! Invariants: miniserde hands out a visitor that borrows the one above it, so safe code can only
-//! hold the chain on the stack; it is at most [`DEPTH`] calls long. A deeper document is an
-//! error, a deeper value to write goes through miniserde's own writer, which keeps its chain on
-//! the heap.
+//! Invariant: a visitor of miniserde borrows its parent, so the chain of visitors must be on the
+//! stack; it is at most [`DEPTH`] calls long. A deeper document is an error. A deeper value is
+//! written by miniserde's own writer, whose chain is on the heap.
 
 use std::fmt;
 
@@ -16,19 +16,18 @@ use miniserde::ser::{Fragment, Serialize};
 use super::value::{Kind, Value};
 use super::writer::Writer;
 
-/// Deepest nesting followed on the stack; as deep as [`ParseLimits`](super::ParseLimits) lets a
-/// document be unless told otherwise.
+/// Deepest nesting on the stack: the default depth of [`ParseLimits`](super::ParseLimits).
 const DEPTH: u32 = 128;
 
-/// Which value did not fit the type.
+/// Error of a value that does not match the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedError {
     pointer: String,
 }
 
 impl TypedError {
-    /// JSON Pointer (RFC 6901) to the value that did not fit, from the value given; for a member
-    /// that is missing, to the object that misses it.
+    /// JSON Pointer (RFC 6901) from the given value to the mismatch; for a missing member, to its
+    /// object.
     pub fn pointer(&self) -> &str {
         &self.pointer
     }
@@ -48,7 +47,7 @@ impl std::error::Error for TypedError {}
 /// Reads a value as a type.
 ///
 /// # Errors
-/// Where the first value stands that has the wrong kind or range, lacks a member, or is nested
+/// The position of the first value with a wrong kind or range, with a missing member, or nested
 /// deeper than 128 levels.
 pub fn from_value<T: Deserialize>(v: Value<'_>) -> Result<T, TypedError> {
     let mut out = None;
@@ -59,7 +58,7 @@ pub fn from_value<T: Deserialize>(v: Value<'_>) -> Result<T, TypedError> {
     out.ok_or_else(|| wrong(&[]))
 }
 
-/// One step from a container down to what it contains; collected upwards while an error returns.
+/// One step from a container to its content; collected in reverse while an error returns.
 enum Step<'d> {
     Name(&'d str),
     Index(usize),
@@ -121,7 +120,7 @@ fn visit<'d>(
 
 /// Writes a typed value.
 pub fn to_writer<T: Serialize + ?Sized>(w: &mut Writer, t: &T) {
-    // A reference to any type is a sized type, and so can be a trait object.
+    // A reference to any type is sized, so it can be a trait object.
     write(w, &t, DEPTH);
 }
 

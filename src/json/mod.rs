@@ -1,29 +1,27 @@
 //! JSON (RFC 8259) as text plus a flat table of nodes.
 //!
-//! A [`Doc`] owns the text of one JSON value and a table with one 16-byte node per value and
-//! per member name. A [`Value`] is a `Copy` cursor into it: a reference to the document and an
-//! index. There is no tree of boxes, and nothing here recurses: parsing, reading, writing and
-//! dropping take constant stack whatever the input.
+//! A [`Doc`] owns the text of one JSON value and a table with one 16-byte node per value and per
+//! member name. A [`Value`] is a `Copy` cursor: a reference to the document and an index. Nothing
+//! recurses: parsing, reading, writing and dropping take constant stack for any input.
 //!
-//! What it does: parse bytes strictly, read values as borrows, give any subtree back as the exact
-//! text it came from ([`Value::raw`]), write text ([`Writer`]), carry finished JSON around
-//! ([`Json`]). What it does not: change documents in place, or guess. Protocol meaning lives
-//! above.
+//! The module parses bytes strictly, reads values as borrows, returns the exact text of any subtree
+//! ([`Value::raw`]), writes text ([`Writer`]) and carries finished JSON ([`Json`]). Documents are
+//! immutable.
 //!
 //! # Rules
 //!
 //! | input | rule |
 //! |---|---|
-//! | duplicate member names | RFC 8259 §4 lets them be: accepted, and [`Value::get`] gives the last one. With [`ParseLimits::unique_names`], which every protocol message is parsed with, refused as [`ErrorKind::DuplicateName`] at the second name: two readers of one message must not see two messages |
-//! | escaped lone surrogate `\ud800` | refused, [`ErrorKind::LoneSurrogate`]: it has no UTF-8 form |
+//! | duplicate member names | allowed by RFC 8259 §4: accepted, and [`Value::get`] returns the last one. With [`ParseLimits::unique_names`] (used for all protocol messages), rejected as [`ErrorKind::DuplicateName`] at the second name: two readers of a message must not see different content |
+//! | escaped lone surrogate `\ud800` | rejected, [`ErrorKind::LoneSurrogate`]: it has no UTF-8 form |
 //! | `\u0000` in a string | accepted; Rust strings have no terminator |
-//! | bytes that are not UTF-8 | refused, [`ErrorKind::Utf8`] at the first bad byte |
-//! | byte order mark | refused by the parser, [`ErrorKind::ByteOrderMark`]; transports strip one first |
+//! | bytes that are not UTF-8 | rejected, [`ErrorKind::Utf8`] at the first bad byte |
+//! | byte order mark | rejected by the parser, [`ErrorKind::ByteOrderMark`]; transports strip one first |
 //! | integers in `i64` and `u64` | exact |
 //! | every other number | text kept; read as the correctly rounded `f64`; `1e400` is a number whose `as_f64` is `None` |
-//! | nesting deeper than [`ParseLimits::depth`] | refused, [`ErrorKind::Depth`] |
-//! | more nodes than [`ParseLimits::nodes`] | refused, [`ErrorKind::Nodes`] |
-//! | more bytes than [`ParseLimits::bytes`] | refused, [`ErrorKind::Bytes`] |
+//! | nesting deeper than [`ParseLimits::depth`] | rejected, [`ErrorKind::Depth`] |
+//! | more nodes than [`ParseLimits::nodes`] | rejected, [`ErrorKind::Nodes`] |
+//! | more bytes than [`ParseLimits::bytes`] | rejected, [`ErrorKind::Bytes`] |
 //!
 //! # Invariants
 //!
@@ -64,21 +62,21 @@ pub use writer::Writer;
 use duplicate_keys::Name;
 use parse::Node;
 
-/// What a text may cost before it is refused.
+/// Limits of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseLimits {
-    /// Longest text, in bytes. Nothing beyond 512 MiB is accepted whatever this says.
+    /// Longest text in bytes; never more than 512 MiB.
     pub bytes: usize,
     /// Deepest nesting of arrays and objects; 0 allows scalars only.
     pub depth: u32,
-    /// Most nodes: one for each value and one for each member name. Each costs 16 bytes.
+    /// Largest number of nodes: one for each value and each member name. Each takes 16 bytes.
     pub nodes: u32,
-    /// Refuse an object that has two members of one name.
+    /// Reject an object with two members of the same name.
     pub unique_names: bool,
 }
 
 impl ParseLimits {
-    /// Nothing refused but what the tables cannot address: 512 MiB.
+    /// Only the limit of the tables: 512 MiB.
     pub const UNBOUNDED: ParseLimits =
         ParseLimits { bytes: MAX_BYTES, depth: u32::MAX, nodes: u32::MAX, unique_names: false };
 }
@@ -104,15 +102,15 @@ const MAX_BYTES: usize = (1 << 29) - 1;
 /// ```
 #[derive(Clone, Default)]
 pub struct Doc {
-    /// The text as it came.
+    /// The text as received.
     text: String,
-    /// Empty means the document `null`, so that a new document needs no memory.
+    /// Empty for the document `null`, so that a new document allocates nothing.
     nodes: Vec<Node>,
-    /// Decoded forms of the strings that have escapes, one after another.
+    /// Decoded forms of the strings with escapes, concatenated.
     decoded: String,
-    /// Memory the check for duplicate names works in.
+    /// Buffer of the check for duplicate names.
     names: Vec<Name>,
-    /// What the text was held to. With unique names a search may stop at the first hit.
+    /// The limits of the last parse. With unique names, a search may stop at the first match.
     limits: ParseLimits,
 }
 
@@ -120,7 +118,7 @@ impl Doc {
     /// Parses one value with [`ParseLimits::default`].
     ///
     /// # Errors
-    /// The first thing wrong with the text, and where.
+    /// The first error in the text, with its position.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Doc, ParseError> {
         let mut doc = Doc::default();
         doc.parse_again(text.as_ref(), &ParseLimits::default())?;
@@ -130,7 +128,7 @@ impl Doc {
     /// Parses into this document, reusing its buffers.
     ///
     /// # Errors
-    /// The first thing wrong with the text, and where; the document is `null` then.
+    /// The first error in the text, with its position. The document is `null` then.
     pub fn parse_again(&mut self, text: &[u8], limits: &ParseLimits) -> Result<(), ParseError> {
         self.clear();
         parse::check_size(text, limits)?;
@@ -141,12 +139,11 @@ impl Doc {
         self.build(limits)
     }
 
-    /// Like [`Doc::parse_again`], but takes the bytes by swapping buffers with the caller, so that
-    /// a large frame is not copied. `text` receives the document's old buffer, emptied, also when
-    /// the text is refused.
+    /// Like [`Doc::parse_again`], but swaps buffers with the caller instead of copying a large
+    /// frame. `text` receives the old buffer of the document, empty, also after an error.
     ///
     /// # Errors
-    /// The first thing wrong with the text, and where; the document is `null` then.
+    /// The first error in the text, with its position. The document is `null` then.
     pub fn parse_taking(&mut self, text: &mut Vec<u8>, limits: &ParseLimits) -> Result<(), ParseError> {
         self.clear();
         let old = std::mem::take(&mut self.text).into_bytes();
@@ -182,30 +179,30 @@ impl Doc {
         self.decoded.clear();
     }
 
-    /// The value the document holds.
+    /// The root value.
     pub fn root(&self) -> Value<'_> {
         Value::new(self, 0)
     }
 
-    /// The value [`Value::id`] named on this very document; the root when there is no such node.
+    /// The value of an id from [`Value::id`] of this document; the root if there is none.
     pub fn at(&self, id: NodeId) -> Value<'_> {
         let node = id.index();
         Value::new(self, if (node as usize) < self.nodes.len() { node } else { 0 })
     }
 
-    /// The text as it was parsed, whitespace around the value included.
+    /// The parsed text, including whitespace around the value.
     pub fn text(&self) -> &str {
         if self.nodes.is_empty() { "null" } else { &self.text }
     }
 
-    /// Bytes of memory that its buffers take, used or not.
+    /// Allocated bytes of its buffers.
     pub fn memory(&self) -> usize {
         let tables = self.nodes.capacity() * size_of::<Node>() + self.names.capacity() * size_of::<Name>();
         self.text.capacity() + self.decoded.capacity() + tables
     }
 
-    /// Gives memory back: every buffer larger than `bytes` is shrunk to its contents or to
-    /// `bytes`, whichever is larger. For after an unusually large message.
+    /// Shrinks every buffer larger than `bytes` to its content or to `bytes`, whichever is larger.
+    /// For use after an unusually large message.
     pub fn shrink_to(&mut self, bytes: usize) {
         self.text.shrink_to(bytes);
         self.decoded.shrink_to(bytes);

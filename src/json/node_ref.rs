@@ -1,9 +1,9 @@
-//! Reading with the node at hand, for code that asks several things of every value it passes.
+//! A value with its node, for code that reads several properties of every value.
 //!
-//! A [`Value`] looks its node up at each question; a [`NodeRef`] did so once. It reads and nothing
-//! else, and only what the schema validator asks for.
+//! A [`Value`] looks up its node for each property; a [`NodeRef`] has it at hand. It offers what
+//! the schema validator needs.
 //!
-//! Invariant: a node_ref holds the node of its own place, so both always tell of the same value.
+//! Invariant: the node is the one at the index.
 
 use super::parse::{NUMBER, Node, STRING};
 use super::{Doc, Value};
@@ -22,33 +22,33 @@ impl<'d> NodeRef<'d> {
         NodeRef { doc, at, node }
     }
 
-    /// The value itself.
+    /// The value.
     #[inline(always)]
     pub(crate) fn value(self) -> Value<'d> {
         Value::new(self.doc, self.at)
     }
 
-    /// What it is, as a number below 8: null, false, true, number, string, string with escapes,
-    /// array, object.
+    /// Kind of the value as a number below 8: null, false, true, number, string, string with
+    /// escapes, array, object.
     #[inline(always)]
     pub(crate) fn tag(self) -> u32 {
         self.node.tag()
     }
 
-    /// Bytes of its text.
+    /// Length of its text in bytes.
     #[inline(always)]
     pub(crate) fn width(self) -> usize {
         self.node.end.wrapping_sub(self.node.start) as usize
     }
 
-    /// How many elements or members; 0 for anything that is neither array nor object.
+    /// Number of elements or members; 0 for other values.
     #[inline(always)]
     pub(crate) fn len(self) -> usize {
         if self.node.is_container() { self.node.count() as usize } else { 0 }
     }
 
-    /// The eight bytes behind the opening quote of a string as it is written, whatever they are
-    /// part of; nothing near the end of the text.
+    /// The eight bytes after the opening quote of a string, within the string or not; `None` near
+    /// the end of the text.
     #[inline(always)]
     pub(crate) fn ahead(self) -> Option<u64> {
         let start = self.node.start as usize + 1;
@@ -56,8 +56,7 @@ impl<'d> NodeRef<'d> {
         word.first_chunk().map(|word| u64::from_le_bytes(*word))
     }
 
-    /// The first byte of the string, 0 when it has none, and how many there are; nothing for
-    /// anything else.
+    /// The first byte of the string (0 if empty) and its length; zeros for other values.
     #[inline(always)]
     pub(crate) fn brief(self) -> (u8, usize) {
         match self.doc.text.as_bytes().get(self.node.start as usize + 1) {
@@ -66,21 +65,21 @@ impl<'d> NodeRef<'d> {
         }
     }
 
-    /// The last eight of the first `len` bytes of a string as it is written; from its start, since
-    /// that takes one check of bounds where counting from its end takes two.
+    /// The last eight of the first `len` bytes of a string as written. From its start, one bounds
+    /// check suffices instead of two.
     #[inline(always)]
     pub(crate) fn tail(self, len: usize) -> Option<&'d [u8; 8]> {
         let start = self.node.start as usize + 1 + len.saturating_sub(8);
         self.doc.text.as_bytes().get(start..start + 8)?.first_chunk()
     }
 
-    /// How many bytes are between the quotes of a string that is written without escapes.
+    /// The number of bytes between the quotes of a string without escapes.
     #[inline(always)]
     pub(crate) fn written(self) -> Option<usize> {
         (self.node.tag() == STRING).then(|| self.width().wrapping_sub(2))
     }
 
-    /// The bytes of the string with its escapes resolved; `None` for anything else.
+    /// The decoded bytes of the string; `None` for other values.
     #[inline(always)]
     pub(crate) fn string(self) -> Option<&'d [u8]> {
         if self.node.tag() != STRING {
@@ -89,7 +88,7 @@ impl<'d> NodeRef<'d> {
         self.bytes(1, 2)
     }
 
-    /// The bytes of the number as it is written; `None` for anything else.
+    /// The bytes of the number as written; `None` for other values.
     #[inline(always)]
     pub(crate) fn number(self) -> Option<&'d [u8]> {
         match self.node.tag() {
@@ -98,8 +97,8 @@ impl<'d> NodeRef<'d> {
         }
     }
 
-    /// Its text from a byte on, so many bytes less. A start and a length take one check where two
-    /// ends take two.
+    /// Its text from a byte on, `less` bytes shorter. A start and a length need one bounds check,
+    /// two ends need two.
     #[inline(always)]
     fn bytes(self, from: usize, less: u32) -> Option<&'d [u8]> {
         let start = self.node.start as usize + from;
@@ -107,7 +106,7 @@ impl<'d> NodeRef<'d> {
         self.doc.text.as_bytes().get(start..start.saturating_add(len))
     }
 
-    /// What an array or object holds, one after another; of an object, names and values in turn.
+    /// The children of an array or object; for an object, names and values in turn.
     #[inline(always)]
     pub(crate) fn inside(self) -> NodeRefs<'d> {
         let first = self.at as usize + 1;
@@ -128,17 +127,17 @@ fn decoded_brief(value: Value<'_>) -> (u8, usize) {
     (text.first().copied().unwrap_or(0), text.len())
 }
 
-/// The children of a node_ref, from [`NodeRef::inside`].
+/// The children of a value, from [`NodeRef::inside`].
 pub(crate) struct NodeRefs<'d> {
     doc: &'d Doc,
-    /// What is left of the nodes of all that is inside.
+    /// The remaining nodes of the value.
     rest: &'d [Node],
-    /// The number of the first of them.
+    /// Index of the first remaining node.
     at: u32,
 }
 
 impl<'d> NodeRefs<'d> {
-    /// The next member of an object: its name and its value.
+    /// The next member of an object: name and value.
     #[inline(always)]
     pub(crate) fn next_member(&mut self) -> Option<(NodeRef<'d>, NodeRef<'d>)> {
         let [name, value, rest @ ..] = self.rest else { return None };
@@ -150,7 +149,7 @@ impl<'d> NodeRefs<'d> {
         Some((name, value))
     }
 
-    /// Goes on behind all that is in a container whose children come next.
+    /// Skips the content of a container.
     #[inline(always)]
     fn skip_inside(&mut self, node_ref: NodeRef<'d>) {
         if node_ref.node.is_container() {

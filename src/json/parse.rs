@@ -1,10 +1,10 @@
-//! Text to node table, in one pass and without a stack.
+//! Parser: text to node table, in one pass and without a stack.
 //!
-//! It checks the grammar, decodes strings with escapes and fills the table. It does not read
-//! numbers as numbers, nor compare names unless the limits ask for it.
+//! Checks the grammar, decodes strings with escapes and fills the table. Numbers are not converted,
+//! and names are compared only if the limits require it.
 //!
-//! Invariants: the containers still open are a list threaded through their own nodes, so depth
-//! costs no memory; the table never holds more nodes than the limits allow.
+//! Invariants: open containers form a list through their own nodes, so nesting takes no memory; the
+//! table never exceeds the limit of nodes.
 
 use super::duplicate_keys::{self, Name};
 use super::error::{ErrorKind, ParseError};
@@ -12,19 +12,19 @@ use super::scan::byte;
 use super::value::Kind;
 use super::{Doc, MAX_BYTES, ParseLimits, scan, unescape};
 
-/// One value or member name.
+/// A value or a member name.
 #[derive(Clone, Copy)]
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub(super) struct Node {
-    /// Where the raw text starts.
+    /// Start of the raw text.
     pub(super) start: u32,
-    /// Where the raw text ends (container, while open: see [`Builder::seen`]).
+    /// End of the raw text (open container: see [`Builder::seen`]).
     pub(super) end: u32,
-    /// Container: the node behind the subtree (while open: the container around it).
-    /// String with escapes: where its decoded form starts.
+    /// Container: the node after the subtree (while open: the enclosing container). String with
+    /// escapes: start of its decoded form.
     pub(super) link: u32,
-    /// Low three bits: the tag. The rest: number of elements or members, or bytes decoded, or whether
-    /// a number is an integer.
+    /// Low three bits: the tag. The rest: number of elements or members, or decoded bytes, or
+    /// whether a number is an integer.
     meta: u32,
 }
 
@@ -38,14 +38,14 @@ pub(super) const ARRAY: u32 = 6;
 pub(super) const OBJECT: u32 = 7;
 
 impl Node {
-    /// What a document without nodes holds; its text is `null`.
+    /// The node of an empty document; its text is `null`.
     pub(super) const NULL: Node = Node { start: 0, end: 4, link: 0, meta: NULL };
 
     pub(super) fn tag(self) -> u32 {
         self.meta & 7
     }
 
-    /// Elements, members or decoded bytes.
+    /// Number of elements, members or decoded bytes.
     pub(super) fn count(self) -> u32 {
         self.meta >> 3
     }
@@ -65,14 +65,14 @@ impl Node {
         self.tag() >= ARRAY
     }
 
-    /// The number of the node behind this one, which has number `at`, and all it contains.
+    /// Index of the node after this one, which has index `at`, and its content.
     #[inline]
     pub(super) fn behind(self, at: u32) -> u32 {
         if self.is_container() { self.link } else { at + 1 }
     }
 
-    /// Where a string's decoded form stands: in the document's text or among its decoded strings,
-    /// from where, and how many bytes.
+    /// Position of a string's decoded form: whether in the text or among the decoded strings, start
+    /// and length.
     #[inline(always)]
     pub(super) fn spelling<'d>(self, text: &'d str, decoded: &'d str) -> (&'d str, usize, usize) {
         if self.tag() == STRING {
@@ -82,7 +82,7 @@ impl Node {
         }
     }
 
-    /// The bytes of a string as decoded; none for anything else.
+    /// The decoded bytes of a string; `None` for other values.
     #[inline(always)]
     pub(super) fn string_bytes(self, doc: &Doc) -> &[u8] {
         let found = match self.tag() {
@@ -96,7 +96,7 @@ impl Node {
         found.unwrap_or_default()
     }
 
-    /// A string as decoded.
+    /// The decoded string.
     #[inline]
     pub(super) fn string<'d>(self, text: &'d str, decoded: &'d str) -> &'d str {
         let (arena, start, len) = self.spelling(text, decoded);
@@ -112,7 +112,7 @@ pub(super) fn check_size(text: &[u8], limits: &ParseLimits) -> Result<(), ParseE
     Ok(())
 }
 
-/// From so many bytes on, what checks UTF-8 with the vector unit is worth its call.
+/// Length from which on the vectorised UTF-8 check pays its call.
 #[cfg(target_arch = "x86_64")]
 const VECTORS_FROM: usize = 1 << 10;
 
@@ -126,10 +126,10 @@ pub(super) fn utf8(text: &[u8]) -> Result<&str, ParseError> {
     std::str::from_utf8(text).map_err(utf8_error)
 }
 
-/// What is checked and copied at once: a piece that the nearest cache still holds when it is copied.
+/// Size of the pieces that are checked and copied: small enough for the first-level cache.
 const PIECE: usize = 8 << 10;
 
-/// Appends the text, which must be UTF-8. After an error `into` holds some of it.
+/// Appends the text, which must be UTF-8. After an error, `into` contains a part of it.
 #[inline(always)]
 pub(super) fn copy(text: &[u8], into: &mut String) -> Result<(), ParseError> {
     if text.len() > PIECE {
@@ -145,7 +145,7 @@ fn copy_long(text: &[u8], into: &mut String) -> Result<(), ParseError> {
     let mut done = 0;
     while done < text.len() {
         let mut end = text.len().min(done + PIECE);
-        // Not within a character: three bytes at most follow its first one.
+        // At a character boundary: at most three bytes follow a first byte.
         for _ in 0..3 {
             end -= usize::from(text.get(end).is_some_and(|b| b & 0xc0 == 0x80));
         }
@@ -153,7 +153,7 @@ fn copy_long(text: &[u8], into: &mut String) -> Result<(), ParseError> {
         into.push_str(piece);
         done = end;
     }
-    // Where a piece is wrong the whole of the rest tells the place: the cut may have moved it.
+    // An error is located in the whole rest, because the cut may have moved it.
     let rest = text.get(done..).unwrap_or_default();
     into.push_str(utf8(rest).map_err(|e| ParseError::new(ErrorKind::Utf8, done + e.offset()))?);
     Ok(())
@@ -163,13 +163,13 @@ pub(super) fn utf8_error(e: std::str::Utf8Error) -> ParseError {
     ParseError::new(ErrorKind::Utf8, e.valid_up_to())
 }
 
-/// The same memory, holding nothing.
+/// Empties a buffer and keeps its memory.
 pub(super) fn emptied(mut bytes: Vec<u8>) -> String {
     bytes.clear();
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// The parent of the root.
+/// Marks that the root has no parent.
 const NOWHERE: u32 = u32::MAX;
 
 /// Fills the table from `text`; `nodes` and `decoded` must be empty.
@@ -184,7 +184,7 @@ pub(super) fn build(
     if nodes.capacity() > limits.nodes as usize {
         nodes.shrink_to(limits.nodes as usize);
     }
-    // Moved in and out, so that its length and place are in registers meanwhile.
+    // Moved out and back, so that its length and address stay in registers.
     let mut b = Builder { nodes: std::mem::take(nodes), decoded, limits, seen: 0 };
     let built = values(text, &mut b, names);
     *nodes = b.nodes;
@@ -194,15 +194,15 @@ pub(super) fn build(
 #[inline(always)]
 fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), ParseError> {
     let bytes = text.as_bytes();
-    // The innermost open container, the byte that closes it, and how many elements or members
-    // it has so far; outside of all containers a byte that no text holds.
+    // The innermost open container, its closing byte, and its number of elements or members so far.
+    // Outside of all containers, the closing byte is one that no text contains.
     let mut parent = NOWHERE;
     let mut close = NEVER;
     let mut count = 0u32;
     let mut depth = 0u32;
     let (mut i, mut found) = scan::solid(bytes, 0);
     'value: loop {
-        // At the first byte of a value; of strings there are most.
+        // At the first byte of a value; strings are the most frequent.
         match found {
             _ if found == b'"' => (i, _) = b.string(text, i)?,
             b'-' | b'0'..=b'9' => {
@@ -224,7 +224,7 @@ fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), 
                 parent = at;
                 count = 0;
                 b.seen = 0;
-                // In ASCII each closing bracket stands two behind its opening one.
+                // In ASCII, each closing bracket is two after its opening one.
                 close = found + 2;
                 (i, found) = scan::solid(bytes, i + 1);
                 if found != close {
@@ -233,7 +233,7 @@ fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), 
                     }
                     continue 'value;
                 }
-                // No element to count below.
+                // No element to count.
                 count = u32::MAX;
             }
             b't' => i = b.literal(bytes, TRUE, i, b"true")?,
@@ -241,7 +241,7 @@ fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), 
             b'n' => i = b.literal(bytes, NULL, i, b"null")?,
             _ => return Err(no_value(bytes, i)),
         }
-        // Behind a value: close what ends here, then find the next value.
+        // After a value: close finished containers, then find the next value.
         loop {
             count = count.wrapping_add(1);
             found = byte(bytes, i);
@@ -283,7 +283,7 @@ fn values(text: &str, b: &mut Builder<'_>, names: &mut Vec<Name>) -> Result<(), 
     }
 }
 
-/// Refuses the object at `object` when two of its names are equal.
+/// Rejects the object at `object` if two of its names are equal.
 #[inline(never)]
 fn unique(
     text: &str,
@@ -299,10 +299,10 @@ fn unique(
     }
 }
 
-/// What closes the text itself: no byte of UTF-8.
+/// Closing byte of the text itself: never part of UTF-8.
 const NEVER: u8 = 0xff;
 
-/// Why no value starts at `i`.
+/// The error for a byte at `i` that starts no value.
 #[cold]
 fn no_value(text: &[u8], i: usize) -> ParseError {
     let kind = if i < text.len() {
@@ -319,7 +319,7 @@ fn no_value(text: &[u8], i: usize) -> ParseError {
     ParseError::new(kind, i)
 }
 
-/// The end of the text, or why the value before `i` cannot be followed by what is there.
+/// The end of the text, or the error for the byte after the value before `i`.
 #[cold]
 fn end(text: &[u8], i: usize, close: u8, nodes: &[Node]) -> Result<(), ParseError> {
     let Some(found) = text.get(i) else {
@@ -336,21 +336,20 @@ fn end(text: &[u8], i: usize, close: u8, nodes: &[Node]) -> Result<(), ParseErro
     Err(ParseError::new(kind, i))
 }
 
-/// What [`Builder::seen`] is once two names of an object may be equal.
+/// Value of [`Builder::seen`] once two names of an object may be equal.
 const SUSPICIOUS: u32 = u32::MAX;
 
 struct Builder<'a> {
     nodes: Vec<Node>,
     decoded: &'a mut String,
     limits: &'a ParseLimits,
-    /// A bit for each name of the innermost object so far, at a place that equal names share. That of
-    /// the objects around it waits in their nodes, where their ends will be.
+    /// A bit for each name of the innermost object so far, at a position that depends on the name.
+    /// The bits of enclosing objects are stored in their nodes, in place of the end.
     seen: u32,
 }
 
 impl Builder<'_> {
-    /// Adds a node. The table is grown to no more than the limit, so that a full table is the
-    /// only thing to look at here.
+    /// Adds a node. The table never grows beyond the limit, so only a full table needs a check.
     #[inline(always)]
     fn push(&mut self, meta: u32, start: usize, end: usize, link: u32) -> Result<(), ParseError> {
         if self.nodes.len() == self.nodes.capacity() {
@@ -367,8 +366,8 @@ impl Builder<'_> {
         Ok(end)
     }
 
-    /// The member name that starts with the byte `found` at `i`, its colon and the whitespace
-    /// around; returns where the value starts and the byte there.
+    /// Parses the member name that starts with the byte `found` at `i`, its colon and the
+    /// whitespace. Returns the start of the value and the byte there.
     #[inline(always)]
     fn name(&mut self, text: &str, start: usize, found: u8) -> Result<(usize, u8), ParseError> {
         let bytes = text.as_bytes();
@@ -376,7 +375,7 @@ impl Builder<'_> {
             return Err(scan::missing(bytes, start, ErrorKind::ExpectedName));
         }
         let (mut i, plain) = self.string(text, start)?;
-        // Length, first and last byte tell most names apart.
+        // Length, first and last byte distinguish most names.
         let ends = (usize::from(byte(bytes, start + 1)) * 15) ^ usize::from(byte(bytes, i - 2));
         let bit = 1 << ((((i - start) * 21) ^ ends) % 32);
         self.seen = if !plain || self.seen & bit != 0 { SUSPICIOUS } else { self.seen | bit };
@@ -390,8 +389,8 @@ impl Builder<'_> {
         Ok(scan::solid(bytes, i + 1))
     }
 
-    /// The string whose opening quote is at `start`; returns the position behind it, and whether it is
-    /// free of escapes.
+    /// Parses the string with its opening quote at `start`. Returns the position after it, and
+    /// whether it has no escapes.
     #[inline(always)]
     fn string(&mut self, text: &str, start: usize) -> Result<(usize, bool), ParseError> {
         let i = scan::plain(text.as_bytes(), start + 1);
@@ -402,7 +401,7 @@ impl Builder<'_> {
         Ok((self.escaped(text, start, i)?, false))
     }
 
-    /// The same where the first thing that is not plain stands at `i`.
+    /// The rest of a string, from the first special byte at `i`.
     #[cold]
     #[inline(never)]
     fn escaped(&mut self, text: &str, start: usize, i: usize) -> Result<usize, ParseError> {
@@ -414,7 +413,7 @@ impl Builder<'_> {
     }
 }
 
-/// The table with room for more nodes, as far as the limits let it grow.
+/// Grows the table, up to the limit.
 #[cold]
 #[inline(never)]
 fn grown(mut nodes: Vec<Node>, limits: &ParseLimits, start: usize) -> Result<Vec<Node>, ParseError> {

@@ -1,15 +1,14 @@
-//! Bytes to lexemes: where whitespace, strings and numbers end.
+//! Scanner: finds the ends of whitespace, strings and numbers.
 //!
-//! It looks at bytes, eight at a time where that pays, and says where a lexeme stops or what is
-//! wrong with it. It does not build nodes and knows nothing of nesting.
+//! Reads bytes, eight at a time where that is faster, and returns the end of a token or an error.
 //!
-//! Invariants: every function takes a position in the text and returns one that is not before it
-//! and not beyond the end. Behind the end the text reads as zeroes, which no rule accepts, so
-//! that one comparison serves as the check for the end and for the byte.
+//! Invariants: every function receives a position in the text and returns one that is not before it
+//! and not after the end. After the end, the text reads as zeros, which no rule accepts, so one
+//! comparison checks both the end and the byte.
 
 use super::error::{ErrorKind, ParseError};
 
-/// The byte at `i`, or 0 behind the end.
+/// The byte at `i`, or 0 after the end.
 #[inline(always)]
 pub(super) fn byte(text: &[u8], i: usize) -> u8 {
     match text.get(i) {
@@ -18,48 +17,48 @@ pub(super) fn byte(text: &[u8], i: usize) -> u8 {
     }
 }
 
-/// Eight bytes from `i` on, the first one lowest; nothing when the text ends before that.
+/// Eight bytes from `i` on, the first one lowest. `None` if the text ends before.
 #[inline(always)]
 pub(super) fn word(text: &[u8], i: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*text.get(i..i.wrapping_add(8))?.first_chunk()?))
 }
 
-/// A word of eight times the same byte.
+/// A word of eight equal bytes.
 const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// The number of the lowest byte that is not 0.
+/// Index of the lowest nonzero byte.
 #[inline(always)]
 pub(super) fn first(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize
 }
 
-/// Marks quotes, backslashes and control characters. Only the lowest mark is exact: a borrow
-/// can mark a byte above it.
+/// Marks quotes, backslashes and control characters. Only the lowest mark is exact, because a
+/// borrow can mark a byte above it.
 #[inline(always)]
 fn special(w: u64) -> u64 {
-    // 0x22 and everything below 0x20 become, with bit 1 flipped, everything below 0x21.
+    // With bit 1 flipped, 0x22 and everything below 0x20 become everything below 0x21.
     let quote_or_control = (w ^ each(0x02)).wrapping_sub(each(0x21));
     let backslash = (w ^ each(b'\\')).wrapping_sub(each(0x01));
     (quote_or_control | backslash) & !w & each(0x80)
 }
 
-/// Marks everything but the digits 0 to 9, exactly.
+/// Marks all bytes except the digits 0 to 9, exactly.
 #[inline(always)]
 fn not_digit(w: u64) -> u64 {
     let value = w ^ each(b'0');
     (((value & each(0x7f)) + each(0x76)) | value) & each(0x80)
 }
 
-/// The first position from `i` on that is not whitespace, and the byte there.
+/// The first position from `i` on that is not whitespace, and its byte.
 #[inline(always)]
 pub(super) fn solid(text: &[u8], i: usize) -> (usize, u8) {
     let b = byte(text, i);
     if b > b' ' { (i, b) } else { indented(text, i) }
 }
 
-/// The same where whitespace is likely: a line end, and then many spaces.
+/// For likely whitespace: a line end, then many spaces.
 #[inline]
 fn indented(text: &[u8], mut i: usize) -> (usize, u8) {
     loop {
@@ -81,7 +80,7 @@ fn indented(text: &[u8], mut i: usize) -> (usize, u8) {
     }
 }
 
-/// The first position from `i` on that holds a quote, a backslash or a control character.
+/// The first position from `i` on with a quote, a backslash or a control character.
 #[inline(always)]
 pub(super) fn plain(text: &[u8], start: usize) -> usize {
     let mut i = start;
@@ -98,7 +97,7 @@ pub(super) fn plain(text: &[u8], start: usize) -> usize {
     plain_tail(text, i)
 }
 
-/// The same for a longer string, in blocks of four words, which the compiler compares as vectors.
+/// For longer strings, in blocks of four words, which the compiler vectorises.
 #[inline(never)]
 pub(super) fn plain_long(text: &[u8], mut i: usize) -> usize {
     let far = i + FAR;
@@ -131,16 +130,16 @@ pub(super) fn plain_long(text: &[u8], mut i: usize) -> usize {
     plain_tail(text, i)
 }
 
-/// A string with so much of plain text is likely to go on in that way: base64 of a picture.
+/// Length of plain text after which a string is likely to continue so, such as base64 of an image.
 const FAR: usize = 512;
 
-/// So many bytes are looked at twice while the first cache still holds them.
+/// Size of the blocks that are read twice from the first-level cache.
 const BLOCK: usize = 1024;
 
-/// Whether the compiler has vectors of bytes to compare.
+/// Whether the compiler vectorises byte comparisons.
 const VECTORS: bool = cfg!(any(target_feature = "sse2", target_feature = "neon"));
 
-/// A position from `i` on, before which all is plain: blocks without looking where control characters are in them.
+/// A position from `i` on with only plain bytes before it. Finds control characters per block only.
 #[inline(never)]
 fn plain_far(text: &[u8], mut i: usize) -> usize {
     while let Some(block) = text.get(i..).and_then(|rest| rest.first_chunk::<BLOCK>()) {
@@ -212,7 +211,7 @@ fn digits(text: &[u8], mut i: usize) -> usize {
     i
 }
 
-/// The end of `word`, which the text must spell from `start` on.
+/// The end of `word`, which must be at `start`.
 #[inline(always)]
 pub(super) fn literal(text: &[u8], start: usize, word: &[u8]) -> Result<usize, ParseError> {
     let end = start + word.len();
@@ -230,7 +229,7 @@ fn misspelt(text: &[u8], start: usize, word: &[u8]) -> ParseError {
     ParseError::new(kind, start + same)
 }
 
-/// That the text ends at `i`, or is wrong there in the way given.
+/// The error at `i`: the end of the text, or the given kind.
 #[cold]
 pub(super) fn missing(text: &[u8], i: usize, kind: ErrorKind) -> ParseError {
     ParseError::new(if i < text.len() { kind } else { ErrorKind::UnexpectedEnd }, i)

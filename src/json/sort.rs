@@ -1,12 +1,12 @@
-//! Sorting, compiled once for every type that is sorted.
+//! Heap sort with one implementation for all types.
 //!
-//! The standard library's sorts are several kilobytes for each type and order; where a few hundred
-//! nanoseconds more do not matter, this one is a hundred bytes for each. Not stable; never more than
-//! proportional to n log n comparisons, whatever the input.
+//! The sorts of the standard library take several kilobytes for each type and order. This one takes
+//! a hundred bytes for each, where a few hundred nanoseconds do not matter. It is not stable, and
+//! needs at most O(n log n) comparisons.
 
 use std::cmp::Ordering;
 
-/// What the one sort knows of a slice.
+/// The operations of the sort on a slice.
 trait Rows {
     fn before(&self, a: usize, b: usize) -> bool;
     fn swap(&mut self, a: usize, b: usize);
@@ -26,21 +26,21 @@ impl<T, C: Fn(&T, &T) -> Ordering> Rows for Slice<'_, T, C> {
     }
 
     fn swap(&mut self, a: usize, b: usize) {
-        // In bounds, as `heap_sort` stays below the length.
+        // In bounds, because `heap_sort` stays below the length.
         if a.max(b) < self.rows.len() {
             self.rows.swap(a, b);
         }
     }
 }
 
-/// Sorts; what compares equal ends in any order.
+/// Sorts a slice; equal elements end in any order.
 pub(crate) fn sort<T>(rows: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     let len = rows.len();
     heap_sort(&mut Slice { rows, compare }, len);
 }
 
 fn heap_sort(rows: &mut dyn Rows, len: usize) {
-    // What is often in order already costs one pass.
+    // A sorted slice costs one pass.
     if (1..len).all(|i| !rows.before(i, i - 1)) {
         return;
     }
@@ -53,7 +53,7 @@ fn heap_sort(rows: &mut dyn Rows, len: usize) {
     }
 }
 
-/// Restores the heap below `at`: no parent before its children.
+/// Restores the heap below `at`: no parent is before its children.
 fn sink(rows: &mut dyn Rows, mut at: usize, end: usize) {
     loop {
         let mut child = 2 * at + 1;

@@ -1,16 +1,16 @@
-//! Strings with escapes to what they stand for.
+//! Decoder for strings with escapes.
 //!
-//! It appends the decoded form of one string at a time to the document's second buffer. It does
-//! not see strings without escapes, which are read in place.
+//! Appends the decoded form of one string to the document's second buffer. Strings without escapes
+//! are read in place.
 //!
-//! Invariant: what is appended is the whole of the string; with an error, some of it, which goes
-//! when the document is emptied.
+//! Invariant: it appends the whole string or, after an error, a part of it, which is dropped with
+//! the document.
 
 use super::error::{ErrorKind, ParseError};
 use super::scan::{self, byte};
 
-/// Decodes the string whose opening quote is at `start` and which has something else than a
-/// plain character or a closing quote at `i`. Returns where its closing quote is.
+/// Decodes the string with its opening quote at `start` and its first special byte at `i`. Returns
+/// the position of the closing quote.
 #[inline(never)]
 pub(super) fn string(text: &str, start: usize, mut i: usize, into: &mut String) -> Result<usize, ParseError> {
     let bytes = text.as_bytes();
@@ -26,11 +26,11 @@ pub(super) fn string(text: &str, start: usize, mut i: usize, into: &mut String) 
     if byte(bytes, i) == b'"' { Ok(i) } else { Err(scan::missing(bytes, i, ErrorKind::ControlCharacter)) }
 }
 
-/// What is copied at once.
+/// Number of bytes copied at once.
 const PIECE: usize = 64;
 
-/// Appends the bytes from `run` to `end`. The usual run is a line or less: it goes in pieces of one
-/// size, which are a few instructions and no call, and what was too much is cut off again.
+/// Appends the bytes from `run` to `end`. Copies in blocks of fixed size, which is a few
+/// instructions without a call, and truncates the excess. Most runs are a line or less.
 #[inline(always)]
 fn append(text: &str, run: usize, end: usize, into: &mut String) {
     let len = into.len() + (end - run);
@@ -48,7 +48,7 @@ fn append(text: &str, run: usize, end: usize, into: &mut String) {
     into.truncate(len);
 }
 
-/// What the byte behind a backslash stands for, where that is one ASCII character; else 0.
+/// The ASCII character of a one-letter escape, or 0.
 const SHORT: [u8; 256] = {
     let mut short = [0; 256];
     short[b'"' as usize] = b'"';
@@ -62,14 +62,14 @@ const SHORT: [u8; 256] = {
     short
 };
 
-/// The character an escape stands for and the position behind it. `i` is at the backslash.
+/// The character of an escape and the position after it. `i` is at the backslash.
 #[inline(always)]
 fn escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
     let escaped = byte(text, i + 1);
     match SHORT[escaped as usize] {
         0 if escaped == b'u' => unicode_escape(text, i),
         0 => Err(no_escape(text, i)),
-        // OK to mask: the table holds ASCII; this tells the compiler.
+        // OK to mask: the table contains ASCII only, which the compiler does not know.
         short => Ok((char::from(short & 0x7f), i + 2)),
     }
 }
@@ -89,7 +89,7 @@ fn unicode_escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
     if let Some(c) = char::from_u32(unit) {
         return Ok((c, i + 6));
     }
-    // A high half must be followed at once by an escape that is a low half.
+    // An escape for a low surrogate must follow a high one.
     if unit >= 0xdc00 || text.get(i + 6..i + 8) != Some(b"\\u") {
         return Err(lone);
     }
@@ -101,7 +101,7 @@ fn unicode_escape(text: &[u8], i: usize) -> Result<(char, usize), ParseError> {
     char::from_u32(code).map(|c| (c, i + 12)).ok_or(lone)
 }
 
-/// The number in the escape `\uXXXX` at `i`.
+/// The number of the escape `\uXXXX` at `i`.
 fn four_digits(text: &[u8], i: usize) -> Result<u32, ParseError> {
     let mut code = 0;
     for at in i + 2..i + 6 {

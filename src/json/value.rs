@@ -1,10 +1,10 @@
-//! Reading a document: a cursor that can be copied, and iterators over its children.
+//! Read access to a document: copyable cursors and iterators.
 //!
-//! It reads; it never changes or copies the document. Looking at something as a type it is not
-//! gives `None`, never a conversion.
+//! The document never changes and is never copied. Reading a value as another type returns `None`;
+//! nothing is converted.
 //!
-//! Invariants: a cursor names a node of its own document, or the only value of an empty one;
-//! no method recurses and none panics.
+//! Invariants: a cursor refers to a node of its own document, or to the only value of an empty one;
+//! no method recurses or panics.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use super::json::Json;
 use super::node_ref::NodeRef;
 use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE};
 
-/// The name of a value within its document, for keeping where a borrow cannot be kept.
+/// Id of a value within its document, for use where a borrow is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(u32);
 
 impl NodeId {
-    /// The value the whole document holds.
+    /// The root value.
     pub const ROOT: NodeId = NodeId(0);
 
     #[cfg(feature = "schema")]
@@ -32,7 +32,7 @@ impl NodeId {
     }
 }
 
-/// The six kinds of JSON value.
+/// Kind of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `null`
@@ -67,7 +67,7 @@ impl<'d> Value<'d> {
         self.doc.nodes.get(self.node as usize).copied().unwrap_or(Node::NULL)
     }
 
-    /// What kind of value this is.
+    /// The kind of the value.
     #[inline]
     pub fn kind(self) -> Kind {
         self.node().kind()
@@ -78,7 +78,7 @@ impl<'d> Value<'d> {
         self.node().tag() == NULL
     }
 
-    /// The truth value, when it is one.
+    /// The boolean, if it is one.
     pub fn as_bool(self) -> Option<bool> {
         match self.node().tag() {
             TRUE => Some(true),
@@ -87,7 +87,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The string with its escapes resolved, when it is one.
+    /// The decoded string, if it is one.
     #[inline]
     pub fn as_str(self) -> Option<&'d str> {
         let node = self.node();
@@ -97,60 +97,59 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The bytes of the string with its escapes resolved; none for anything else. Cheaper than
-    /// [`Value::as_str`], which looks for the ends of characters.
+    /// The decoded bytes of a string; `None` for other values. Cheaper than [`Value::as_str`],
+    /// which finds character boundaries.
     #[inline]
     pub(crate) fn string_bytes(self) -> &'d [u8] {
         self.node().string_bytes(self.doc)
     }
 
-    /// The members of an object with the bytes of their names; none for anything else. Cheaper than
+    /// The members of an object with the bytes of their names; empty for other values. Cheaper than
     /// [`Value::members`], like [`Value::string_bytes`].
     #[inline]
     pub(crate) fn named(self) -> Named<'d> {
         Named(self.member_values())
     }
 
-    /// The value with its node, for code that asks more than one thing of it.
+    /// The value with its node, for code that reads several properties.
     #[cfg(feature = "schema")]
     #[inline]
     pub(crate) fn node_ref(self) -> NodeRef<'d> {
         NodeRef::new(self.doc, self.node, self.node())
     }
 
-    /// Whether this is a number without fraction and exponent that `i64` or `u64` holds.
+    /// Whether this is a number without fraction and exponent in the range of `i64` or `u64`.
     pub(crate) fn is_integer(self) -> bool {
         let node = self.node();
-        // Up to 18 characters there is nothing to calculate.
+        // Up to 18 characters, every integer is in range.
         node.tag() == NUMBER
             && node.count() > 0
             && (node.end - node.start <= 18 || self.as_i64().is_some() || self.as_u64().is_some())
     }
 
-    /// The integer, exactly, when the number is written without fraction and exponent and fits.
+    /// The integer, if the number has no fraction and exponent and is in range.
     pub fn as_i64(self) -> Option<i64> {
         self.as_number()?.parse().ok()
     }
 
-    /// The integer, exactly, when the number is written without sign, fraction and exponent and
-    /// fits.
+    /// The integer, if the number has no sign, fraction and exponent and is in range.
     pub fn as_u64(self) -> Option<u64> {
         self.as_number()?.parse().ok()
     }
 
-    /// The number, correctly rounded. `None` when it is not a number or beyond the range of `f64`.
+    /// The number, correctly rounded. `None` for other values, and beyond the range of `f64`.
     pub fn as_f64(self) -> Option<f64> {
         let number: f64 = self.as_number()?.parse().ok()?;
         number.is_finite().then_some(number)
     }
 
-    /// The number as it is written.
+    /// The number as written.
     #[inline]
     pub fn as_number(self) -> Option<&'d str> {
         (self.node().tag() == NUMBER).then(|| self.raw())
     }
 
-    /// How many elements or members; 0 for anything that is neither array nor object.
+    /// The number of elements or members; 0 for other values.
     #[inline]
     pub fn len(self) -> usize {
         let node = self.node();
@@ -162,7 +161,7 @@ impl<'d> Value<'d> {
         self.len() == 0
     }
 
-    /// The member of this name, escapes resolved; the last one where several have it.
+    /// The member with this name, which is compared decoded; the last one if several have it.
     pub fn get(self, name: &str) -> Option<Value<'d>> {
         self.find(|arena, start, len| {
             // Most names differ in length.
@@ -184,18 +183,18 @@ impl<'d> Value<'d> {
         last
     }
 
-    /// The element at this position, counted from 0.
+    /// The element at this index.
     pub fn index(self, i: usize) -> Option<Value<'d>> {
         let node = self.node();
         let mut items = self.items();
-        // Without a container among the elements, each takes one node.
+        // Without containers among them, each element takes one node.
         if node.link == self.node + 1 + node.count() && i < items.len() {
             return Some(Value::new(self.doc, self.node + 1 + i as u32));
         }
         items.nth(i)
     }
 
-    /// The elements of an array; none for anything else.
+    /// The elements of an array; empty for other values.
     pub fn items(self) -> Items<'d> {
         let node = self.node();
         Items {
@@ -205,12 +204,12 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The members of an object in the order of the text; none for anything else.
+    /// The members of an object in the order of the text; empty for other values.
     pub fn members(self) -> Members<'d> {
         Members(self.member_values())
     }
 
-    /// Like [`Value::members`], with each name as a value, for its raw text and offset.
+    /// Like [`Value::members`], with each name as a value, for its raw text and its offset.
     pub fn member_values(self) -> MemberValues<'d> {
         let node = self.node();
         MemberValues {
@@ -220,7 +219,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The value a JSON Pointer (RFC 6901) names from here: `""` is this value itself.
+    /// Resolves a JSON Pointer (RFC 6901) from this value; `""` is the value itself.
     pub fn pointer(self, pointer: &str) -> Option<Value<'d>> {
         let mut at = self;
         if pointer.is_empty() {
@@ -244,29 +243,29 @@ impl<'d> Value<'d> {
         self.doc.text().get(node.start as usize..node.end as usize).unwrap_or_default()
     }
 
-    /// Where [`Value::raw`] starts in [`Doc::text`], in bytes.
+    /// Offset of [`Value::raw`] in [`Doc::text`], in bytes.
     pub fn offset(self) -> usize {
         self.node().start as usize
     }
 
-    /// A name for this value, to be given to [`Doc::at`] of the same document.
+    /// The id of this value for [`Doc::at`] of the same document.
     pub fn id(self) -> NodeId {
         NodeId(self.node)
     }
 
-    /// An owned copy of this value's text.
+    /// A copy of this value's text.
     pub fn to_json(self) -> Json {
         Json::trusted(self.raw().to_owned())
     }
 
-    /// The node behind this value and everything in it.
+    /// Index of the node after this value and its content.
     #[inline]
     fn behind(self) -> u32 {
         self.node().behind(self.node)
     }
 }
 
-/// Whether a pointer's token, with `~0` for `~` and `~1` for `/`, is this name.
+/// Whether a pointer token, with `~0` for `~` and `~1` for `/`, equals this name.
 fn token_names(token: &str, name: &str) -> bool {
     let mut token = token.bytes();
     let mut name = name.bytes();
@@ -286,7 +285,7 @@ fn token_names(token: &str, name: &str) -> bool {
     }
 }
 
-/// The array position a pointer's token names: digits without a leading zero.
+/// The array index of a pointer token: digits without a leading zero.
 fn array_index(token: &str) -> Option<usize> {
     let plain = token.bytes().all(|b| b.is_ascii_digit());
     if !plain || token.len() > 1 && token.starts_with('0') {
@@ -302,7 +301,7 @@ impl fmt::Display for Value<'_> {
 }
 
 impl fmt::Debug for Value<'_> {
-    /// The text; only the start of a long one.
+    /// The text; truncated if long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST: usize = 200;
         let raw = self.raw();

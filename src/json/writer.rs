@@ -1,10 +1,10 @@
-//! Writing JSON text into one buffer.
+//! Writer of JSON text into one buffer.
 //!
-//! It puts commas and escapes where they belong and cannot fail. It does not check that the
-//! calls make sense: a value without its key, or an object left open, is text that is not JSON.
+//! Adds commas and escapes, and cannot fail. It does not check the sequence of calls: a value
+//! without its key, or an open object, results in invalid JSON.
 //!
-//! Invariants: one flag, whether the next item needs a comma, is all it remembers, so nesting
-//! costs nothing; the buffer is all the memory it takes; the buffer holds UTF-8.
+//! Invariants: the only state is whether the next item needs a comma, so nesting costs nothing; the
+//! buffer is its only memory and contains UTF-8.
 
 use std::fmt;
 use std::io::Write as _;
@@ -25,16 +25,16 @@ use super::value::Value;
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     buf: Vec<u8>,
-    /// Whether the next item follows another one in the same container.
+    /// Whether an item precedes the next one in the same container.
     comma: bool,
-    /// Where the current line starts.
+    /// Start of the current line.
     line: usize,
-    /// The current line holds text that was spliced into it and may have line ends.
+    /// The current line contains spliced text that may have line ends.
     spliced: bool,
 }
 
 impl Writer {
-    /// An empty writer; no memory is taken until something is written.
+    /// An empty writer without memory.
     pub fn new() -> Writer {
         Writer::default()
     }
@@ -44,13 +44,13 @@ impl Writer {
         Writer::reuse(Vec::with_capacity(bytes))
     }
 
-    /// An empty writer in the memory of `buf`, whose contents are dropped.
+    /// An empty writer that reuses the memory of `buf`.
     pub fn reuse(mut buf: Vec<u8>) -> Writer {
         buf.clear();
         Writer { buf, ..Writer::default() }
     }
 
-    /// The comma the next item may need, and the promise that the one after it does.
+    /// Writes the comma before an item if needed, and requests one before the next.
     #[inline]
     fn item(&mut self) {
         if self.comma {
@@ -67,7 +67,7 @@ impl Writer {
         self
     }
 
-    /// Closes the object opened last.
+    /// Closes the innermost object.
     pub fn end_object(&mut self) -> &mut Self {
         self.buf.push(b'}');
         self.comma = true;
@@ -82,14 +82,14 @@ impl Writer {
         self
     }
 
-    /// Closes the array opened last.
+    /// Closes the innermost array.
     pub fn end_array(&mut self) -> &mut Self {
         self.buf.push(b']');
         self.comma = true;
         self
     }
 
-    /// A member's name; its value comes next.
+    /// Writes a member's name; its value must follow.
     pub fn key(&mut self, name: &str) -> &mut Self {
         self.item();
         quote(&mut self.buf, name);
@@ -98,18 +98,18 @@ impl Writer {
         self
     }
 
-    /// A string.
+    /// Writes a string.
     pub fn string(&mut self, s: &str) -> &mut Self {
         self.item();
         quote(&mut self.buf, s);
         self
     }
 
-    /// A string put together by `format_args!`, without one in between.
+    /// Writes a string from `format_args!`, without an intermediate one.
     pub fn string_fmt(&mut self, args: fmt::Arguments<'_>) -> &mut Self {
         self.item();
         self.buf.push(b'"');
-        // OK to drop: the escaper itself never fails; a failing Display leaves what it wrote.
+        // OK to drop: the escaper never fails; a failing Display leaves its partial output.
         let _ = fmt::write(&mut Escaper(&mut self.buf), args);
         self.buf.push(b'"');
         self
@@ -142,7 +142,7 @@ impl Writer {
         self
     }
 
-    /// A number in the shortest form that reads back the same; `null` when it is not finite.
+    /// Writes a number in the shortest form that reads back equal; `null` if it is not finite.
     pub fn f64(&mut self, n: f64) -> &mut Self {
         if !n.is_finite() {
             return self.null();
@@ -152,7 +152,7 @@ impl Writer {
         self
     }
 
-    /// What is known to format as one JSON value without a string in it.
+    /// Writes a type whose Display form is one JSON value without strings.
     pub(super) fn raw_fmt(&mut self, args: fmt::Arguments<'_>) -> &mut Self {
         self.item();
         // OK to drop: writing to a Vec cannot fail.
@@ -160,39 +160,39 @@ impl Writer {
         self
     }
 
-    /// A value of some document, byte for byte.
+    /// Writes a value of a document, byte for byte.
     pub fn value(&mut self, v: Value<'_>) -> &mut Self {
         self.raw(v.raw())
     }
 
-    /// Finished JSON, byte for byte.
+    /// Writes finished JSON, byte for byte.
     pub fn json(&mut self, j: &Json) -> &mut Self {
         self.raw(j.as_str())
     }
 
-    /// A text that is known to be one JSON value, byte for byte.
+    /// Writes a text that must be one JSON value, byte for byte.
     pub fn raw(&mut self, text: &str) -> &mut Self {
         self.spliced = true;
         self.solid(text)
     }
 
-    /// Like [`Writer::raw`] and its sisters, for a text that is known to have no line end, such as a
-    /// string, a number or what stands in the program: [`Writer::newline`] need not look for one.
+    /// Like [`Writer::raw`], for a text without line ends, such as a string, a number or a constant
+    /// of the program; [`Writer::newline`] need not search it.
     pub(crate) fn solid(&mut self, text: &str) -> &mut Self {
         self.item();
         self.buf.extend_from_slice(text.as_bytes());
         self
     }
 
-    /// The same for a text that ends where a value comes next.
+    /// Like [`Writer::solid`], for a text that ends before a value.
     pub(crate) fn solid_open(&mut self, text: &str) -> &mut Self {
         self.solid(text);
         self.comma = false;
         self
     }
 
-    /// A text that is known to be members without their braces, `"a":1,"b":2`, byte for byte. An
-    /// empty text is no member.
+    /// Writes members without their braces, such as `"a":1,"b":2`, byte for byte. An empty text is
+    /// not a member.
     pub fn raw_members(&mut self, text: &str) -> &mut Self {
         if !text.is_empty() {
             self.raw(text);
@@ -200,16 +200,15 @@ impl Writer {
         self
     }
 
-    /// A text that ends where a value comes next, `"a":1,"b":` or `"a":[`, byte for byte.
+    /// Writes a text that ends before a value, such as `"a":1,"b":` or `"a":[`, byte for byte.
     pub fn raw_open(&mut self, text: &str) -> &mut Self {
         self.raw(text);
         self.comma = false;
         self
     }
 
-    /// Ends a line; what follows is a value of its own. Line ends that came in with spliced text,
-    /// where JSON allows them only as whitespace, become spaces: each line is one frame for a
-    /// transport whose frames are lines.
+    /// Ends a line; the next value is a separate one. Line ends of spliced text, which JSON allows
+    /// only as whitespace, become spaces, so that each line is one frame for line-based transports.
     pub fn newline(&mut self) -> &mut Self {
         let line = self.buf.get_mut(self.line..).unwrap_or_default();
         if std::mem::take(&mut self.spliced) {
@@ -226,18 +225,18 @@ impl Writer {
         self
     }
 
-    /// What was written.
+    /// The bytes written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.buf
     }
 
-    /// What was written. Checks that it is UTF-8; [`Writer::as_bytes`] is free.
+    /// The text written. Checks UTF-8; [`Writer::as_bytes`] is free.
     pub fn as_str(&self) -> &str {
-        // OK to default: only UTF-8 is ever written.
+        // OK to default: only UTF-8 is written.
         std::str::from_utf8(&self.buf).unwrap_or_default()
     }
 
-    /// Bytes written.
+    /// Number of bytes written.
     pub fn len(&self) -> usize {
         self.buf.len()
     }
@@ -247,7 +246,7 @@ impl Writer {
         self.buf.is_empty()
     }
 
-    /// Forgets what was written and keeps the memory.
+    /// Clears the writer and keeps its memory.
     pub fn clear(&mut self) {
         self.buf.clear();
         self.comma = false;
@@ -255,8 +254,8 @@ impl Writer {
         self.spliced = false;
     }
 
-    /// Goes back to an earlier [`Writer::len`]. More than was written changes nothing, and a
-    /// length inside a character means the start of that character.
+    /// Truncates to an earlier [`Writer::len`]. A larger length changes nothing; a length within a
+    /// character means its start.
     pub fn truncate(&mut self, len: usize) {
         let mut len = len.min(self.buf.len());
         // A byte 0b10xxxxxx continues a character.
@@ -268,22 +267,22 @@ impl Writer {
         self.comma = !matches!(self.buf.last(), None | Some(b'{' | b'[' | b':' | b',' | b'\n'));
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub fn into_bytes(self) -> Vec<u8> {
         self.buf
     }
 
-    /// What was written, as JSON; `null` when that is nothing.
+    /// The text written, as JSON; `null` if nothing was written.
     pub fn into_json(self) -> Json {
         if self.buf.is_empty() {
             return Json::NULL;
         }
-        // OK to default: only UTF-8 is ever written.
+        // OK to default: only UTF-8 is written.
         Json::trusted(String::from_utf8(self.buf).unwrap_or_default())
     }
 }
 
-/// Escapes whatever is formatted into it.
+/// Escapes formatted text.
 struct Escaper<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Escaper<'_> {
@@ -300,8 +299,8 @@ fn quote(buf: &mut Vec<u8>, s: &str) {
     buf.push(b'"');
 }
 
-/// Appends `s` with quotes, backslashes and control characters escaped, which are just the bytes
-/// the parser stops at.
+/// Appends `s` with quotes, backslashes and control characters escaped, the same bytes at which the
+/// parser stops.
 fn escape(buf: &mut Vec<u8>, s: &str) {
     let mut rest = s.as_bytes();
     loop {
@@ -341,7 +340,7 @@ const PAIRS: [[u8; 2]; 100] = {
 };
 
 pub(super) fn decimal(buf: &mut Vec<u8>, mut n: u64) {
-    // From the last pair of digits to the first one or two; 20 digits are the most.
+    // From the last pair of digits to the first one or two; at most 20 digits.
     let mut digits = [0; 20];
     let mut used = 0;
     for pair in digits.rchunks_exact_mut(2) {

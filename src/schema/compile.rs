@@ -343,7 +343,7 @@ impl Compiler<'_> {
         let target = match self.library.target(schema.place, keyword) {
             Some(Ok(target)) => target,
             Some(Err(fault)) => return Err(fault.clone()),
-            None => return Err(Invalid::new(schema.place, "a reference that was not resolved")),
+            None => return Err(Invalid::new(schema.place, "unresolved reference")),
         };
         let dynamic = target.dynamic.as_ref().and_then(|name| self.library.bound(schema.scope, name));
         let place = dynamic.unwrap_or(target.place);

@@ -169,13 +169,13 @@ fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why:
         Reason::TooFew(contains, count) => {
             out.push_str("expected at least ");
             push_count(out, contains.min as usize, "item");
-            out.push_str(" of the kind `contains` describes, got ");
+            out.push_str(" that match `contains`, got ");
             return push_number(out, *count as usize);
         }
         Reason::TooMany(contains) => {
             out.push_str("expected at most ");
             push_count(out, contains.max as usize, "item");
-            return out.push_str(" of the kind `contains` describes, got more");
+            return out.push_str(" that match `contains`, got more");
         }
         Reason::Name(child, name) => {
             out.push_str("the member name `");
@@ -189,16 +189,16 @@ fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why:
         Reason::Dependent(dependent, wanted) => {
             out.push_str("missing `");
             push_short(out, p.text(*wanted));
-            out.push_str("`, which must be there when `");
+            out.push_str("`, which is required beside `");
             push_short(out, p.text(dependent.name));
-            return out.push_str("` is");
+            return out.push('`');
         }
         Reason::AnyOf(children) | Reason::OneOf(children) => return alternatives(out, run, value, *children),
         Reason::Several(i, j) => {
-            out.push_str("expected a value that fits exactly one alternative, but it fits those at ");
+            out.push_str("expected a value that matches exactly one alternative, but it matches those at ");
             return push_pair(out, *i, *j);
         }
-        Reason::Not => out.push_str("expected a value that does not fit the schema under `not`"),
+        Reason::Not => out.push_str("expected a value that does not match the schema under `not`"),
         Reason::Unevaluated(name) => {
             out.push_str("unknown member `");
             push_short(out, name);
@@ -313,7 +313,7 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
         out.push_str(", got ");
         return push_got(out, value);
     }
-    out.push_str("fits none of ");
+    out.push_str("matches none of ");
     push_count(out, children.len(), "alternative");
     if run.is_nested() {
         return;
@@ -338,7 +338,7 @@ fn alternatives<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, child
     let Some((_, i, reason)) = nearest else { return };
     let path = reason.path.get(here..).unwrap_or_default();
     let colon = if path.is_empty() { "" } else { ": " };
-    out.push_str("; nearest is the one at ");
+    out.push_str("; the closest is at ");
     push_number(out, i);
     say(out, &[": ", path, colon, &reason.message]);
 }

@@ -81,7 +81,7 @@ impl Pattern {
         let (alphabet, sets) = CharClasses::of(&tree.sets, tree.word).ok_or_else(|| {
             PatternError::limit(
                 0,
-                "tells more than 180 kinds of characters apart; use `enum` for lists of words",
+                "distinguishes more than 180 kinds of characters; use `enum` for lists of words",
             )
         })?;
         let mut parts = Vec::new();

@@ -152,7 +152,7 @@ impl<'o> Library<'o> {
                 }
             }
         }
-        let unknown = "names a document that was not handed in; nothing is fetched";
+        let unknown = "names an unknown document; nothing is fetched";
         self.index.by_uri.get(uri.as_bytes()).map(|found| found as u32).ok_or_else(|| unknown.to_owned())
     }
 
@@ -179,7 +179,7 @@ impl<'o> Library<'o> {
                 dynamic: recursive.then(|| RECURSIVE.to_owned()),
             });
         }
-        let place = self.index.anchor(resource, fragment).ok_or("names an anchor that is not there")?;
+        let place = self.index.anchor(resource, fragment).ok_or("names an unknown anchor")?;
         let dynamic = keyword == Keyword::DynamicRef && self.is_dynamic(resource, fragment, place);
         let anchor = fragment.to_owned();
         Ok(Target { place, pointer: None, dynamic: dynamic.then(|| anchor.clone()), anchor: Some(anchor) })
@@ -193,13 +193,13 @@ impl<'o> Library<'o> {
     fn follow(&mut self, fragment: &str, root: Place, mut resource: u32) -> Result<Place, String> {
         let doc = self.doc(root.document);
         let doc = &*doc;
-        let pointer = uri::percent_decoded(fragment).ok_or("has a broken percent escape")?;
+        let pointer = uri::percent_decoded(fragment).ok_or("has an invalid percent escape")?;
         let mut at: Value<'_> = doc.at(root.node);
         let mut rest = pointer.as_str();
         while let Some(behind) = rest.strip_prefix('/') {
             let end = behind.find('/').map_or(rest.len(), |slash| slash + 1);
             let (token, next) = rest.split_at(end);
-            at = self.step(doc, root.document, at, token).ok_or("points at nothing")?;
+            at = self.step(doc, root.document, at, token).ok_or("has no target")?;
             rest = next;
             let place = Place { document: root.document, node: at.id() };
             if let Some(found) = self.index.places.get(place) {
@@ -212,7 +212,7 @@ impl<'o> Library<'o> {
             let options = self.options;
             let rules_for = |uri: &str| rules_named(uri, options);
             let seen = self.index.visit(root.document, at, Ok(resource), &rules_for, &options.limits);
-            seen.map_err(|fault| format!("points at something that is no schema: {}", fault.message))?;
+            seen.map_err(|fault| format!("has a target that is not a schema: {}", fault.message))?;
         }
         Ok(place)
     }

@@ -336,9 +336,9 @@ impl<'d> Visit<'_, 'd> {
         let number = value.as_number().map(super::decimal::Decimal::new);
         match (shape, number) {
             (Shape::Count, Some(n)) if n.is_whole() && !n.is_negative() => Ok(()),
-            (Shape::Count, _) => self.fault(value, "expected an integer from 0 on"),
+            (Shape::Count, _) => self.fault(value, "expected a non-negative integer"),
             (_, Some(n)) if !n.is_negative() && !n.is_zero() => Ok(()),
-            _ => self.fault(value, "expected a number above 0"),
+            _ => self.fault(value, "expected a positive number"),
         }
     }
 
@@ -353,7 +353,7 @@ impl<'d> Visit<'_, 'd> {
                 // `number` includes the bit of `integer`, so types are compared by position.
                 let position = 1 << bit.trailing_zeros() << (u32::from(bit.count_ones() > 1) * 8);
                 if seen & position != 0 {
-                    return self.fault(item, "a type that is named twice");
+                    return self.fault(item, "duplicate type");
                 }
                 seen |= position;
             }
@@ -379,7 +379,7 @@ impl<'d> Visit<'_, 'd> {
         for (i, item) in (0..).zip(value.items()) {
             let Some(name) = item.as_str() else { return self.fault(item, "expected a string") };
             if names.enter(name.as_bytes(), i) != i {
-                return self.fault(item, "a name that is listed twice");
+                return self.fault(item, "duplicate name");
             }
         }
         Ok(())

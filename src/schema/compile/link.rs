@@ -241,7 +241,7 @@ fn check_depth(t: &Tables, limits: &SchemaLimits) -> Result<(), Box<Invalid>> {
                         path.push((at, inner, 0));
                     }
                     (Some(depth), _, Some(place)) if *depth == BUSY => {
-                        let message = "a cycle of references that never goes down into the value";
+                        let message = "a cycle of references that never descends into the value";
                         return Err(Invalid::new(*place, message));
                     }
                     (Some(depth), _, _) => {

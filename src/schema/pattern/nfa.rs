@@ -353,7 +353,7 @@ fn too_large() -> PatternError {
     PatternError::limit(
         0,
         format!(
-            "needs more than {STATES} states with its repetitions written out; use minLength and maxLength instead of large counts"
+            "needs more than {STATES} states with its repetitions expanded; use minLength and maxLength instead of large counts"
         ),
     )
 }
@@ -362,7 +362,7 @@ fn entangled() -> PatternError {
     PatternError::limit(
         0,
         format!(
-            "needs more than {STATES} states because of its lookaheads; put them right behind the `^` that it starts with"
+            "needs more than {STATES} states because of its lookaheads; put them directly after the leading `^`"
         ),
     )
 }

@@ -10,7 +10,7 @@ use super::char_set::CharSet;
 /// The set of a property, given the text between the braces, or the error.
 #[cfg(feature = "unicode-pattern")]
 pub(super) fn property(name: &str) -> Result<CharSet, String> {
-    let unknown = || format!("`{name}` is no Unicode property that patterns know");
+    let unknown = || format!("`{name}` is not a supported Unicode property");
     let plain = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if let Some((key, value)) = name.split_once('=') {
         let key = match key {
@@ -34,7 +34,7 @@ pub(super) fn property(name: &str) -> Result<CharSet, String> {
     }
     // The tables accept a script without its key; ECMA-262 does not.
     if look_up(&format!("sc={name}")).is_some() {
-        return Err(format!("`{name}` is a script, which is written \\p{{Script={name}}}"));
+        return Err(format!("`{name}` is a script; write \\p{{Script={name}}}"));
     }
     look_up(name).ok_or_else(unknown)
 }

@@ -237,7 +237,7 @@ impl<'p> Reader<'p> {
             }
         }
         if self.eat("<=") || self.eat("<!") {
-            self.refuse(at, "a lookbehind cannot be run in linear time here; match the text before it as well, or say it with a lookahead behind `^`");
+            self.refuse(at, "a lookbehind cannot be run in linear time here; match the text before it as well, or use a lookahead after `^`");
             return Ok(GroupKind::Behind);
         }
         if self.eat("<") {
@@ -248,13 +248,13 @@ impl<'p> Reader<'p> {
         }
         Err(PatternError::syntax(
             at,
-            "`(?` starts no group of ECMA-262 (flags like (?i) are none); use (?:…), (?=…), (?!…) or (?<name>…), and list both cases as in [Aa]",
+            "`(?` does not start a group of ECMA-262 (flags such as (?i) are not supported); use (?:…), (?=…), (?!…) or (?<name>…), and list both cases as in [Aa]",
         ))
     }
 
     /// Parses a name up to `>`.
     fn name(&mut self, at: usize) -> Result<&'p str, PatternError> {
-        let wrong = || PatternError::syntax(at, "the group's name is no identifier; write (?<name>…)");
+        let wrong = || PatternError::syntax(at, "the group's name is not an identifier; write (?<name>…)");
         let name = self.rest().split_once('>').map(|(name, _)| name).ok_or_else(wrong)?;
         let fits = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
         if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(fits) {
@@ -293,7 +293,7 @@ impl<'p> Reader<'p> {
         if !repeatable {
             return Err(PatternError::syntax(
                 at,
-                "a quantifier behind ^, $, \\b, \\B or a lookbehind has nothing to repeat; remove it",
+                "a quantifier after ^, $, \\b, \\B or a lookbehind has nothing to repeat; remove it",
             ));
         }
         // Lazy and greedy quantifiers match the same texts.
@@ -367,7 +367,7 @@ impl<'p> Reader<'p> {
             Some('k') => {
                 self.at += 1;
                 if !self.eat("<") {
-                    return Err(PatternError::syntax(at, "`\\k` without <name> is no escape"));
+                    return Err(PatternError::syntax(at, "`\\k` without <name> is not an escape"));
                 }
                 let name = self.name(at)?;
                 self.named_references.push((at, name));
@@ -458,7 +458,7 @@ impl<'p> Reader<'p> {
             }
             c if c.is_ascii_alphanumeric() => Err(PatternError::syntax(
                 at,
-                format!("`\\{c}` is no escape of ECMA-262; write {c} for the character"),
+                format!("`\\{c}` is not an escape of ECMA-262; write {c} for the character"),
             )),
             c => one(c.into()),
         }
@@ -508,7 +508,7 @@ impl<'p> Reader<'p> {
             match (first, second) {
                 (Item::One(low), Some(Item::One(high))) if low <= high => ranges.push((low, high)),
                 (Item::One(_), Some(Item::One(_))) => {
-                    return Err(PatternError::syntax(from, "this range ends before it begins"));
+                    return Err(PatternError::syntax(from, "the range is out of order"));
                 }
                 (first, None) => {
                     self.at = before;
