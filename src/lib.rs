@@ -64,7 +64,7 @@ pub mod json;
 mod limits;
 #[cfg(feature = "lint")]
 pub mod lint;
-#[cfg(doc)]
+#[cfg(all(doc, any(not(doctest), all(feature = "http-server", feature = "http-client", feature = "hub"))))]
 pub mod manual;
 mod model;
 mod pool;
@@ -115,6 +115,6 @@ pub use transport::http_client::Endpoint;
 pub use transport::{Link, MemoryEnd, memory, memory_links};
 
 /// The code of the README, compiled.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "http-server", feature = "http-client", feature = "hub"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

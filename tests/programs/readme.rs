@@ -1,4 +1,5 @@
-//! What README.md says in figures and commands holds. Its Rust code is compiled by the doc tests.
+//! Figures and commands of README.md, of the page about limits and of examples/README.md hold. The Rust code of README
+//! and manual is compiled by the doc tests.
 #![cfg(unix)]
 
 #[path = "readme/promises.rs"]
@@ -10,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use tinymcp::Limits;
 
 const README: &str = include_str!("../../README.md");
+const LIMITS: &str = include_str!("../../src/manual/limits.md");
 
 /// An example that `cargo test` has built; `cargo test --test programs` alone does not build it.
 fn program(name: &str) -> PathBuf {
@@ -19,9 +21,9 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-/// The rows of the tables of limits: variable, default, least, most.
+/// The rows of the tables of limits: variable, default, smallest and largest value.
 fn rows() -> Vec<(&'static str, u64, u64, u64)> {
-    let rows = README.lines().filter(|line| line.starts_with("| `TINYMCP_"));
+    let rows = LIMITS.lines().filter(|line| line.starts_with("| `TINYMCP_"));
     rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let (least, most) = cells[3].split_once(" to ").unwrap();
@@ -37,7 +39,7 @@ fn known_rows() -> Vec<(&'static str, u64, u64, u64)> {
     rows().into_iter().filter(|(variable, ..)| known.iter().any(|(name, _)| name == variable)).collect()
 }
 
-/// Variable and default of every limit that this build knows, in the order of the README.
+/// Variable and default of every limit that this build knows, in the order of the page.
 fn defaults() -> Vec<(&'static str, u64)> {
     let d = Limits::default();
     let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
@@ -119,7 +121,7 @@ fn defaults() -> Vec<(&'static str, u64)> {
 }
 
 #[test]
-fn every_limit_stands_in_the_readme_with_its_default() {
+fn every_limit_is_on_the_page_with_its_default() {
     let stated: Vec<_> =
         known_rows().into_iter().map(|(variable, default, ..)| (variable, default)).collect();
     assert_eq!(stated, defaults());
@@ -137,7 +139,7 @@ fn serve_nothing(variable: &str, value: u128) -> Output {
 }
 
 #[test]
-fn every_limit_has_the_range_that_the_readme_states() {
+fn every_limit_has_the_range_that_the_page_states() {
     for (variable, _, least, most) in known_rows() {
         for bound in [least, most] {
             let output = serve_nothing(variable, bound.into());
@@ -161,14 +163,82 @@ fn unknown_limits_are_reported_on_standard_error() {
 }
 
 #[test]
+fn the_limits_of_the_readme_are_those_of_the_page() {
+    let cells = |row: &'static str| row.split('|').map(str::trim).collect::<Vec<_>>();
+    let six: Vec<_> = README.lines().filter(|line| line.starts_with("| `TINYMCP_")).map(cells).collect();
+    assert_eq!(six.len(), 6);
+    for row in six {
+        let same = rows()
+            .into_iter()
+            .any(|(name, default, ..)| row[1].trim_matches('`') == name && row[2].parse() == Ok(default));
+        assert!(same, "{row:?}");
+    }
+}
+
+#[test]
+fn the_readme_is_short_and_its_server_is_the_example() {
+    assert!(README.lines().count() <= 250, "{} lines", README.lines().count());
+    assert!(!README.contains("\n# #[") && !README.contains("\n# fn "), "a line for rustdoc alone is visible");
+    let block = README.split("```rust,no_run\n").nth(1).unwrap().split("```").next().unwrap();
+    let example = include_str!("../../examples/adder.rs");
+    assert_eq!(
+        example.split_once('\n').unwrap().1,
+        block,
+        "examples/adder.rs is not the server of the README"
+    );
+}
+
+/// Runs a command of a page, with programs that are built already.
+fn shell(command: &str) -> Output {
+    let programs = program("adder").parent().unwrap().to_owned();
+    let path = std::env::join_paths([programs.clone(), programs.with_file_name("")]).unwrap();
+    let path = format!("{}:{}", path.to_str().unwrap(), std::env::var("PATH").unwrap());
+    Command::new("sh").args(["-c", command]).env("PATH", path).output().unwrap()
+}
+
+/// The shell block of a page that begins so, with `cargo run` replaced by the example that it runs.
+fn command(page: &str, start: &str, example: &str) -> String {
+    let block = page.split("```").find(|block| block.starts_with(&format!("sh\n{start}"))).unwrap();
+    let run = format!("cargo run -q --example {example}");
+    assert!(block.contains(&run), "{block}");
+    block.trim_start_matches("sh\n").replace(&run, example)
+}
+
+#[test]
+fn the_shell_line_of_the_readme_calls_its_server() {
+    let output = shell(&command(README, "printf", "adder"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains(r#""text":"42""#), "{text}");
+}
+
+#[test]
 fn the_command_line_counts_six_words() {
-    let server = program("pipe_server");
-    let block = README.split("```").find(|block| block.starts_with("sh\nprintf")).unwrap();
-    let command = block
-        .trim_start_matches("sh\n")
-        .replace("cargo run -q --example pipe_server", server.to_str().unwrap());
-    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    let output = shell(&command(include_str!("../../examples/README.md"), "printf", "pipe_server"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(text.contains(r#""structuredContent":{"lines":1,"words":6,"#), "{text}");
+}
+
+/// A terminal gets text, a pipeline JSON: the commands of the transcript get `--text`.
+#[cfg(feature = "cli")]
+#[test]
+fn the_transcript_of_the_readme_is_what_the_program_prints() {
+    let transcript = README.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let mut exchanges = 0;
+    for exchange in transcript.split("$ ").skip(1) {
+        let (command, printed) = exchange.split_once('\n').unwrap();
+        let output = shell(&command.replace("tinymcp call", "tinymcp call --text"));
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), printed, "{command}");
+        exchanges += 1;
+    }
+    assert_eq!(exchanges, 3);
+}
+
+#[cfg(feature = "hub")]
+#[test]
+fn the_configuration_of_the_readme_can_be_read() {
+    let block = README.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let config = tinymcp::Config::parse(block).unwrap();
+    assert_eq!(config.keys().collect::<Vec<_>>(), ["adder"]);
 }
