@@ -106,6 +106,13 @@ class Stdio(Process):
             self.exchange([opening(self.ids.next("initialize"), self.capabilities)])
             self.write([notification("notifications/initialized", {})])
 
+    def wait_for_tool(self, name):
+        """Waits until a tool can be called: a hub may serve before its children are connected."""
+        began = time.monotonic()
+        while "result" not in self.exchange([self.request("tools/call", {"name": name, "arguments": {"pin": 0}})])[0][1]:
+            assert time.monotonic() - began < PATIENCE, f"no tool {name}"
+            time.sleep(0.1)
+
     def request(self, method, params, note="result"):
         return request(self.ids.next(note), method, params, self.era, self.capabilities)
 
@@ -170,6 +177,18 @@ class Served(Process):
             except ConnectionRefusedError:
                 assert time.monotonic() - began < PATIENCE, "the server does not listen"
                 time.sleep(0.02)
+
+
+def wait_for_tool(served, name):
+    """Waits until a tool can be called: a hub may listen before its children are connected."""
+    link, began = Link(served.port), time.monotonic()
+    while True:
+        link.post(request(0, "tools/call", {"name": name, "arguments": {"pin": 0}}, MODERN), MODERN)
+        message = link.answer()[2][0]
+        if "result" in message:
+            return link.close()
+        assert time.monotonic() - began < PATIENCE, message
+        time.sleep(0.1)
 
 
 class Closed(Exception):

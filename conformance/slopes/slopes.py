@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from peers import LEGACY, MODERN, Link, Process, Served, Stdio, notification, opening, request
+from peers import LEGACY, MODERN, Link, Process, Served, Stdio, notification, opening, request, wait_for_tool
 
 # kB by which the anonymous memory of a program may differ between two readings although it keeps nothing: pages that
 # the allocator has not given back, stacks of workers that ran for the first time.
@@ -335,17 +335,19 @@ def main():
     hub_proxy = [str(folder / "hub_proxy"), str(config)]
     rows = Rows(options.only, options.long)
 
-    def stdio(command, era=LEGACY, capabilities=None):
+    def stdio(command, board, era=LEGACY, capabilities=None):
         def start():
             peer = Stdio(command, era, capabilities)
+            peer.wait_for_tool(board.tool("gpio_read"))
             return peer, peer, lambda: None
 
         return start
 
-    def http(command):
+    def http(command, tool):
         def start():
             # Few sessions: those that are left behind have to go within the warm-up.
             served = Served(command, {"TINYMCP_SESSIONS": "64"})
+            wait_for_tool(served, tool)
             web = Web(served)
             return served, web, web.close
 
@@ -367,29 +369,27 @@ def main():
         def bound(run, board=board):
             return lambda peer, count: run(peer, board, count)
 
-        rows.row(f"{kind}, stdio: calls in a session", stdio(command), bound(stdio_calls), 5_000, 10_000 * most)
-        rows.row(f"{kind}, stdio: calls without", stdio(command, MODERN), bound(stdio_calls), 5_000, 10_000 * scale)
-        rows.row(f"{kind}, stdio: failures", stdio(command), bound(stdio_failures), 5_000, 10_000 * scale)
-        rows.row(f"{kind}, stdio: cancelled calls", stdio(command), bound(stdio_cancels), 1_000, 2_000 * scale)
-        rows.row(f"{kind}, stdio: subscriptions", stdio(command), bound(stdio_subscriptions), 2_000, 5_000 * scale)
-        asking = stdio(command, capabilities={"elicitation": {}})
+        rows.row(f"{kind}, stdio: calls in a session", stdio(command, board), bound(stdio_calls), 5_000, 10_000 * most)
+        rows.row(f"{kind}, stdio: calls without", stdio(command, board, MODERN), bound(stdio_calls), 5_000, 10_000 * scale)
+        rows.row(f"{kind}, stdio: failures", stdio(command, board), bound(stdio_failures), 5_000, 10_000 * scale)
+        rows.row(f"{kind}, stdio: cancelled calls", stdio(command, board), bound(stdio_cancels), 1_000, 2_000 * scale)
+        rows.row(f"{kind}, stdio: subscriptions", stdio(command, board), bound(stdio_subscriptions), 2_000, 5_000 * scale)
+        asking = stdio(command, board, capabilities={"elicitation": {}})
         rows.row(f"{kind}, stdio: questions", asking, bound(stdio_questions), 500, 1_000 * scale)
-        rows.row(f"{kind}, HTTP: calls in sessions", http(command), bound(http_session_calls), 5_000, 8_000 * scale)
-        rows.row(f"{kind}, HTTP: calls without", http(command), bound(http_calls), 5_000, 10_000 * most)
+        rows.row(f"{kind}, HTTP: calls in sessions", http(command, board.tool("gpio_read")), bound(http_session_calls), 5_000, 8_000 * scale)
+        rows.row(f"{kind}, HTTP: calls without", http(command, board.tool("gpio_read")), bound(http_calls), 5_000, 10_000 * most)
         most = 50 if options.long else 1
-        rows.row(f"{kind}, HTTP: sessions", http(command), bound(http_sessions), 1_000, 2_000 * most)
-        rows.row(f"{kind}, HTTP: failures", http(command), bound(http_failures), 4_000, 8_000 * scale)
-        rows.row(f"{kind}, HTTP: calls left by their client", http(command), bound(http_disconnects), 500, 1_000 * scale)
-        rows.row(f"{kind}, HTTP: event streams", http(command), bound(http_streams), 500, 1_000 * scale)
-        rows.row(f"{kind}, HTTP: subscriptions", http(command), bound(http_subscriptions), 500, 1_000 * scale)
+        rows.row(f"{kind}, HTTP: sessions", http(command, board.tool("gpio_read")), bound(http_sessions), 1_000, 2_000 * most)
+        rows.row(f"{kind}, HTTP: failures", http(command, board.tool("gpio_read")), bound(http_failures), 4_000, 8_000 * scale)
+        rows.row(f"{kind}, HTTP: calls left by their client", http(command, board.tool("gpio_read")), bound(http_disconnects), 500, 1_000 * scale)
+        rows.row(f"{kind}, HTTP: event streams", http(command, board.tool("gpio_read")), bound(http_streams), 500, 1_000 * scale)
+        rows.row(f"{kind}, HTTP: subscriptions", http(command, board.tool("gpio_read")), bound(http_subscriptions), 500, 1_000 * scale)
 
     def controlled(name):
         return lambda process, count: process.run(name, count)
 
-    served = None
-    if options.only in "client, HTTP" or "client" in options.only:
+    if (folder / "slopes_client").exists():
         served = Served(board_server)
-    if served and (folder / "slopes_client").exists():
         url = f"http://127.0.0.1:{served.port}/mcp"
         for over, arguments in (("stdio", ["--", *board_server]), ("HTTP", [url])):
             for name, warm, count in (

@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from peers import LEGACY, MODERN, Closed, Link, Served, notification, opening, request
+from peers import LEGACY, MODERN, Closed, Link, Served, notification, opening, request, wait_for_tool
 
 NOISE = 256
 PHASES = 10
@@ -200,6 +200,7 @@ def main():
 
 def soak(options, command):
     server = Served(command, {"TINYMCP_SESSIONS": "64"})
+    wait_for_tool(server, "board__gpio_read" if options.hub else "gpio_read")
     clients = [Client(n, server.port, options.seed, "board__" if options.hub else "") for n in range(options.clients)]
     faults, lock, pauses = [], threading.Lock(), []
 
