@@ -75,23 +75,30 @@ pub fn main() -> ExitCode {
     let long = std::env::var_os("TEST_LONG").is_some_and(|v| v == "1");
     let filter = std::env::args().nth(1).filter(|a| !a.starts_with('-')).unwrap_or_default();
     raise_files();
-    println!(
-        "| attack | ended by | slowest call | calls | resident, kB: most | grown by | left | threads | files |"
-    );
-    println!("|---|---|---|---|---|---|---|---|---|");
-    let mut failed = 0;
+    // A passing row of the short form is not printed: its figures need the explanation in attack.sh.
+    if long {
+        println!(
+            "| attack | ended by | slowest call | calls | resident, kB: most | grown by | left | threads | files |"
+        );
+        println!("|---|---|---|---|---|---|---|---|---|");
+    }
+    let (mut failed, mut passed) = (0, 0);
     let limits = if long { &[] } else { SHORT };
     for role in ["", "files=256"] {
-        println!("| with {} | | | | | | | | |", if role.is_empty() { "the usual descriptors" } else { role });
+        let descriptors = if role.is_empty() { "the usual descriptors" } else { role };
+        if long {
+            println!("| with {descriptors} | | | | | | | | |");
+        }
         for attack in ATTACKS.iter().filter(|a| a.name.contains(&filter)) {
             let victim = Arc::new(Victim::start(role, limits));
             let before = warmed_up(&victim);
-            failed += u32::from(!stands(attack, &victim, before, long));
+            match stands(attack, &victim, before, long) {
+                true => passed += 1,
+                false => failed += 1,
+            }
         }
     }
-    if failed > 0 {
-        println!("{failed} failed");
-    }
+    println!("{passed} attacks passed, {failed} failed; conformance/attack.sh prints their figures");
     ExitCode::from(u8::from(failed > 0))
 }
 
@@ -122,6 +129,9 @@ fn stands(attack: &Attack, victim: &Arc<Victim>, before: Size, long: bool) -> bo
         && seen.slowest < if long { Duration::from_secs(1) } else { PATIENCE }
         && grown < GROWTH_KB
         && seen.most.threads <= THREADS;
+    if stood && !long {
+        return true;
+    }
     println!(
         "| {} | {ended} | {:.1} ms | {} | {} | {grown} | {} | {} | {} |{}",
         attack.name,

@@ -5,9 +5,9 @@
 //! counted. While an attack goes on, a witness calls a tool, on new connections and on one that
 //! stays open, and every call must be answered.
 //!
-//! Without anything else the server's times are short and some numbers small. `TEST_LONG=1` attacks a
-//! server with default settings and holds it to a second for each call; it belongs to a release
-//! build (`conformance/attack.sh`).
+//! By default the server's timeouts are short, some numbers are small, and only failures are printed.
+//! `TEST_LONG=1` attacks a server with default settings, requires each call to end within a second, and
+//! prints the table of figures; use it with a release build (`conformance/attack.sh`).
 //!
 //! # Invariants
 //! - Nothing waits for a fixed time: attackers act, and the runner waits for what must come of it.

@@ -32,6 +32,8 @@ impl Victim {
             .env(ROLE, role)
             .envs(limits.iter().copied())
             .stdout(Stdio::piped())
+            // It reports the requests that it rejects, which is what an attack is for.
+            .stderr(if std::env::var_os("TEST_LONG").is_some() { Stdio::inherit() } else { Stdio::null() })
             .spawn()
             .unwrap();
         let mut line = String::new();
