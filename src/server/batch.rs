@@ -1,7 +1,7 @@
-//! Collects the answers to a batch of messages into one array.
+//! Responses to a batch of messages, collected into one array.
 //!
 //! Only sessions of revision 2025-03-26 may send batches (its basic/index). Notifications and
-//! questions of the batch's calls are not part of the answer and go out by themselves.
+//! requests of the batch's calls are not part of the array and are sent at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ pub(crate) struct Batch {
 
 #[derive(Default)]
 struct State {
-    /// The answers so far, each followed by a comma.
+    /// The responses so far, each followed by a comma.
     answers: Vec<u8>,
-    /// Calls that have yet to be answered or abandoned.
+    /// Calls that are not answered or abandoned yet.
     open: usize,
-    /// Every message of the batch was looked at.
+    /// Every message of the batch was dispatched.
     complete: bool,
 }
 
@@ -39,8 +39,8 @@ impl Batch {
         }
     }
 
-    /// Every message was looked at; the answer leaves when the last call is settled.
-    /// False: there is nothing to answer.
+    /// Marks the batch as dispatched; the array is sent when the last call is settled. Returns
+    /// whether there is anything to send.
     pub(crate) fn complete(&self) -> bool {
         let mut answers = false;
         self.change(|state| {

@@ -77,6 +77,7 @@ impl InlineTools for Vec<Box<InlineSend>> {
 /// What the caller must do about a message.
 pub(crate) enum Action {
     /// Send the response that is in [`Dispatcher::out`].
+    #[cfg_attr(not(feature = "http-server"), allow(dead_code))] // Only HTTP needs the error code.
     Reply(Encoded),
     /// Run a handler: [`Dispatcher::run`].
     Call(PlannedCall),

@@ -1,16 +1,15 @@
-//! The calls in flight of one connection: which ids are open, until when, and what they weigh.
+//! Table of the calls in flight of one connection: ids, deadlines, and the memory of their messages.
 //!
-//! What it does: enters calls and takes them out again, finds those that are late, makes the thread
-//! that reads wait while the documents of the calls take too much memory. What it does not: answer
-//! calls, or know their jobs.
+//! The table admits calls, removes them, finds overdue ones, and lets the reader thread wait while
+//! the messages in flight take too much memory. It does not answer calls.
 //!
 //! # Invariants
-//! - A call is here from its acceptance until just before its answer is sent, so that a client may
-//!   use the id again as soon as it has the answer. Whoever takes it out settles it.
+//! - A call is in the table from admission until just before its response is sent, so that a client
+//!   can reuse the id as soon as it has the response. The party that removes a call settles it.
 //! - `keys` has as many entries as `calls`, in the same order; the `place` of a call that is here is
 //!   its place in both. Only the table, under its lock, changes them.
-//! - `weight` is the sum of the weights of the calls that do not wait for the client. Those have a
-//!   bound of their own, or else what they wait for could not be read.
+//! - `weight` is the sum of the weights of all calls that are not parked. Parked calls have a bound
+//!   of their own; otherwise the reader could not read the input they wait for.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,14 +23,14 @@ use crate::transport::FrameSink;
 /// What is run when a call is cancelled whose handler has left.
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A call's fate, shared between whoever may decide it.
+/// State of a call, shared by the parties that may settle it.
 #[derive(Default)]
 pub(crate) struct Call {
     cancelled: AtomicBool,
     settled: AtomicBool,
-    /// Its handler has been called.
+    /// The handler was called.
     started: AtomicBool,
-    /// Where it is among the calls in flight, if it is; kept by their table.
+    /// Index in the table of calls in flight; only the table changes it.
     place: AtomicUsize,
     /// Wakes a handler that waits for time to pass; who else is to be told.
     sleep: Mutex<Option<Hook>>,
@@ -39,13 +38,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The result is no longer wanted: tells the handler, also one that waits. Claims the right to
-    /// answer before that, so that a handler which sees the flag cannot answer any more, and says
-    /// whether it was there to claim.
+    /// Cancels the call and wakes its handler. Claims the right to answer first, so that a handler
+    /// which sees the flag cannot answer any more. Returns whether this call claimed that right.
     pub(crate) fn cancel(&self) -> bool {
         let mine = self.settle();
         self.cancelled.store(true, Ordering::Release);
-        // Taken and released, so that a handler is either before its look at the flag or asleep.
+        // With the lock held no handler is between its check of the flag and its wait.
         let hook = self.sleep.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.wake.notify_all();
         if let Some(hook) = hook {
@@ -72,7 +70,7 @@ impl Call {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Waits until then, or until the call is cancelled.
+    /// Blocks until `then` or until the call is cancelled.
     pub(crate) fn wait_until(&self, then: Instant) {
         let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.is_cancelled() {
@@ -87,12 +85,12 @@ impl Call {
         }
     }
 
-    /// Claims the right to answer; only the first who asks gets it.
+    /// Claims the right to answer. Returns true for the first caller only.
     pub(crate) fn settle(&self) -> bool {
         !self.settled.swap(true, Ordering::AcqRel)
     }
 
-    /// Takes note that the handler is called.
+    /// Records that the handler was called.
     pub(crate) fn start(&self) {
         self.started.store(true, Ordering::Relaxed);
     }
@@ -106,7 +104,7 @@ impl Call {
     }
 }
 
-/// A call in flight, with what is needed to answer it without its job.
+/// A call in flight, with everything needed to answer it without its job.
 pub(crate) struct Running {
     pub id: Id,
     pub call: Arc<Call>,
@@ -115,11 +113,11 @@ pub(crate) struct Running {
     pub revision: Revision,
     pub operation: Operation,
     pub outlet: Arc<dyn FrameSink>,
-    /// Bytes of memory its document takes; 0 while it waits for the client.
+    /// Bytes of its document; 0 while the call is parked.
     pub weight: usize,
 }
 
-/// Why a call cannot be taken in.
+/// Reason why a call is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// Another request with this id is still open.
@@ -133,27 +131,25 @@ pub(crate) enum Refusal {
 pub(crate) struct InFlight {
     table: Mutex<Table>,
     room: Condvar,
-    /// How many calls there are, for a look without the lock by the thread that enters them: it may
-    /// see too many, never too few.
+    /// Number of calls, readable without the lock. The reader thread may see too many, never too few.
     open: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Table {
     calls: Vec<Running>,
-    /// A number for the id of each, to look at before the id itself: many calls are looked through
-    /// at once.
+    /// Hash of each id, compared before the id itself.
     keys: Vec<u32>,
     weight: usize,
-    /// The thread that reads sleeps on `room`; waking nobody would still cost a system call.
+    /// The reader thread waits on `room`. A notification without a waiter would cost a system call.
     waiting: bool,
-    /// Nobody waits for room any more: serving ends.
+    /// Serving ends: every call has room.
     over: bool,
 }
 
 impl Table {
     fn has_room(&self, weight: usize, most: usize) -> bool {
-        // A call that weighs too much by itself goes alone.
+        // A call beyond the limit is admitted alone.
         self.over || self.weight == 0 || self.weight + weight <= most
     }
 
@@ -188,7 +184,7 @@ impl Table {
 
     fn find_id(&self, id: &Id) -> Option<usize> {
         let key = key(id);
-        // Without a branch for each, as there mostly is none.
+        // Free of branches: mostly there is no match.
         if !self.keys.iter().fold(false, |any, other| any | (*other == key)) {
             return None;
         }
@@ -196,7 +192,7 @@ impl Table {
     }
 }
 
-/// Equal for equal ids.
+/// Hash of an id.
 fn key(id: &Id) -> u32 {
     match id {
         Id::Number(number) => *number as u32,
@@ -235,7 +231,7 @@ impl InFlight {
         self.open.store(table.calls.len(), Ordering::Relaxed);
     }
 
-    /// Waits until there is room for a call of this weight, or serving ends.
+    /// Blocks until a call of this weight fits, or serving ends.
     pub(crate) fn wait_for_room(&self, weight: usize, most: usize) {
         let mut table = self.table();
         table.waiting = true;
@@ -245,13 +241,13 @@ impl InFlight {
         table.waiting = false;
     }
 
-    /// From now on nobody waits for room.
+    /// Ends all waiting for room, now and later.
     pub(crate) fn end(&self) {
         self.table().over = true;
         self.room.notify_all();
     }
 
-    /// Whether there may be calls at all; for the thread that enters them.
+    /// Whether calls may be in flight; for the reader thread.
     pub(crate) fn any(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
@@ -260,7 +256,7 @@ impl InFlight {
         self.table().find_id(id).is_some()
     }
 
-    /// Takes a call out, if it is in.
+    /// Removes a call.
     pub(crate) fn take(&self, call: &Arc<Call>) -> Option<Running> {
         let mut table = self.table();
         let at = table.find(call)?;
@@ -269,7 +265,7 @@ impl InFlight {
         Some(running)
     }
 
-    /// Takes the call with this id out.
+    /// Removes the call with this id.
     pub(crate) fn take_id(&self, id: &Id) -> Option<Running> {
         let mut table = self.table();
         let at = table.find_id(id)?;
@@ -278,8 +274,8 @@ impl InFlight {
         Some(running)
     }
 
-    /// Takes out the call that is answered to this HTTP exchange: a look at as many addresses as
-    /// there are calls, no more than the workers and their queue take.
+    /// Removes the call that is answered through this HTTP exchange. Linear in the number of calls,
+    /// which the pool's queue bounds.
     #[cfg(feature = "http-server")]
     pub(crate) fn take_exchange(&self, exchange: u64) -> Option<Running> {
         let mut table = self.table();
@@ -289,7 +285,7 @@ impl InFlight {
         Some(running)
     }
 
-    /// Takes out the calls whose peer is gone.
+    /// Removes the calls whose peer has disconnected.
     #[cfg(feature = "http-server")]
     pub(crate) fn take_closed(&self) -> Vec<Running> {
         let (mut gone, mut at) = (Vec::new(), 0);
@@ -304,13 +300,13 @@ impl InFlight {
         gone
     }
 
-    /// How many calls there are.
+    /// Number of calls in flight.
     #[cfg(feature = "http-server")]
     pub(crate) fn len(&self) -> usize {
         self.table().calls.len()
     }
 
-    /// Takes out the calls whose deadline has come, and tells whether others have one.
+    /// Removes overdue calls. Returns them, and whether other calls have a deadline.
     pub(crate) fn take_late(&self, now: Instant) -> (Vec<Running>, bool) {
         let (mut late, mut more, mut at) = (Vec::new(), false, 0);
         let mut table = self.table();
@@ -326,7 +322,7 @@ impl InFlight {
         (late, more)
     }
 
-    /// Takes all calls out.
+    /// Removes all calls.
     pub(crate) fn take_all(&self) -> Vec<Running> {
         let mut table = self.table();
         table.weight = 0;
@@ -336,7 +332,7 @@ impl InFlight {
         calls
     }
 
-    /// Gives a call another deadline and another weight.
+    /// Sets the deadline and the weight of a call.
     pub(crate) fn change(&self, call: &Arc<Call>, deadline: Option<Instant>, weight: usize) {
         let mut table = self.table();
         let Some(at) = table.find(call) else { return };

@@ -1,12 +1,11 @@
-//! Sends for threads that must not wait: the one that watches the clock and the signals, and those
-//! that tell of changes.
+//! Outgoing messages of threads that must not block: the watchdog and senders of notifications.
 //!
-//! Frames are queued and a thread of their own, started with the first one and ended when idle,
-//! sends them in order. An outlet that never waits gets them at once. What it does not do: bound what is posted. The watching thread posts at
-//! most one answer for each call in flight; changes are not posted while [`Outbox::busy`].
+//! A sender thread, started with the first message and ended when idle, sends queued messages in
+//! order. Sinks that never block get them at once. Callers bound the queue: the watchdog posts at
+//! most one response for each call in flight, and changes are not posted while [`Outbox::busy`].
 //!
 //! # Invariants
-//! - `thread` says whether a thread looks at the queue, or will before it ends.
+//! - `thread` is true while a sender thread will check the queue again before it ends.
 //! - The lock is never held across a send.
 
 use std::collections::VecDeque;
@@ -17,14 +16,14 @@ use std::time::{Duration, Instant};
 use crate::era::Encoded;
 use crate::transport::FrameSink;
 
-/// The thread ends when nothing was posted for so long.
+/// Idle time after which the sender thread ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// It only copies bytes.
+/// Stack of the sender thread, which only copies bytes.
 const STACK: usize = 64 << 10;
-/// Bytes that wait before the client counts as one that does not read.
+/// Queued bytes from which the client counts as not reading.
 const BUSY_BYTES: usize = 64 << 10;
 
-/// Where frames are posted.
+/// Queue of outgoing messages.
 #[derive(Default)]
 pub(crate) struct Outbox {
     shared: Arc<Shared>,
@@ -54,22 +53,22 @@ struct Message {
 }
 
 impl Outbox {
-    /// Sends whole frames when the client reads.
+    /// Queues whole frames.
     pub(crate) fn send(&self, to: &Arc<dyn FrameSink>, frames: Vec<u8>) {
         self.put(Message { to: Arc::clone(to), frames, answer: None });
     }
 
-    /// Sends an expected answer when the client reads.
+    /// Queues an expected response.
     pub(crate) fn answer(&self, to: &Arc<dyn FrameSink>, frame: Vec<u8>, encoded: Encoded) {
         self.put(Message { to: Arc::clone(to), frames: frame, answer: Some(encoded) });
     }
 
-    /// Whether more should not be posted that can also be said later.
+    /// Whether messages that can be sent later should not be queued now.
     pub(crate) fn busy(&self) -> bool {
         self.shared.state().bytes >= BUSY_BYTES
     }
 
-    /// Waits until everything that was posted is sent, and takes nothing more.
+    /// Blocks until all queued messages are sent, at most until `deadline`; later ones are dropped.
     #[cold]
     #[inline(never)]
     pub(crate) fn close(&self, deadline: Instant) {
@@ -107,7 +106,7 @@ impl Outbox {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name("mcp-post".to_owned()).stack_size(STACK);
         if thread.spawn(move || shared.deliver(IDLE)).is_err() {
-            // A system without room for a thread: late is better than never.
+            // The system has no room for a thread: this thread sends, although it may block.
             self.shared.deliver(Duration::ZERO);
         }
     }
@@ -130,7 +129,7 @@ impl Shared {
         self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Sends what is posted until nothing was for `idle`.
+    /// Sends queued messages until the queue was empty for `idle`.
     #[cold]
     fn deliver(&self, idle: Duration) {
         let mut last = Instant::now();
