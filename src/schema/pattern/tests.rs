@@ -65,7 +65,7 @@ fn a_property_without_its_tables_names_the_feature() {
 }
 
 #[test]
-fn what_is_no_pattern_is_refused_with_its_place() {
+fn invalid_patterns_are_rejected_with_their_position() {
     let rows: &[(&str, usize, &str)] = &[
         ("(", 0, "never closed"),
         ("a(b(c)", 1, "never closed"),
@@ -141,7 +141,7 @@ fn what_is_no_pattern_is_refused_with_its_place() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_with_a_way_out() {
+fn unsupported_patterns_are_rejected_with_an_alternative() {
     let rows = [
         (r"(a)\1", 3, "a backreference"),
         (r"\1(a)", 0, "a backreference"),
@@ -165,7 +165,7 @@ fn what_cannot_be_run_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_with_the_limit() {
+fn large_patterns_are_rejected_with_the_limit() {
     let nested = "(".repeat(100_000) + &")".repeat(100_000);
     let deep = "(?:".repeat(21) + "a" + &")".repeat(21);
     let rows = [

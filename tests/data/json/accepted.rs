@@ -1,8 +1,8 @@
-//! Texts that RFC 8259 allows, by production, each with its compact form; an empty one means the
-//! text is compact already.
+//! Texts that RFC 8259 allows, by production, each with its compact form. An empty form means that
+//! the text is compact.
 //!
-//! The compact form has no whitespace, shows numbers as written and strings as
-//! [`Writer::string`](tinymcp::json::Writer::string) writes what they decode to.
+//! The compact form has no whitespace, numbers as written, and strings as
+//! [`Writer::string`](tinymcp::json::Writer::string) writes their decoded form.
 
 pub(crate) const ACCEPTED: &[(&str, &str)] = &[
     // JSON-text = ws value ws: any value stands alone.
@@ -88,7 +88,7 @@ pub(crate) const ACCEPTED: &[(&str, &str)] = &[
     ("{\"a\":1,\"b\":2,\"a\":3}", ""),
     ("{\"a\":1,\"\\u0061\":2}", "{\"a\":1,\"a\":2}"),
     ("{\"\":1,\"\":2}", ""),
-    // names that look alike and differ
+    // names that look alike but differ
     ("{\"a\":1,\"A\":2}", ""),
     ("{\"a\":1,\"a \":2}", ""),
     ("{\"é\":1,\"e\u{301}\":2}", ""),
@@ -271,7 +271,7 @@ pub(crate) const ACCEPTED: &[(&str, &str)] = &[
     ("\"\\udbff\\udfff\"", "\"\u{10ffff}\""),
     ("\"\\ud83d\\ude00\\ud83d\\ude01\"", "\"😀😁\""),
     ("\"a\\ud83d\\ude00b\"", "\"a😀b\""),
-    // strings beside everything
+    // strings in all positions
     ("[\"a\\n\",\"b\"]", ""),
     ("{\"a\\t\":\"b\\t\"}", ""),
     ("{\"a\":\"b\",\"c\":[\"d\",\"e\\n\"]}", ""),

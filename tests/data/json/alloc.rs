@@ -1,4 +1,4 @@
-//! What a document costs in allocations: nothing once it has seen a message of the size.
+//! Allocations of a document: none after a message of the same size.
 
 use allocation_counter::measure;
 use tinymcp::json::{Doc, ParseLimits, Writer};
@@ -7,7 +7,7 @@ const CALL: &[u8] = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{
 
 const STRICT: ParseLimits = ParseLimits { unique_names: true, ..ParseLimits::UNBOUNDED };
 
-/// An object with many names, each with an escape, for the buffers a call does not touch.
+/// An object with many names, each with an escape, to fill the buffers that a call does not use.
 fn large() -> Vec<u8> {
     let mut w = Writer::new();
     w.begin_object();
@@ -44,7 +44,7 @@ fn taking_a_frame_allocates_nothing() {
         doc.parse_taking(frame, &STRICT).unwrap();
         assert!(frame.is_empty());
     };
-    // Two rounds, so that both buffers have seen the message.
+    // Two rounds, so that both buffers have held the message.
     round(&mut frame);
     round(&mut frame);
     let info = measure(|| {

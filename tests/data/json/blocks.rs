@@ -1,17 +1,17 @@
-//! Long strings and long texts, which are read, checked and copied in blocks: whatever stands at
-//! the border of two blocks says the same as anywhere else.
+//! Long strings and long texts, which are read, checked and copied in blocks. The result does not
+//! depend on the block boundaries.
 
 use tinymcp::json::{Doc, ErrorKind, ParseLimits};
 
 const LIMITS: ParseLimits = ParseLimits::UNBOUNDED;
 /// Characters of one to four bytes.
 const FILL: [&str; 4] = ["x", "é", "日", "😀"];
-/// Beyond the largest block within a string, and the place from which on they are large.
+/// Longer than the largest block within a string, and than the length from which blocks are large.
 const LONG: usize = 1600;
-/// A text is checked and copied in pieces of so many bytes.
+/// Size of the pieces in which a text is checked and copied.
 const PIECE: usize = 8 << 10;
 
-/// Parses as a string; what it says must be what serde_json says.
+/// Parses a string and compares it with serde_json's result.
 fn agrees(doc: &mut Doc, text: &str) {
     doc.parse_again(text.as_bytes(), &LIMITS).unwrap_or_else(|e| panic!("{text}: {e}"));
     let expected: String = serde_json::from_str(text).unwrap();
@@ -26,7 +26,7 @@ fn escapes_stand_at_every_place_of_a_long_string() {
         for escape in [r"\n", r#"\""#, r"\\", r"\u65e5", r"\ud83d\ude00"] {
             for before in 0..LONG / fill.len() {
                 let before = fill.repeat(before);
-                // Followed by nothing, by little, and by another one as far away.
+                // Followed by nothing, by a short text, and by another one at the same distance.
                 agrees(&mut doc, &format!("\"{before}{escape}\""));
                 agrees(&mut doc, &format!("\"{before}{escape}{fill}{escape}#]\""));
                 agrees(&mut doc, &format!("\"{escape}{before}{escape}{before}\""));

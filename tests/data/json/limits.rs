@@ -1,4 +1,4 @@
-//! Limits of the parser: each at its edge, and inputs made to be expensive.
+//! Limits of the parser, each at its boundary, and expensive inputs.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn bytes_are_counted_with_whitespace() {
     let limits = ParseLimits { bytes: 6, ..UNBOUNDED };
     assert_eq!(refusal("[1,2] ", &limits), None);
     assert_eq!(refusal("[1,2]  ", &limits), Some((ErrorKind::Bytes, 6)));
-    // Size comes first: nothing else is looked at.
+    // The size is checked first.
     assert_eq!(refusal("nonsense", &limits), Some((ErrorKind::Bytes, 6)));
     let mut frame = b"[1,2]  ".to_vec();
     let e = Doc::default().parse_taking(&mut frame, &limits).unwrap_err();
@@ -49,7 +49,7 @@ fn depth_counts_open_arrays_and_objects() {
             assert_eq!(refusal(&nested(depth + 1), &limits), Some((ErrorKind::Depth, depth * open.len())));
         }
     }
-    // Width is not depth.
+    // Wide documents are not deep.
     let limits = ParseLimits { depth: 2, ..UNBOUNDED };
     assert_eq!(refusal("[[],[],{},{\"a\":1},[]]", &limits), None);
 }
@@ -134,7 +134,7 @@ fn duplicate_names_are_refused_at_the_second_one() {
         (r#"{"a":{"b":1,"c":2},"b":3,"c":4}"#, None),
         (r#"{"x":{"a":1,"a":2}}"#, Some(12)),
         (r#"{"a":[1,{"b":2}],"c":{},"a":3}"#, Some(24)),
-        // Names a hash of a few bytes might take for the same.
+        // Names that a hash of a few bytes could confuse.
         (r#"{"abcdefgh_1_ijklmnop":1,"abcdefgh_2_ijklmnop":2}"#, None),
         (r#"{"abcdefgh_1_ijklmnop":1,"abcdefgh_1_ijklmnop":2}"#, Some(25)),
         (r#"{"a":1,"a\u0000":2,"a\u0000\u0000":3}"#, None),
@@ -172,7 +172,7 @@ fn any_number_of_names_is_checked() {
 
 #[test]
 fn hostile_names_cost_no_more_than_sorting() {
-    // Plain numbers, and names whose first and last bytes and lengths agree.
+    // Plain numbers, and names with equal first and last bytes and lengths.
     let plain = |i: u32| i.to_string();
     let alike = |i: u32| format!("aaaaaaaa{i:06}bbbbbbbb");
     let start = Instant::now();
@@ -182,7 +182,7 @@ fn hostile_names_cost_no_more_than_sorting() {
         let text = object((0..64_000).map(|i| name(if i == last { 7 } else { i })));
         assert_eq!(duplicate(&text), text.rfind(&format!("\"{}\"", name(7))));
     }
-    // Comparing each with each would take minutes in a test build.
+    // Comparing all pairs would take minutes in a test build.
     assert!(start.elapsed() < Duration::from_secs(20));
 }
 

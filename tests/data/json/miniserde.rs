@@ -1,4 +1,4 @@
-//! The bridge to types that derive miniserde's traits.
+//! Conversion of types that derive miniserde's traits.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn a_type_survives_the_way_there_and_back() {
     to_writer(&mut w, "s");
     w.end_array();
     assert_eq!(w.as_str(), format!("[{},\"s\"]", TEXT.replace("\\u00e9", "é")));
-    // And as miniserde itself reads it.
+    // The result must equal miniserde's own.
     assert_eq!(miniserde::json::from_str::<Reading>(TEXT).unwrap(), reading);
 }
 
@@ -97,7 +97,7 @@ fn chain(links: usize) -> String {
 
 #[test]
 fn depth_is_bounded_when_reading() {
-    // The bound must hold on little stack, and dropping a short chain is the type's own business.
+    // The bound must hold on a small stack. Dropping a short chain is up to the type.
     let thread = std::thread::Builder::new().stack_size(256 << 10);
     let bounded = thread.spawn(|| {
         let mut doc = Doc::default();

@@ -1,17 +1,16 @@
-//! Random and mutated texts against serde_json: what is accepted, and what it says.
+//! Random and mutated texts, compared with serde_json.
 //!
-//! Seeded and replayable: each text is made from its own number, which a failure prints.
-//! `TEST_FUZZ=10000000 cargo test --release --test data json::random` runs as many texts as told;
-//! `TEST_FUZZ_FROM` sets the first number.
+//! Each text is generated from its number, which a failure prints. `TEST_FUZZ=10000000 cargo test
+//! --release --test data json::random` sets the number of texts, `TEST_FUZZ_FROM` the first number.
 
 use std::collections::HashSet;
 
 use tinymcp::json::{Doc, ErrorKind, Json, Kind, ParseLimits, Value, Writer};
 
-/// As deep as serde_json goes by itself.
+/// The default depth of serde_json.
 const LIMITS: ParseLimits = ParseLimits { depth: 127, ..ParseLimits::UNBOUNDED };
 
-/// SplitMix64.
+/// SplitMix64 random numbers.
 struct Random(u64);
 
 impl Random {
@@ -36,9 +35,9 @@ impl Random {
     }
 }
 
-/// A text of the grammar with about `size` values.
+/// A valid text with about `size` values.
 fn generate(r: &mut Random, text: &mut String, mut size: usize) {
-    // Closing brackets still to come.
+    // Closing brackets of open containers.
     let mut open = String::new();
     space(r, text);
     loop {
@@ -183,7 +182,7 @@ fn string(r: &mut Random, text: &mut String) {
     text.push('"');
 }
 
-/// Spoils a text, mostly a little.
+/// Mutates a text, mostly slightly.
 fn mutate(r: &mut Random, text: &mut Vec<u8>) {
     let bytes = b"{}[]\",:\\/ \n\t\r019-+.eEtfnu\x00\x1f\x7f\x80\xc3\xed\xff";
     for _ in 0..1 + r.below(3) {
@@ -246,7 +245,7 @@ fn same(ours: Value<'_>, theirs: &serde_json::Value) {
     }
 }
 
-/// Whether some object has two members of one name.
+/// Whether an object has two members with the same name.
 fn repeats(v: Value<'_>) -> bool {
     let mut names = HashSet::new();
     v.members().any(|(name, _)| !names.insert(name))
@@ -254,7 +253,7 @@ fn repeats(v: Value<'_>) -> bool {
         || v.items().any(repeats)
 }
 
-/// Writes the value again, a member at a time.
+/// Writes the value again, member by member.
 fn rewrite(v: Value<'_>, w: &mut Writer) {
     match v.kind() {
         Kind::Array => {
@@ -311,7 +310,7 @@ impl Checker {
         let root = self.doc.root();
         same(root, theirs);
         assert_eq!(self.doc.text().as_bytes(), bytes);
-        // The subtree of any node is a text of its own, at its offset.
+        // The text of any node is a valid text, at its offset.
         let mut at = root;
         while !at.is_empty() && !r.one_in(4) {
             let n = r.below(at.len());
@@ -320,7 +319,7 @@ impl Checker {
         assert!(self.doc.text()[at.offset()..].starts_with(at.raw()));
         self.other.parse_again(at.raw().as_bytes(), &LIMITS).unwrap();
         assert_eq!(self.other.root().kind(), at.kind());
-        // What the writer makes of the values reads as the same values.
+        // Writing and reading the values again gives the same values.
         let mut w = Writer::new();
         rewrite(root, &mut w);
         let mut frame = w.into_bytes();
@@ -333,7 +332,7 @@ impl Checker {
         if strict.is_ok() {
             same(self.other.root(), theirs);
         }
-        // A constant lives forever, so only some become one.
+        // A constant is never freed, so only some texts become one.
         if r.one_in(64) {
             let text: &'static str = self.doc.text().to_owned().leak();
             assert_eq!(Json::constant(text).as_str(), text);

@@ -1,7 +1,7 @@
-//! Texts that are not JSON, by the production they miss, each with the error and its offset.
+//! Texts that are not JSON, by the production they violate, each with the error and its offset.
 //!
-//! Every row is near to something allowed. The offset is where a reader would point: the byte
-//! that cannot be there, the start of a bad escape, or the end where more is needed.
+//! Every row is close to a valid text. The offset is the byte that is not allowed, the start of an
+//! invalid escape, or the end where more is needed.
 
 use tinymcp::json::ErrorKind::{self, *};
 
@@ -30,7 +30,7 @@ pub(crate) const REFUSED: &[(&[u8], ErrorKind, usize)] = &[
     (b"{} //", Trailing, 3),
     (b"[]#", Trailing, 2),
     (b"1\n2", Trailing, 2),
-    // what is not whitespace
+    // characters that are not whitespace
     (b"\x0b1", UnexpectedByte, 0),
     (b"\x0c1", UnexpectedByte, 0),
     (b"\x001", UnexpectedByte, 0),
@@ -287,7 +287,7 @@ pub(crate) const REFUSED: &[(&[u8], ErrorKind, usize)] = &[
     (b"1\xef\xbc\x91", Trailing, 1),
     (b"\xd9\xa1", UnexpectedByte, 0),
     (b"\xe2\x88\x921", UnexpectedByte, 0),
-    // strings that do not end
+    // strings without an end
     (b"\"", UnexpectedEnd, 1),
     (b"\"a", UnexpectedEnd, 2),
     (b"\"abcdefgh", UnexpectedEnd, 9),
@@ -303,7 +303,7 @@ pub(crate) const REFUSED: &[(&[u8], ErrorKind, usize)] = &[
     (b"\"\\u00", UnexpectedEnd, 5),
     (b"\"\\u004", UnexpectedEnd, 6),
     (b"\"\\u0041", UnexpectedEnd, 7),
-    // strings that do not start, or with another quote
+    // strings without a start, or with another quote
     (b"'a'", UnexpectedByte, 0),
     (b"a\"", UnexpectedByte, 0),
     (b"`a`", UnexpectedByte, 0),
@@ -311,7 +311,7 @@ pub(crate) const REFUSED: &[(&[u8], ErrorKind, usize)] = &[
     (b"\\\"a\"", UnexpectedByte, 0),
     (b"\\u0022a\"", UnexpectedByte, 0),
     (b"[\\n]", UnexpectedByte, 1),
-    // escapes nobody listed
+    // unknown escapes
     (b"\"\\a\"", Escape, 1),
     (b"\"\\v\"", Escape, 1),
     (b"\"\\e\"", Escape, 1),
@@ -332,7 +332,7 @@ pub(crate) const REFUSED: &[(&[u8], ErrorKind, usize)] = &[
     (b"\"ok\\q\"", Escape, 3),
     (b"{\"\\q\":1}", Escape, 2),
     (b"\"01234567890123456789012345678901234567\\q\"", Escape, 39),
-    // \u with too few digits or others
+    // \u without four hexadecimal digits
     (b"\"\\u\"", Escape, 1),
     (b"\"\\u0\"", Escape, 1),
     (b"\"\\u00\"", Escape, 1),

@@ -1,11 +1,11 @@
-//! Every production of RFC 8259 and its near misses, held against the parser, the validator of
-//! constants and serde_json.
+//! Every production of RFC 8259 and its near misses, in the parser, the check of constants, and
+//! serde_json.
 
 use super::accepted::ACCEPTED;
 use super::refused::REFUSED;
 use tinymcp::json::{Doc, Json, Kind, ParseLimits, Value, Writer};
 
-/// The value written again without whitespace; its depth is small in these tables.
+/// Writes the value without whitespace. The values of these tables are not deep.
 fn compact(v: Value<'_>, w: &mut Writer) {
     match v.kind() {
         Kind::String => {
@@ -42,7 +42,7 @@ fn the_tables_are_complete_and_without_repetition() {
 }
 
 #[test]
-fn what_the_grammar_allows_is_accepted() {
+fn valid_texts_are_accepted() {
     let mut doc = Doc::default();
     for (text, form) in ACCEPTED {
         doc.parse_again(text.as_bytes(), &ParseLimits::default()).unwrap_or_else(|e| panic!("{text:?}: {e}"));
@@ -56,7 +56,7 @@ fn what_the_grammar_allows_is_accepted() {
 }
 
 #[test]
-fn what_it_does_not_allow_is_refused_at_the_right_byte() {
+fn invalid_texts_are_rejected_at_the_right_byte() {
     let mut doc = Doc::default();
     for (text, kind, offset) in REFUSED {
         let shown = text.escape_ascii();
@@ -86,7 +86,7 @@ fn constants_follow_the_same_tables() {
     for (text, _) in ACCEPTED {
         assert_eq!(Json::constant(text).as_str(), *text);
     }
-    // A refused constant panics; the tables make a few hundred, which nobody wants to read.
+    // A rejected constant panics; the tables cause a few hundred panics, so their output is off.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let mut passed = Vec::new();
@@ -99,7 +99,7 @@ fn constants_follow_the_same_tables() {
     assert_eq!(passed, Vec::<&str>::new());
 }
 
-/// Messages as peers send them.
+/// Messages of real peers.
 const MESSAGES: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{"listChanged":true}},"clientInfo":{"name":"caf\u00e9","version":"1.0"}}}"#,
     r#"{"jsonrpc":"2.0","id":"a-7","method":"tools/call","params":{"name":"read","arguments":{"bus":"i2c-1","offset":-0.5e3,"deep":[[],{"x":[null,true]}]}}}"#,

@@ -169,7 +169,7 @@ fn the_last_of_several_members_counts() {
     assert_eq!(doc.root().get("a").unwrap().raw(), r#"{"a":3}"#);
     assert_eq!(doc.root().pointer("/a/a").unwrap().as_i64(), Some(3));
     assert_eq!(doc.root().len(), 3);
-    // A document that refused duplicates before answers by the rules it was last parsed with.
+    // A document that rejected duplicates follows the limits of its last parse.
     let mut doc = Doc::default();
     let unique = ParseLimits { unique_names: true, ..ParseLimits::default() };
     doc.parse_again(b"{}", &unique).unwrap();
@@ -179,7 +179,7 @@ fn the_last_of_several_members_counts() {
 
 #[test]
 fn elements_are_found_by_position() {
-    // Scalars only, where the position is the node; containers between, where it is not.
+    // Scalars only, where the index follows from the position; then containers between them.
     for text in ["[0,1,2,3]", "[0,1,[],3]", "[0,1,{\"a\":[9]},3]", "[[],1,2,3]", "[0,[[8],9],2,3]"] {
         let doc = Doc::parse(text).unwrap();
         let root = doc.root();

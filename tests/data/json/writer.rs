@@ -1,4 +1,4 @@
-//! Writing: the writer, finished text, the macro and what can be written.
+//! Writing: the writer, finished text, the macro and the writable types.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tinymcp::json;
 use tinymcp::json::{Doc, ErrorKind, Json, ToJson, Writer};
 
-/// What the writer makes of these calls; it must be JSON.
+/// The text that these calls write; it must be valid.
 fn written(calls: impl FnOnce(&mut Writer)) -> String {
     let mut w = Writer::new();
     calls(&mut w);
@@ -43,10 +43,10 @@ fn spliced_text_takes_part_in_the_commas() {
 }
 
 #[test]
-fn only_what_must_be_escaped_is() {
+fn only_necessary_escapes_are_written() {
     for c in (0..0x300).chain([0x2028, 0xd7ff, 0xe000, 0xffff, 0x1f600, 0x10ffff]) {
         let c = char::from_u32(c).unwrap();
-        // In all places a word of eight bytes can have it.
+        // At all positions in a word of eight bytes.
         for before in 0..20 {
             let s = format!("{}{c}é{c}{}", "a".repeat(before), "b".repeat(20 - before));
             let text = written(|w| {
@@ -107,10 +107,10 @@ fn a_line_is_one_frame_whatever_was_spliced_into_it() {
     for line in text.lines() {
         assert!(Doc::parse(line).is_ok());
     }
-    // Without an end of line the text stays as it is.
+    // Without a line end the text stays as it is.
     w.raw("[\n]");
     assert!(w.as_str().ends_with("[\n]"));
-    // Going back behind the start of the line starts another one.
+    // Truncating to before the start of the line starts another one.
     w.truncate(0);
     w.raw("[\n\n\n\n]").newline();
     assert_eq!(w.as_str(), "[    ]\n");
@@ -153,7 +153,7 @@ fn memory_is_reused() {
 }
 
 #[test]
-fn the_macro_writes_what_it_shows() {
+fn the_macro_writes_its_literal_form() {
     let map = BTreeMap::from([("k".to_owned(), 1.5)]);
     let text = String::from("q\"");
     let made = json!({

@@ -1,8 +1,8 @@
-//! Schemas and values made to cost more than they seem to.
+//! Schemas and values with a high cost for their size.
 //!
-//! Each case is answered, rightly or with the keyword `limit`, and within a time that is a
-//! hundred times what it takes on a small board in a release build: what these cases cost without
-//! their defences is minutes and more. With TEST_SCHEMA_STRICT set the bound is 100 ms.
+//! Each case gets a correct result or the keyword `limit`, within a hundred times its time on a
+//! small board in a release build. Without their defences these cases take minutes or more. With
+//! TEST_SCHEMA_STRICT set, the bound is 100 ms.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ fn bound() -> Duration {
     Duration::from_millis(if strict { 100 } else { 10_000 })
 }
 
-/// How long this thread has been running, which other programs of a busy machine do not prolong;
-/// nothing where the system does not tell.
+/// Processor time of this thread, which the load of the machine does not affect. `None` if the
+/// system does not report it.
 fn processor_time() -> Option<Duration> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     told.split(' ').next()?.parse().ok().map(Duration::from_nanos)
@@ -33,7 +33,7 @@ fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// The keyword of the first failure; nothing when the value fits.
+/// The keyword of the first violation; `None` for a valid value.
 fn answer(what: &str, schema: &str, value: &str) -> Option<&'static str> {
     let schema = timed(&format!("{what}, compile"), || Schema::parse(schema)).expect(what);
     let value = doc(value);
@@ -246,7 +246,7 @@ fn many_branches_that_track_are_linear() {
     let members: Vec<_> = (0..2_000).map(|i| format!("\"p{i}\":{i}")).collect();
     let value = format!("{{{}}}", members.join(","));
     let verdict = answer("2,000 branches on 2,000 members", &schema, &value);
-    // Four million look-ups are more than the steps allow, which is an answer as well.
+    // Four million look-ups exceed the steps, which is a valid result.
     assert!(matches!(verdict, None | Some("limit")), "{verdict:?}");
     let mut nested = r#"{"properties":{"x":true}}"#.to_owned();
     for i in 0..12 {
@@ -258,7 +258,7 @@ fn many_branches_that_track_are_linear() {
 }
 
 #[test]
-fn what_tracks_is_checked_also_when_verdicts_are_kept() {
+fn evaluated_members_are_tracked_also_with_cached_verdicts() {
     for (rule, good, bad) in [
         (
             r#"{"allOf":[{"properties":{"a":true}}],"unevaluatedProperties":false}"#,
@@ -267,7 +267,7 @@ fn what_tracks_is_checked_also_when_verdicts_are_kept() {
         ),
         (r#"{"allOf":[{"prefixItems":[true]}],"unevaluatedItems":false}"#, "[1]", "[1,2]"),
     ] {
-        // Enough branches for verdicts to be kept, which then are those of `rule`, used twice.
+        // Enough branches to cache verdicts, here those of `rule`, used twice.
         let mut branches: Vec<_> =
             (0..100).map(|i| format!("{{\"properties\":{{\"p{i}\":{{}}}}}}")).collect();
         branches.extend([1, 2].map(|_| r##"{"allOf":[{"$ref":"#/$defs/rule"},{}]}"##.to_owned()));
@@ -300,7 +300,8 @@ fn branches_without_nodes_of_their_own_take_steps() {
         let value = doc(value);
         timed(combinator, || schema.check(value.root())).ok();
     }
-    // The steps do not suffice, which is an answer; a few branches on as many values are no matter.
+    // The steps do not suffice, which is a valid result; a few branches on as many values are
+    // cheap.
     let few = r#"{"items":{"anyOf":[{"type":"null"},{"type":"string"},{"type":"number"}]}}"#;
     assert_eq!(answer("few branches", few, &numbers), None);
 }
@@ -328,7 +329,7 @@ fn long_texts_take_steps_each_time_they_are_read() {
     ] {
         assert_eq!(answer("read again and again", &schema, &value), Some("limit"));
     }
-    // Once is no matter.
+    // Once is cheap.
     assert_eq!(answer("a long integer", r#"{"type":"integer"}"#, &digits), None);
     let long = format!("\"{word}\"");
     assert_eq!(answer("a long word", &format!("{{\"const\":{long}}}"), &long), None);
@@ -350,7 +351,7 @@ fn many_anchors_are_found_without_going_through_all() {
 
 #[cfg(feature = "pattern")]
 #[test]
-fn what_patterns_take_together_is_bounded() {
+fn the_total_cost_of_patterns_is_limited() {
     let many = array(3_000, |i| format!("{{\"pattern\":\"^(?:a|b)*a(?:a|b){{9}}c{i}\"}}"));
     assert!(refusal("3,000 large patterns", &format!("{{\"allOf\":{many}}}")).contains("together"));
     let long = array(20_000, |i| format!("{{\"pattern\":\"^(?:){{0,9000}}{i}\"}}"));
@@ -397,7 +398,7 @@ fn schemas_beyond_the_limits_are_refused() {
 
 #[test]
 fn a_validation_fits_the_stack_its_depth_is_said_to_need() {
-    // Debug frames are several times those of a release build.
+    // Debug frames are several times as large as those of a release build.
     let stack = if cfg!(debug_assertions) { 1 << 20 } else { 128 << 10 };
     let limits = SchemaLimits::default().fitting(128 << 10);
     assert_eq!(limits.depth, 128);
@@ -409,6 +410,6 @@ fn a_validation_fits_the_stack_its_depth_is_said_to_need() {
     );
     let schema = schema.unwrap();
     let checked = std::thread::Builder::new().stack_size(stack).spawn(move || schema.check(value.root()));
-    // Whatever the answer: the thread is still there to give it.
+    // The result does not matter, only that the thread returns one.
     let _ = checked.unwrap().join().unwrap();
 }

@@ -1,4 +1,4 @@
-//! What a failure says: path, keyword and sentence.
+//! Violations: path, keyword and message.
 
 use tinymcp::schema::{Formats, Schema};
 
@@ -178,7 +178,7 @@ const TABLE: &[(&str, &str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn each_keyword_says_what_was_expected_and_what_came() {
+fn each_keyword_has_its_message() {
     for (schema, value, path, keyword, message) in TABLE {
         let compiled = Schema::options().formats(Formats::Assert).parse(schema).expect(schema);
         let value = doc(value);

@@ -1,5 +1,5 @@
-//! The JSON Schema validator from outside: what hostile schemas and values cost, what is refused
-//! and how, and what the messages say.
+//! Tests of the JSON Schema validator: the cost of hostile schemas and values, rejected schemas,
+//! and messages.
 
 mod blow_up;
 mod message;
@@ -9,7 +9,7 @@ mod refuse;
 
 use tinymcp::json::{Doc, ParseLimits};
 
-/// Parses without limits, as a host with its own limits would.
+/// Parses without limits, like a host with limits of its own.
 fn doc(text: &str) -> Doc {
     let mut doc = Doc::default();
     doc.parse_again(text.as_bytes(), &ParseLimits::UNBOUNDED).unwrap();

@@ -1,11 +1,11 @@
-//! Member names: long and short ones, escaped ones, and those that look like the text around them.
+//! Member names: long and short ones, escaped ones, and names that resemble the text around them.
 
 use tinymcp::json::Writer;
 use tinymcp::schema::Schema;
 
 use super::doc;
 
-/// Names that share beginnings, ends and lengths, and some that have to be escaped.
+/// Names with common prefixes, suffixes and lengths, and some with escapes.
 const NAMES: [&str; 24] = [
     "",
     "a",
@@ -33,7 +33,7 @@ const NAMES: [&str; 24] = [
     "äö",
 ];
 
-/// An object with one member, its name spelled with as few escapes as possible, or with as many.
+/// An object with one member. Its name is written with as few or as many escapes as possible.
 fn object(name: &str, member: &str, escaped: bool) -> String {
     let mut w = Writer::new();
     w.begin_object();
@@ -56,7 +56,7 @@ fn members_are_found_by_the_whole_name_however_it_is_written() {
         let schema = Schema::parse(&text).unwrap();
         for name in NAMES {
             for escaped in [false, true] {
-                // Behind a short value the text ends; a long one leaves room to look ahead.
+                // After a short value the text ends; after a long one there is text to look ahead.
                 for member in ["7", "70000000"] {
                     let value = object(name, member, escaped);
                     assert_eq!(schema.is_valid(doc(&value).root()), name == declared, "{text} {value}");

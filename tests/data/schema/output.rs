@@ -1,4 +1,4 @@
-//! The output forms of the standard.
+//! The output formats of the standard.
 
 use tinymcp::schema::{Output, Schema};
 

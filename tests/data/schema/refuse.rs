@@ -1,8 +1,8 @@
-//! Schemas that are none, and where the fault is.
+//! Invalid schemas, with the pointer to the error.
 
 use tinymcp::schema::{Dialect, Schema};
 
-/// Schema, pointer to the fault, a part of the message.
+/// Schema, pointer to the error, part of the message.
 const TABLE: &[(&str, &str, &str)] = &[
     ("5", "", "expected a schema"),
     (r#"{"type":"strnig"}"#, "/type", "expected one of"),
@@ -42,7 +42,7 @@ const TABLE: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_no_schema_is_refused_with_a_pointer_to_the_fault() {
+fn invalid_schemas_are_rejected_with_a_pointer() {
     for (schema, pointer, message) in TABLE {
         let refused = Schema::parse(schema).expect_err(schema);
         assert_eq!(refused.pointer, *pointer, "{schema}: {refused}");
@@ -79,7 +79,7 @@ fn old_spellings_work_in_new_schemas() {
     }
 }
 
-// The metaschemas hold patterns themselves.
+// The metaschemas contain patterns.
 #[cfg(feature = "pattern")]
 #[test]
 fn metaschemas_are_there_without_a_network() {
