@@ -1,7 +1,8 @@
 //! What the library takes from `std::sync`, `std::thread` and `crossbeam-channel`, on threads that Shuttle schedules.
 //!
 //! Time does not pass in a schedule. A wait of less than a second ends at any moment, with or without its reason. A wait
-//! of a second or more never ends by itself, so that a lost wake-up is a deadlock, which Shuttle reports.
+//! of a second or more never ends by itself, so that a lost notification is a deadlock, which Shuttle reports. A parked
+//! thread is an exception: Shuttle wakes it without a reason, so a lost `unpark` is not found.
 #![allow(missing_docs, dead_code, unreachable_code)]
 
 use std::time::Duration;

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Sequences of frames over lines and over HTTP, and 16 threads on one connection of a client, while system calls return
+# late: threads meet in orders that do not happen on a quiet machine. For the long run by hand.
+#
+#   conformance/delays.sh [MICROSECONDS] [SEQUENCES]     500 microseconds, 8,000 sequences (one in 200 over each way)
+#
+# strace stops every thread at each third to each eleventh call of a kind, so this takes minutes. On a bare Debian
+# machine, as root, a missing strace is installed with apt-get. Exit code 1 if a test fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+delay=${1-500} sequences=${2-8000}
+# shellcheck source=install.sh
+. conformance/install.sh
+command -v strace >/dev/null || apt_install strace
+
+built() {
+    cargo test --quiet --features full --test "$1" --no-run --message-format=json |
+        sed -n "s/.*\"executable\":\"\([^\"]*\/$1-[^\"]*\)\".*/\1/p"
+}
+late() {
+    strace -f -qq -o /dev/null \
+        -e inject=futex:delay_exit="$delay":when=2+7 \
+        -e inject=write,sendto,writev:delay_exit="$delay":when=3+3 \
+        -e inject=read,recvfrom:delay_enter="$delay":when=5+11 \
+        -e inject=epoll_wait,poll:delay_exit="$delay":when=4+5 "$@"
+}
+
+echo "== a server over lines and over HTTP"
+TEST_SEQUENCES=$sequences late "$(built server)" sequence::lines:: sequence::http::
+echo "== a client"
+TEST_CALLS=400 late "$(built client)" race::sixteen_threads_with_a_child
