@@ -10,6 +10,8 @@
 //! # Invariants
 //! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
 
+mod subscriptions;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +28,6 @@ use super::call::Job;
 use super::in_flight::{Call, InFlight, Refusal, Running};
 use super::outbox::Outbox;
 use super::state::{Core, ParkPermit};
-use super::tool_error::ToolError;
 
 /// The shared state of one connection.
 pub(crate) struct Connection {
@@ -405,80 +406,6 @@ impl Connection {
         Some(job)
     }
 
-    /// The resources whose updates somebody wants to be told of.
-    #[allow(dead_code)] // Used by the hub.
-    pub(super) fn wanted(&self, uris: &mut std::collections::BTreeSet<String>) {
-        if let Some(session) = self.session().as_ref() {
-            uris.extend(session.subscriptions.iter().cloned());
-        }
-        uris.extend(lock(&self.listens).iter().flat_map(|listen| listen.filter.uris.iter().cloned()));
-    }
-
-    /// Opens a subscription: acknowledges it first, then lets changes through. With `now` false the
-    /// acknowledgment is left to [`Connection::acknowledge`].
-    #[allow(clippy::too_many_arguments)] // OK because they are what a subscription consists of.
-    pub(crate) fn listen(
-        &self,
-        id: Id,
-        raw: &str,
-        filter: Filter,
-        era: &'static dyn ServerEra,
-        revision: Revision,
-        outlet: &Arc<dyn FrameSink>,
-        now: bool,
-    ) -> Result<(), Fault> {
-        let mut listens = lock(&self.listens);
-        // Those of many clients are bounded by the event streams that may be open.
-        if !self.shared && listens.len() >= self.core.limits.listens {
-            return Err(Fault::Internal("Too many listen requests are open"));
-        }
-        let outlet = Arc::clone(outlet);
-        let listen = Listen { open: now, id, raw: raw.to_owned(), filter, era, revision, outlet };
-        if now {
-            // Under the lock: nothing of a subscription may precede its acknowledgment.
-            self.send_acknowledgment(&listen);
-        }
-        if listen.outlet.closed() {
-            return Ok(());
-        }
-        self.listening.store(true, Ordering::Relaxed);
-        listens.push(listen);
-        Ok(())
-    }
-
-    fn send_acknowledgment(&self, listen: &Listen) {
-        let mut w = Writer::new();
-        let signal = Signal::Acknowledged { filter: &listen.filter, listen: &listen.raw };
-        listen.era.signal(&mut w, listen.revision, signal);
-        w.newline();
-        self.outbox.send(&listen.outlet, w.into_bytes());
-    }
-
-    /// Acknowledges a subscription without the resources of which no updates will come.
-    #[allow(dead_code)] // Used by the hub.
-    pub(crate) fn acknowledge(
-        &self,
-        id: &Id,
-        outlet: &Arc<dyn FrameSink>,
-        watched: &[(String, Result<(), ToolError>)],
-    ) {
-        let mut listens = lock(&self.listens);
-        // Ids of clients without sessions have nothing to do with each other.
-        let mine = |listen: &&mut Listen| listen.id == *id && Arc::ptr_eq(&listen.outlet, outlet);
-        let Some(listen) = listens.iter_mut().find(mine) else { return };
-        let made = |uri: &String| watched.iter().any(|(other, result)| other == uri && result.is_ok());
-        listen.filter.uris.retain(made);
-        listen.open = true;
-        self.send_acknowledgment(listen);
-    }
-
-    /// Ends a session's subscription to a resource.
-    pub(crate) fn unsubscribe(&self, uri: &str) {
-        if let Some(session) = self.session().as_mut() {
-            session.subscriptions.retain(|subscribed| subscribed != uri);
-        }
-    }
-
     /// Tells a change to whoever asked for it. Never waits for the client: what it is too slow to
     /// be told now is told once when it reads again.
     pub(crate) fn tell(&self, change: &Change) {
@@ -636,22 +563,5 @@ impl Connection {
     /// Answers whatever still runs.
     pub(crate) fn give_all_up(&self, why: &'static str) {
         self.give_up(self.calls.take_all(), why);
-    }
-
-    /// Ends every subscription.
-    pub(crate) fn end_listens(&self) {
-        for listen in std::mem::take(&mut *lock(&self.listens)) {
-            let mut w = Writer::new();
-            // The sources disagree on how a server ends a subscription, so both are sent
-            // (requirements, AMB-01).
-            listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
-            w.newline();
-            self.outbox.send(&listen.outlet, w.into_bytes());
-            let mut w = Writer::new();
-            let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
-            let encoded = listen.era.reply(&mut w, &to, Reply::ListenEnded);
-            w.newline();
-            self.outbox.answer(&listen.outlet, w.into_bytes(), encoded);
-        }
     }
 }
