@@ -118,6 +118,28 @@ fn what_cannot_be_used_or_reached_is_2() {
 }
 
 #[test]
+fn every_command_has_help_of_its_own() {
+    for command in
+        ["list", "call", "read", "get", "complete", "watch", "schema-lint", "schema-simplify", "validate"]
+    {
+        let usage = format!("  tinymcp {command} ");
+        for args in [&[command, "--help"][..], &[command, "x", "-h"], &["help", command]] {
+            let (code, out, err) = run(args, "");
+            assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+            assert!(out.starts_with(&usage), "{args:?}: {out}");
+            assert_eq!(out.contains("--timeout"), command != "validate", "{args:?}: {out}");
+        }
+    }
+    // An option of the server's own.
+    assert_eq!(run(&["list", "--", "/bin/false", "--help"], "").0, 2);
+    for args in [&["lst"][..], &["help", "lst"], &["lst", "--help"]] {
+        let (code, out, err) = run(args, "");
+        assert_eq!((code, out.as_str()), (2, ""));
+        assert!(err.contains("\"lst\"; known are list, call, "), "{err}");
+    }
+}
+
+#[test]
 fn a_call_without_an_answer_is_2() {
     let script =
         server("{}").replace("*'\"notifications/'*)", "*tools/call*) exit 3;;\n*'\"notifications/'*)");

@@ -95,9 +95,11 @@ enum Question<'a> {
 
 impl Question<'_> {
     fn call(name: &str, arguments: &str) -> Result<Self, Fault> {
-        let doc = Doc::parse(arguments).map_err(|e| format!("the arguments are not JSON: {e}"))?;
+        let doc = Doc::parse(arguments).map_err(|e| {
+            format!(r#"the arguments are not JSON: {e}; expected an object such as {{"text": "hi"}}"#)
+        })?;
         if doc.root().kind() != Kind::Object {
-            return Err(r#"the arguments are not a JSON object, such as {"text": "hi"}"#.to_owned());
+            return Err(r#"the arguments are not a JSON object such as {"text": "hi"}"#.to_owned());
         }
         let mut w = Writer::new();
         w.begin_object().key("name").string(name).key("arguments").value(doc.root()).end_object();

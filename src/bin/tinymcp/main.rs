@@ -67,15 +67,44 @@ fn run(mut args: Vec<OsString>) -> Result<u8, Fault> {
         return Err("expected a command; see `tinymcp help`".to_owned());
     }
     let command = args.remove(0);
-    match command.to_str().unwrap_or_default() {
-        "help" | "--help" | "-h" => out(HELP.as_bytes()).map(|()| 0),
+    let word = command.to_str().unwrap_or_default();
+    // Arguments after `--` belong to the server.
+    let mut own = args.iter().take_while(|arg| *arg != "--");
+    if own.any(|arg| arg == "--help" || arg == "-h") {
+        return help(word).map(|()| 0);
+    }
+    match word {
+        "help" | "--help" | "-h" => match args.first().and_then(|arg| arg.to_str()) {
+            Some(command) => help(command).map(|()| 0),
+            None => out(HELP.as_bytes()).map(|()| 0),
+        },
         "--version" | "-V" => out(format!("tinymcp {}\n", env!("CARGO_PKG_VERSION")).as_bytes()).map(|()| 0),
         "schema-lint" => schema_lint(&asked(args, LINT_FLAGS)?),
         "schema-simplify" => schema_simplify(&asked(args, SIMPLIFY_FLAGS)?),
         "validate" => validate(&asked(args, VALIDATE_FLAGS)?),
         word if commands::knows(word) => commands::run(word, args),
-        other => Err(format!("unknown command {other:?}; see `tinymcp help`")),
+        other => Err(unknown(other)),
     }
+}
+
+fn unknown(command: &str) -> Fault {
+    let known = HELP.lines().filter_map(|line| line.strip_prefix("  tinymcp ")?.split(' ').next());
+    let mut known: Vec<&str> = known.collect();
+    known.dedup();
+    format!("unknown command {command:?}; known are {}", known.join(", "))
+}
+
+/// Prints the part of the help that belongs to one command.
+fn help(command: &str) -> Result<(), Fault> {
+    let parts: Vec<&str> = HELP.split("\n\n").collect();
+    let usage = format!("  tinymcp {command} ");
+    let Some(part) = parts.iter().find(|part| part.starts_with(&usage)) else { return Err(unknown(command)) };
+    let server = parts.iter().find(|part| part.starts_with("SERVER is")).filter(|_| part.contains("SERVER"));
+    let text = match server {
+        Some(server) => format!("{part}\n\n{server}\n"),
+        None => format!("{part}\n"),
+    };
+    out(text.as_bytes())
 }
 
 fn out(bytes: &[u8]) -> Result<(), Fault> {
