@@ -1,5 +1,5 @@
-//! Model Context Protocol for places where tokio, Node and Python do not fit: blocking threads, no
-//! async, small binaries, little memory; every revision of the protocol from one handler.
+//! Model Context Protocol servers, clients and hubs: blocking threads, no async runtime, small
+//! programs, every revision of the protocol from one handler.
 //!
 //! ```no_run
 //! use tinymcp::{Server, Tool};
@@ -17,39 +17,21 @@
 //! }
 //! ```
 //!
-//! # The path of one `tools/call`
+//! # Where to start
 //!
-//! Bytes come in through `transport/line.rs` as one frame. `json/parse.rs` turns the frame into a
-//! [`json::Doc`], `rpc/mod.rs` into a message, `era/` into a neutral query with the peer that
-//! sent it. `server/dispatch.rs` finds the tool in `server/registry.rs`, `server/start.rs` hands
-//! document and query to `pool.rs`; a worker runs the handler through `server/job.rs` with a [`Context`]. The
-//! outcome is encoded by the same era into the worker's buffer and leaves through the link's
-//! outlet. An inline tool skips the hand-over.
+//! | task | start with | feature |
+//! |---|---|---|
+//! | offer tools, resources and prompts | [`Server`], [`Tool`], [`record!`](crate::record!) | – |
+//! | report progress, ask the user, notice a cancellation | [`Context`] | – |
+//! | change what a running server offers, stop it | [`Handle`] | – |
+//! | serve over HTTP | `Server::http` | `http-server` |
+//! | call a server | `Client` | `client`, `http-client` |
+//! | use or offer many servers | `Hub` | `hub` |
+//! | validate by JSON Schema; check tool schemas | `schema`, `lint` | `schema`, `lint` |
+//! | set limits | [`Limits`] | – |
 //!
-//! Over HTTP the bytes come in through `transport/http_server/` as one request; `server/http/` finds
-//! the session or does without, and its `Reply` is the outlet: plain JSON, or an event stream as
-//! soon as something is said before the answer.
-//!
-//! # The path of one call of a client
-//!
-//! With the feature `client`, `client/calls.rs` writes down what is wanted as an order of
-//! `era/order.rs`; `client/exchange.rs` registers it in the table of `rpc/pending.rs`, has its era
-//! write the frame, and hands that to a carrier (`transport/carrier.rs`). The thread that reads
-//! brings answers to `client/core.rs`, which fills the slot that the caller waits at
-//! (`client/slot.rs`); the server's questions and news go to `client/desk.rs`.
-//!
-//! # Layers
-//!
-//! Each line may use those below it: `server`, `client` → `pool`, `transport` → `era` → `model` → `rpc` →
-//! `json`. Everything below `transport` is free of input, output, locks, threads and clocks. The
-//! protocol's dates and the names that only one era has appear nowhere but in `era/`;
-//! `tests/tidy/main.rs` checks both.
-//!
-//! # Asking the user
-//!
-//! No thread waits for the client. A handler that needs an answer asks its [`Context`] and passes
-//! the failure on with `?`; when the answer is there the handler runs again from the start. So
-//! side effects come after the answers. See [`Context::elicit`].
+//! The manual, module `manual`, has a page for each subject: serving over stdio and HTTP, clients
+//! and hubs, limits, revisions, boards, security, architecture.
 
 #[cfg(feature = "client")]
 mod client;
