@@ -70,13 +70,13 @@ pub use hub::{Config, Entry, Hub, HubBuilder, Merged, Missing, ServerState, Skip
 #[cfg(feature = "http-server")]
 pub use limits::HttpLimits;
 pub use limits::Limits;
-pub use model::ask::{
+pub use model::catalog::{Annotations, Argument, Icon, Prompt, Resource, Template, Tool, ToolHints};
+pub use model::client_request::{
     Action, Block, Field, FieldKind, Form, FormResult, Naming, Root, SampleResult, Sampling, ToolChoice,
     ToolUse,
 };
 #[cfg(feature = "client")]
-pub use model::ask::{FormResponse, Refusal, SampleResponse, UrlRequest};
-pub use model::catalog::{Annotations, Argument, Icon, Prompt, Resource, Template, Tool, ToolHints};
+pub use model::client_request::{FormResponse, Refusal, SampleResponse, UrlRequest};
 pub use model::content::{
     Body, Completion, Content, PromptOutput, ReadOutput, ResourceContents, Role, Structured, ToolOutput,
 };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::model::ask::{Action, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest};
+use crate::model::client_request::{
+    Action, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
+};
 use crate::model::{Change, Identity, Level};
 #[cfg(unix)]
 use crate::transport::ChildConnector;

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::era::List;
-use crate::era::order::{Order, Shelf};
+use crate::era::outgoing::{CacheKey, OutgoingRequest};
 use crate::json::Json;
 use crate::model::{CacheHint, Change};
 
@@ -36,7 +36,7 @@ struct State {
 }
 
 struct Entry {
-    shelf: Shelf,
+    shelf: CacheKey,
     method: String,
     params: String,
     answer: Json,
@@ -60,7 +60,7 @@ impl Cache {
     }
 
     /// The fresh answer to this order.
-    pub(super) fn find(&self, order: &Order) -> Option<Json> {
+    pub(super) fn find(&self, order: &OutgoingRequest) -> Option<Json> {
         order.shelf.as_ref()?;
         let now = Instant::now();
         let mut state = lock(&self.state);
@@ -70,7 +70,7 @@ impl Cache {
     }
 
     /// Keeps an answer for as long as the server says, in the place of an older one.
-    pub(super) fn keep(&self, order: &Order, answer: &str, hint: CacheHint, mark: u64) {
+    pub(super) fn keep(&self, order: &OutgoingRequest, answer: &str, hint: CacheHint, mark: u64) {
         let Some(shelf) = &order.shelf else { return };
         // Parameters of the caller's own may change the answer in ways that are not known here.
         if !order.meta.is_empty() {
@@ -108,10 +108,10 @@ impl Cache {
         let mut state = lock(&self.state);
         state.changes += 1;
         state.drop_where(|entry| match (change, &entry.shelf) {
-            (Change::Tools, Shelf::Tools)
-            | (Change::Prompts, Shelf::Prompts)
-            | (Change::Resources, Shelf::Resources) => true,
-            (Change::Updated(uri), Shelf::Contents(read)) => read == uri,
+            (Change::Tools, CacheKey::Tools)
+            | (Change::Prompts, CacheKey::Prompts)
+            | (Change::Resources, CacheKey::Resources) => true,
+            (Change::Updated(uri), CacheKey::Contents(read)) => read == uri,
             _ => false,
         });
     }

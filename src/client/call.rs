@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::client::{self as codec, Outcome};
-use crate::era::order::Order;
+use crate::era::outgoing::OutgoingRequest;
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::model::task::Task;
@@ -56,7 +56,7 @@ pub(super) struct Options {
 /// One call.
 pub(super) struct CallRun {
     pub(super) core: Arc<Core>,
-    order: Arc<Order>,
+    order: Arc<OutgoingRequest>,
     options: Options,
     flag: Arc<CallControl>,
     stage: CallState,
@@ -137,7 +137,7 @@ pub(super) enum RoundOutcome {
 }
 
 impl CallRun {
-    pub(super) fn new(core: Arc<Core>, order: Order, mut options: Options) -> CallRun {
+    pub(super) fn new(core: Arc<Core>, order: OutgoingRequest, mut options: Options) -> CallRun {
         let (mut answers, mut state) = (None, None);
         if let Some((a, s)) = options.resume.take() {
             (answers, state, options.fresh) = (Some(a), s, true);

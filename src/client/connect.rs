@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::era::client::{self as codec, Greeting, NEWEST_SESSION, Verdict};
-use crate::era::order::{Order, Want};
+use crate::era::outgoing::{OutgoingRequest, RequestKind};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::model::{Identity, Level, Revision};
@@ -103,7 +103,7 @@ impl Plan {
     }
 
     fn probe(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), Unmet> {
-        let order = order(&Want::Describe)?;
+        let order = order(&RequestKind::Describe)?;
         // If the era was chosen there is nothing else to try: wait for a slow start.
         let silence_is_legacy = core.traits.silence_is_legacy && self.era.is_none();
         let left = deadline.saturating_duration_since(Instant::now());
@@ -253,8 +253,8 @@ fn unintroduced() -> Box<Greeting> {
     Box::new(Greeting { revision: codec::MODERN, ..Greeting::default() })
 }
 
-fn order(want: &Want<'_>) -> Result<Order, Error> {
-    Order::new(want).map_err(|e| Error::new(ErrorKind::Invalid, e))
+fn order(want: &RequestKind<'_>) -> Result<OutgoingRequest, Error> {
+    OutgoingRequest::new(want).map_err(|e| Error::new(ErrorKind::Invalid, e))
 }
 
 /// Adds to the error that the server was started twice.
@@ -305,7 +305,7 @@ impl Core {
     /// Opens a session: the handshake.
     fn open_session(self: &Arc<Self>, revision: Revision, timeout: Duration) -> Result<(), Error> {
         self.speak_sessions(true);
-        let open = order(&Want::Open(revision, &self.card))?;
+        let open = order(&RequestKind::Open(revision, &self.card))?;
         let once = Once::send(self, &open, timeout, true).map_err(|f| self.explained(&f))?;
         let reply = once.wait(self).map_err(|failure| {
             self.take(once.id);
@@ -380,16 +380,16 @@ impl Core {
     fn restore(self: &Arc<Self>) -> Result<(), Error> {
         let level = *lock(&self.log_level);
         if let Some(level) = level {
-            self.ask_once(&order(&Want::SetLevel(level))?)?;
+            self.ask_once(&order(&RequestKind::SetLevel(level))?)?;
         }
         for uri in self.listening.uris() {
-            self.ask_once(&order(&Want::Subscribe(&uri))?)?;
+            self.ask_once(&order(&RequestKind::Subscribe(&uri))?)?;
         }
         Ok(())
     }
 
     /// One request whose answer says nothing but whether it was done.
-    pub(super) fn ask_once(self: &Arc<Self>, order: &Order) -> Result<(), Error> {
+    pub(super) fn ask_once(self: &Arc<Self>, order: &OutgoingRequest) -> Result<(), Error> {
         let once =
             Once::send(self, order, self.limits.call_timeout, false).map_err(|f| self.explained(&f))?;
         match once.wait(self) {
@@ -409,7 +409,7 @@ impl Core {
     /// Log entries from this level on: for the session, or with every request from now on.
     pub(super) fn set_level(self: &Arc<Self>, level: Level) -> Result<(), Error> {
         if self.era().sessions() && self.greeting().offer.logging {
-            self.ask_once(&order(&Want::SetLevel(level))?)?;
+            self.ask_once(&order(&RequestKind::SetLevel(level))?)?;
         }
         *lock(&self.log_level) = Some(level);
         Ok(())

@@ -20,8 +20,8 @@ use crate::era::meta;
 use crate::error::Error;
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::model::ask::Action;
-use crate::model::ask::{
+use crate::model::client_request::Action;
+use crate::model::client_request::{
     AskReply, AskRequest, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
 };
 use crate::model::{Change, ClientCapabilities, Level};

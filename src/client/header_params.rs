@@ -11,7 +11,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::era::modern::header::{self, BadAnnotation, Mirror};
-use crate::era::order::Order;
+use crate::era::outgoing::OutgoingRequest;
 use crate::json::{Doc, Value};
 use crate::limits::Limits;
 
@@ -47,7 +47,7 @@ impl HeaderParams {
     }
 
     /// Adds the headers of a call.
-    pub(super) fn headers(&self, order: &Order, out: &mut Vec<(String, String)>) {
+    pub(super) fn headers(&self, order: &OutgoingRequest, out: &mut Vec<(String, String)>) {
         let name = order.subject.as_deref().filter(|_| order.is_tool_call());
         let Some(name) = name else { return };
         let known = lock(&self.0);

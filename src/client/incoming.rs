@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::era::client::Told;
+use crate::era::client::ServerEvent;
 use crate::json::{Doc, ErrorKind as Unparsed, Kind as JsonKind, ParseError, Value};
 use crate::model::Change;
 use crate::rpc::excerpt::{Excerpt, Shape};
@@ -166,9 +166,9 @@ impl Core {
         self.count_noise(root.raw().as_bytes());
     }
 
-    fn notification(self: &Arc<Self>, told: Told<'_>) {
+    fn notification(self: &Arc<Self>, told: ServerEvent<'_>) {
         match told {
-            Told::Progress { id, done, total, message } => {
+            ServerEvent::Progress { id, done, total, message } => {
                 let slot = lock(&self.flight).pending.find(id).cloned();
                 match slot {
                     Some(slot) => {
@@ -179,7 +179,7 @@ impl Core {
                     }
                 }
             }
-            Told::Log { level, logger, data } => {
+            ServerEvent::Log { level, logger, data } => {
                 if self.desk.hears_log() {
                     self.desk.tell_log(LogEntry {
                         level,
@@ -188,7 +188,7 @@ impl Core {
                     });
                 }
             }
-            Told::Change { change, listen } => {
+            ServerEvent::Change { change, listen } => {
                 // Without sessions every notification names its listen request (2026-07-28
                 // basic/transports/stdio; requirement STDIO-09), and an update a resource of it.
                 let asked_for = match listen {
@@ -208,9 +208,9 @@ impl Core {
                 self.listening.heard();
                 self.changed(change);
             }
-            Told::Acknowledged { listen, filter } => self.listening.acknowledged(listen, filter),
-            Told::Cancelled(id) => self.called_off(id),
-            Told::Ignored => {}
+            ServerEvent::Acknowledged { listen, filter } => self.listening.acknowledged(listen, filter),
+            ServerEvent::Cancelled(id) => self.called_off(id),
+            ServerEvent::Ignored => {}
         }
     }
 }

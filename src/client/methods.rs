@@ -6,11 +6,11 @@ use std::time::Instant;
 use crate::era::List;
 use crate::era::client::Notice;
 use crate::era::decode;
-use crate::era::order::{Completing, Order, Subject, Want, next_cursor};
+use crate::era::outgoing::{Completing, OutgoingRequest, RequestKind, Subject, next_cursor};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Kind, ToJson, Value, Writer};
-use crate::model::ask::Root;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
+use crate::model::client_request::Root;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::task::Task;
 use crate::model::{Filter, Level};
@@ -80,22 +80,22 @@ impl Client {
 
     /// One page of tools: the first, or the one at a cursor.
     pub fn request_tools(&self, cursor: Option<&str>) -> Request<Page<Tool>> {
-        Request::new(self.core(), &Want::List(List::Tools, cursor), self.core().page_of_tools())
+        Request::new(self.core(), &RequestKind::List(List::Tools, cursor), self.core().page_of_tools())
     }
 
     /// One page of resources.
     pub fn request_resources(&self, cursor: Option<&str>) -> Request<Page<Resource>> {
-        Request::new(self.core(), &Want::List(List::Resources, cursor), page_of_resources)
+        Request::new(self.core(), &RequestKind::List(List::Resources, cursor), page_of_resources)
     }
 
     /// One page of resource templates.
     pub fn request_templates(&self, cursor: Option<&str>) -> Request<Page<Template>> {
-        Request::new(self.core(), &Want::List(List::Templates, cursor), page_of_templates)
+        Request::new(self.core(), &RequestKind::List(List::Templates, cursor), page_of_templates)
     }
 
     /// One page of prompts.
     pub fn request_prompts(&self, cursor: Option<&str>) -> Request<Page<Prompt>> {
-        Request::new(self.core(), &Want::List(List::Prompts, cursor), page_of_prompts)
+        Request::new(self.core(), &RequestKind::List(List::Prompts, cursor), page_of_prompts)
     }
 
     /// Runs a tool. A tool that could not do it is an answer too: see [`ToolOutput::is_error`].
@@ -109,7 +109,7 @@ impl Client {
     /// A tool to be run, with these arguments: an object, or nothing.
     pub fn request_tool(&self, name: &str, arguments: impl ToJson) -> Request<ToolOutput> {
         let arguments = arguments.to_json();
-        Request::new(self.core(), &Want::CallTool(name, &arguments), decode::tool_output)
+        Request::new(self.core(), &RequestKind::CallTool(name, &arguments), decode::tool_output)
     }
 
     /// Reads a resource.
@@ -122,7 +122,7 @@ impl Client {
 
     /// A resource to be read.
     pub fn request_read(&self, uri: &str) -> Request<ReadOutput> {
-        Request::new(self.core(), &Want::Read(uri), decode::read_output)
+        Request::new(self.core(), &RequestKind::Read(uri), decode::read_output)
     }
 
     /// Fills in a prompt.
@@ -135,7 +135,7 @@ impl Client {
 
     /// A prompt to be filled in.
     pub fn request_prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Request<PromptOutput> {
-        Request::new(self.core(), &Want::Prompt(name, arguments), decode::prompt_output)
+        Request::new(self.core(), &RequestKind::Prompt(name, arguments), decode::prompt_output)
     }
 
     /// Values for an argument, given what was typed of it and the arguments that are settled.
@@ -169,7 +169,7 @@ impl Client {
             settled,
             revision: self.core().greeting().revision,
         };
-        Request::new(self.core(), &Want::Complete(&completing), decode::completion)
+        Request::new(self.core(), &RequestKind::Complete(&completing), decode::completion)
     }
 
     /// Any method by its name, with these parameters: an object, or nothing. The result as it came.
@@ -187,7 +187,7 @@ impl Client {
     /// Any method by its name, to be asked.
     pub fn request_method(&self, method: &str, params: impl ToJson) -> Request<Json> {
         let params = params.to_json();
-        Request::new(self.core(), &Want::Other(method, &params), |result| Some(result.to_json()))
+        Request::new(self.core(), &RequestKind::Other(method, &params), |result| Some(result.to_json()))
     }
 
     /// Returns the state of a task that the server created for a call ([`Request::as_task`]). Ask again after
@@ -200,7 +200,7 @@ impl Client {
         let mut w = Writer::new();
         w.begin_object().key("taskId").string(id);
         w.end_object();
-        Request::new(self.core(), &Want::Other("tasks/get", &w.into_json()), decode::task).wait()
+        Request::new(self.core(), &RequestKind::Other("tasks/get", &w.into_json()), decode::task).wait()
     }
 
     /// Asks the server for a sign of life. The modern era has no word for that: there the server is
@@ -209,7 +209,7 @@ impl Client {
     /// # Errors
     /// As [`Request::wait`].
     pub fn ping(&self) -> Result<(), Error> {
-        let want = if self.core().era().sessions() { Want::Ping } else { Want::Describe };
+        let want = if self.core().era().sessions() { RequestKind::Ping } else { RequestKind::Describe };
         Request::new(self.core(), &want, |_| Some(())).wait()
     }
 
@@ -240,7 +240,7 @@ impl Client {
             return Ok(());
         }
         let told = if core.era().sessions() {
-            core.ask_once(&ordered(&Want::Subscribe(uri))?)
+            core.ask_once(&ordered(&RequestKind::Subscribe(uri))?)
         } else {
             core.listen().and_then(|told| match told.uris.iter().any(|u| u == uri) {
                 true => Ok(()),
@@ -266,7 +266,7 @@ impl Client {
             return Ok(());
         }
         if core.era().sessions() {
-            return core.ask_once(&ordered(&Want::Unsubscribe(uri))?);
+            return core.ask_once(&ordered(&RequestKind::Unsubscribe(uri))?);
         }
         core.listen().map(|_: Filter| ())
     }
@@ -300,8 +300,8 @@ impl Client {
     }
 }
 
-fn ordered(want: &Want<'_>) -> Result<Order, Error> {
-    Order::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why))
+fn ordered(want: &RequestKind<'_>) -> Result<OutgoingRequest, Error> {
+    OutgoingRequest::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why))
 }
 
 /// All pages of a list. A cursor that comes twice in a row, too many pages and too many entries end
@@ -324,7 +324,7 @@ fn collect<T>(
         // One list is one call to whoever waits for it: its pages share the time.
         let timeout = fresh.map_or(limits.call_timeout, |p| p.timeout);
         let left = timeout.saturating_sub(started.elapsed());
-        let request = Request::new(core, &Want::List(list, cursor.as_deref()), decode).timeout(left);
+        let request = Request::new(core, &RequestKind::List(list, cursor.as_deref()), decode).timeout(left);
         let request = if fresh.is_some() { request.fresh() } else { request };
         let page = match request.wait() {
             // The list has changed since: what is known of it is worth nothing (caching, pages).

@@ -12,7 +12,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::era::order::Order;
+use crate::era::outgoing::OutgoingRequest;
 use crate::json::{Json, Kind, Value};
 use crate::limits::Limits;
 use crate::schema::{Formats, Options, Schema};
@@ -103,7 +103,12 @@ impl OutputSchemas {
     ///
     /// # Errors
     /// What does not fit.
-    pub(super) fn check(&self, order: &Order, result: Value<'_>, limits: &Limits) -> Result<(), String> {
+    pub(super) fn check(
+        &self,
+        order: &OutgoingRequest,
+        result: Value<'_>,
+        limits: &Limits,
+    ) -> Result<(), String> {
         let Some(tool) = order.subject.as_deref().filter(|_| order.is_tool_call()) else { return Ok(()) };
         let found =
             lock(&self.state).known.iter().find(|k| *k.tool == *tool).map(|known| match &known.compiled {

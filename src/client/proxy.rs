@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::era::decode::relay::relayed;
+use crate::era::decode::proxied::relayed;
 use crate::error::Error;
 use crate::json::Json;
-use crate::model::relayed::{Passage, Relayed};
+use crate::model::proxied_result::{Passage, Relayed};
 use crate::model::{ClientCapabilities, Level};
 
 use super::builder::ClientBuilder;

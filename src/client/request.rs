@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::era::decode::makes_tasks;
-use crate::era::order::{Order, Want};
+use crate::era::outgoing::{OutgoingRequest, RequestKind};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Value, Writer};
 use crate::model::Level;
@@ -23,19 +23,19 @@ pub(super) type Decode<T> = fn(Value<'_>) -> Option<T>;
 #[must_use = "a request does nothing until it is waited for or started"]
 pub struct Request<T> {
     pub(super) core: Arc<Core>,
-    pub(super) order: Result<Order, Error>,
+    pub(super) order: Result<OutgoingRequest, Error>,
     pub(super) decode: Decode<T>,
     pub(super) options: Options,
 }
 
 impl<T> Request<T> {
-    pub(super) fn new(core: &Arc<Core>, want: &Want<'_>, decode: Decode<T>) -> Request<T> {
+    pub(super) fn new(core: &Arc<Core>, want: &RequestKind<'_>, decode: Decode<T>) -> Request<T> {
         let limits = &core.limits;
         let patience =
             CallTimeout { timeout: limits.call_timeout, longest: limits.call_longest, extend: false };
         Request {
             core: Arc::clone(core),
-            order: Order::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why)),
+            order: OutgoingRequest::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why)),
             decode,
             options: Options {
                 patience,

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::era::order::Order;
+use crate::era::outgoing::OutgoingRequest;
 use crate::model::Level;
 use crate::transport::client::Failure;
 
@@ -22,7 +22,7 @@ use super::send::{Sending, send};
 
 /// Data for sending a request again.
 pub(super) struct Resend {
-    pub order: Arc<Order>,
+    pub order: Arc<OutgoingRequest>,
     pub flag: Arc<CallControl>,
     /// Session epoch in which the request was sent.
     pub epoch: u64,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::era::client::Envelope;
-use crate::era::order::Order;
+use crate::era::outgoing::OutgoingRequest;
 use crate::json::Writer;
 use crate::model::Level;
 use crate::transport::client::{Failure, Kind, Outgoing, Session, Wait};
@@ -18,7 +18,7 @@ use super::pending_call::{CallTimeout, PendingCall, Reply, WaitOutcome};
 /// One request to send.
 pub(super) struct Sending<'a> {
     pub id: u64,
-    pub order: &'a Order,
+    pub order: &'a OutgoingRequest,
     pub deadline: Instant,
     pub progress: bool,
     pub log: Option<Level>,
@@ -30,7 +30,7 @@ pub(super) struct Sending<'a> {
 }
 
 impl<'a> Sending<'a> {
-    pub(super) fn new(id: u64, order: &'a Order, deadline: Instant) -> Sending<'a> {
+    pub(super) fn new(id: u64, order: &'a OutgoingRequest, deadline: Instant) -> Sending<'a> {
         Sending {
             id,
             order,
@@ -95,7 +95,12 @@ pub(super) struct Once {
 }
 
 impl Once {
-    pub(super) fn send(core: &Core, order: &Order, timeout: Duration, opens: bool) -> Result<Once, Failure> {
+    pub(super) fn send(
+        core: &Core,
+        order: &OutgoingRequest,
+        timeout: Duration,
+        opens: bool,
+    ) -> Result<Once, Failure> {
         let patience = CallTimeout { timeout, longest: timeout, extend: false };
         let slot = Arc::new(PendingCall::new(Some(patience), false, &core.clock, &core.waiters));
         let id = core.register(Arc::clone(&slot))?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::era::client::{self as codec, write_answer};
 use crate::json::{Json, Value, Writer};
-use crate::model::ask::{AskReply, AskRequest};
+use crate::model::client_request::{AskReply, AskRequest};
 use crate::rpc::{Id, Request, RpcError, code};
 use crate::transport::client::{Failure, Kind};
 

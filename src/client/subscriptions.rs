@@ -14,7 +14,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::era::order::{Order, Want};
+use crate::era::outgoing::{OutgoingRequest, RequestKind};
 use crate::error::{Error, ErrorKind};
 use crate::model::{Change, Filter};
 use crate::rpc::RpcError;
@@ -117,7 +117,8 @@ impl Core {
             self.end_listening(version);
             return Ok(wanted);
         }
-        let order = Order::new(&Want::Listen(&wanted)).map_err(|e| Error::new(ErrorKind::Invalid, e))?;
+        let order = OutgoingRequest::new(&RequestKind::Listen(&wanted))
+            .map_err(|e| Error::new(ErrorKind::Invalid, e))?;
         let slot = Arc::new(PendingCall::new(None, false, &self.clock, &self.waiters));
         let id = self.register(Arc::clone(&slot)).map_err(|f| f.to_error())?;
         lock(&self.listening.state).live.push(Live { id, version, slot: Arc::clone(&slot) });

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - Nothing modern is ever said to a server that was told apart as legacy: each era writes its
-//!   own frames from the same [`Order`] (requirement NEG-19).
+//!   own frames from the same [`OutgoingRequest`] (requirement NEG-19).
 //! - An order is written anew, with a new id, for every round and every repetition (basic/patterns
 //!   mrtr).
 
@@ -19,9 +19,9 @@ use crate::model::{
 };
 use crate::rpc::{Notification, RpcError};
 
-use super::order::Order;
-use super::revision::{self, V2025_11_25, V2026_07_28};
-use super::{decode, modern, write};
+use super::outgoing::OutgoingRequest;
+use super::version::{self, V2025_11_25, V2026_07_28};
+use super::{decode, encode, modern};
 
 /// The client side of one era.
 pub(crate) trait ClientEra: Sync {
@@ -30,22 +30,26 @@ pub(crate) trait ClientEra: Sync {
     fn sessions(&self) -> bool;
 
     /// Writes one request as a whole frame.
-    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &Order);
+    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &OutgoingRequest);
 
     /// Writes a message that wants no answer; writes nothing where the era has none for it.
     fn notice(&self, w: &mut Writer, notice: Notice);
 
     /// Reads a notification.
-    fn told<'d>(&self, notification: &Notification<'d>) -> Told<'d>;
+    fn told<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d>;
 
     /// What kind of result this is of that order.
     ///
     /// # Errors
     /// It is none; says why.
-    fn outcome<'d>(&self, result: Value<'d>, order: &Order) -> Result<Outcome<'d>, Cow<'static, str>>;
+    fn outcome<'d>(
+        &self,
+        result: Value<'d>,
+        order: &OutgoingRequest,
+    ) -> Result<Outcome<'d>, Cow<'static, str>>;
 
     /// Header names and values of an order, for transports that have headers.
-    fn headers(&self, revision: Revision, order: Option<&Order>) -> Vec<(String, String)>;
+    fn headers(&self, revision: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)>;
 }
 
 /// What a request says beside its order.
@@ -98,7 +102,7 @@ pub(crate) enum Notice {
 
 /// What a server says without being asked.
 #[derive(Clone, Debug)]
-pub(crate) enum Told<'d> {
+pub(crate) enum ServerEvent<'d> {
     /// A step of the request of this id.
     Progress { id: u64, done: f64, total: Option<f64>, message: Option<&'d str> },
     /// A log entry.
@@ -178,7 +182,7 @@ pub(crate) const MODERN: Revision = V2026_07_28;
 
 /// The revision's date.
 pub(crate) fn revision_name(revision: Revision) -> &'static str {
-    revision::name(revision)
+    version::name(revision)
 }
 
 /// What an answer to the probe says (basic/versioning; requirements NEG-08, NEG-09, VER-15). Only
@@ -219,7 +223,7 @@ pub(crate) fn is_header_mismatch(error: &RpcError) -> bool {
 /// The revision to speak out of those a server names: the modern one first, else the newest older
 /// one.
 fn pick(versions: Value<'_>) -> Option<Revision> {
-    versions.items().filter_map(|v| revision::parse(v.as_str()?)).max_by_key(|r| r.0)
+    versions.items().filter_map(|v| version::parse(v.as_str()?)).max_by_key(|r| r.0)
 }
 
 fn list(versions: Value<'_>) -> String {
@@ -276,8 +280,8 @@ pub(super) fn cancelled(w: &mut Writer, id: u64) {
 }
 
 /// The text of a client's answer to a question, as `revision` has it.
-pub(crate) fn reply_text(revision: Revision, reply: &crate::model::ask::AskReply) -> Json {
-    write::ask_reply(revision::features(revision), reply)
+pub(crate) fn reply_text(revision: Revision, reply: &crate::model::client_request::AskReply) -> Json {
+    encode::ask_reply(version::features(revision), reply)
 }
 
 /// Reads a question of the server: a request in a session, a member of a result otherwise.
@@ -287,6 +291,6 @@ pub(crate) fn reply_text(revision: Revision, reply: &crate::model::ask::AskReply
 pub(crate) fn inquiry(
     method: &str,
     params: Option<Value<'_>>,
-) -> Result<crate::model::ask::AskRequest, RpcError> {
+) -> Result<crate::model::client_request::AskRequest, RpcError> {
     decode::inquiry(method, params)
 }

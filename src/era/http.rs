@@ -9,7 +9,7 @@ use crate::model::{Fault, Revision};
 use crate::rpc::Request;
 
 use super::modern::header::{Mirror, VERSION};
-use super::revision::{self, V2026_07_28};
+use super::version::{self, V2026_07_28};
 use super::{Encoded, Eras, Params};
 
 /// The header fields of a request.
@@ -88,7 +88,7 @@ impl Eras {
         // field is wrong, and what opens one need not have it (requirement H11-37).
         let unknown_is_modern = !opens && fields.field(sessions.id).is_none();
         let modern = fields.field(VERSION).is_some_and(|version| {
-            version == revision::name(V2026_07_28).as_bytes() || unknown_is_modern && !is_legacy(version)
+            version == version::name(V2026_07_28).as_bytes() || unknown_is_modern && !is_legacy(version)
         });
         match opens {
             _ if self.modern.is_some() && (params.names_version() || modern) => Posted::Alone,
@@ -100,8 +100,5 @@ impl Eras {
 
 /// Whether sessions of this version exist.
 pub(super) fn is_legacy(version: &[u8]) -> bool {
-    std::str::from_utf8(version)
-        .ok()
-        .and_then(revision::parse)
-        .is_some_and(|revision| revision != V2026_07_28)
+    std::str::from_utf8(version).ok().and_then(version::parse).is_some_and(|revision| revision != V2026_07_28)
 }

@@ -19,20 +19,20 @@
 pub(crate) mod client;
 #[cfg(feature = "client")]
 pub(crate) mod decode;
+mod encode;
 #[cfg(feature = "http-server")]
 pub(crate) mod http;
 pub(crate) mod legacy; // legacy
 pub(crate) mod meta;
 pub(crate) mod modern;
 #[cfg(feature = "client")]
-pub(crate) mod order;
-mod read;
-mod revision;
-mod write;
+pub(crate) mod outgoing;
+mod params;
+mod version;
 
 use crate::json::{Json, Value, Writer};
-use crate::model::ask::Ask;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
+use crate::model::client_request::Ask;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::{
     CacheHint, Change, ClientCapabilities, Fault, Filter, Identity, Level, Note, Peer, Query, Revision,
@@ -40,8 +40,8 @@ use crate::model::{
 };
 use crate::rpc::{Request, RpcError, code};
 
-pub(crate) use read::Params;
-pub(crate) use write::question;
+pub(crate) use encode::question;
+pub(crate) use params::Params;
 
 /// The server side of one era.
 pub(crate) trait ServerEra: Sync {
@@ -66,7 +66,7 @@ pub(crate) trait ServerEra: Sync {
     fn open(&self, params: &Params<'_>, query: &Query) -> Option<Session>;
 
     /// Writes one response.
-    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) -> Encoded;
+    fn reply(&self, w: &mut Writer, to: &ReplyTarget<'_>, reply: Reply<'_>) -> Encoded;
 
     /// Writes one message that wants no answer.
     fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>);
@@ -107,7 +107,7 @@ pub(crate) enum Questions {
 pub(crate) const CHANGES_BETWEEN_ROUNDS: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
 /// Whom an answer goes to.
-pub(crate) struct To<'a> {
+pub(crate) struct ReplyTarget<'a> {
     /// The request's id, as JSON text.
     pub id: &'a str,
     /// The revision to answer in.
@@ -219,12 +219,12 @@ impl Descriptor<'_> {
     /// The descriptor as `revision` knows it.
     #[cold]
     pub(crate) fn render(self, w: &mut Writer, revision: Revision) {
-        let features = revision::features(revision);
+        let features = version::features(revision);
         match self {
-            Descriptor::Tool(tool) => write::tool(w, features, tool),
-            Descriptor::Resource(resource) => write::resource(w, features, resource),
-            Descriptor::Template(template) => write::template(w, features, template),
-            Descriptor::Prompt(prompt) => write::prompt(w, features, prompt),
+            Descriptor::Tool(tool) => encode::tool(w, features, tool),
+            Descriptor::Resource(resource) => encode::resource(w, features, resource),
+            Descriptor::Template(template) => encode::template(w, features, template),
+            Descriptor::Prompt(prompt) => encode::prompt(w, features, prompt),
         }
     }
 }
@@ -294,7 +294,7 @@ pub(crate) fn fault_without_query(
     session: Option<&Session>,
     fault: &Fault,
 ) -> Encoded {
-    let null_id = session.is_some_and(|s| revision::features(s.peer.revision).null_error_id);
+    let null_id = session.is_some_and(|s| version::features(s.peer.revision).null_error_id);
     let error = wire_error(fault, session.is_none());
     write_error(w, id, null_id, &error)
 }
@@ -315,7 +315,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
         Fault::ResourceNotFound(uri) => RpcError {
             code: if modern { code::INVALID_PARAMS } else { LEGACY_RESOURCE_NOT_FOUND },
             message: "Resource not found".into(),
-            data: Some(write::object(|w| {
+            data: Some(encode::object(|w| {
                 w.key("uri").string(uri);
             })),
         },
@@ -343,7 +343,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
 #[allow(dead_code)] // Used by the hub.
 pub(crate) fn says_missing(code: i32, data: Option<Value<'_>>) -> Option<ClientCapabilities> {
     let required = data.and_then(|data| data.get("requiredCapabilities"));
-    required.filter(|_| code == modern::MISSING_CAPABILITY).map(read::capabilities)
+    required.filter(|_| code == modern::MISSING_CAPABILITY).map(params::capabilities)
 }
 
 /// The first capability of these, as clients declare it.
@@ -359,7 +359,7 @@ pub(crate) fn capability(needed: ClientCapabilities) -> &'static str {
 
 /// `{"requiredCapabilities": …}` (2026-07-28 basic/index, error codes).
 fn missing(needed: ClientCapabilities) -> Json {
-    write::object(|w| {
+    encode::object(|w| {
         w.key("requiredCapabilities").begin_object();
         if needed.form || needed.url {
             w.key("elicitation").begin_object();

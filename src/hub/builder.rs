@@ -8,7 +8,7 @@ use crate::client::{Client, ClientBuilder, LogEntry, Question, Relay};
 use crate::error::Error;
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::model::ask::{
+use crate::model::client_request::{
     Action, AskRequest, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
 };
 use crate::model::{Change, ClientCapabilities, Level};

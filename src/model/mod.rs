@@ -9,13 +9,15 @@
 //!   together to a worker without a copy.
 //! - [`Fault`] is every way a request can fail; codes are the era's business.
 
-pub(crate) mod ask;
 pub(crate) mod catalog;
+pub(crate) mod client_request;
 pub(crate) mod content;
+mod elicitation;
 #[cfg(feature = "lint")]
 mod lint;
 #[cfg(feature = "hub")]
-pub(crate) mod relayed;
+pub(crate) mod proxied_result;
+mod sampling;
 #[cfg(feature = "client")]
 pub(crate) mod task;
 pub(crate) mod uri_template;

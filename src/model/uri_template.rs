@@ -46,8 +46,8 @@
 //! - A `%` in a parsed literal is always followed by two hexadecimal digits, and literals are
 //!   ASCII.
 
+mod matcher;
 mod percent;
-mod search;
 #[cfg(test)]
 mod tests;
 
@@ -296,7 +296,7 @@ impl UriTemplate {
             Some((Part::Literal(text), parts)) => (parts, &uri[literal_at(text.as_bytes(), uri)?..]),
             _ => (&*self.parts, uri),
         };
-        let values = search::Table::fill(parts, &self.names, rest).read()?;
+        let values = matcher::Table::fill(parts, &self.names, rest).read()?;
         let named = self.names.iter().zip(values);
         Some(Variables { list: named.filter_map(|(name, value)| Some((name.clone(), value?))).collect() })
     }

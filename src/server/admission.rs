@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::era::{Encoded, Reply, To};
+use crate::era::{Encoded, Reply, ReplyTarget};
 use crate::json::Doc;
 use crate::model::Fault;
 use crate::transport::FrameSink;
@@ -48,8 +48,11 @@ impl Dispatcher<dyn InlineTools> {
         doc: Box<Doc>,
         outlet: &Arc<dyn FrameSink>,
     ) -> Started {
-        let to =
-            To { id: doc.at(call.query.id).raw(), revision: call.query.peer.revision, card: &self.core.card };
+        let to = ReplyTarget {
+            id: doc.at(call.query.id).raw(),
+            revision: call.query.peer.revision,
+            card: &self.core.card,
+        };
         let conclusion = match self.inline.tool(place) {
             _ if self.conn.is_taken(doc.at(call.query.id)) => CallResult::Fault(duplicate()),
             None => CallResult::Fault(Fault::Internal("This tool runs only on the thread that serves")),

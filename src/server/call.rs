@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::era::{self, Proxied, Questions, Reply, ServerEra, To, meta};
+use crate::era::{self, Proxied, Questions, Reply, ReplyTarget, ServerEra, meta};
 use crate::json::{Doc, Kind, Value};
-use crate::model::ask::Ask;
+use crate::model::client_request::Ask;
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::Variables;
 use crate::model::{Fault, Operation, Query};
@@ -104,8 +104,8 @@ impl Job {
     }
 
     /// Whom its answer goes to.
-    pub(crate) fn to(&self) -> To<'_> {
-        To {
+    pub(crate) fn to(&self) -> ReplyTarget<'_> {
+        ReplyTarget {
             id: self.doc.at(self.query.id).raw(),
             revision: self.query.peer.revision,
             card: &self.conn.core.card,

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::era::{self, Reply, ServerEra, Signal, To};
+use crate::era::{self, Reply, ReplyTarget, ServerEra, Signal};
 use crate::json::{Json, Value, Writer};
-use crate::model::ask::{Answer, Ask, AskRequest};
+use crate::model::client_request::{Answer, Ask, AskRequest};
 use crate::model::content::ToolOutput;
 use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
@@ -509,7 +509,7 @@ impl Connection {
         self.drop_settled();
         for running in &calls {
             let raw = running.id.to_raw();
-            let to = To { id: &raw, revision: running.revision, card: &self.core.card };
+            let to = ReplyTarget { id: &raw, revision: running.revision, card: &self.core.card };
             let mut w = Writer::new();
             let encoded = if matches!(running.operation, Operation::CallTool { .. }) {
                 // A tool's failure is a result, so that the model learns of it.

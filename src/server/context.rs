@@ -24,7 +24,9 @@ use std::time::{Duration, Instant};
 use crate::era::{self, Questions, ServerEra, Signal, meta};
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::limits::FOR_EVER;
-use crate::model::ask::{Action, Answer, Ask, AskRequest, Form, FormResult, Root, SampleResult, Sampling};
+use crate::model::client_request::{
+    Action, Answer, Ask, AskRequest, Form, FormResult, Root, SampleResult, Sampling,
+};
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
 use crate::record::Violation;
 use crate::rpc::RpcError;

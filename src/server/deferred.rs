@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::era::{self, Questions, Signal};
 use crate::error::Error;
 use crate::json::{Doc, Json, Writer};
-use crate::model::ask::{Ask, AskRequest};
+use crate::model::client_request::{Ask, AskRequest};
 use crate::model::{Change, ClientCapabilities, Fault, Level};
 use crate::rpc::RpcError;
 

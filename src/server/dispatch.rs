@@ -10,9 +10,9 @@
 
 use std::sync::Arc;
 
-use crate::era::{self, Encoded, Params, Reply, ServerEra, To};
+use crate::era::{self, Encoded, Params, Reply, ReplyTarget, ServerEra};
 use crate::json::{Doc, ParseError, Value, Writer};
-use crate::model::ask::Answer;
+use crate::model::client_request::Answer;
 use crate::model::{Fault, Note, Peer, Query, Revision, ServerCapabilities};
 use crate::rpc::excerpt::{Excerpt, Shape};
 use crate::rpc::{Id, Notification, Request, RpcError};
@@ -305,7 +305,7 @@ impl Dispatcher<dyn InlineTools> {
             // Errors are encoded alike in every revision of an era.
             Err(fault) => (Revision::default(), fault),
         };
-        let to = To { id: request.id.raw(), revision, card: &self.core.card };
+        let to = ReplyTarget { id: request.id.raw(), revision, card: &self.core.card };
         let encoded = era.reply(&mut self.out, &to, Reply::Fault(&fault));
         self.out.newline();
         Action::Reply(encoded)

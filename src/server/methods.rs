@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::era::{Encoded, List, Params, Questions, Reply, ServerEra, To};
+use crate::era::{Encoded, List, Params, Questions, Reply, ReplyTarget, ServerEra};
 use crate::json::{Doc, ErrorKind, NodeId, ParseError, Value};
 use crate::model::content::Completion;
 use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
@@ -113,7 +113,7 @@ impl Dispatcher<dyn InlineTools> {
                 Reply::Empty
             }
         };
-        let to = To { id: request.id.raw(), revision: query.peer.revision, card: &self.core.card };
+        let to = ReplyTarget { id: request.id.raw(), revision: query.peer.revision, card: &self.core.card };
         let encoded = era.reply(&mut self.out, &to, reply);
         self.out.newline();
         Ok(Action::Reply(encoded))
@@ -315,7 +315,7 @@ impl Dispatcher<dyn InlineTools> {
         let (entries, more) = table(&registry).page(cursor::place(list, cursor)?, self.core.limits.page);
         let next = entries.last().filter(|_| more).map(|last| cursor::cursor(list, last.sequence));
         let mut rendered = entries.iter().map(|entry| entry.rendered(revision, form));
-        let to = To { id: request.id.raw(), revision, card: &self.core.card };
+        let to = ReplyTarget { id: request.id.raw(), revision, card: &self.core.card };
         let cache = self.core.list_cache;
         let page = Reply::Page { list, entries: &mut rendered, next: next.as_deref(), cache };
         let encoded = era.reply(&mut self.out, &to, page);

@@ -4,7 +4,7 @@ use crate::era::{self, decode};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Value, Writer};
 use crate::model::Fault;
-use crate::model::ask::AskRequest;
+use crate::model::client_request::AskRequest;
 use crate::rpc::code;
 
 use super::context::Context;

@@ -17,7 +17,7 @@ use hmac_sha256::{HMAC, Hash};
 use crate::era;
 use crate::json::sort::sort;
 use crate::json::{Doc, Kind, Value, Writer};
-use crate::model::ask::Answer;
+use crate::model::client_request::Answer;
 use crate::rpc::RpcError;
 
 /// Length of the authentication code in bytes.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::registry::{SchemaCheck, SchemaCompiler};
 use crate::json::Value;
 use crate::limits::Limits;
-use crate::model::ask::{AskRequest, FieldKind};
+use crate::model::client_request::{AskRequest, FieldKind};
 use crate::record::Violation;
 use crate::schema::{Formats, Options, Schema};
 

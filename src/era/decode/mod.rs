@@ -8,23 +8,23 @@
 //! # Invariants
 //! - Schemas, `_meta`, structured results and unknown blocks are kept as the text they came as.
 
-mod ask;
 mod catalog;
+mod client_request;
 mod content;
 #[cfg(feature = "hub")]
-pub(crate) mod relay;
+pub(crate) mod proxied;
 mod task;
 
 use crate::json::{Value, Writer};
 use crate::model::{Change, Identity, Level, Revision, ServerCapabilities};
 use crate::rpc::{Notification, is_id};
 
-use super::client::{Greeting, Told};
+use super::client::{Greeting, ServerEvent};
 use super::modern::read_filter;
-use super::revision::{self, V2026_07_28};
+use super::version::{self, V2026_07_28};
 
-pub(crate) use ask::inquiry;
 pub(crate) use catalog::{prompt, resource, template, tool};
+pub(crate) use client_request::inquiry;
 pub(crate) use content::{completion, prompt_output, read_output, tool_output};
 pub(crate) use task::{makes_tasks, task};
 
@@ -32,46 +32,48 @@ pub(crate) use task::{makes_tasks, task};
 const MOST_ACKNOWLEDGED: usize = 1 << 16;
 
 /// Reads a notification; what is malformed means nothing.
-pub(super) fn told<'d>(notification: &Notification<'d>) -> Told<'d> {
+pub(super) fn told<'d>(notification: &Notification<'d>) -> ServerEvent<'d> {
     let Some(params) = notification.params else {
         return match notification.method {
-            "notifications/tools/list_changed" => Told::Change { change: Change::Tools, listen: None },
-            "notifications/prompts/list_changed" => Told::Change { change: Change::Prompts, listen: None },
-            "notifications/resources/list_changed" => {
-                Told::Change { change: Change::Resources, listen: None }
+            "notifications/tools/list_changed" => ServerEvent::Change { change: Change::Tools, listen: None },
+            "notifications/prompts/list_changed" => {
+                ServerEvent::Change { change: Change::Prompts, listen: None }
             }
-            _ => Told::Ignored,
+            "notifications/resources/list_changed" => {
+                ServerEvent::Change { change: Change::Resources, listen: None }
+            }
+            _ => ServerEvent::Ignored,
         };
     };
     let listen = || params.get("_meta")?.get("io.modelcontextprotocol/subscriptionId")?.as_u64();
-    let changed = |change| Told::Change { change, listen: listen() };
+    let changed = |change| ServerEvent::Change { change, listen: listen() };
     match notification.method {
-        "notifications/progress" => progress(params).unwrap_or(Told::Ignored),
-        "notifications/message" => log(params).unwrap_or(Told::Ignored),
+        "notifications/progress" => progress(params).unwrap_or(ServerEvent::Ignored),
+        "notifications/message" => log(params).unwrap_or(ServerEvent::Ignored),
         "notifications/tools/list_changed" => changed(Change::Tools),
         "notifications/prompts/list_changed" => changed(Change::Prompts),
         "notifications/resources/list_changed" => changed(Change::Resources),
         "notifications/resources/updated" => match params.get("uri").and_then(Value::as_str) {
             Some(uri) => changed(Change::Updated(uri.to_owned())),
-            None => Told::Ignored,
+            None => ServerEvent::Ignored,
         },
         "notifications/cancelled" => match params.get("requestId").filter(|id| is_id(*id)) {
-            Some(id) => Told::Cancelled(id),
-            None => Told::Ignored,
+            Some(id) => ServerEvent::Cancelled(id),
+            None => ServerEvent::Ignored,
         },
         "notifications/subscriptions/acknowledged" => {
             let filter = params.get("notifications").and_then(|f| read_filter(f, MOST_ACKNOWLEDGED).ok());
             match (listen(), filter) {
-                (Some(listen), Some(filter)) => Told::Acknowledged { listen, filter },
-                _ => Told::Ignored,
+                (Some(listen), Some(filter)) => ServerEvent::Acknowledged { listen, filter },
+                _ => ServerEvent::Ignored,
             }
         }
-        _ => Told::Ignored,
+        _ => ServerEvent::Ignored,
     }
 }
 
-fn progress<'d>(params: Value<'d>) -> Option<Told<'d>> {
-    Some(Told::Progress {
+fn progress<'d>(params: Value<'d>) -> Option<ServerEvent<'d>> {
+    Some(ServerEvent::Progress {
         id: params.get("progressToken")?.as_u64()?,
         done: params.get("progress")?.as_f64()?,
         total: params.get("total").and_then(Value::as_f64),
@@ -79,8 +81,8 @@ fn progress<'d>(params: Value<'d>) -> Option<Told<'d>> {
     })
 }
 
-fn log<'d>(params: Value<'d>) -> Option<Told<'d>> {
-    Some(Told::Log {
+fn log<'d>(params: Value<'d>) -> Option<ServerEvent<'d>> {
+    Some(ServerEvent::Log {
         level: Level::parse(params.get("level")?.as_str()?)?,
         logger: params.get("logger").and_then(Value::as_str),
         data: params.get("data")?,
@@ -100,7 +102,7 @@ pub(super) fn discovered(result: Value<'_>) -> Greeting {
 /// The revision is none that is spoken in sessions (basic/lifecycle, version negotiation).
 pub(super) fn opened(result: Value<'_>) -> Result<Greeting, String> {
     let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
-    match revision::parse(version) {
+    match version::parse(version) {
         Some(revision) if revision != V2026_07_28 => Ok(greeting(revision, result, result.get("serverInfo"))),
         _ => {
             let version: String = version.chars().take(40).collect();
@@ -149,7 +151,7 @@ fn offer(revision: Revision, capabilities: Value<'_>) -> ServerCapabilities {
         prompts: has("prompts"),
         prompts_changed: flag("prompts", "listChanged"),
         // The oldest revision has the method and no capability for it.
-        completions: has("completions") || !revision::features(revision).annotations,
+        completions: has("completions") || !version::features(revision).annotations,
         logging: has("logging"),
     }
 }

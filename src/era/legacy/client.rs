@@ -14,10 +14,10 @@ use crate::json::{Value, Writer};
 use crate::model::{CacheHint, Revision};
 use crate::rpc::Notification;
 
-use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, Told};
+use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, ServerEvent};
 use super::super::modern::header;
-use super::super::order::Order;
-use super::super::{decode, revision};
+use super::super::outgoing::OutgoingRequest;
+use super::super::{decode, version};
 
 /// The legacy era, to be named by clients that speak it.
 pub(crate) static CLIENT: LegacyClient = LegacyClient;
@@ -29,7 +29,7 @@ impl ClientEra for LegacyClient {
         true
     }
 
-    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &Order) {
+    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &OutgoingRequest) {
         client::begin_request(w, to.id, &order.method);
         let meta = to.progress || !order.meta.is_empty();
         if meta || !order.params.is_empty() {
@@ -60,11 +60,15 @@ impl ClientEra for LegacyClient {
         }
     }
 
-    fn told<'d>(&self, notification: &Notification<'d>) -> Told<'d> {
+    fn told<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d> {
         decode::told(notification)
     }
 
-    fn outcome<'d>(&self, result: Value<'d>, order: &Order) -> Result<Outcome<'d>, Cow<'static, str>> {
+    fn outcome<'d>(
+        &self,
+        result: Value<'d>,
+        order: &OutgoingRequest,
+    ) -> Result<Outcome<'d>, Cow<'static, str>> {
         // A server may answer at once although a task was asked for (2025-11-25
         // basic/utilities/tasks); a member of this name that nobody asked for is the tool's own.
         match result.get("task").filter(|_| order.task && order.is_tool_call()) {
@@ -75,11 +79,11 @@ impl ClientEra for LegacyClient {
         }
     }
 
-    fn headers(&self, revision: Revision, order: Option<&Order>) -> Vec<(String, String)> {
+    fn headers(&self, revision: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)> {
         // The opening request is the one that says which revision there will be.
         if order.is_some_and(|o| o.method == "initialize") {
             return Vec::new();
         }
-        vec![(header::VERSION.to_owned(), revision::name(revision).to_owned())]
+        vec![(header::VERSION.to_owned(), version::name(revision).to_owned())]
     }
 }

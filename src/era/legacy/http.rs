@@ -6,10 +6,10 @@ use crate::json::Value;
 use crate::model::Fault;
 use crate::rpc::{Request, code};
 
+use super::super::encode;
 use super::super::http::{Fields, HttpEra, Sessions, is_legacy};
 use super::super::modern::header::{Mirror, VERSION};
-use super::super::revision::{self, V2025_11_25};
-use super::super::write;
+use super::super::version::{self, V2025_11_25};
 use super::super::{Encoded, Params};
 use super::header::{LAST_EVENT, SESSION};
 use super::server::LegacyServer;
@@ -68,9 +68,9 @@ fn check(fields: &dyn Fields) -> Result<(), Fault> {
     Err(Fault::Custom {
         code: code::INVALID_PARAMS,
         message: format!("Unsupported protocol version: {VERSION} has to name the one of the session"),
-        data: Some(write::object(|w| {
+        data: Some(encode::object(|w| {
             w.key("supported").begin_array();
-            for name in revision::legacy() {
+            for name in version::legacy() {
                 w.string(name);
             }
             w.end_array();

@@ -8,7 +8,7 @@
 //! - Members of `_meta` that only the modern era knows are inert here.
 
 use crate::json::{Json, Kind, Value, Writer};
-use crate::model::ask::Ask;
+use crate::model::client_request::Ask;
 use crate::model::{
     ClientCapabilities, Fault, Filter, Level, Note, Operation, Peer, Query, Revision, Session,
 };
@@ -16,9 +16,10 @@ use crate::rpc::Request;
 
 #[cfg(feature = "http-server")]
 use super::super::http::HttpEra;
-use super::super::revision::{self, V2025_11_25, V2026_07_28, features};
+use super::super::version::{self, V2025_11_25, V2026_07_28, features};
 use super::super::{
-    Encoded, Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error,
+    Encoded, Params, Questions, Reply, ReplyTarget, ServerEra, Signal, encode, params, wire_error,
+    write_error,
 };
 
 /// The legacy era, to be named by servers that speak it.
@@ -31,7 +32,7 @@ const SHOWN: usize = 200;
 
 /// What a session keeps of a client's description, which may hold pictures of any size.
 fn name_of(client: Value<'_>) -> Json {
-    write::object(|w| {
+    encode::object(|w| {
         for member in ["name", "version"] {
             if let Some(text) = client.get(member).and_then(Value::as_str) {
                 let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(at, _)| at);
@@ -54,10 +55,12 @@ impl ServerEra for LegacyServer {
             }
             "initialize" => Operation::Open,
             "ping" => Operation::Ping,
-            "logging/setLevel" => Operation::SetLevel(read::level(params.level, "level")?),
-            "resources/subscribe" => Operation::Subscribe { uri: read::string(params.uri, "uri")?.id() },
-            "resources/unsubscribe" => Operation::Unsubscribe { uri: read::string(params.uri, "uri")?.id() },
-            method => match read::operation(method, params)? {
+            "logging/setLevel" => Operation::SetLevel(params::level(params.level, "level")?),
+            "resources/subscribe" => Operation::Subscribe { uri: params::string(params.uri, "uri")?.id() },
+            "resources/unsubscribe" => {
+                Operation::Unsubscribe { uri: params::string(params.uri, "uri")?.id() }
+            }
+            method => match params::operation(method, params)? {
                 Some(operation) => operation,
                 None => return Err(Fault::UnknownMethod(method.to_owned())),
             },
@@ -105,37 +108,37 @@ impl ServerEra for LegacyServer {
         })
     }
 
-    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) -> Encoded {
+    fn reply(&self, w: &mut Writer, to: &ReplyTarget<'_>, reply: Reply<'_>) -> Encoded {
         if let Reply::Fault(fault) = reply {
             return write_error(w, Some(to.id), false, &wire_error(fault, false));
         }
-        write::begin_result(w, to.id);
+        encode::begin_result(w, to.id);
         match reply {
             Reply::Greeting { offer, .. } => {
                 let features = features(to.revision);
-                w.key("protocolVersion").string(revision::name(to.revision));
+                w.key("protocolVersion").string(version::name(to.revision));
                 w.key("capabilities");
-                write::offer(w, features, offer);
+                encode::offer(w, features, offer);
                 w.key("serverInfo");
-                write::implementation(w, features, &to.card.identity);
+                encode::implementation(w, features, &to.card.identity);
                 if let Some(instructions) = &to.card.identity.instructions {
                     w.key("instructions").string(instructions);
                 }
             }
             reply => {
-                let meta = write::reply_members(w, to.revision, reply);
+                let meta = encode::reply_members(w, to.revision, reply);
                 if !meta.is_empty() {
                     w.key("_meta").begin_object().raw_members(meta).end_object();
                 }
             }
         }
-        write::end(w);
+        encode::end(w);
         Encoded::RESULT
     }
 
     fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>) {
-        write::signal_members(w, revision, &signal);
-        write::end(w);
+        encode::signal_members(w, revision, &signal);
+        encode::end(w);
     }
 
     fn questions(&self) -> Questions {
@@ -150,9 +153,9 @@ impl ServerEra for LegacyServer {
     }
 
     fn withdraw(&self, w: &mut Writer, id: u64) {
-        write::begin_notification(w, "notifications/cancelled");
+        encode::begin_notification(w, "notifications/cancelled");
         w.key("requestId").u64(id);
-        write::end(w);
+        encode::end(w);
     }
 
     /// Only the modern era listens.
@@ -172,16 +175,16 @@ impl ServerEra for LegacyServer {
 
 /// The peer that an `initialize` describes.
 fn opening_peer(params: &Params<'_>) -> Result<Peer, Fault> {
-    let asked = read::string(params.protocol_version, "protocolVersion")?.as_str().unwrap_or_default();
-    let revision = match revision::parse(asked) {
+    let asked = params::string(params.protocol_version, "protocolVersion")?.as_str().unwrap_or_default();
+    let revision = match version::parse(asked) {
         Some(revision) if revision != V2026_07_28 => revision,
         _ => V2025_11_25,
     };
     let declared = params.capabilities.filter(|d| !d.is_null());
     if declared.is_some_and(|d| d.kind() != Kind::Object) {
-        return Err(read::invalid("capabilities must be an object"));
+        return Err(params::invalid("capabilities must be an object"));
     }
-    let mut capabilities = declared.map(read::capabilities).unwrap_or_default();
+    let mut capabilities = declared.map(params::capabilities).unwrap_or_default();
     // A peer cannot answer what its revision does not have, whatever it declares.
     let features = features(revision);
     capabilities.form &= features.elicitation;

@@ -15,10 +15,10 @@ use crate::json::{Kind, Value, Writer};
 use crate::model::{CacheHint, ClientCapabilities, Identity, Revision};
 use crate::rpc::Notification;
 
-use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, Told};
-use super::super::order::Order;
-use super::super::revision::{self, V2026_07_28, features};
-use super::super::{decode, write};
+use super::super::client::{self, ClientEra, Envelope, Notice, Outcome, ServerEvent};
+use super::super::outgoing::OutgoingRequest;
+use super::super::version::{self, V2026_07_28, features};
+use super::super::{decode, encode};
 use super::header;
 
 /// The modern era, to be named by clients that speak it.
@@ -36,12 +36,12 @@ pub(in crate::era) fn client_meta(
     extensions: &[&str],
 ) -> String {
     let features = features(V2026_07_28);
-    let meta = write::object(|w| {
-        w.key("io.modelcontextprotocol/protocolVersion").string(revision::name(V2026_07_28));
+    let meta = encode::object(|w| {
+        w.key("io.modelcontextprotocol/protocolVersion").string(version::name(V2026_07_28));
         w.key("io.modelcontextprotocol/clientInfo");
-        write::implementation(w, features, identity);
+        encode::implementation(w, features, identity);
         w.key("io.modelcontextprotocol/clientCapabilities");
-        write::client_capabilities(w, features, capabilities, extensions);
+        encode::client_capabilities(w, features, capabilities, extensions);
     });
     meta.as_str().strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or_default().to_owned()
 }
@@ -51,7 +51,7 @@ impl ClientEra for ModernClient {
         false
     }
 
-    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &Order) {
+    fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &OutgoingRequest) {
         client::begin_request(w, to.id, &order.method);
         w.key("params").begin_object();
         w.raw_members(&order.params);
@@ -85,11 +85,15 @@ impl ClientEra for ModernClient {
         }
     }
 
-    fn told<'d>(&self, notification: &Notification<'d>) -> Told<'d> {
+    fn told<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d> {
         decode::told(notification)
     }
 
-    fn outcome<'d>(&self, result: Value<'d>, order: &Order) -> Result<Outcome<'d>, Cow<'static, str>> {
+    fn outcome<'d>(
+        &self,
+        result: Value<'d>,
+        order: &OutgoingRequest,
+    ) -> Result<Outcome<'d>, Cow<'static, str>> {
         // Without the member a result is complete (basic/index, result types).
         let Some(kind) = result.get("resultType") else { return Ok(Outcome::Complete(hint(result))) };
         match kind.as_str() {
@@ -119,9 +123,9 @@ impl ClientEra for ModernClient {
         }
     }
 
-    fn headers(&self, _: Revision, order: Option<&Order>) -> Vec<(String, String)> {
+    fn headers(&self, _: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)> {
         // What `_meta` says: this era has one revision, also before the server has said so.
-        let mut headers = vec![(header::VERSION.to_owned(), revision::name(V2026_07_28).to_owned())];
+        let mut headers = vec![(header::VERSION.to_owned(), version::name(V2026_07_28).to_owned())];
         if let Some(order) = order {
             headers.push((header::METHOD.to_owned(), order.method.clone().into_owned()));
             if let Some(subject) = &order.subject {

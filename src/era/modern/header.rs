@@ -15,12 +15,12 @@ use std::borrow::Cow;
 use base64ct::{Base64, Encoding};
 
 #[cfg(any(feature = "http-server", feature = "http-client"))]
-mod mirror;
+mod header_params;
 
 #[cfg(feature = "http-client")]
-pub(crate) use mirror::{BadAnnotation, params};
+pub(crate) use header_params::{BadAnnotation, params};
 #[cfg(any(feature = "http-server", feature = "http-client"))]
-pub(crate) use mirror::{Mirror, mirrors};
+pub(crate) use header_params::{Mirror, mirrors};
 
 /// The revision of a request; sessions from 2025-06-18 on send it too.
 pub(crate) const VERSION: &str = "MCP-Protocol-Version";

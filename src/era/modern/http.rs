@@ -9,7 +9,7 @@ use crate::model::Fault;
 use crate::rpc::{Request, code};
 
 use super::super::http::{Fields, HttpEra, Sessions};
-use super::super::revision::{self, V2026_07_28};
+use super::super::version::{self, V2026_07_28};
 use super::super::{Encoded, Params};
 use super::header::{self, METHOD, MISMATCH, Mirror, NAME, VERSION};
 use super::server::{self, MISSING_CAPABILITY, ModernServer, UNSUPPORTED_VERSION};
@@ -19,7 +19,7 @@ impl HttpEra for ModernServer {
     /// version field, `_meta`, both alike, version known, method, name.
     fn check(&self, fields: &dyn Fields, request: &Request<'_>, params: &Params<'_>) -> Result<(), Fault> {
         let Some(version) = fields.field(VERSION) else {
-            let speaks = revision::name(V2026_07_28);
+            let speaks = version::name(V2026_07_28);
             return Err(mismatch_with(
                 format!("{VERSION} header is missing (this server speaks {speaks})"),
                 Some(server::supported(None)),
@@ -29,7 +29,7 @@ impl HttpEra for ModernServer {
         if version != named.as_bytes() {
             return Err(mismatch(format!("{VERSION} header does not match the body's _meta")));
         }
-        if revision::parse(named) != Some(V2026_07_28) {
+        if version::parse(named) != Some(V2026_07_28) {
             return Err(Fault::UnsupportedVersion(named.to_owned()));
         }
         match fields.field(METHOD) {

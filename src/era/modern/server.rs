@@ -9,15 +9,16 @@
 //! - Nothing is derived from earlier requests.
 
 use crate::json::{Json, Kind, Value, Writer};
-use crate::model::ask::Ask;
+use crate::model::client_request::Ask;
 use crate::model::{CacheHint, Fault, Filter, Identity, Note, Operation, Peer, Query, Revision, Session};
 use crate::rpc::Request;
 
 #[cfg(feature = "http-server")]
 use super::super::http::HttpEra;
-use super::super::revision::{self, V2026_07_28, features};
+use super::super::version::{self, V2026_07_28, features};
 use super::super::{
-    Encoded, Params, Questions, Reply, ServerEra, Signal, To, read, wire_error, write, write_error,
+    Encoded, Params, Questions, Reply, ReplyTarget, ServerEra, Signal, encode, params, wire_error,
+    write_error,
 };
 
 /// The client lacks a capability (basic/index, error codes).
@@ -38,7 +39,7 @@ pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
     // A client that cannot go on shows its user this text (basic/versioning: a server without
     // sessions names its versions in whatever it answers to initialize).
     let otherwise = if legacy_too { ", or open a session with initialize first" } else { "" };
-    let version = revision::name(V2026_07_28);
+    let version = version::name(V2026_07_28);
     Fault::Custom {
         code: crate::rpc::code::INVALID_PARAMS,
         message: format!(
@@ -50,8 +51,8 @@ pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
 
 /// `{"supported": […], "requested": …}`.
 pub(in crate::era) fn supported(requested: Option<&str>) -> Json {
-    write::object(|w| {
-        w.key("supported").begin_array().string(revision::name(V2026_07_28)).end_array();
+    encode::object(|w| {
+        w.key("supported").begin_array().string(version::name(V2026_07_28)).end_array();
         if let Some(requested) = requested {
             w.key("requested").string(requested);
         }
@@ -60,9 +61,9 @@ pub(in crate::era) fn supported(requested: Option<&str>) -> Json {
 
 /// The `_meta` member that names the server.
 pub(in crate::era) fn server_info(identity: &Identity) -> String {
-    let info = write::object(|w| {
+    let info = encode::object(|w| {
         w.key(SERVER_INFO);
-        write::implementation(w, features(V2026_07_28), identity);
+        encode::implementation(w, features(V2026_07_28), identity);
     });
     info.as_str().trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned()
 }
@@ -71,16 +72,16 @@ pub(in crate::era) fn server_info(identity: &Identity) -> String {
 pub(super) fn declared<'d>(params: &Params<'d>) -> Result<(&'d str, Value<'d>), Fault> {
     let meta = &params.meta;
     let Some(version) = meta.version else {
-        return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/protocolVersion"));
+        return Err(params::invalid("Missing _meta field: io.modelcontextprotocol/protocolVersion"));
     };
     let Some(version) = version.as_str() else {
-        return Err(read::invalid("_meta field io.modelcontextprotocol/protocolVersion must be a string"));
+        return Err(params::invalid("_meta field io.modelcontextprotocol/protocolVersion must be a string"));
     };
     let Some(capabilities) = meta.capabilities else {
-        return Err(read::invalid("Missing _meta field: io.modelcontextprotocol/clientCapabilities"));
+        return Err(params::invalid("Missing _meta field: io.modelcontextprotocol/clientCapabilities"));
     };
     if capabilities.kind() != Kind::Object {
-        return Err(read::invalid(
+        return Err(params::invalid(
             "_meta field io.modelcontextprotocol/clientCapabilities must be an object",
         ));
     }
@@ -91,14 +92,14 @@ pub(super) fn declared<'d>(params: &Params<'d>) -> Result<(&'d str, Value<'d>), 
 fn peer(params: &Params<'_>) -> Result<Peer, Fault> {
     let meta = &params.meta;
     let (version, capabilities) = declared(params)?;
-    if version != revision::name(V2026_07_28) {
+    if version != version::name(V2026_07_28) {
         return Err(Fault::UnsupportedVersion(version.to_owned()));
     }
     let log_level = match meta.log_level {
         None => None,
-        level => Some(read::level(level, "_meta field io.modelcontextprotocol/logLevel")?),
+        level => Some(params::level(level, "_meta field io.modelcontextprotocol/logLevel")?),
     };
-    Ok(Peer { revision: V2026_07_28, capabilities: read::capabilities(capabilities), log_level })
+    Ok(Peer { revision: V2026_07_28, capabilities: params::capabilities(capabilities), log_level })
 }
 
 impl ServerEra for ModernServer {
@@ -112,9 +113,9 @@ impl ServerEra for ModernServer {
         let operation = match request.method {
             "server/discover" => Operation::Describe,
             "subscriptions/listen" => {
-                Operation::Listen { filter: read::object(params.notifications, "notifications")?.id() }
+                Operation::Listen { filter: params::object(params.notifications, "notifications")?.id() }
             }
-            method => match read::operation(method, params)? {
+            method => match params::operation(method, params)? {
                 Some(operation) => operation,
                 None => return Err(Fault::UnknownMethod(method.to_owned())),
             },
@@ -137,13 +138,13 @@ impl ServerEra for ModernServer {
             // A malformed answer is an error, never "no answer" (basic/patterns/mrtr).
             query.answers = match params.input_responses {
                 Some(answers) if answers.kind() != Kind::Object => {
-                    return Err(read::invalid("inputResponses must be an object"));
+                    return Err(params::invalid("inputResponses must be an object"));
                 }
                 answers => answers.map(Value::id),
             };
             query.state = match params.request_state {
                 Some(state) if state.kind() != Kind::String => {
-                    return Err(read::invalid("requestState must be a string"));
+                    return Err(params::invalid("requestState must be a string"));
                 }
                 state => state.map(Value::id),
             };
@@ -169,11 +170,11 @@ impl ServerEra for ModernServer {
         None
     }
 
-    fn reply(&self, w: &mut Writer, to: &To<'_>, reply: Reply<'_>) -> Encoded {
+    fn reply(&self, w: &mut Writer, to: &ReplyTarget<'_>, reply: Reply<'_>) -> Encoded {
         if let Reply::Fault(fault) = reply {
             return write_error(w, Some(to.id), false, &wire_error(fault, true));
         }
-        write::begin_result(w, to.id);
+        encode::begin_result(w, to.id);
         let asked = matches!(reply, Reply::Asked { .. });
         w.solid(if asked { "\"resultType\":\"input_required\"" } else { "\"resultType\":\"complete\"" });
         let mut meta = "";
@@ -181,10 +182,10 @@ impl ServerEra for ModernServer {
         match reply {
             Reply::Greeting { offer, cache } => {
                 w.key("supportedVersions").begin_array();
-                w.string(revision::name(V2026_07_28));
+                w.string(version::name(V2026_07_28));
                 w.end_array();
                 w.key("capabilities");
-                write::offer(w, features(to.revision), offer);
+                encode::offer(w, features(to.revision), offer);
                 if let Some(instructions) = &to.card.identity.instructions {
                     w.key("instructions").string(instructions);
                 }
@@ -207,7 +208,7 @@ impl ServerEra for ModernServer {
                     Reply::Proxied(result, cache) => result.cache(*cache),
                     _ => None,
                 };
-                meta = write::reply_members(w, to.revision, reply);
+                meta = encode::reply_members(w, to.revision, reply);
                 if let Some(cache) = cache {
                     hint(w, cache);
                 }
@@ -218,7 +219,7 @@ impl ServerEra for ModernServer {
             w.key(SUBSCRIPTION).solid(id);
         }
         w.end_object();
-        write::end(w);
+        encode::end(w);
         Encoded::RESULT
     }
 
@@ -230,20 +231,20 @@ impl ServerEra for ModernServer {
         };
         match &signal {
             Signal::Acknowledged { filter, .. } => {
-                write::begin_notification(w, "notifications/subscriptions/acknowledged");
+                encode::begin_notification(w, "notifications/subscriptions/acknowledged");
                 w.key("notifications");
                 self::filter(w, filter);
             }
             Signal::ListenCancelled { listen } => {
-                write::begin_notification(w, "notifications/cancelled");
+                encode::begin_notification(w, "notifications/cancelled");
                 w.key("requestId").raw(listen);
             }
-            signal => write::signal_members(w, revision, signal),
+            signal => encode::signal_members(w, revision, signal),
         }
         if let Some(id) = listen {
             w.key("_meta").begin_object().key(SUBSCRIPTION).raw(id).end_object();
         }
-        write::end(w);
+        encode::end(w);
     }
 
     fn questions(&self) -> Questions {
@@ -319,7 +320,7 @@ pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filte
     };
     if let Some(uris) = member("resourceSubscriptions") {
         if uris.kind() != Kind::Array {
-            return Err(read::invalid("resourceSubscriptions must be an array"));
+            return Err(params::invalid("resourceSubscriptions must be an array"));
         }
         if uris.len() > most {
             return Err(Fault::InvalidParams(
@@ -329,7 +330,7 @@ pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filte
         }
         for uri in uris.items() {
             let uri =
-                uri.as_str().ok_or_else(|| read::invalid("resourceSubscriptions holds only strings"))?;
+                uri.as_str().ok_or_else(|| params::invalid("resourceSubscriptions holds only strings"))?;
             filter.uris.push(uri.to_owned());
         }
     }

@@ -11,7 +11,7 @@ use crate::client::{Client, CompletionTarget, InputRequired, Request};
 use crate::error::Error;
 use crate::json::{Json, Value, Writer};
 use crate::limits::Limits;
-use crate::model::relayed::{Passage, Relayed};
+use crate::model::proxied_result::{Passage, Relayed};
 use crate::model::{ClientCapabilities, Level};
 use crate::server::{Arguments, CompletionRequest, Context, Outcome, ToolError};
 

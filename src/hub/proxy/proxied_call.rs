@@ -19,8 +19,8 @@ use crate::client::{self, Call, Canceller, Client, InputRequired, LogEntry, Prog
 use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::model::ask::AskRequest;
-use crate::model::relayed::Relayed;
+use crate::model::client_request::AskRequest;
+use crate::model::proxied_result::Relayed;
 use crate::rpc::{RpcError, code};
 use crate::server::{Caller, Context, Deferred, Outcome, ToolError};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::era::{Reply, ServerEra, Signal, To};
+use crate::era::{Reply, ReplyTarget, ServerEra, Signal};
 use crate::json::Writer;
 use crate::model::{Fault, Filter, Revision};
 use crate::rpc::Id;
@@ -98,7 +98,7 @@ impl Connection {
             w.newline();
             self.outbox.send(&listen.outlet, w.into_bytes());
             let mut w = Writer::new();
-            let to = To { id: &listen.raw, revision: listen.revision, card: &self.core.card };
+            let to = ReplyTarget { id: &listen.raw, revision: listen.revision, card: &self.core.card };
             let encoded = listen.era.reply(&mut w, &to, Reply::ListenEnded);
             w.newline();
             self.outbox.answer(&listen.outlet, w.into_bytes(), encoded);

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::mirror::{MOST, mirrors, params};
+use super::header_params::{MOST, mirrors, params};
 use super::{decode, encode, name_member};
 use crate::json::Doc;
 

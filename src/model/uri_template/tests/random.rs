@@ -1,6 +1,6 @@
 //! Templates: seeded random texts against an oracle that only expands, and bounds on work.
 
-use super::super::search::Table;
+use super::super::matcher::Table;
 use super::{UriTemplate, expand, pairs, template};
 
 /// Deterministic numbers (SplitMix64); a failure names the seed.

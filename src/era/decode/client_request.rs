@@ -3,7 +3,9 @@
 //! Source: MCP client/elicitation, client/sampling, client/roots (2025-06-18 to 2026-07-28).
 
 use crate::json::{Kind, Value};
-use crate::model::ask::{AskRequest, Block, Field, FieldKind, Form, Naming, Sampling, ToolChoice, ToolUse};
+use crate::model::client_request::{
+    AskRequest, Block, Field, FieldKind, Form, Naming, Sampling, ToolChoice, ToolUse,
+};
 use crate::rpc::{RpcError, code};
 
 use super::catalog::{text, tool};

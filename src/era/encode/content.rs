@@ -6,7 +6,7 @@ use crate::json::{Json, Writer};
 use crate::model::catalog::Annotations;
 use crate::model::content::{Body, Completion, Content, PromptOutput, ResourceContents, ToolOutput};
 
-use super::super::revision::Features;
+use super::super::version::Features;
 use super::catalog::{annotations, meta, optional, resource_members};
 
 /// The members of a tool's result.

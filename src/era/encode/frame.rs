@@ -3,7 +3,7 @@
 use crate::json::{Json, Writer};
 use crate::model::{Change, Revision};
 
-use super::super::revision::{Features, features};
+use super::super::version::{Features, features};
 use super::super::{List, Reply, ServerCapabilities, Signal};
 use super::content::{completion, prompt_messages, resource_contents, tool_result};
 

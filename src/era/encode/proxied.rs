@@ -4,12 +4,12 @@
 //! it does from a handler; members that no revision knows go to all of them.
 
 use crate::json::{Kind, Value, Writer};
-use crate::model::relayed::{Passage, Relayed};
+use crate::model::proxied_result::{Passage, Relayed};
 use crate::model::{CacheHint, Revision};
 
 use super::super::Proxied;
-use super::super::decode::relay::block as decode_block;
-use super::super::revision::{Features, V2026_07_28, features};
+use super::super::decode::proxied::block as decode_block;
+use super::super::version::{Features, V2026_07_28, features};
 use super::content::content;
 
 impl Proxied for Relayed {

@@ -4,7 +4,7 @@ use crate::json::Writer;
 use crate::model::Identity;
 use crate::model::catalog::{Annotations, Icon, Prompt, Resource, Template, Tool, ToolHints};
 
-use super::super::revision::Features;
+use super::super::version::Features;
 
 /// A tool; `outputSchema` only where the revision can carry it.
 pub(in crate::era) fn tool(w: &mut Writer, features: &Features, tool: &Tool) {

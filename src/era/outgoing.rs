@@ -6,10 +6,10 @@ use crate::json::{Json, Value, Writer};
 use crate::model::{Filter, Level, Revision};
 
 use super::List;
-use super::revision::{self, features};
+use super::version::{self, features};
 
 /// What a client wants of a server.
-pub(crate) enum Want<'a> {
+pub(crate) enum RequestKind<'a> {
     /// Open a session, offering this revision.
     Open(Revision, &'a super::client::ClientCard),
     /// Say what you are.
@@ -59,7 +59,7 @@ pub(crate) enum Subject<'a> {
 
 /// A request without its envelope, to be written as often as it is sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
+pub(crate) struct OutgoingRequest {
     /// The method.
     pub method: Cow<'static, str>,
     /// The members of its parameters, as text, without `_meta`.
@@ -69,7 +69,7 @@ pub(crate) struct Order {
     /// What a transport may route by: the name of a tool or prompt, the URI of a resource.
     pub subject: Option<String>,
     /// Where the answer may be kept, if it may.
-    pub shelf: Option<Shelf>,
+    pub shelf: Option<CacheKey>,
     /// Whether the server may ask back before it answers (basic/patterns/mrtr).
     pub may_ask: bool,
     /// Whether it may, or in a session shall, answer with a task.
@@ -78,7 +78,7 @@ pub(crate) struct Order {
 
 /// What a kept answer is about: what makes it stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shelf {
+pub(crate) enum CacheKey {
     /// The list of tools.
     Tools,
     /// The list of prompts.
@@ -89,37 +89,37 @@ pub(crate) enum Shelf {
     Contents(String),
 }
 
-impl Order {
+impl OutgoingRequest {
     /// Writes down what is wanted.
     ///
     /// # Errors
     /// Parameters that are no object, or have a name twice or a `_meta` that may not be.
-    pub(crate) fn new(want: &Want<'_>) -> Result<Order, Cow<'static, str>> {
+    pub(crate) fn new(want: &RequestKind<'_>) -> Result<OutgoingRequest, Cow<'static, str>> {
         // Members without their object: the envelope opens it.
         let mut w = Writer::with_capacity(128);
         let (mut meta, mut subject, mut shelf) = (String::new(), None, None);
         let method: Cow<'static, str> = match want {
-            Want::Open(revision, card) => {
+            RequestKind::Open(revision, card) => {
                 open(&mut w, *revision, card);
                 "initialize".into()
             }
-            Want::Describe => "server/discover".into(),
-            Want::Ping => "ping".into(),
-            Want::List(list, cursor) => {
+            RequestKind::Describe => "server/discover".into(),
+            RequestKind::Ping => "ping".into(),
+            RequestKind::List(list, cursor) => {
                 // An empty cursor is a cursor (server/utilities/pagination).
                 if let Some(cursor) = cursor {
                     w.key("cursor").string(cursor);
                 }
                 let (method, kept) = match list {
-                    List::Tools => ("tools/list", Shelf::Tools),
-                    List::Resources => ("resources/list", Shelf::Resources),
-                    List::Templates => ("resources/templates/list", Shelf::Resources),
-                    List::Prompts => ("prompts/list", Shelf::Prompts),
+                    List::Tools => ("tools/list", CacheKey::Tools),
+                    List::Resources => ("resources/list", CacheKey::Resources),
+                    List::Templates => ("resources/templates/list", CacheKey::Resources),
+                    List::Prompts => ("prompts/list", CacheKey::Prompts),
                 };
                 shelf = Some(kept);
                 method.into()
             }
-            Want::CallTool(name, arguments) => {
+            RequestKind::CallTool(name, arguments) => {
                 w.key("name").string(name);
                 match starts(arguments) {
                     b'{' => {
@@ -131,40 +131,40 @@ impl Order {
                 subject = Some((*name).to_owned());
                 "tools/call".into()
             }
-            Want::Read(uri) => {
+            RequestKind::Read(uri) => {
                 w.key("uri").string(uri);
                 subject = Some((*uri).to_owned());
-                shelf = Some(Shelf::Contents((*uri).to_owned()));
+                shelf = Some(CacheKey::Contents((*uri).to_owned()));
                 "resources/read".into()
             }
-            Want::Prompt(name, arguments) => {
+            RequestKind::Prompt(name, arguments) => {
                 w.key("name").string(name);
                 strings(&mut w, "arguments", arguments);
                 subject = Some((*name).to_owned());
                 "prompts/get".into()
             }
-            Want::Complete(completing) => {
+            RequestKind::Complete(completing) => {
                 complete(&mut w, completing);
                 "completion/complete".into()
             }
-            Want::Subscribe(uri) => {
+            RequestKind::Subscribe(uri) => {
                 w.key("uri").string(uri);
                 "resources/subscribe".into()
             }
-            Want::Unsubscribe(uri) => {
+            RequestKind::Unsubscribe(uri) => {
                 w.key("uri").string(uri);
                 "resources/unsubscribe".into()
             }
-            Want::SetLevel(level) => {
+            RequestKind::SetLevel(level) => {
                 w.key("level").string(level.as_str());
                 "logging/setLevel".into()
             }
-            Want::Listen(filter) => {
+            RequestKind::Listen(filter) => {
                 w.key("notifications");
                 super::modern::write_filter(&mut w, filter);
                 "subscriptions/listen".into()
             }
-            Want::Other(method, params) => {
+            RequestKind::Other(method, params) => {
                 match starts(params) {
                     b'{' => other(&mut w, params, &mut meta, &mut subject)?,
                     b'n' => {}
@@ -176,7 +176,7 @@ impl Order {
         let may_ask = matches!(&*method, "tools/call" | "resources/read" | "prompts/get");
         // Who asks about tasks can handle them, and has to say so (2026-07-28, extension of tasks).
         let task = method.starts_with("tasks/");
-        Ok(Order { method, params: members(w), meta, subject, shelf, may_ask, task })
+        Ok(OutgoingRequest { method, params: members(w), meta, subject, shelf, may_ask, task })
     }
 
     /// Whether asking twice does no more than asking once, whatever the server: the protocol's own
@@ -243,11 +243,11 @@ fn other(
 }
 
 fn open(w: &mut Writer, revision: Revision, card: &super::client::ClientCard) {
-    w.key("protocolVersion").string(revision::name(revision));
+    w.key("protocolVersion").string(version::name(revision));
     w.key("capabilities");
-    super::write::client_capabilities(w, features(revision), card.capabilities, &[]);
+    super::encode::client_capabilities(w, features(revision), card.capabilities, &[]);
     w.key("clientInfo");
-    super::write::implementation(w, features(revision), &card.identity);
+    super::encode::implementation(w, features(revision), &card.identity);
 }
 
 fn strings(w: &mut Writer, name: &str, pairs: &[(&str, &str)]) {

@@ -5,11 +5,11 @@ use crate::json::Json;
 use crate::json::Writer;
 use crate::model::Revision;
 #[cfg(feature = "client")]
-use crate::model::ask::{AskReply, SampleResponse};
-use crate::model::ask::{AskRequest, Block, Field, FieldKind, Form, Naming, Sampling};
+use crate::model::client_request::{AskReply, SampleResponse};
+use crate::model::client_request::{AskRequest, Block, Field, FieldKind, Form, Naming, Sampling};
 use crate::model::content::Content;
 
-use super::super::revision::{Features, features};
+use super::super::version::{Features, features};
 use super::catalog::{optional, tool};
 use super::content::content;
 use super::frame::number;

@@ -1,17 +1,17 @@
 //! Writing what both eras say alike; what a revision does not know is left out or said in the
 //! nearest older form (requirements, section AE).
 
-mod ask;
 mod catalog;
+mod client_request;
 mod content;
 mod frame;
 #[cfg(feature = "hub")]
-mod relay;
+mod proxied;
 
-#[cfg(feature = "client")]
-pub(super) use ask::ask_reply;
-pub(crate) use ask::question;
 pub(super) use catalog::{implementation, prompt, resource, template, tool};
+#[cfg(feature = "client")]
+pub(super) use client_request::ask_reply;
+pub(crate) use client_request::question;
 #[cfg(feature = "client")]
 pub(super) use frame::client_capabilities;
 pub(super) use frame::{begin_notification, begin_result, end, object, offer, reply_members, signal_members};

@@ -3,11 +3,11 @@
 
 use crate::json::{Kind, Value, Writer};
 use crate::model::Revision;
-use crate::model::relayed::{Passage, Relayed};
+use crate::model::proxied_result::{Passage, Relayed};
 
 use super::super::modern::SERVER_INFO;
 use super::super::modern::client::hint;
-use super::super::revision::V2026_07_28;
+use super::super::version::V2026_07_28;
 
 pub(in crate::era) use super::content::content as block;
 

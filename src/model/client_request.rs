@@ -5,15 +5,12 @@
 //! `input_required` result in the modern era) is the era's business.
 //! Source: MCP client/elicitation, client/sampling, client/roots (2025-11-25 and 2026-07-28).
 
-mod form;
-mod sample;
-
 #[cfg(feature = "client")]
-pub use form::FormResponse;
-pub use form::{Action, Field, FieldKind, Form, FormResult, Naming};
+pub use super::elicitation::FormResponse;
+pub use super::elicitation::{Action, Field, FieldKind, Form, FormResult, Naming};
 #[cfg(feature = "client")]
-pub use sample::SampleResponse;
-pub use sample::{Block, SampleResult, Sampling, ToolChoice, ToolUse};
+pub use super::sampling::SampleResponse;
+pub use super::sampling::{Block, SampleResult, Sampling, ToolChoice, ToolUse};
 
 use crate::json::{Doc, Value, Writer};
 use crate::rpc::RpcError;
@@ -76,7 +73,7 @@ impl AskRequest {
         match self {
             AskRequest::Form(form) => form.check(answer),
             AskRequest::Url { .. } => Action::read(answer).map(|_| ()),
-            AskRequest::Sample(_) => sample::check(answer),
+            AskRequest::Sample(_) => super::sampling::check(answer),
             AskRequest::Roots => check_roots(answer),
         }
     }
