@@ -42,21 +42,21 @@ tinymcp::record! {
     struct WriteFile {
         /// Path below the folder, such as notes/today.txt; folders are made as needed
         path: String [len 1..=4096],
-        /// What the file is to hold; replaces what it held
+        /// New contents of the file; replaces the old
         text: String [len ..=1_000_000],
     }
 }
 
 /// A folder that paths cannot lead out of.
 pub(crate) struct Folder {
-    /// Where it is, free of links.
+    /// Its path, without links.
     root: PathBuf,
     open: File,
     /// Makes the names of unfinished files differ.
     unfinished: AtomicU64,
 }
 
-/// What happens to folders on the way that are not there.
+/// Handling of missing folders on the way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Fail,
@@ -177,7 +177,7 @@ impl Folder {
         Ok(inner)
     }
 
-    /// Whether an open file or folder is inside, by where it is and not by how it was found.
+    /// Checks that an open file or folder is inside, by its location and not by its name.
     fn check(&self, file: &File) -> io::Result<()> {
         if fs::read_link(by_descriptor(file))?.starts_with(&self.root) { Ok(()) } else { Err(outside()) }
     }
@@ -218,7 +218,7 @@ pub(crate) fn register(server: &mut Server, folder: &Arc<Folder>) -> Result<(), 
     Ok(())
 }
 
-/// What is in a file; a path that is not allowed looks like one that is not there.
+/// Reads a file; a path that is not allowed looks like one that does not exist.
 fn contents(folder: &Folder, uri: &str, path: &str) -> Result<ReadOutput, ToolError> {
     let bytes = folder.read(path).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => ToolError::from(error),

@@ -17,7 +17,7 @@ use tinymcp::{
 /// Pins 0 to 27, in BCM counting.
 const LAST: u8 = 27;
 
-/// How often a blinking pin looks whether it is still wanted.
+/// Interval at which a blinking pin checks for cancellation.
 const GLANCE: Duration = Duration::from_millis(5);
 
 tinymcp::record! {

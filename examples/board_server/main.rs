@@ -113,12 +113,12 @@ mod board {
         }
     }
 
-    /// What the command line asks for.
+    /// Options of the command line.
     #[derive(Default)]
     pub(crate) struct Options {
-        /// Where pins and files are; a scratch folder if nowhere.
+        /// Folder of pins and files; a scratch folder if absent.
         pub(crate) root: Option<PathBuf>,
-        /// Where to listen; standard input and output if nowhere.
+        /// Address to listen on; standard input and output if absent.
         pub(crate) http: Option<String>,
         /// The file with the key that seals the state of calls.
         pub(crate) key: Option<PathBuf>,

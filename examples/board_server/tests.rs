@@ -12,7 +12,7 @@ use super::board::{self, Scratch};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a modern request carries; the client shows forms and wants log entries.
+/// `_meta` of a modern request; the client shows forms and wants log entries.
 const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"info""#;
 
 /// A client of a board in a folder of its own.

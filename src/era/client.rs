@@ -38,7 +38,7 @@ pub(crate) trait ClientEra: Sync {
     /// Reads a notification.
     fn told<'d>(&self, notification: &Notification<'d>) -> ServerEvent<'d>;
 
-    /// What kind of result this is of that order.
+    /// Classifies the result of a request.
     ///
     /// # Errors
     /// It is none; says why.
@@ -52,13 +52,13 @@ pub(crate) trait ClientEra: Sync {
     fn headers(&self, revision: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)>;
 }
 
-/// What a request says beside its order.
+/// Per-request metadata of an outgoing request.
 pub(crate) struct Envelope<'a> {
     /// The request's id.
     pub id: u64,
-    /// Who asks.
+    /// Identity of the client.
     pub card: &'a ClientCard,
-    /// Whether progress is wanted; its token is the id.
+    /// Requests progress notifications; the token is the id.
     pub progress: bool,
     /// Log entries are wanted from this level on, where the era says that with each request.
     pub log: Option<Level>,
@@ -70,7 +70,7 @@ pub(crate) struct Envelope<'a> {
     pub able: Option<ClientCapabilities>,
 }
 
-/// What a client says of itself, rendered once.
+/// Description of the client, rendered once.
 pub(crate) struct ClientCard {
     pub(super) identity: Identity,
     pub(super) capabilities: ClientCapabilities,
@@ -100,7 +100,7 @@ pub(crate) enum Notice {
     Roots,
 }
 
-/// What a server says without being asked.
+/// Notification from a server, decoded.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerEvent<'d> {
     /// A step of the request of this id.
@@ -109,7 +109,7 @@ pub(crate) enum ServerEvent<'d> {
     Log { level: Level, logger: Option<&'d str>, data: Value<'d> },
     /// Something changed; with the listen request it is told to, where it names one.
     Change { change: Change, listen: Option<u64> },
-    /// What a listen request will be told.
+    /// Notifications that a listen request will receive.
     Acknowledged { listen: u64, filter: Filter },
     /// A request is called off: one of the server's own, or one of ours that listens.
     Cancelled(Value<'d>),
@@ -117,7 +117,7 @@ pub(crate) enum ServerEvent<'d> {
     Ignored,
 }
 
-/// What a result says.
+/// Decoded kind of a result.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome<'d> {
     /// The answer, and how long it stays fresh.
@@ -128,14 +128,14 @@ pub(crate) enum Outcome<'d> {
     Task(Task),
 }
 
-/// What a server says of itself.
+/// Description of the server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Greeting {
-    /// What is spoken with it from now on.
+    /// The revision of the connection from now on.
     pub revision: Revision,
     /// Its name, version and instructions; unverified words of a stranger.
     pub identity: Identity,
-    /// What it offers.
+    /// Its capabilities.
     pub offer: ServerCapabilities,
     /// Its capabilities as they came; `null` where it did not describe itself.
     pub capabilities: Json,
@@ -287,7 +287,7 @@ pub(crate) fn reply_text(revision: Revision, reply: &crate::model::client_reques
 /// Reads a question of the server: a request in a session, a member of a result otherwise.
 ///
 /// # Errors
-/// What a server that asked in a session is told: no such method, or what is wrong with it.
+/// Error for a server's request in a session: unknown method, or invalid parameters.
 pub(crate) fn inquiry(
     method: &str,
     params: Option<Value<'_>>,

@@ -1,4 +1,4 @@
-//! What HTTP adds to both eras: which of them a POST is spoken in.
+//! HTTP rules of both eras: detects the era of a POST.
 //!
 //! Source: MCP 2026-07-28 basic/transports/streamable-http (backward compatibility) and
 //! basic/versioning; MCP 2025-11-25 basic/transports. What one era alone has to say about HTTP is
@@ -19,7 +19,7 @@ pub(crate) trait Fields {
     fn field(&self, name: &str) -> Option<&[u8]>;
 }
 
-/// What one era has to say about HTTP.
+/// HTTP rules of one era.
 pub(crate) trait HttpEra: Sync {
     /// Checks the fields of a posted request against its body.
     ///
@@ -38,13 +38,13 @@ pub(crate) trait HttpEra: Sync {
         arguments: Option<Value<'_>>,
     ) -> Result<(), Fault>;
 
-    /// Whether requests of this method are answered with an event stream and nothing else.
+    /// Returns `true` for methods whose response is always an event stream.
     fn streams(&self, method: &str) -> bool;
 
     /// The status of a response whose head has not been sent yet.
     fn status(&self, encoded: Encoded) -> u16;
 
-    /// How sessions work, in an era that has them.
+    /// Session rules, in an era that has sessions.
     fn sessions(&self) -> Option<&'static Sessions>;
 }
 
@@ -61,13 +61,13 @@ pub(crate) struct Sessions {
     /// Whether clients of this revision understand an event that only carries an id, and a wish when
     /// to come back; older ones take every event for a message.
     pub resumes: fn(Revision) -> bool,
-    /// What a message without a session id gets, with 400.
+    /// Error for a message without a session id, with status 400.
     pub missing: fn() -> Fault,
-    /// What a message of a session that is not there gets, with 404.
+    /// Error for a message of an unknown session, with status 404.
     pub lost: fn() -> Fault,
 }
 
-/// What a posted message belongs to.
+/// Session that a posted message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
     /// To itself alone: the modern era.
@@ -98,7 +98,7 @@ impl Eras {
     }
 }
 
-/// Whether sessions of this version exist.
+/// Returns `true` if this version has sessions.
 pub(super) fn is_legacy(version: &[u8]) -> bool {
     std::str::from_utf8(version).ok().and_then(version::parse).is_some_and(|revision| revision != V2026_07_28)
 }

@@ -14,7 +14,7 @@ use crate::model::content::{Content, ResourceContents, ToolOutput};
 
 use super::modern::SERVER_INFO;
 
-/// What is wrong with a `_meta`, in words that follow its name.
+/// Describes the first fault of a `_meta`, in words that follow its name.
 pub(crate) fn flaw(meta: &Json) -> Option<String> {
     match unique(meta) {
         Ok(doc) if doc.root().kind() != Kind::Object => Some("is not an object".to_owned()),
@@ -31,7 +31,7 @@ fn reserved(name: &str) -> Option<String> {
 /// that, so that nobody sees another one in it.
 ///
 /// # Errors
-/// What is wrong with it, as [`flaw`] says it.
+/// Describes its first fault, as [`flaw`] does.
 fn unique(json: &Json) -> Result<Doc, String> {
     let (mut doc, text) = (Doc::default(), json.as_str());
     let limits = ParseLimits { unique_names: true, ..ParseLimits::UNBOUNDED };
@@ -100,7 +100,7 @@ pub(crate) fn settle(output: &mut ToolOutput) -> Option<String> {
     output.meta.as_ref().and_then(flaw).or_else(|| output.content.iter().find_map(of_block))
 }
 
-/// What is wrong with a `_meta` of a block.
+/// Describes the first fault of a block's `_meta`.
 pub(crate) fn of_block(mut block: &Content) -> Option<String> {
     loop {
         match block {
@@ -117,7 +117,7 @@ pub(crate) fn of_block(mut block: &Content) -> Option<String> {
     }
 }
 
-/// What is wrong with the `_meta` of a resource's contents.
+/// Describes the first fault of the `_meta` of a resource's contents.
 pub(crate) fn of_contents(contents: &ResourceContents) -> Option<String> {
     contents.meta.as_ref().and_then(flaw)
 }

@@ -56,7 +56,7 @@ pub(crate) trait ServerEra: Sync {
         session: Option<Peer>,
     ) -> Result<Query, Fault>;
 
-    /// Whether a method can be asked although no session is open and the message names no version.
+    /// Returns `true` for methods that need neither a session nor a version.
     fn stands_alone(&self, method: &str) -> bool;
 
     /// Reads a notification of this era.
@@ -71,7 +71,7 @@ pub(crate) trait ServerEra: Sync {
     /// Writes one message that wants no answer.
     fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>);
 
-    /// How handlers' questions travel.
+    /// Transport of handlers' questions in this era.
     fn questions(&self) -> Questions;
 
     /// Writes a question as a request with this id, where [`ServerEra::questions`] says so.
@@ -86,15 +86,15 @@ pub(crate) trait ServerEra: Sync {
     /// A member of the wrong type, or more URIs than `most`.
     fn filter(&self, filter: Value<'_>, most: usize) -> Result<Filter, Fault>;
 
-    /// Whether an array of messages is a batch in this session, or an invalid request.
+    /// Returns `true` if an array is a batch in this session. Otherwise it is an invalid request.
     fn batches(&self, session: &Session) -> bool;
 
-    /// What this era has to say about HTTP.
+    /// The HTTP rules of this era.
     #[cfg(feature = "http-server")]
     fn http(&self) -> &dyn http::HttpEra;
 }
 
-/// How a handler's questions reach the client.
+/// Transport of a handler's questions to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Questions {
     /// As requests of ours, while the call is parked.
@@ -112,11 +112,11 @@ pub(crate) struct ReplyTarget<'a> {
     pub id: &'a str,
     /// The revision to answer in.
     pub revision: Revision,
-    /// Who answers.
+    /// Description of this server.
     pub card: &'a Card,
 }
 
-/// What a server says of itself, rendered once.
+/// Description of the server, rendered once.
 #[derive(Debug)]
 pub(crate) struct Card {
     identity: Identity,
@@ -147,7 +147,7 @@ impl Encoded {
 pub(crate) enum Reply<'a> {
     /// Nothing to say.
     Empty,
-    /// What the server is and offers.
+    /// Identity and capabilities of the server.
     Greeting { offer: ServerCapabilities, cache: CacheHint },
     /// A page of descriptors, rendered by this era.
     Page {
@@ -191,13 +191,13 @@ pub(crate) enum Signal<'a> {
     Log { level: Level, logger: Option<&'a str>, data: &'a Json },
     /// Something changed; with the listen request that asked to be told, where there is one.
     Change { change: &'a Change, listen: Option<&'a str> },
-    /// What a listen request will be told.
+    /// Notifications that a listen request will receive.
     Acknowledged { filter: &'a Filter, listen: &'a str },
     /// A listen request ends.
     ListenCancelled { listen: &'a str },
 }
 
-/// Which list a page is of.
+/// List that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Tools,
@@ -252,7 +252,7 @@ impl Eras {
     /// The era a request is spoken in (basic/versioning; requirement NEG-04).
     ///
     /// # Errors
-    /// What to answer a request that belongs to none.
+    /// Response to a request that belongs to no session.
     pub(crate) fn of_request(
         &self,
         request: &Request<'_>,
@@ -339,7 +339,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     }
 }
 
-/// What another server says is missing, if that is what its error says.
+/// The missing capabilities that another server's error names, if it does.
 #[allow(dead_code)] // Used by the hub.
 pub(crate) fn says_missing(code: i32, data: Option<Value<'_>>) -> Option<ClientCapabilities> {
     let required = data.and_then(|data| data.get("requiredCapabilities"));

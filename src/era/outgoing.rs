@@ -1,4 +1,4 @@
-//! What a client wants, as method and parameters: the part that is the same in both eras.
+//! Outgoing requests of a client: method and parameters, the part that both eras share.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::model::{Filter, Level, Revision};
 use super::List;
 use super::version::{self, features};
 
-/// What a client wants of a server.
+/// Kind of an outgoing request, with its arguments.
 pub(crate) enum RequestKind<'a> {
     /// Open a session, offering this revision.
     Open(Revision, &'a super::client::ClientCard),
@@ -38,7 +38,7 @@ pub(crate) enum RequestKind<'a> {
     Other(&'a str, &'a Json),
 }
 
-/// What a completion is asked for.
+/// Subject of a completion request.
 pub(crate) struct Completing<'a> {
     /// A prompt's name or a template.
     pub subject: Subject<'a>,
@@ -46,11 +46,11 @@ pub(crate) struct Completing<'a> {
     pub argument: (&'a str, &'a str),
     /// Arguments that are settled already.
     pub settled: &'a [(&'a str, &'a str)],
-    /// What the server speaks.
+    /// Revision of the connection.
     pub revision: Revision,
 }
 
-/// What an argument belongs to.
+/// Prompt or template that an argument belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject<'a> {
     Prompt(&'a str),
@@ -66,17 +66,17 @@ pub(crate) struct OutgoingRequest {
     pub params: String,
     /// The members of its `_meta` that the caller brought, as text.
     pub meta: String,
-    /// What a transport may route by: the name of a tool or prompt, the URI of a resource.
+    /// Name of a tool or prompt, or URI of a resource; transports may route by it.
     pub subject: Option<String>,
-    /// Where the answer may be kept, if it may.
+    /// Cache key of the response, if it may be cached.
     pub shelf: Option<CacheKey>,
-    /// Whether the server may ask back before it answers (basic/patterns/mrtr).
+    /// The server may request input before it responds (basic/patterns/mrtr).
     pub may_ask: bool,
-    /// Whether it may, or in a session shall, answer with a task.
+    /// The server may, or in a session must, respond with a task.
     pub task: bool,
 }
 
-/// What a kept answer is about: what makes it stale.
+/// Subject of a cached response; a change of it makes the response stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CacheKey {
     /// The list of tools.
@@ -174,7 +174,7 @@ impl OutgoingRequest {
             }
         };
         let may_ask = matches!(&*method, "tools/call" | "resources/read" | "prompts/get");
-        // Who asks about tasks can handle them, and has to say so (2026-07-28, extension of tasks).
+        // A client that asks about tasks supports them, and must declare that (2026-07-28, extension of tasks).
         let task = method.starts_with("tasks/");
         Ok(OutgoingRequest { method, params: members(w), meta, subject, shelf, may_ask, task })
     }
@@ -200,7 +200,7 @@ impl OutgoingRequest {
         METHODS.contains(&&*self.method)
     }
 
-    /// Whether this runs a tool.
+    /// Returns `true` for a tool call.
     pub(crate) fn is_tool_call(&self) -> bool {
         self.method == "tools/call"
     }

@@ -81,7 +81,7 @@ impl<'d> Params<'d> {
         self.arguments
     }
 
-    /// Whether `_meta` names a protocol version: what makes a message modern.
+    /// `_meta` names a protocol version, which makes a message modern.
     pub(super) fn names_version(&self) -> bool {
         self.meta.version.is_some()
     }
@@ -221,7 +221,7 @@ pub(super) fn capabilities(declared: Value<'_>) -> ClientCapabilities {
         if value.kind() != Kind::Object {
             continue;
         }
-        // What is null was not declared.
+        // A null member is not declared.
         let has = |name| value.get(name).is_some_and(|v: Value<'_>| !v.is_null());
         match name {
             "roots" => capabilities.roots = true,

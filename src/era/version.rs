@@ -30,7 +30,7 @@ pub(crate) fn legacy() -> impl Iterator<Item = &'static str> {
     NAMES[..V2026_07_28.slot()].iter().rev().copied()
 }
 
-/// What a revision's messages may contain.
+/// Message features of one revision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Features {
     /// Batches of messages are accepted.
@@ -82,7 +82,7 @@ const JULY: Features = Features { any_structured: true, ..NOVEMBER };
 
 const FEATURES: [Features; Revision::COUNT] = [OLDEST, MARCH, JUNE, NOVEMBER, JULY];
 
-/// What this revision's messages may contain.
+/// The message features of this revision.
 pub(crate) fn features(revision: Revision) -> &'static Features {
     &FEATURES[revision.slot()]
 }

@@ -30,7 +30,7 @@ impl Icon {
     }
 }
 
-/// What a tool does to the world; hints that clients may show (MCP server/tools, annotations).
+/// Effects of a tool; hints that clients may show (MCP server/tools, annotations).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolHints {
     /// Changes nothing. Clients assume `false`.
@@ -47,17 +47,17 @@ pub struct ToolHints {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Tool {
-    /// What it is called by.
+    /// Its unique name.
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: Option<String>,
     /// The arguments' JSON Schema.
     pub input_schema: Option<Json>,
     /// The JSON Schema of the structured result.
     pub output_schema: Option<Json>,
-    /// What it does to the world; from a server that is not trusted, mere claims.
+    /// Effects of the tool. From an untrusted server these are mere claims.
     pub hints: ToolHints,
     /// Pictures.
     pub icons: Vec<Icon>,
@@ -91,7 +91,7 @@ impl Tool {
         self
     }
 
-    /// What it does, for the model. Every tool should have one.
+    /// Sets the description for the model. Every tool should have one.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Tool {
         self.description = Some(text.into());
@@ -125,7 +125,7 @@ impl Tool {
         self
     }
 
-    /// What it does to the world.
+    /// Sets the hints about the effects of the tool.
     #[must_use]
     pub fn hints(mut self, hints: ToolHints) -> Tool {
         self.hints = hints;
@@ -163,9 +163,9 @@ pub struct Annotations {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Resource {
-    /// Where it is.
+    /// Its URI.
     pub uri: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
@@ -257,7 +257,7 @@ impl Resource {
 #[non_exhaustive]
 pub struct Template {
     pub(crate) uri: UriTemplate,
-    /// What the family is called.
+    /// Name of the family of resources.
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
@@ -350,13 +350,13 @@ impl Template {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Prompt {
-    /// What it is called by.
+    /// Its unique name.
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
     /// What it is for.
     pub description: Option<String>,
-    /// What it can be filled in with, in the order in which hosts show it.
+    /// Arguments, in display order.
     pub arguments: Vec<Argument>,
     /// Pictures.
     pub icons: Vec<Icon>,
@@ -370,7 +370,7 @@ pub struct Prompt {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Argument {
-    /// What it is called by.
+    /// Its unique name.
     pub name: String,
     /// A name for people.
     pub title: Option<String>,

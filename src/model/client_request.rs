@@ -1,4 +1,4 @@
-//! What a handler can ask of the client: the user (elicitation), the model (sampling), the roots.
+//! Requests of a handler to the client: elicitation, sampling and roots.
 //!
 //! An [`Ask`] is a question with a key; an answer is found again under that key when the handler
 //! runs the next time. How a question travels (a request of ours in a legacy session, part of an
@@ -22,7 +22,7 @@ use super::{ClientCapabilities, Revision};
 pub(crate) struct Ask {
     /// Names the question within its call.
     pub key: String,
-    /// What is asked.
+    /// The request.
     pub request: AskRequest,
     /// How it is written, by way of the question: a program that never asks links nothing of it.
     pub write: WriteAsk,
@@ -31,16 +31,16 @@ pub(crate) struct Ask {
 /// Writes what is asked into an open object; the number names it where a revision wants a name.
 pub(crate) type WriteAsk = fn(&mut Writer, Revision, &AskRequest, Option<u64>);
 
-/// What is asked.
+/// Request of a handler to the client.
 #[derive(Clone, Debug)]
 pub(crate) enum AskRequest {
     /// A form for the user.
     Form(Form),
     /// A page for the user to visit.
     Url {
-        /// Why.
+        /// Reason, for the user.
         message: String,
-        /// Where.
+        /// URL to open.
         url: String,
     },
     /// A message of the model.
@@ -50,7 +50,7 @@ pub(crate) enum AskRequest {
 }
 
 impl AskRequest {
-    /// What the client must have declared to be asked this.
+    /// Capabilities that the client must have declared.
     pub(crate) fn needs(&self) -> ClientCapabilities {
         let mut needs = ClientCapabilities::default();
         match self {
@@ -65,7 +65,7 @@ impl AskRequest {
         needs
     }
 
-    /// Whether `answer` has the shape that this question is answered with.
+    /// Returns `true` if `answer` has the shape of a response to this request.
     ///
     /// # Errors
     /// Says what is wrong, with a JSON Pointer into the answer.
@@ -100,7 +100,7 @@ impl ClientCapabilities {
         table.into_iter().find(|(missing, _)| *missing).map(|(_, name)| name)
     }
 
-    /// What one or the other declares.
+    /// Union of two sets of capabilities.
     #[must_use]
     pub fn union(self, other: ClientCapabilities) -> ClientCapabilities {
         ClientCapabilities {
@@ -112,7 +112,7 @@ impl ClientCapabilities {
         }
     }
 
-    /// Whether everything in `needed` was declared.
+    /// Returns `true` if everything in `needed` was declared.
     pub fn cover(self, needed: ClientCapabilities) -> bool {
         (self.form || !needed.form)
             && (self.url || !needed.url)
@@ -122,7 +122,7 @@ impl ClientCapabilities {
     }
 }
 
-/// What came back for one question: the client's result, or its refusal.
+/// The client's response to one request: a result, or a refusal.
 pub(crate) type Answer = Result<Doc, RpcError>;
 
 /// A page the server wants the user to visit. The library never opens it: show the whole address and
@@ -136,7 +136,7 @@ pub struct UrlRequest {
     pub url: String,
 }
 
-/// Why a client does not answer a question; the server is told, or its call fails.
+/// Reason why a client refuses a request. The server receives it, or its call fails.
 #[cfg(feature = "client")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -151,7 +151,7 @@ impl<T: Into<String>> From<T> for Refusal {
     }
 }
 
-/// What a client gives back for an [`AskRequest`].
+/// A client's response to an [`AskRequest`].
 #[cfg(feature = "client")]
 #[derive(Clone, Debug)]
 pub(crate) enum AskReply {

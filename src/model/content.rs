@@ -1,4 +1,4 @@
-//! What comes back: content blocks and the results of tools, resources, prompts and completion.
+//! Content blocks and the results of tools, resources, prompts and completion.
 //!
 //! Shapes follow MCP server/tools (tool result), server/resources (reading), server/prompts
 //! (getting) and server/utilities/completion, 2026-07-28. Binary data is held as bytes here and
@@ -96,11 +96,11 @@ impl Content {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ResourceContents {
-    /// Where it is from.
+    /// Its URI.
     pub uri: String,
     /// Media type.
     pub mime_type: Option<String>,
-    /// What it holds.
+    /// Text or bytes.
     pub body: Body,
     /// More for programs, an object.
     pub meta: Option<Json>,
@@ -244,7 +244,7 @@ impl<T: ToJson> From<Structured<T>> for ToolOutput {
     }
 }
 
-/// What reading a resource gives: usually one piece, several for a folder.
+/// Result of reading a resource: usually one piece, several for a folder.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReadOutput {
@@ -294,7 +294,7 @@ impl ReadOutput {
             if contents.uri.is_empty() {
                 contents.uri = uri.to_owned();
             }
-            // What is elsewhere may be of another type.
+            // A linked resource may have another type.
             if contents.uri == uri {
                 contents.mime_type = contents.mime_type.take().or_else(|| mime_type.map(str::to_owned));
             }
@@ -309,7 +309,7 @@ impl From<Vec<ResourceContents>> for ReadOutput {
     }
 }
 
-/// Who speaks in a prompt or a sampling request.
+/// Role of the speaker in a prompt or a sampling request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The person.
@@ -332,9 +332,9 @@ impl Role {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PromptOutput {
-    /// What the messages are about.
+    /// Description of the messages.
     pub description: Option<String>,
-    /// Who says what.
+    /// The messages, each with its role.
     pub messages: Vec<(Role, Content)>,
 }
 
@@ -344,7 +344,7 @@ impl PromptOutput {
         PromptOutput::default()
     }
 
-    /// What the messages are about.
+    /// Description of the messages.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> PromptOutput {
         self.description = Some(text.into());
@@ -377,9 +377,9 @@ impl PromptOutput {
 pub struct Completion {
     /// The values, best first.
     pub values: Vec<String>,
-    /// How many there are altogether, where that is known.
+    /// Total number of values, if known.
     pub total: Option<u64>,
-    /// Whether there are more than these.
+    /// There are more values than these.
     pub more: bool,
 }
 

@@ -13,9 +13,9 @@ use crate::json::{ToJson, Writer};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Form {
-    /// What the user is told first.
+    /// Message above the form.
     pub message: String,
-    /// What there is to fill in, in the order in which it is shown.
+    /// Fields, in display order.
     pub fields: Vec<Field>,
 }
 
@@ -32,7 +32,7 @@ impl Form {
         self
     }
 
-    /// What makes this a form that nobody can fill in.
+    /// Describes the first fault that makes this form impossible to fill in.
     pub(crate) fn fault(&self) -> Option<String> {
         for (at, field) in self.fields.iter().enumerate() {
             let name = &field.name;
@@ -69,7 +69,7 @@ impl Form {
         None
     }
 
-    /// Whether `answer` is an elicitation result that fits this form.
+    /// Returns `true` if `answer` is an elicitation result that fits this form.
     pub(crate) fn check(&self, answer: Value<'_>) -> Result<(), String> {
         if Action::read(answer)? != Action::Accept {
             return Ok(());
@@ -93,25 +93,25 @@ impl Form {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Field {
-    /// What its value is called in the answer.
+    /// Name of its value in the response.
     pub name: String,
     /// A label.
     pub title: Option<String>,
-    /// What to put there.
+    /// Description for the user.
     pub description: Option<String>,
     /// The form cannot be accepted without it.
     pub required: bool,
-    /// What goes there.
+    /// Type and constraints of the value.
     pub kind: FieldKind,
     /// At least: characters of a text, the value of a number, how many of several choices.
     pub least: Option<f64>,
     /// At most, likewise.
     pub most: Option<f64>,
-    /// What the form starts with.
+    /// Initial value.
     pub default: Option<Json>,
 }
 
-/// What goes into a field.
+/// Type and constraints of a field.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FieldKind {
@@ -130,7 +130,7 @@ pub enum FieldKind {
     One {
         /// Values, each with a title for people where it has one.
         options: Vec<(String, Option<String>)>,
-        /// How the titles travel.
+        /// Encoding of the titles.
         naming: Naming,
     },
     /// Any number of several.
@@ -140,7 +140,7 @@ pub enum FieldKind {
     },
 }
 
-/// How titles of choices are written where the revision leaves a choice.
+/// Encoding of the titles of choices, if the revision leaves a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
     /// `oneOf` with `const` and `title`.
@@ -246,7 +246,7 @@ impl Field {
         self
     }
 
-    /// What to put there.
+    /// Description for the user.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Field {
         self.description = Some(text.into());
@@ -274,7 +274,7 @@ impl Field {
         self
     }
 
-    /// What the form starts with. It is a hint to the client: an answer without the field stays
+    /// Initial value. It is a hint to the client: an answer without the field stays
     /// without it.
     #[must_use]
     pub fn default(mut self, value: impl Into<Json>) -> Field {
@@ -341,7 +341,7 @@ fn one_of(options: &[(String, Option<String>)]) -> String {
     format!("one of {}", names.join(", "))
 }
 
-/// What the user did with a question.
+/// The user's reaction to a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Answered.
@@ -374,7 +374,7 @@ impl Action {
     }
 }
 
-/// What a client gives back for a form.
+/// A client's response to a form.
 #[cfg(feature = "client")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormResponse {
@@ -446,12 +446,12 @@ impl FormResult {
         FormResult { action, doc }
     }
 
-    /// What the user did; declining and closing are ordinary outcomes.
+    /// The user's reaction; declining and closing are ordinary outcomes.
     pub fn action(&self) -> Action {
         self.action
     }
 
-    /// Whether the user filled the form in.
+    /// Returns `true` if the user filled the form in.
     pub fn accepted(&self) -> bool {
         self.action == Action::Accept
     }

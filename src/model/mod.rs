@@ -31,7 +31,7 @@ use crate::json::{Json, NodeId};
 pub(crate) struct Revision(pub(crate) u8);
 
 impl Revision {
-    /// How many revisions there are: the size of a table with one entry per revision.
+    /// Number of revisions: the size of a table with one entry per revision.
     pub(crate) const COUNT: usize = 5;
 
     /// This revision's place in such a table.
@@ -40,7 +40,7 @@ impl Revision {
     }
 }
 
-/// What a client can do for a server, as it declared.
+/// Capabilities that a client declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCapabilities {
     /// Answers form elicitation.
@@ -99,12 +99,12 @@ impl Level {
     }
 }
 
-/// What one request's sender is known to be able to do.
+/// Known properties of the sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     /// The revision this request is answered in.
     pub revision: Revision,
-    /// What the client declared.
+    /// Declared capabilities.
     pub capabilities: ClientCapabilities,
     /// Log entries at or above this level are wanted; `None`: none are.
     pub log_level: Option<Level>,
@@ -119,14 +119,14 @@ pub(crate) struct Session {
     pub client: Json,
     /// Resource URIs it subscribed to.
     pub subscriptions: Vec<String>,
-    /// Whether it said that it is ready for notifications.
+    /// The client has sent `notifications/initialized`.
     pub ready: bool,
 }
 
 /// One request, decoded. Ids point into the document the query came with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
     /// By whom.
     pub peer: Peer,
@@ -146,7 +146,7 @@ pub(crate) struct Query {
     pub meta: Option<NodeId>,
 }
 
-/// What can be asked of a server.
+/// Operation that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Open a session: answer with what the server is and offers.
@@ -157,22 +157,22 @@ pub(crate) enum Operation {
     Ping,
     /// A page of tools.
     ListTools {
-        /// Where to go on.
+        /// Cursor of the page.
         cursor: Option<NodeId>,
     },
     /// A page of resources.
     ListResources {
-        /// Where to go on.
+        /// Cursor of the page.
         cursor: Option<NodeId>,
     },
     /// A page of resource templates.
     ListTemplates {
-        /// Where to go on.
+        /// Cursor of the page.
         cursor: Option<NodeId>,
     },
     /// A page of prompts.
     ListPrompts {
-        /// Where to go on.
+        /// Cursor of the page.
         cursor: Option<NodeId>,
     },
     /// Run a tool.
@@ -198,11 +198,11 @@ pub(crate) enum Operation {
     Complete {
         /// Prompt name or URI template, a string.
         subject: NodeId,
-        /// Which of the two.
+        /// Prompt or template.
         kind: CompletionKind,
         /// The argument's name, a string.
         argument: NodeId,
-        /// What was typed so far, a string.
+        /// Text typed so far, a string.
         value: NodeId,
         /// Arguments that are settled already, an object of strings.
         context: Option<NodeId>,
@@ -226,7 +226,7 @@ pub(crate) enum Operation {
     },
 }
 
-/// What a completion is for.
+/// Subject of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompletionKind {
     /// An argument of a prompt.
@@ -235,7 +235,7 @@ pub(crate) enum CompletionKind {
     Template,
 }
 
-/// What a message without an answer says.
+/// Decoded notification of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     /// The session is ready.
@@ -246,7 +246,7 @@ pub(crate) enum Note {
     Ignored,
 }
 
-/// What changed at run time.
+/// Change of a catalog at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The list of tools.
@@ -273,7 +273,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Whether this change is to be told.
+    /// Returns `true` if this change passes the filter.
     pub(crate) fn wants(&self, change: &Change) -> bool {
         match change {
             Change::Tools => self.tools,
@@ -284,7 +284,7 @@ impl Filter {
     }
 }
 
-/// What a server offers, derived from what is registered.
+/// Capabilities of a server, derived from the registered items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCapabilities {
@@ -308,12 +308,12 @@ pub struct ServerCapabilities {
     pub logging: bool,
 }
 
-/// Who may keep an answer, and for how long (MCP 2026-07-28 server/utilities/caching).
+/// Scope and duration for which a response may be cached (MCP 2026-07-28 server/utilities/caching).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheHint {
     /// Milliseconds the answer stays fresh; 0: stale at once.
     pub ttl_ms: u32,
-    /// Whether other users may be given it; only for data that is the same for everybody.
+    /// Other users may receive it; only for data that is the same for everybody.
     pub public: bool,
 }
 
@@ -359,12 +359,12 @@ pub(crate) struct Identity {
     pub version: String,
     /// For people.
     pub title: Option<String>,
-    /// What the server is for.
+    /// Description of the server.
     pub description: Option<String>,
-    /// Where to read more.
+    /// URL of its website.
     pub website: Option<String>,
     /// Pictures for hosts that show them.
     pub icons: Vec<catalog::Icon>,
-    /// How a model should use the server.
+    /// Instructions for the model.
     pub instructions: Option<String>,
 }

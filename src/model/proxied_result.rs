@@ -7,7 +7,7 @@ use crate::json::Json;
 
 use super::CacheHint;
 
-/// What kind of result is passed on.
+/// Kind of a proxied result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     /// Of a tool.
@@ -23,12 +23,12 @@ pub(crate) enum Passage {
 /// A result as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {
-    /// What it is a result of.
+    /// Kind of the result.
     pub passage: Passage,
     /// Its members, an object.
     pub members: Json,
     /// Those of its `_meta`, as text without braces.
     pub meta: String,
-    /// How long it stays fresh, where the server says such things.
+    /// Freshness of the result, if the server states it.
     pub cache: Option<CacheHint>,
 }

@@ -15,19 +15,19 @@ pub struct Sampling {
     pub messages: Vec<(Role, Vec<Block>)>,
     /// At most this many tokens.
     pub max_tokens: u32,
-    /// What the model should keep in mind.
+    /// System prompt.
     pub system: Option<String>,
-    /// How much chance is wanted.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
     /// Texts that end the message.
     pub stop: Vec<String>,
     /// Parts of models' names, the most wanted first.
     pub hints: Vec<String>,
-    /// How much low cost, speed and intelligence matter, each from 0 to 1.
+    /// Priorities of cost, speed and intelligence, each from 0 to 1.
     pub priorities: [Option<f64>; 3],
     /// Tools that the model may ask to have run.
     pub tools: Vec<Tool>,
-    /// Whether the model must use one.
+    /// Rule for the use of tools.
     pub tool_choice: Option<ToolChoice>,
     /// More for the model's provider, an object.
     pub metadata: Option<Json>,
@@ -40,11 +40,11 @@ pub enum Block {
     Content(Content),
     /// The model wants a tool run.
     ToolUse(ToolUse),
-    /// What that tool gave.
+    /// Result of a tool.
     ToolResult {
-        /// Which use this answers.
+        /// Id of the tool use that this answers.
         id: String,
-        /// What came out.
+        /// Result of the tool.
         content: Vec<Content>,
         /// The tool could not do it.
         is_error: bool,
@@ -67,13 +67,13 @@ impl Block {
 pub struct ToolUse {
     /// Names this use.
     pub id: String,
-    /// Which tool.
+    /// Name of the tool.
     pub name: String,
     /// Its arguments, an object.
     pub input: Json,
 }
 
-/// Whether the model must use a tool.
+/// Rule for the model's use of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
     /// As it likes.
@@ -124,14 +124,14 @@ impl Sampling {
         self
     }
 
-    /// What the model should keep in mind.
+    /// System prompt.
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Sampling {
         self.system = Some(text.into());
         self
     }
 
-    /// How much chance is wanted.
+    /// Sampling temperature.
     #[must_use]
     pub fn temperature(mut self, temperature: f64) -> Sampling {
         self.temperature = Some(temperature);
@@ -152,7 +152,7 @@ impl Sampling {
         self
     }
 
-    /// How much low cost, speed and intelligence matter, each from 0 to 1.
+    /// Priorities of cost, speed and intelligence, each from 0 to 1.
     #[must_use]
     pub fn priorities(
         mut self,
@@ -171,7 +171,7 @@ impl Sampling {
         self
     }
 
-    /// Whether the model must use a tool.
+    /// Rule for the model's use of tools.
     #[must_use]
     pub fn tool_choice(mut self, choice: ToolChoice) -> Sampling {
         self.tool_choice = Some(choice);
@@ -231,7 +231,7 @@ impl Sampling {
     }
 }
 
-/// What a client gives back for a [`Sampling`]: one message of its model.
+/// A client's response to a [`Sampling`]: one message of its model.
 #[cfg(feature = "client")]
 #[derive(Clone, Debug)]
 pub struct SampleResponse {
@@ -260,7 +260,7 @@ impl SampleResponse {
         self
     }
 
-    /// Why the model stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or its provider's
+    /// Stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or its provider's
     /// word.
     #[must_use]
     pub fn stop_reason(mut self, reason: impl Into<String>) -> SampleResponse {
@@ -274,7 +274,7 @@ impl SampleResponse {
     }
 }
 
-/// Whether `answer` is a sampling result.
+/// Returns `true` if `answer` is a sampling result.
 pub(super) fn check(answer: Value<'_>) -> Result<(), String> {
     if !matches!(answer.get("role").and_then(Value::as_str), Some("user" | "assistant")) {
         return Err("/role must be user or assistant".to_owned());
@@ -325,12 +325,12 @@ impl SampleResult {
         })
     }
 
-    /// Which model spoke.
+    /// Name of the model.
     pub fn model(&self) -> &str {
         self.doc.root().get("model").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Why it stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or the provider's word.
+    /// Stop reason: `endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or the provider's word.
     pub fn stop_reason(&self) -> Option<&str> {
         self.doc.root().get("stopReason")?.as_str()
     }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::json::Json;
 
-/// What a server says of a call that it goes on with by itself: whom to ask again, and when.
+/// Description of a call that the server continues by itself: id, state and poll interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Task {
     /// Its name, the server's alone to understand.
     pub id: String,
-    /// How far it is.
+    /// Its state.
     pub status: TaskStatus,
     /// The same for people.
     pub message: Option<String>,
@@ -26,7 +26,7 @@ pub struct Task {
     pub source: Json,
 }
 
-/// How far a task is.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskStatus {
@@ -43,7 +43,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// Whether nothing more happens to it.
+    /// Returns `true` if the state is final.
     pub fn is_over(self) -> bool {
         matches!(self, TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
     }

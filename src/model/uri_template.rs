@@ -68,7 +68,7 @@ pub struct UriTemplate {
     names: Box<[Box<str>]>,
 }
 
-/// What a template is made of.
+/// Piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     /// Text as it stands in the URI: characters outside ASCII already percent-encoded.
@@ -106,7 +106,7 @@ impl Op {
         })
     }
 
-    /// What the expression's text starts with when any variable is defined.
+    /// First character of the expression's text when any variable is defined.
     fn prefix(self) -> Option<u8> {
         match self {
             Op::Simple | Op::Reserved => None,
@@ -119,7 +119,7 @@ impl Op {
         }
     }
 
-    /// What stands between two variables.
+    /// Separator between two variables.
     fn separator(self) -> u8 {
         match self {
             Op::Simple | Op::Reserved | Op::Fragment => b',',
@@ -130,27 +130,27 @@ impl Op {
         }
     }
 
-    /// Whether the variable's name is written before its value.
+    /// Returns `true` if the variable's name is written before its value.
     fn named(self) -> bool {
         matches!(self, Op::Parameter | Op::Query | Op::Continuation)
     }
 
-    /// Whether reserved characters stand in values unencoded.
+    /// Returns `true` if reserved characters stay unencoded in values.
     fn reserved(self) -> bool {
         matches!(self, Op::Reserved | Op::Fragment)
     }
 }
 
-/// Why a text is not a template, and where.
+/// Error of a text that is not a template, with its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateError {
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: TemplateErrorKind,
     /// Byte offset in the text of the first byte that is wrong.
     pub offset: usize,
 }
 
-/// What is wrong with a template.
+/// Kind of an error in a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TemplateErrorKind {

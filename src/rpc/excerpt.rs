@@ -21,7 +21,7 @@ pub(crate) enum Shape {
     Unknown,
 }
 
-/// What is known of a message.
+/// Known members of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Excerpt<'t> {
     /// Its kind.
@@ -77,7 +77,7 @@ fn string(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// What follows a value; nothing if the value is cut off.
+/// Returns the text after a value; `None` if the value is cut off.
 fn skip(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text;
     let mut depth = 0_usize;

@@ -75,12 +75,12 @@ pub(crate) struct Response<'d> {
     pub outcome: Result<Value<'d>, Value<'d>>,
 }
 
-/// Why a document is not a message, with the id when that could be read.
+/// Error of a document that is not a message, with the id if it could be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShapeError<'d> {
     /// [`code::INVALID_REQUEST`], or [`code::INVALID_PARAMS`] when only `params` is wrong.
     pub code: i32,
-    /// What is wrong, for the peer.
+    /// Description of the error, for the peer.
     pub message: &'static str,
     /// The request's id.
     pub id: Option<Value<'d>>,
@@ -122,7 +122,7 @@ impl<'d> Message<'d> {
         let Some(method) = method.as_str() else {
             return Err(refuse("method must be a string", good_id));
         };
-        // What is null is absent to clients that write every member of a record.
+        // Clients that write every member of a record write null for an absent one.
         let params = params.filter(|p| !p.is_null());
         let bad_params = params.is_some_and(|p| p.kind() != Kind::Object);
         match (id, good_id) {
@@ -180,7 +180,7 @@ fn refuse<'d>(message: &'static str, id: Option<Value<'d>>) -> ShapeError<'d> {
     ShapeError { code: code::INVALID_REQUEST, message, id, answer: true }
 }
 
-/// Whether a value can be a request id: a string, or an integer of at most 64 bits.
+/// Returns `true` for a valid request id: a string, or an integer of at most 64 bits.
 pub(crate) fn is_id(value: Value<'_>) -> bool {
     match value.kind() {
         Kind::String => true,

@@ -31,13 +31,13 @@ impl<T> Pending<T> {
         Ok(self.last)
     }
 
-    /// What waits under this id, which is then free of it.
+    /// Removes and returns the entry of this id.
     pub(crate) fn take(&mut self, id: u64) -> Option<T> {
         let at = self.position(id)?;
         Some(self.entries.remove(at).1)
     }
 
-    /// What waits under this id.
+    /// Entry of this id.
     pub(crate) fn find(&self, id: u64) -> Option<&T> {
         self.entries.get(self.position(id)?).map(|(_, entry)| entry)
     }
@@ -60,7 +60,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// How many wait.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

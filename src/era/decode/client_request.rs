@@ -14,7 +14,7 @@ use super::content::{content, role};
 /// Reads a question by its method.
 ///
 /// # Errors
-/// What a server that asked in a session is told.
+/// Reads a server's request of a session; the error is the response to send.
 pub(crate) fn inquiry(method: &str, params: Option<Value<'_>>) -> Result<AskRequest, RpcError> {
     let wrong = |what| RpcError::new(code::INVALID_PARAMS, what);
     match method {

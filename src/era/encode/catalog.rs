@@ -38,7 +38,7 @@ pub(in crate::era) fn tool(w: &mut Writer, features: &Features, tool: &Tool) {
     }
     icons(w, features, &tool.icons);
     meta(w, features, &tool.meta);
-    // How a tool may be run is for who runs it to say.
+    // The server that runs a tool decides about tasks, so this is not part of the tool.
     others(w, &tool.source, &["inputSchema", "outputSchema", "execution"]);
     w.end_object();
 }
@@ -119,7 +119,7 @@ pub(in crate::era) fn prompt(w: &mut Writer, features: &Features, prompt: &Promp
     w.end_object();
 }
 
-/// What a server or client says of itself (`Implementation`).
+/// Identity of a server or client (`Implementation`).
 pub(in crate::era) fn implementation(w: &mut Writer, features: &Features, identity: &Identity) {
     w.begin_object();
     w.key("name").string(&identity.name);

@@ -61,7 +61,7 @@ fn carries(features: &Features, structured: Value<'_>) -> bool {
     features.structured && (features.any_structured || structured.kind() == Kind::Object)
 }
 
-/// Whether this block has an older form only.
+/// Returns `true` if this block exists only in its older form.
 fn is_new(features: &Features, block: Value<'_>) -> bool {
     match block.get("type").and_then(Value::as_str) {
         Some("audio") => !features.audio,

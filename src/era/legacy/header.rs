@@ -7,7 +7,7 @@ pub(crate) const SESSION: &str = "Mcp-Session-Id";
 /// The id of the last event a client has, when it resumes a stream.
 pub(crate) const LAST_EVENT: &str = "Last-Event-ID";
 
-/// Whether a session's id may travel: visible ASCII, at least one (2025-11-25 basic/transports).
+/// Returns `true` for a valid session id: visible ASCII, not empty (2025-11-25 basic/transports).
 #[cfg(feature = "http-client")]
 pub(crate) fn is_session_id(id: &[u8]) -> bool {
     !id.is_empty() && id.iter().all(|b| (0x21..=0x7E).contains(b))

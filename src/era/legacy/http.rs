@@ -1,4 +1,4 @@
-//! What HTTP adds to the legacy era: the fields of sessions and resumption, and its statuses.
+//! HTTP rules of the legacy era: header fields of sessions and resumption, and its statuses.
 //!
 //! Source: MCP 2025-11-25 basic/transports (session management, resumability).
 

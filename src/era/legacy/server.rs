@@ -30,7 +30,7 @@ pub(crate) struct LegacyServer;
 /// Characters of a client's name and version that a session keeps: people read them.
 const SHOWN: usize = 200;
 
-/// What a session keeps of a client's description, which may hold pictures of any size.
+/// The part of a client's description that a session keeps, because it may hold images of any size.
 fn name_of(client: Value<'_>) -> Json {
     encode::object(|w| {
         for member in ["name", "version"] {

@@ -124,7 +124,7 @@ impl ClientEra for ModernClient {
     }
 
     fn headers(&self, _: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)> {
-        // What `_meta` says: this era has one revision, also before the server has said so.
+        // As in `_meta`: this era has one revision, also before the server has confirmed it.
         let mut headers = vec![(header::VERSION.to_owned(), version::name(V2026_07_28).to_owned())];
         if let Some(order) = order {
             headers.push((header::METHOD.to_owned(), order.method.clone().into_owned()));

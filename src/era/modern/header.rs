@@ -26,9 +26,9 @@ pub(crate) use header_params::{Mirror, mirrors};
 pub(crate) const VERSION: &str = "MCP-Protocol-Version";
 /// The method of a request or notification.
 pub(crate) const METHOD: &str = "Mcp-Method";
-/// What the method is applied to; see [`name_member`].
+/// Target of the method; see [`name_member`].
 pub(crate) const NAME: &str = "Mcp-Name";
-/// What the name of an argument's header starts with.
+/// Prefix of the name of an argument's header.
 #[cfg(any(feature = "http-server", feature = "http-client"))]
 pub(crate) const PARAM: &str = "Mcp-Param-";
 
@@ -49,7 +49,7 @@ pub(crate) fn name_member(method: &str) -> Option<&'static str> {
 
 const SENTINEL: (&str, &str) = ("=?base64?", "?=");
 
-/// What stands between the markers of an encoded value; both are needed, in lower case.
+/// Returns the text between the markers of an encoded value; both are required, in lower case.
 #[cfg(feature = "http-server")]
 fn encoded(value: &str) -> Option<&str> {
     value.strip_prefix(SENTINEL.0)?.strip_suffix(SENTINEL.1)

@@ -1,4 +1,4 @@
-//! What HTTP adds to the modern era: fields that repeat what the body says, so that intermediaries
+//! HTTP of the modern era: fields that repeat what the body says, so that intermediaries
 //! need not read it, and a status for every error.
 //!
 //! Source: MCP 2026-07-28 basic/transports/streamable-http (request headers, server validation),

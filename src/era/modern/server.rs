@@ -34,7 +34,7 @@ pub(crate) static SERVER: ModernServer = ModernServer;
 
 pub(crate) struct ModernServer;
 
-/// What a request gets that names no version and belongs to no session.
+/// Error for a request that names no version and belongs to no session.
 pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
     // A client that cannot go on shows its user this text (basic/versioning: a server without
     // sessions names its versions in whatever it answers to initialize).
@@ -304,7 +304,7 @@ pub(in crate::era) fn filter(w: &mut Writer, filter: &Filter) {
 #[cold]
 #[inline(never)]
 pub(in crate::era) fn read_filter(value: Value<'_>, most: usize) -> Result<Filter, Fault> {
-    // What is null was left out.
+    // A null member counts as absent.
     let member = |name: &str| value.get(name).filter(|v| !v.is_null());
     let flag = |name: &'static str| match member(name) {
         None => Ok(false),

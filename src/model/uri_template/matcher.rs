@@ -39,7 +39,7 @@ enum Row<'t> {
     },
 }
 
-/// Where the path goes from a cell, and what the whole rest is worth.
+/// Step of the path from a cell, and the score of the rest.
 #[derive(Clone, Copy)]
 struct Move {
     score: u8,
@@ -53,17 +53,17 @@ const DEAD: Move = Move { score: 0, row: 0, at: 0 };
 struct Parameter {
     at: usize,
     var: Option<u8>,
-    /// Where the value starts when it is not empty.
+    /// Start of the value if it is not empty.
     value: usize,
     /// The best place to leave the expression within this parameter, and what the rest is then
     /// worth.
     end: usize,
     score: u8,
-    /// Whether the value reaches to the mark of the next parameter.
+    /// The value reaches to the mark of the next parameter.
     linked: bool,
 }
 
-/// What the occurrences of a variable say of it.
+/// Value of a variable according to its occurrences.
 #[derive(Clone, PartialEq)]
 enum Said {
     /// No occurrence was read yet.
@@ -80,7 +80,7 @@ pub(super) struct Table<'t> {
     uri: &'t [u8],
     rows: Vec<Row<'t>>,
     scores: Vec<u8>,
-    /// How many cells, bytes and parameters were looked at: what the tests bound.
+    /// Number of cells, bytes and parameters visited, which the tests bound.
     #[cfg(test)]
     pub(super) steps: std::cell::Cell<usize>,
 }

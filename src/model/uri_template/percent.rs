@@ -26,7 +26,7 @@ fn is_reserved(b: u8) -> bool {
     b":/?#[]@!$&'()*+,;=".contains(&b)
 }
 
-/// Whether a `%` at this place is followed by two hexadecimal digits.
+/// Returns `true` if two hexadecimal digits follow the `%` at this place.
 pub(super) fn is_triplet(bytes: &[u8], at: usize) -> bool {
     bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }

@@ -40,7 +40,7 @@ const RFC: &[(&str, &str)] = &[
     ("empty", ""),
 ];
 
-/// What RFC 6570 (sections 1.2 and 3.2) says of levels 1 to 3: `template expansion` per line.
+/// Examples of RFC 6570 (sections 1.2 and 3.2) for levels 1 to 3: `template expansion` per line.
 const EXAMPLES: &str = "
 {var} value
 {hello} Hello%20World%21

@@ -31,11 +31,11 @@ pub(super) const MOST: usize = 64;
 pub(crate) struct Mirror {
     /// The header's whole name.
     pub header: Box<str>,
-    /// Where the argument stands: property names from the root of the arguments.
+    /// Path of the argument: property names from the root of the arguments.
     pub(super) path: Vec<Box<str>>,
 }
 
-/// Why a tool cannot be offered over HTTP: what is wrong with one of its annotations.
+/// Fault of an annotation, which prevents offering the tool over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadAnnotation {
     /// The annotation's text, as JSON, shortened.
@@ -200,7 +200,7 @@ impl Mirror {
     /// custom headers).
     ///
     /// # Errors
-    /// What is wrong with the header; the answer is [`MISMATCH`](super::MISMATCH).
+    /// Description of the fault; the response is [`MISMATCH`](super::MISMATCH).
     #[cfg(feature = "http-server")]
     pub(crate) fn check(
         &self,
@@ -251,7 +251,7 @@ fn agrees(text: &str, value: Value<'_>) -> bool {
     }
 }
 
-/// Whether a text is a number as JSON writes them, loosely: no `inf`, no `+1`, no `.5`.
+/// Returns `true` if a text is a number roughly as in JSON: no `inf`, no `+1`, no `.5`.
 #[cfg(feature = "http-server")]
 fn is_decimal(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);

@@ -21,7 +21,7 @@ fn values_travel_plain_or_encoded_and_come_back() {
         ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
         ("\u{7f}", "=?base64?fw==?="),
         ("\0", "=?base64?AA==?="),
-        // What looks encoded must be encoded.
+        // A value that looks encoded must be encoded.
         ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
         ("=?base64?", "=?base64?"),
         ("=?base64?=", "=?base64?PT9iYXNlNjQ/PQ==?="),
