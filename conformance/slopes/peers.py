@@ -17,6 +17,8 @@ MODERN, LEGACY = "2026-07-28", "2025-11-25"
 # Seconds until a peer that does not answer is a failure.
 PATIENCE = 60
 CHUNK = 1 << 16
+# Seconds after which an idle connection is not used again.
+IDLE = 60
 
 
 def request(id, method, params, era=LEGACY, capabilities=None):
@@ -199,14 +201,14 @@ class Link:
     """One connection to a server over HTTP; opened again when the server closed it while idle."""
 
     def __init__(self, port):
-        self.port, self.socket, self.data = port, None, b""
+        self.port, self.socket, self.data, self.used = port, None, b"", 0
         self.fresh()
 
     def fresh(self):
         self.close()
         self.socket = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.data = b""
+        self.data, self.used = b"", time.monotonic()
 
     def close(self):
         if self.socket:
@@ -220,8 +222,10 @@ class Link:
         self.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     def raw(self, data):
-        if self.socket is None:
+        # The server closes a connection that has been idle for two minutes.
+        if self.socket is None or time.monotonic() - self.used > IDLE:
             self.fresh()
+        self.used = time.monotonic()
         self.socket.sendall(data)
 
     def post(self, message, era=LEGACY, session=None, extra=()):
