@@ -281,7 +281,7 @@ impl Server {
     ///
     /// The handler takes its arguments as a [`record!`](crate::record!) type, whose schema the
     /// tool gets unless it has one, as [`Json`](crate::json::Json), or as `()` for none. It gives
-    /// text, a record or JSON as structured result, `()`, or a [`ToolOutput`].
+    /// text, a record or JSON as structured result, `()`, or a [`ToolOutput`](crate::ToolOutput).
     ///
     /// # Errors
     /// [`crate::ErrorKind::Misuse`]: the name is taken. [`crate::ErrorKind::Invalid`]: the name or

@@ -9,7 +9,7 @@ pub enum Stderr {
     /// It goes where that of this process goes. A hub puts the server's key in front of each line.
     #[default]
     Inherit,
-    /// Its end is kept: [`Limits::stderr_bytes`].
+    /// Its end is kept: [`Limits::stderr_bytes`](crate::Limits::stderr_bytes).
     Piped,
     /// It goes nowhere.
     Null,
