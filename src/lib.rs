@@ -46,7 +46,7 @@ pub mod json;
 mod limits;
 #[cfg(feature = "lint")]
 pub mod lint;
-#[cfg(all(doc, any(not(doctest), all(feature = "http-server", feature = "http-client", feature = "hub"))))]
+#[cfg(all(doc, any(not(doctest), feature = "full")))]
 pub mod manual;
 mod model;
 mod pool;
@@ -97,6 +97,6 @@ pub use transport::http_client::Endpoint;
 pub use transport::{Link, MemoryEnd, memory, memory_links};
 
 /// The code of the README, compiled.
-#[cfg(all(doctest, feature = "http-server", feature = "http-client", feature = "hub"))]
+#[cfg(all(doctest, feature = "full"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -2,7 +2,7 @@
 //!
 //! | page | subject |
 //! |---|---|
-//! | [`serve`] | stdio servers: end of input, signals, threads, back-pressure, cancellation, asking the user, tests |
+//! | [`serve`] | stdio servers: end of input, signals, threads, asking the user, tests |
 //! | [`http`] | HTTP servers: sessions, hosts and origins, tokens, proxies |
 //! | [`client`] | clients and hubs: deadlines, child processes, URLs, threads, many servers as one |
 //! | [`limits`] | every limit with default, range and environment variable |
