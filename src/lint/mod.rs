@@ -6,9 +6,11 @@
 //!
 //! ```
 //! use tinymcp::lint;
-//! let tools = lint::Snapshot::parse(r#"{"tools": [{"name": "echo", "inputSchema": {
-//!     "type": "object", "properties": {"text": {"type": "string", "maxLength": 80}},
-//!     "required": ["text"], "additionalProperties": false}}]}"#)?;
+//! let tools = lint::Snapshot::parse(r#"{"tools": [{
+//!     "name": "echo", "description": "Returns its text", "inputSchema": {
+//!         "type": "object", "required": ["text"], "additionalProperties": false,
+//!         "properties": {"text": {"type": "string", "description": "Any text", "maxLength": 80}}
+//!     }}]}"#)?;
 //! let report = lint::check(&tools);
 //! assert_eq!((report.criticals, report.warnings), (0, 0));
 //! # Ok::<(), lint::SnapshotError>(())
