@@ -1,5 +1,5 @@
-//! Entry points of the fuzz targets in `conformance/fuzz` to internals. Compiled for fuzzing only, and for unit tests, so
-//! that it keeps up with the code; no other build contains it.
+//! Entry points of the fuzz targets in `conformance/fuzz` to internals. Compiled for fuzzing only,
+//! and for unit tests, so that it keeps up with the code; no other build contains it.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ pub fn http_requests(pieces: &[&[u8]]) -> Vec<String> {
     crate::transport::http_server::fuzzing::requests(pieces)
 }
 
-/// The events in a stream that arrives in these pieces, as type and data; the last id; the retry time.
+/// The events in a stream that arrives in these pieces, as type and data; the last id; the retry
+/// time.
 #[allow(clippy::type_complexity)]
 pub fn events(pieces: &[&[u8]], limit: usize) -> (Vec<Option<(Vec<u8>, Vec<u8>)>>, Vec<u8>, Option<u64>) {
     let mut parser = Parser::new(limit);
@@ -41,8 +42,8 @@ pub fn header_value(bytes: &[u8]) -> Option<String> {
     header::decode(bytes).map(|text| text.into_owned())
 }
 
-/// The headers that a client sends with these arguments, and the first one that a server rejects. Nothing if the
-/// schema or the arguments cannot be read.
+/// The headers that a client sends with these arguments, and the first one that a server rejects.
+/// Nothing if the schema or the arguments cannot be read.
 #[allow(clippy::type_complexity)]
 pub fn mirrored(schema: &str, arguments: &str) -> Option<(Vec<(String, String)>, Option<String>)> {
     let (schema, arguments) = (Doc::parse(schema).ok()?, Doc::parse(arguments).ok()?);

@@ -1,26 +1,27 @@
 //! Hub: many servers as one.
 //!
-//! A [`Hub`] holds a [`Client`](crate::Client) for each server, under a key that the host chooses: the name
-//! that a server gives itself is neither unique nor trusted. Servers can be added, removed and restarted
-//! while the others work. Lists are requested from all servers at once and merged, calls are routed by
-//! name. A list contains an error for each server that failed, so a slow or dead server stalls no other.
+//! A [`Hub`] holds a [`Client`](crate::Client) for each server, under a key that the host chooses:
+//! the name that a server gives itself is neither unique nor trusted. Servers can be added, removed
+//! and restarted while the others work. Lists are requested from all servers at once and merged,
+//! calls are routed by name. A list contains an error for each server that failed, so a slow or
+//! dead server stalls no other.
 //!
 //! # Names
 //!
-//! A tool or prompt of a hub is named `server__name`. The key is the longest one of a server that fits; the
-//! rest is the name at that server. Resources are named by key and URI, because two servers may have the
-//! same URI.
+//! A tool or prompt of a hub is named `server__name`. The key is the longest one of a server that
+//! fits; the rest is the name at that server. Resources are named by key and URI, because two
+//! servers may have the same URI.
 //!
 //! # Isolation
 //!
-//! Each server has its own connection, era, call table and cache (2026-07-28 architecture: one client, one
-//! server). A [`Call`](crate::Call) belongs to its connection; cursors and the state of a call that needs
-//! input never leave that connection.
+//! Each server has its own connection, era, call table and cache (2026-07-28 architecture: one
+//! client, one server). A [`Call`](crate::Call) belongs to its connection; cursors and the state of
+//! a call that needs input never leave that connection.
 //!
 //! # Threads
 //!
-//! Each server has the threads of its client, one while it connects, and one while it waits for its restart.
-//! Lists and calls need none.
+//! Each server has the threads of its client, one while it connects, and one while it waits for its
+//! restart. Lists and calls need none.
 
 mod builder;
 mod config;
@@ -51,8 +52,8 @@ use builder::Handlers;
 use member::Member;
 use merge::gather;
 
-/// Between a server's key and a name: hosts accept no other punctuation than `_` and `-` in the names of
-/// tools.
+/// Between a server's key and a name: hosts accept no other punctuation than `_` and `-` in the
+/// names of tools.
 const SEPARATOR: &str = "__";
 
 /// Many servers as one. Clones share the hub; every thread may use it.
@@ -123,8 +124,8 @@ impl Hub {
     ///
     /// # Errors
     /// [`ErrorKind::Misuse`] when the key is taken; [`ErrorKind::Invalid`] unless it has 1 to 32 characters
-    /// of `A-Z a-z 0-9 - _ .`; [`ErrorKind::Limit`] beyond [`Limits::servers`]; [`ErrorKind::Closed`]
-    /// after [`Hub::close`].
+    /// of `A-Z a-z 0-9 - _ .`; [`ErrorKind::Limit`] beyond [`Limits::servers`];
+    /// [`ErrorKind::Closed`] after [`Hub::close`].
     pub fn add(&self, key: impl Into<String>, upstream: Upstream) -> Result<(), Error> {
         let key = key.into();
         check_key(&key)?;
@@ -148,7 +149,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Removes a server and closes its connection; its calls in flight fail with [`ErrorKind::Closed`].
+    /// Removes a server and closes its connection; its calls in flight fail with
+    /// [`ErrorKind::Closed`].
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when no server has this key.
@@ -160,7 +162,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Closes the connection to a server, if it has one, and starts to connect again, without waiting.
+    /// Closes the connection to a server, if it has one, and starts to connect again, without
+    /// waiting.
     ///
     /// # Errors
     /// As [`Hub::remove`].
@@ -174,8 +177,9 @@ impl Hub {
         self.members().iter().map(|m| m.status()).collect()
     }
 
-    /// Waits until no server is connecting, at most until `deadline`, and returns the state of each. With
-    /// an exported hub ([`Hub::export`]) also waits until the servers' entries are on its lists.
+    /// Waits until no server is connecting, at most until `deadline`, and returns the state of
+    /// each. With an exported hub ([`Hub::export`]) also waits until the servers' entries are on
+    /// its lists.
     pub fn wait_settled(&self, deadline: Instant) -> Vec<Status> {
         for member in self.members() {
             // OK to drop: the status has the error.
@@ -187,23 +191,23 @@ impl Hub {
         self.servers()
     }
 
-    /// The client of a server, for everything that the hub has no method for. Waits for a server that is
-    /// connecting, at most [`Limits::call_timeout`].
+    /// The client of a server, for everything that the hub has no method for. Waits for a server
+    /// that is connecting, at most [`Limits::call_timeout`].
     ///
     /// # Errors
-    /// As [`Hub::remove`]; [`ErrorKind::Timeout`] when the server is still connecting; otherwise the reason
-    /// for which it has no connection.
+    /// As [`Hub::remove`]; [`ErrorKind::Timeout`] when the server is still connecting; otherwise
+    /// the reason for which it has no connection.
     pub fn client(&self, key: &str) -> Result<Client, Error> {
         let member = self.member(key)?;
         self.connected(&member)
     }
 
-    /// The tools of all servers, named for [`Hub::call_tool`]: servers in the order they were added, each
-    /// list in the server's order.
+    /// The tools of all servers, named for [`Hub::call_tool`]: servers in the order they were
+    /// added, each list in the server's order.
     ///
-    /// A list waits for each server at most [`Limits::list_timeout`]. For a server that is connecting, the
-    /// time counts from the start of the connection, so it delays one list only. A server whose last list
-    /// was late gets a tenth of the time.
+    /// A list waits for each server at most [`Limits::list_timeout`]. For a server that is
+    /// connecting, the time counts from the start of the connection, so it delays one list only. A
+    /// server whose last list was late gets a tenth of the time.
     pub fn tools(&self) -> Merged<Tool> {
         self.gathered(|o| o.tools, Client::request_tools, |key, tool| tool.name = qualified(key, &tool.name))
     }
@@ -271,8 +275,8 @@ impl Hub {
         self.asked(server, |client| client.read_resource(uri))
     }
 
-    /// Completes an argument of a server's prompt or template, as [`Client::complete`]. The prompt is named
-    /// as at the server, without the key.
+    /// Completes an argument of a server's prompt or template, as [`Client::complete`]. The prompt
+    /// is named as at the server, without the key.
     ///
     /// # Errors
     /// As [`Hub::call_tool`].
@@ -308,8 +312,8 @@ impl Hub {
         self.asked(server, |client| client.unsubscribe(uri))
     }
 
-    /// Closes all connections for good: later operations fail with [`ErrorKind::Closed`]. A second call
-    /// does nothing.
+    /// Closes all connections for good: later operations fail with [`ErrorKind::Closed`]. A second
+    /// call does nothing.
     pub fn close(&self) {
         let members = {
             let mut members = lock(&self.shared.members);
@@ -334,8 +338,8 @@ impl Hub {
         member.client(Instant::now() + self.shared.limits.call_timeout)
     }
 
-    /// The server that a qualified name belongs to, and the name there. The longest key wins, because a key
-    /// may begin with another key and the separator.
+    /// The server that a qualified name belongs to, and the name there. The longest key wins,
+    /// because a key may begin with another key and the separator.
     fn split<'n>(&self, name: &'n str) -> Result<(Arc<Member>, &'n str), Error> {
         let found =
             self.members().into_iter().filter_map(|m| unqualified(&m.key, name).map(|rest| (m, rest)));

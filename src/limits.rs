@@ -55,8 +55,8 @@ pub struct Limits {
     /// `TINYMCP_ASK_MS`.
     pub ask_timeout: Duration,
     /// Calls of one client that wait for its answers at once. 64: each keeps its message in memory.
-    /// Those of all clients of an HTTP server are bounded too: by this, or by the number of sessions
-    /// there may be if that is more. `TINYMCP_PARKED`.
+    /// Those of all clients of an HTTP server are bounded too: by this, or by the number of
+    /// sessions there may be if that is more. `TINYMCP_PARKED`.
     pub parked: usize,
     /// Bytes of one sealed `requestState`. 64 KiB: it travels with every retry.
     /// `TINYMCP_STATE_BYTES`.
@@ -73,15 +73,15 @@ pub struct Limits {
     pub listens: usize,
     /// Bytes of memory that the messages of calls in flight take, and once more those of calls that
     /// wait for the client. 16 MiB: four of the largest. Beyond it the next call is taken in when
-    /// others are done; until then nothing is read. In a client: of questions of the server, and once
-    /// more of its news, that wait for handlers. `TINYMCP_IN_FLIGHT_BYTES`.
+    /// others are done; until then nothing is read. In a client: of questions of the server, and
+    /// once more of its news, that wait for handlers. `TINYMCP_IN_FLIGHT_BYTES`.
     pub in_flight_bytes: usize,
     /// Bytes of answers that wait while the peer does not read; then writers wait too. 1 MiB.
     /// `TINYMCP_BACKLOG_BYTES`.
     pub backlog_bytes: usize,
     /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts;
-    /// zero leaves it alone. Off by default; best effort. A program that wants memory beyond it is ended
-    /// by Rust's allocator, a thread beyond it is not started. `TINYMCP_ADDRESS_SPACE`.
+    /// zero leaves it alone. Off by default; best effort. A program that wants memory beyond it is
+    /// ended by Rust's allocator, a thread beyond it is not started. `TINYMCP_ADDRESS_SPACE`.
     pub address_space: u64,
     /// How long a client waits for one answer unless the call says otherwise. 60 s: what common
     /// hosts use. `TINYMCP_CALL_MS`.
@@ -140,8 +140,8 @@ pub struct Limits {
     /// Servers of one hub, 1 to 65536. 64. `TINYMCP_SERVERS`.
     pub servers: usize,
     /// How long a hub waits for the list of each of its servers, for one that connects counted from
-    /// when it began; what is not there then is reported as missing. A server that let a list wait in
-    /// vain gets a tenth until it answers. 10 s: what people wait for a host to start.
+    /// when it began; what is not there then is reported as missing. A server that let a list wait
+    /// in vain gets a tenth until it answers. 10 s: what people wait for a host to start.
     /// `TINYMCP_LIST_MS`.
     pub list_timeout: Duration,
     /// How often in a row a hub starts a server again that ended by itself; 0 never does. 5, after
@@ -161,8 +161,8 @@ pub struct Limits {
     #[cfg(feature = "http-client")]
     pub reconnects: u32,
     /// Refused connections in a row, one at least, after which the broken stream of a call is not
-    /// resumed. 7: about six seconds; a server that restarts is back by then, and a call need not wait
-    /// its whole time for one that is gone. `TINYMCP_REFUSALS`.
+    /// resumed. 7: about six seconds; a server that restarts is back by then, and a call need not
+    /// wait its whole time for one that is gone. `TINYMCP_REFUSALS`.
     #[cfg(feature = "http-client")]
     pub refusals: u32,
     /// What schemas and checks may cost.
@@ -252,7 +252,8 @@ const fn setting(variable: &'static str, range: RangeInclusive<u64>, set: fn(&mu
     Setting { variable, least: *range.start(), most: *range.end(), set }
 }
 
-/// What "for ever" means where code waits for a time it was given: a point of time further away may not be told.
+/// What "for ever" means where code waits for a time it was given: a point of time further away may
+/// not be told.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Times stay below 24 days so that their milliseconds fit in 31 bits.
 const MOST_MS: u64 = 1 << 31;

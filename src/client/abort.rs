@@ -1,6 +1,7 @@
 //! Ends connections from another thread, also while they are being made.
 //!
-//! A program that connects has no client yet that it could close. Dropping an [`Abort`] ends nothing.
+//! A program that connects has no client yet that it could close. Dropping an [`Abort`] ends
+//! nothing.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -16,7 +17,8 @@ const STARTING: Duration = Duration::from_secs(5);
 /// Ends connections from any thread, made ones and those that are being made: see
 /// [`ClientBuilder::abort`](crate::ClientBuilder::abort).
 ///
-/// Clones end the same connections. Once aborted, it stays so: no connection is made under it again.
+/// Clones end the same connections. Once aborted, it stays so: no connection is made under it
+/// again.
 #[derive(Clone, Default)]
 pub struct Abort(Arc<Shared>);
 

@@ -79,16 +79,16 @@ impl ClientBuilder {
         self
     }
 
-    /// Lets the connection be ended from another thread, also while it is being made. A program that is
-    /// told to end meanwhile leaves no child process behind by it.
+    /// Lets the connection be ended from another thread, also while it is being made. A program
+    /// that is told to end meanwhile leaves no child process behind by it.
     pub fn abort(mut self, abort: &Abort) -> ClientBuilder {
         self.abort = abort.clone();
         self
     }
 
-    /// Takes structured results as they come. Otherwise, where the list of tools was read, a result that
-    /// is not what its tool's `outputSchema` promises is an error, [`crate::ErrorKind::PeerMisbehaved`]; a
-    /// schema that cannot be used is no reason to refuse anything. A hub that is served passes results
+    /// Takes structured results as they come. Otherwise, where the list of tools was read, a result
+    /// that is not what its tool's `outputSchema` promises is an error,
+    /// [`crate::ErrorKind::PeerMisbehaved`]; a schema that cannot be used is no reason to refuse anything. A hub that is served passes results
     /// on unchecked: whoever called it checks them.
     #[cfg(feature = "schema")]
     pub fn unchecked_results(mut self) -> ClientBuilder {
@@ -109,15 +109,17 @@ impl ClientBuilder {
         self
     }
 
-    /// Writes each line of a child's inherited stderr to that of this process, after `tag` and `: `.
+    /// Writes each line of a child's inherited stderr to that of this process, after `tag` and
+    /// `: `.
     pub fn stderr_tag(mut self, tag: impl Into<String>) -> ClientBuilder {
         self.child.tag = Some(Arc::from(tag.into()));
         self
     }
 
-    /// Starts child processes with the whole environment of this process. By default a child gets only
-    /// `PATH`, `HOME`, `USER`, `LANG`, `LC_*`, `TERM`, `TMPDIR` and `SHELL`, and the variables that its
-    /// [`Command`] sets, because other variables may hold secrets. A `Command::env_clear` stays in force.
+    /// Starts child processes with the whole environment of this process. By default a child gets
+    /// only `PATH`, `HOME`, `USER`, `LANG`, `LC_*`, `TERM`, `TMPDIR` and `SHELL`, and the variables
+    /// that its [`Command`] sets, because other variables may hold secrets. A `Command::env_clear`
+    /// stays in force.
     pub fn inherit_env(mut self, inherit: bool) -> ClientBuilder {
         self.child.inherit_env = inherit;
         self
@@ -143,8 +145,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks the model for the server. A person should be able to see and stop what is asked. An answer with a block
-    /// whose `_meta` is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes is not sent.
+    /// Asks the model for the server. A person should be able to see and stop what is asked. An
+    /// answer with a block whose `_meta` is none that [`ToolOutput::meta`](crate::ToolOutput::meta)
+    /// takes is not sent.
     pub fn on_sample(
         mut self,
         answer: impl Fn(&Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
@@ -176,30 +179,31 @@ impl ClientBuilder {
         self
     }
 
-    /// Hears of changes: of the lists, as far as the server tells of them, and of the resources that
-    /// were subscribed to. After a time in which the server could not tell of any, because its session
-    /// was lost or its stream broke off, all of these count as changed.
+    /// Hears of changes: of the lists, as far as the server tells of them, and of the resources
+    /// that were subscribed to. After a time in which the server could not tell of any, because its
+    /// session was lost or its stream broke off, all of these count as changed.
     pub fn on_change(mut self, hear: impl Fn(&Change) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.change = Some(Box::new(hear));
         self
     }
 
-    /// Hears that the connection ended by itself, and why: a child exited, a stream broke. Not of an
-    /// end that this side made.
+    /// Hears that the connection ended by itself, and why: a child exited, a stream broke. Not of
+    /// an end that this side made.
     pub fn on_end(mut self, hear: impl Fn(&Error) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.end = Some(Box::new(hear));
         self
     }
 
-    /// Hears of what came that is no message, shortened: stray output of the server. Also, in words of this
-    /// library, that a server is no longer listened to because it ended that request again and again.
+    /// Hears of what came that is no message, shortened: stray output of the server. Also, in words
+    /// of this library, that a server is no longer listened to because it ended that request again
+    /// and again.
     pub fn on_noise(mut self, hear: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
         self.handlers.noise = Some(Box::new(hear));
         self
     }
 
-    /// Starts a program and talks with it over its standard input and output. It gets a process group
-    /// of its own, which ends with the connection, and a small part of the environment: see
+    /// Starts a program and talks with it over its standard input and output. It gets a process
+    /// group of its own, which ends with the connection, and a small part of the environment: see
     /// [`ClientBuilder::inherit_env`].
     ///
     /// # Errors
@@ -247,8 +251,8 @@ impl ClientBuilder {
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] for a URL or header that cannot be used;
     /// [`crate::ErrorKind::Io`] when nobody is there; [`crate::ErrorKind::Refused`] when the server
-    /// does not let this client in; [`crate::ErrorKind::PeerIncompatible`] when it speaks no revision
-    /// that this client does.
+    /// does not let this client in; [`crate::ErrorKind::PeerIncompatible`] when it speaks no
+    /// revision that this client does.
     #[cfg(feature = "http-client")]
     pub fn connect(self, endpoint: impl Into<Endpoint>) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;

@@ -1,8 +1,8 @@
 //! One call from its first request to its result.
 //!
 //! Drives the rounds of a call on the thread that waits for it: sends the request, waits for the
-//! response, asks the handlers for input that the server requires, and repeats the request once after
-//! the session was lost.
+//! response, asks the handlers for input that the server requires, and repeats the request once
+//! after the session was lost.
 //!
 //! # Invariants
 //! - A call ends exactly once, with a result or a typed error. Each round that carries input has a
@@ -162,8 +162,8 @@ impl CallRun {
         Arc::clone(&self.flag)
     }
 
-    /// Sends the next request. With `here` the calling thread will wait for the answer at once, so a
-    /// transport that has no thread for it may use this one.
+    /// Sends the next request. With `here` the calling thread will wait for the answer at once, so
+    /// a transport that has no thread for it may use this one.
     pub(super) fn begin(&mut self, here: bool) -> Result<(), Error> {
         let kept = if self.options.fresh { None } else { self.core.cache.find(&self.order) };
         if let Some(kept) = kept {
@@ -229,7 +229,8 @@ impl CallRun {
         Ok(())
     }
 
-    /// Returns the timeout of the next request. A repeated request shares the time of the one it repeats.
+    /// Returns the timeout of the next request. A repeated request shares the time of the one it
+    /// repeats.
     fn patience(&self) -> CallTimeout {
         let patience = self.options.patience;
         let left = self.by.map(|by| by.saturating_duration_since(Instant::now()));
@@ -361,7 +362,8 @@ impl CallRun {
         }
     }
 
-    /// A failure for the program. Of what took too long it says what that was, and how long it might have taken.
+    /// A failure for the program. Of what took too long it says what that was, and how long it
+    /// might have taken.
     fn explained(&self, failure: &Failure) -> Error {
         if !matches!(failure, Failure::Timeout) {
             return self.core.explained(failure);

@@ -1,14 +1,15 @@
 //! Era detection and the handshake.
 //!
-//! The first request is `server/discover` of the stateless protocol. Only a response that this protocol
-//! defines proves it. Every other error, an HTTP status of the 4xx kind or, on streams, silence means a
-//! session (MCP 2026-07-28 basic/versioning, basic/transports). A child that exits after it has read a
-//! part of the first request is started again and greeted with `initialize`; a child that exits without
-//! reading anything is not.
+//! The first request is `server/discover` of the stateless protocol. Only a response that this
+//! protocol defines proves it. Every other error, an HTTP status of the 4xx kind or, on streams,
+//! silence means a session (MCP 2026-07-28 basic/versioning, basic/transports). A child that exits
+//! after it has read a part of the first request is started again and greeted with `initialize`; a
+//! child that exits without reading anything is not.
 //!
 //! # Invariants
 //! - A session is opened once per verdict, and its opening is never cancelled (basic/lifecycle).
-//! - Authorisation failures, overload and network failures are no evidence of an era: they are reported.
+//! - Authorisation failures, overload and network failures are no evidence of an era: they are
+//!   reported.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -226,8 +227,8 @@ fn unmet(core: &Core, failure: &Failure) -> Unmet {
     Unmet { ended: matches!(failure, Failure::Closed(_) | Failure::Io(_)), error: core.explained(failure) }
 }
 
-/// Returns whether the rejection of the probe is one of an older server. Authorisation, overload and
-/// messages too large for the server are not about eras (requirements NEG-13, NEG-16).
+/// Returns whether the rejection of the probe is one of an older server. Authorisation, overload
+/// and messages too large for the server are not about eras (requirements NEG-13, NEG-16).
 fn says_legacy(failure: &Failure) -> bool {
     match failure {
         Failure::Refused { status, .. } => {
@@ -272,13 +273,14 @@ fn closed(core: &Core, error: Error) -> Error {
     error
 }
 
-/// Stack of the thread that opens a session again: headers of the program may be asked for there, and TLS be begun.
+/// Stack of the thread that opens a session again: headers of the program may be asked for there,
+/// and TLS be begun.
 const RENEWING_STACK: usize = 256 << 10;
 
 /// Opening a session again after the server forgot it: once for all threads.
 ///
-/// A thread of its own does it. It takes the time that opening a session takes, while each call that waits for it
-/// has a deadline of its own.
+/// A thread of its own does it. It takes the time that opening a session takes, while each call
+/// that waits for it has a deadline of its own.
 #[derive(Default)]
 pub(super) struct Renewal {
     state: Mutex<Renewing>,
@@ -323,7 +325,8 @@ impl Core {
         Ok(())
     }
 
-    /// Has the session opened again, unless that was done since `epoch`, and waits for it until `deadline`.
+    /// Has the session opened again, unless that was done since `epoch`, and waits for it until
+    /// `deadline`.
     pub(super) fn renew(self: &Arc<Self>, epoch: u64, deadline: Instant) -> Result<(), Error> {
         let lost = |why: Arc<Error>| {
             let what = "the session was lost and could not be opened again";

@@ -71,7 +71,8 @@ pub(super) struct Core {
     era: AtomicU8,
     settled: AtomicBool,
     greeting: Mutex<Arc<Greeting>>,
-    /// Questions of the server that are being answered: their ids, and whether they were called off.
+    /// Questions of the server that are being answered: their ids, and whether they were called
+    /// off.
     pub(super) asked: Mutex<Vec<Id>>,
     pub(super) noise: AtomicU64,
     pub(super) late: AtomicU64,
@@ -341,8 +342,8 @@ impl Core {
         self.desk.tell_noise(String::from_utf8_lossy(shown).into_owned());
     }
 
-    /// Waits for the outcome of a request, and reads for itself where that is nobody else's turn. Who hears of
-    /// progress leaves the reading to others: what it does with it takes its own time.
+    /// Waits for the outcome of a request, and reads for itself where that is nobody else's turn.
+    /// Who hears of progress leaves the reading to others: what it does with it takes its own time.
     pub(super) fn wait(
         self: &Arc<Self>,
         slot: &PendingCall,

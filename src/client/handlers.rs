@@ -235,7 +235,8 @@ impl HandlerPool {
         (before == 0 || before + bytes <= self.most_bytes).then_some(held)
     }
 
-    /// Checks that the client declares what the request needs (requirements ROOT-03, ELI-07, SAMP-04).
+    /// Checks that the client declares what the request needs (requirements ROOT-03, ELI-07,
+    /// SAMP-04).
     pub(super) fn may_ask(&self, request: &AskRequest) -> Result<(), Declined> {
         match self.capabilities.missing(request.needs()) {
             Some(capability) => Err(Declined::Undeclared(capability)),

@@ -2,8 +2,9 @@
 //!
 //! Learns them from lists of tools and adds the headers to calls. The rules are in `era`.
 //!
-//! Source: MCP 2026-07-28 basic/transports/streamable-http (custom headers, client behaviour): headers
-//! come from the most recent schema, and a tool that was never listed is called without them.
+//! Source: MCP 2026-07-28 basic/transports/streamable-http (custom headers, client behaviour):
+//! headers come from the most recent schema, and a tool that was never listed is called without
+//! them.
 //!
 //! # Invariants
 //! - Only tools with such arguments are kept, within the limits of entries and bytes of a list.

@@ -4,7 +4,8 @@
 //!
 //! # Invariants
 //! - What cannot be read is counted and never answered.
-//! - A response that exceeds a limit ends its call, if its id can be read or one call is meant anyway.
+//! - A response that exceeds a limit ends its call, if its id can be read or one call is meant
+//!   anyway.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,7 +58,8 @@ impl Core {
     }
 
     /// Ends the call that a response belongs to which cannot be read: by its id, or if that is not
-    /// known every call in flight, because any of them may be the one. Requests that listen stay open.
+    /// known every call in flight, because any of them may be the one. Requests that listen stay
+    /// open.
     fn fail_unread(self: &Arc<Self>, head: &[u8], tail: &[u8], failure: &Failure) {
         let response = Excerpt::read(head, tail);
         if response.shape != Shape::Response {

@@ -1,5 +1,5 @@
-//! Methods of a client: lists, tools, resources, prompts, completion, subscriptions, and any other method
-//! by name.
+//! Methods of a client: lists, tools, resources, prompts, completion, subscriptions, and any other
+//! method by name.
 
 use std::time::Instant;
 
@@ -44,12 +44,13 @@ pub enum CompletionTarget<'a> {
 }
 
 impl Client {
-    /// All tools. The list is empty if the server declares the capability and does not know the method.
+    /// All tools. The list is empty if the server declares the capability and does not know the
+    /// method.
     ///
     /// # Errors
     /// As [`Request::wait`]; [`ErrorKind::PeerIncompatible`] if the server does not declare the
-    /// capability; [`ErrorKind::Limit`] when the list has more entries or pages than [`crate::Limits`]
-    /// allow.
+    /// capability; [`ErrorKind::Limit`] when the list has more entries or pages than
+    /// [`crate::Limits`] allow.
     pub fn tools(&self) -> Result<Vec<Tool>, Error> {
         self.all(List::Tools, self.core().page_of_tools())
     }
@@ -174,12 +175,13 @@ impl Client {
 
     /// Any method by its name, with these parameters: an object, or nothing. The result as it came.
     ///
-    /// Their `_meta` goes along with what the protocol puts there. It has no names of the protocol's own: none whose
-    /// prefix is reserved, as with [`ToolOutput::meta`], and no `progressToken`, which [`Request::on_progress`] sees to.
+    /// Their `_meta` goes along with what the protocol puts there. It has no names of the
+    /// protocol's own: none whose prefix is reserved, as with [`ToolOutput::meta`], and no
+    /// `progressToken`, which [`Request::on_progress`] sees to.
     ///
     /// # Errors
-    /// As [`Request::wait`]; [`ErrorKind::Invalid`] for parameters that are no object, have a name twice at any depth,
-    /// or have another `_meta` than that.
+    /// As [`Request::wait`]; [`ErrorKind::Invalid`] for parameters that are no object, have a name
+    /// twice at any depth, or have another `_meta` than that.
     pub fn request(&self, method: &str, params: impl ToJson) -> Result<Json, Error> {
         self.request_method(method, params).wait()
     }
@@ -190,9 +192,10 @@ impl Client {
         Request::new(self.core(), &RequestKind::Other(method, &params), |result| Some(result.to_json()))
     }
 
-    /// Returns the state of a task that the server created for a call ([`Request::as_task`]). Ask again after
-    /// [`Task::poll_interval`] until [`crate::TaskStatus::is_over`]. Its result is, in a session, the
-    /// answer to `tasks/result`, to be had by [`Client::request`]; otherwise in [`Task::source`].
+    /// Returns the state of a task that the server created for a call ([`Request::as_task`]). Ask
+    /// again after [`Task::poll_interval`] until [`crate::TaskStatus::is_over`]. Its result is, in
+    /// a session, the answer to `tasks/result`, to be had by [`Client::request`]; otherwise in
+    /// [`Task::source`].
     ///
     /// # Errors
     /// As [`Request::wait`]; a server that knows no such task answers with an error.

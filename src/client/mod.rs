@@ -7,9 +7,9 @@
 //! # A call
 //!
 //! [`Client::call_tool`] and its sisters wait. Each has a sister that prepares a [`Request`], which
-//! takes a timeout of its own, a listener for progress, and is then waited for or started; a started
-//! [`Call`] is waited for later, by any thread, or cancelled. Every call ends by its deadline, with
-//! an answer or an error that says what to do ([`crate::ErrorKind`]).
+//! takes a timeout of its own, a listener for progress, and is then waited for or started; a
+//! started [`Call`] is waited for later, by any thread, or cancelled. Every call ends by its
+//! deadline, with an answer or an error that says what to do ([`crate::ErrorKind`]).
 //!
 //! # Threads
 //!
@@ -21,9 +21,10 @@
 //! | `tinymcp-events`, `tinymcp-notes`, `tinymcp-http` | 2, and 1 per started call, per URL | `transport/http_client.rs` tells |
 //! | handlers | [`crate::Limits::handlers`] at most, per client | while the server asks or tells something |
 //!
-//! A call needs no thread: it is written, and waited for, by the thread that makes it, which over a child
-//! also reads what comes while no other thread waits. Progress is told on that thread. Questions of the
-//! server and its notifications are handled by the handler threads, never by the one that reads.
+//! A call needs no thread: it is written, and waited for, by the thread that makes it, which over a
+//! child also reads what comes while no other thread waits. Progress is told on that thread.
+//! Questions of the server and its notifications are handled by the handler threads, never by the
+//! one that reads.
 //!
 //! # Locks
 //!
@@ -90,22 +91,23 @@ pub(crate) use {
 /// # Ok::<(), tinymcp::Error>(())
 /// ```
 ///
-/// Answers that the server says stay fresh for a while are kept for so long, [`crate::Limits::cache_bytes`] of
-/// them at most, until it tells of a change; [`Request::fresh`] asks all the same.
+/// Answers that the server says stay fresh for a while are kept for so long,
+/// [`crate::Limits::cache_bytes`] of them at most, until it tells of a change; [`Request::fresh`] asks all the same.
 ///
 /// # Threads
 ///
-/// A call is written, and waited for, by the thread that makes it, which also reads what a child process
-/// says while no other thread waits. Beside that a child process has one thread, a link over streams that
-/// may block two, a URL two at most and one for each call that was started or resource stream that is open,
-/// `TINYMCP_HTTP_THREADS` at most; they end some seconds after. Handlers and what hears of news have
-/// [`crate::Limits::handlers`] threads at most, while there is something for them.
+/// A call is written, and waited for, by the thread that makes it, which also reads what a child
+/// process says while no other thread waits. Beside that a child process has one thread, a link
+/// over streams that may block two, a URL two at most and one for each call that was started or
+/// resource stream that is open, `TINYMCP_HTTP_THREADS` at most; they end some seconds after.
+/// Handlers and what hears of news have [`crate::Limits::handlers`] threads at most, while there is
+/// something for them.
 ///
 /// # Its end
 ///
 /// The connection ends when [`Client::close`] is called or the last clone is dropped. That waits
-/// until everything that belongs to it is gone: a child process is given [`crate::Limits::child_exit`]
-/// twice before it is killed.
+/// until everything that belongs to it is gone: a child process is given
+/// [`crate::Limits::child_exit`] twice before it is killed.
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
@@ -206,8 +208,8 @@ impl Client {
         self.core().ended()
     }
 
-    /// Ends the connection: calls that wait fail as [`crate::ErrorKind::Closed`], a child process is
-    /// asked to exit, then made to. Comes back when that is done. Does nothing the second time.
+    /// Ends the connection: calls that wait fail as [`crate::ErrorKind::Closed`], a child process
+    /// is asked to exit, then made to. Comes back when that is done. Does nothing the second time.
     pub fn close(&self) {
         self.core().close();
     }

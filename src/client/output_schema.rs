@@ -1,7 +1,7 @@
 //! Validation of structured results against `outputSchema`.
 //!
-//! Keeps the schemas of the last lists of tools and compiles a schema on the first result of its tool. The
-//! result of a tool that was never listed is not validated.
+//! Keeps the schemas of the last lists of tools and compiles a schema on the first result of its
+//! tool. The result of a tool that was never listed is not validated.
 //!
 //! Source: MCP 2026-07-28 and 2025-11-25 server/tools, output schema: clients SHOULD validate
 //! structured results (requirement TOOL-19).

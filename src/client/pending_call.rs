@@ -4,11 +4,11 @@
 //! deadline.
 //!
 //! # Invariants
-//! - The outcome is set once; a second one is dropped. Only a lost session may be taken back, before
-//!   anybody has seen it.
+//! - The outcome is set once; a second one is dropped. Only a lost session may be taken back,
+//!   before anybody has seen it.
 //! - Progress is delivered on the waiting thread, and therefore never after the wait has ended.
-//! - At most [`KEPT`] progress notifications with [`KEPT_BYTES`] of messages are queued; the oldest are
-//!   dropped first.
+//! - At most [`KEPT`] progress notifications with [`KEPT_BYTES`] of messages are queued; the oldest
+//!   are dropped first.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -144,7 +144,8 @@ impl PendingCall {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the outcome in, unless there was one; who sleeps is woken when what this gives is dropped.
+    /// Puts the outcome in, unless there was one; who sleeps is woken when what this gives is
+    /// dropped.
     pub(super) fn fill(self: Arc<Self>, outcome: Result<Reply, Failure>) -> Option<WakeUp> {
         let mut state = self.lock();
         if state.over {
@@ -220,7 +221,8 @@ impl PendingCall {
         self.lock().resent
     }
 
-    /// Keeps a step for the thread that waits; steps that go back are none (basic/patterns/progress).
+    /// Keeps a step for the thread that waits; steps that go back are none
+    /// (basic/patterns/progress).
     pub(super) fn step(&self, progress: Progress) -> bool {
         let mut state = self.lock();
         if state.over || state.done.is_some_and(|done| progress.done <= done) {
@@ -283,8 +285,8 @@ impl PendingCall {
         }
     }
 
-    /// Until when there is nothing to do here but to wait for messages, by the same times as [`PendingCall::wait`]; nothing
-    /// once there is.
+    /// Until when there is nothing to do here but to wait for messages, by the same times as
+    /// [`PendingCall::wait`]; nothing once there is.
     pub(super) fn idle_until(&self, clock: &Clock, until: Option<Instant>) -> Option<Instant> {
         let state = self.lock();
         if state.over || !state.progress.is_empty() {
@@ -341,8 +343,8 @@ impl PendingCall {
         self.lock().acknowledged.clone()
     }
 
-    /// Waits until a request that listens is acknowledged: what it will hear, though it be over by now. Nothing when it
-    /// was over before that, or was neither in time.
+    /// Waits until a request that listens is acknowledged: what it will hear, though it be over by
+    /// now. Nothing when it was over before that, or was neither in time.
     pub(super) fn wait_acknowledged(&self, deadline: Instant) -> Option<Filter> {
         let mut state = self.lock();
         while state.acknowledged.is_none() && !state.over {

@@ -1,5 +1,5 @@
-//! Requests that a served hub passes on: results byte for byte, each with its own client capabilities, and
-//! without a thread that waits.
+//! Requests that a served hub passes on: results byte for byte, each with its own client
+//! capabilities, and without a thread that waits.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,9 +17,9 @@ use super::request::{Call, InputRequired, Outcome, Request};
 use super::server_requests::Relay;
 
 impl ClientBuilder {
-    /// Passes what the server asks to `relay` first, and to the handlers if `relay` gives it back. `relay`
-    /// also gets log entries, from `info` on unless a handler wants more, and decides which capabilities
-    /// are declared.
+    /// Passes what the server asks to `relay` first, and to the handlers if `relay` gives it back.
+    /// `relay` also gets log entries, from `info` on unless a handler wants more, and decides which
+    /// capabilities are declared.
     pub(crate) fn relays(mut self, relay: Arc<dyn Relay>) -> ClientBuilder {
         self.log_level = Some(self.log_level.unwrap_or(Level::Info).min(Level::Info));
         self.handlers.relay = Some(relay);
@@ -64,8 +64,8 @@ impl<T> Request<T> {
 }
 
 impl<T> Call<T> {
-    /// As [`Call::wait_outcome`], until `until` at most, with a listener for progress that may borrow. The
-    /// request must have its own listener, or no progress is requested.
+    /// As [`Call::wait_outcome`], until `until` at most, with a listener for progress that may
+    /// borrow. The request must have its own listener, or no progress is requested.
     pub(crate) fn outcome_until(
         &mut self,
         until: Instant,

@@ -50,8 +50,8 @@ impl<T> Request<T> {
         }
     }
 
-    /// Sets the timeout; the default is [`crate::Limits::call_timeout`]. Time in which the server waits
-    /// for the user does not count.
+    /// Sets the timeout; the default is [`crate::Limits::call_timeout`]. Time in which the server
+    /// waits for the user does not count.
     pub fn timeout(mut self, timeout: Duration) -> Request<T> {
         // "For ever" in code: a point of time so far away cannot be told.
         self.options.patience.timeout = timeout.min(LONGEST);
@@ -79,7 +79,8 @@ impl<T> Request<T> {
         self
     }
 
-    /// Asks the server even if an answer was kept that it said is still fresh; the new answer takes its place.
+    /// Asks the server even if an answer was kept that it said is still fresh; the new answer takes
+    /// its place.
     pub fn fresh(mut self) -> Request<T> {
         self.options.fresh = true;
         self
@@ -129,8 +130,8 @@ impl<T> Request<T> {
 }
 
 impl Request<ToolOutput> {
-    /// Lets the server make a task of the call: then [`Call::wait_outcome`] gives [`Outcome::Task`], and
-    /// [`Client::task`](super::Client::task) tells later how far it is. A server that makes no tasks
+    /// Lets the server make a task of the call: then [`Call::wait_outcome`] gives
+    /// [`Outcome::Task`], and [`Client::task`](super::Client::task) tells later how far it is. A server that makes no tasks
     /// answers as ever. In a session the server makes one of every tool that does not forbid it
     /// (`execution.taskSupport` in [`crate::Tool::source`]); without sessions it decides alone.
     /// [`Request::wait`] fails as [`ErrorKind::Misuse`] when a task comes of the call.
@@ -169,8 +170,8 @@ impl<T> Call<T> {
             .unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "no answer in time")))
     }
 
-    /// Waits until `until` at most. Returns `None` if the call is still in flight then. The handlers
-    /// answer input requests.
+    /// Waits until `until` at most. Returns `None` if the call is still in flight then. The
+    /// handlers answer input requests.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -178,9 +179,10 @@ impl<T> Call<T> {
         done(&mut self.exchange, self.decode, Some(until))
     }
 
-    /// Waits for the next thing the server says: the answer, or that it needs something first, which
-    /// is then for the caller to find out and to [`Request::resume`] with. Handlers are not asked, except
-    /// in a session: there the server asks by requests of its own, which are theirs as ever.
+    /// Waits for the next thing the server says: the answer, or that it needs something first,
+    /// which is then for the caller to find out and to [`Request::resume`] with. Handlers are not
+    /// asked, except in a session: there the server asks by requests of its own, which are theirs
+    /// as ever.
     ///
     /// # Errors
     /// As [`Request::wait`].

@@ -1,8 +1,8 @@
 //! Repetition of started calls whose session was lost.
 //!
-//! The waiting thread repeats a call that it waits for (`call.rs`). A started call may be waited for much
-//! later, so a handler thread opens the session and sends the call again. The first of these two threads
-//! does it, the other one does nothing.
+//! The waiting thread repeats a call that it waits for (`call.rs`). A started call may be waited
+//! for much later, so a handler thread opens the session and sends the call again. The first of
+//! these two threads does it, the other one does nothing.
 //!
 //! # Invariants
 //! - A call is repeated once, and only if the server said that it had not acted on it.

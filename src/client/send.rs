@@ -1,7 +1,7 @@
 //! Sending of one request, and requests without rounds such as the handshake.
 //!
-//! The era writes the frame and the transport sends it. The caller that registered the request removes it
-//! from the table after its deadline.
+//! The era writes the frame and the transport sends it. The caller that registered the request
+//! removes it from the table after its deadline.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

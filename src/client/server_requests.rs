@@ -1,7 +1,8 @@
 //! Requests of the server in a session.
 //!
-//! Answers pings at once, hands other requests to the handlers, and refuses those that were not declared
-//! or find no room. In the stateless protocol the server asks through results; `call.rs` handles them.
+//! Answers pings at once, hands other requests to the handlers, and refuses those that were not
+//! declared or find no room. In the stateless protocol the server asks through results; `call.rs`
+//! handles them.
 //!
 //! # Invariants
 //! - Nothing here waits: it runs on the thread that reads.
@@ -20,8 +21,8 @@ use super::handlers::Declined;
 use super::handlers::LogEntry;
 
 impl Core {
-    /// The server calls off a question of its own, or ends a listen request of ours; of the latter a
-    /// result usually tells as well (basic/patterns/subscriptions, cancellation).
+    /// The server calls off a question of its own, or ends a listen request of ours; of the latter
+    /// a result usually tells as well (basic/patterns/subscriptions, cancellation).
     pub(super) fn called_off(self: &Arc<Self>, id: Value<'_>) {
         if self.era().sessions() {
             if let Some(id) = Id::read(id) {

@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! - Notifications count only if their listen request is in `live`.
-//! - A listen request that the server ended is sent again, at most [`TRIES`] times in a row without a
-//!   notification, after growing pauses. Then the noise handler is called.
+//! - A listen request that the server ended is sent again, at most [`TRIES`] times in a row without
+//!   a notification, after growing pauses. Then the noise handler is called.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -199,8 +199,8 @@ impl Core {
         self.desk.tell_change(change);
     }
 
-    /// For a while the server could not tell of anything, perhaps because it was started anew: all of
-    /// which it would have told counts as changed.
+    /// For a while the server could not tell of anything, perhaps because it was started anew: all
+    /// of which it would have told counts as changed.
     pub(super) fn missed(self: &Arc<Self>) {
         let offer = self.greeting().offer;
         // A server that was started anew may have other tools even if it never tells of them.

@@ -2,7 +2,8 @@
 //!
 //! Source: MCP 2026-07-28 basic/transports/streamable-http (backward compatibility) and
 //! basic/versioning; MCP 2025-11-25 basic/transports. What one era alone has to say about HTTP is
-//! in its own folder, behind [`HttpEra`]. Nothing here reads a socket: fields come in, decisions go out.
+//! in its own folder, behind [`HttpEra`]. Nothing here reads a socket: fields come in, decisions go
+//! out.
 
 use crate::json::Value;
 use crate::model::{Fault, Revision};
@@ -15,7 +16,8 @@ use super::{Encoded, Eras, Params};
 /// The header fields of a request.
 pub(crate) trait Fields {
     /// The value of the field with this name, whatever the case of its letters, without the white
-    /// space around it. A field that came twice has no single value and gives what no check accepts.
+    /// space around it. A field that came twice has no single value and gives what no check
+    /// accepts.
     fn field(&self, name: &str) -> Option<&[u8]>;
 }
 
@@ -58,8 +60,8 @@ pub(crate) struct Sessions {
     pub opens: &'static str,
     /// Checks the fields of any request in a session.
     pub check: fn(&dyn Fields) -> Result<(), Fault>,
-    /// Whether clients of this revision understand an event that only carries an id, and a wish when
-    /// to come back; older ones take every event for a message.
+    /// Whether clients of this revision understand an event that only carries an id, and a wish
+    /// when to come back; older ones take every event for a message.
     pub resumes: fn(Revision) -> bool,
     /// Error for a message without a session id, with status 400.
     pub missing: fn() -> Fault,

@@ -1,9 +1,9 @@
-//! What a program may put into a `_meta`: an object, with each name once and without names that belong to the
-//! protocol.
+//! What a program may put into a `_meta`: an object, with each name once and without names that
+//! belong to the protocol.
 //!
 //! What it does: tells what is wrong with one before it is written, and takes off what every result
-//! gets from the library. What it does not: look at what peers send, which is never held to this, and
-//! at results that a hub passes on.
+//! gets from the library. What it does not: look at what peers send, which is never held to this,
+//! and at results that a hub passes on.
 //!
 //! Source: MCP 2026-07-28 basic/index, `_meta` (requirements META-01, META-03, AMB-19).
 
@@ -27,8 +27,8 @@ fn reserved(name: &str) -> Option<String> {
     is_reserved(name).then(|| format!("has a member {name:?}, whose prefix is reserved for the protocol"))
 }
 
-/// The value as a document that has no name twice, at any depth: whoever reads a message refuses all of it for
-/// that, so that nobody sees another one in it.
+/// The value as a document that has no name twice, at any depth: whoever reads a message refuses
+/// all of it for that, so that nobody sees another one in it.
 ///
 /// # Errors
 /// Describes its first fault, as [`flaw`] does.
@@ -60,8 +60,8 @@ fn name_at(text: &str, at: usize) -> &str {
 /// A request's parameters of a caller's own, to be written.
 ///
 /// # Errors
-/// What is wrong with them or their `_meta`. Beside the reserved names that has none which the library writes
-/// itself.
+/// What is wrong with them or their `_meta`. Beside the reserved names that has none which the
+/// library writes itself.
 #[cfg(feature = "client")]
 pub(super) fn params(params: &Json) -> Result<Doc, String> {
     let doc = unique(params).map_err(|why| format!("the object of parameters {why}"))?;
@@ -82,8 +82,8 @@ fn of_request(meta: Value<'_>) -> Option<String> {
     })
 }
 
-/// Takes off a tool's result who gave it, as one from another server has it: whoever passes a result
-/// on names itself. Tells what is wrong with what is left, and with the blocks.
+/// Takes off a tool's result who gave it, as one from another server has it: whoever passes a
+/// result on names itself. Tells what is wrong with what is left, and with the blocks.
 pub(crate) fn settle(output: &mut ToolOutput) -> Option<String> {
     if let Some(meta) = &mut output.meta {
         let doc = meta.to_doc();

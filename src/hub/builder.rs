@@ -56,8 +56,8 @@ struct Clients {
     over: bool,
 }
 
-/// Configures a hub. Handlers get the key of the server that calls them. They are registered before the
-/// first server is added, because the capabilities are declared in the first message.
+/// Configures a hub. Handlers get the key of the server that calls them. They are registered before
+/// the first server is added, because the capabilities are declared in the first message.
 #[must_use]
 pub struct HubBuilder {
     handlers: Handlers,
@@ -96,7 +96,8 @@ impl HubBuilder {
         self
     }
 
-    /// Limits instead of those of the environment ([`Limits::from_env`]). They apply to each connection.
+    /// Limits instead of those of the environment ([`Limits::from_env`]). They apply to each
+    /// connection.
     pub fn limits(mut self, limits: Limits) -> HubBuilder {
         self.chosen = Some(limits);
         self
@@ -148,16 +149,17 @@ impl HubBuilder {
     /// Passes the trace context of a request on to the server that is called, with an exported hub
     /// ([`Hub::export`]): `traceparent`, `tracestate` and `baggage` of `_meta`.
     ///
-    /// Off by default, because a trace tells a server about the other ones, and the baggage may contain
-    /// anything. Values that do not follow W3C Trace Context and W3C Baggage are dropped.
+    /// Off by default, because a trace tells a server about the other ones, and the baggage may
+    /// contain anything. Values that do not follow W3C Trace Context and W3C Baggage are dropped.
     pub fn pass_trace(mut self) -> HubBuilder {
         self.handlers.trace = true;
         self
     }
 
-    /// Connects the servers when the first client has come, at the latest after `time`. With an exported hub
-    /// ([`Hub::export`]) over stdio or a link, servers with sessions then get the capabilities that this
-    /// client declares. The client's first message waits for the servers' lists, at most `time`.
+    /// Connects the servers when the first client has come, at the latest after `time`. With an
+    /// exported hub ([`Hub::export`]) over stdio or a link, servers with sessions then get the
+    /// capabilities that this client declares. The client's first message waits for the servers'
+    /// lists, at most `time`.
     pub fn wait_for_client(mut self, time: Duration) -> HubBuilder {
         self.handlers.client_wait = Some(time);
         self
@@ -276,7 +278,8 @@ impl Handlers {
         self.client_came.notify_all();
     }
 
-    /// Adds the capabilities of a client. Returns how long the first client may wait for the servers.
+    /// Adds the capabilities of a client. Returns how long the first client may wait for the
+    /// servers.
     pub(super) fn client_came(&self, able: ClientCapabilities) -> Option<Duration> {
         let mut clients = lock(&self.clients);
         let first = clients.able.is_none();

@@ -1,9 +1,9 @@
 //! Configuration file of agent hosts: `{"mcpServers": {"key": {"command": …}, …}}`.
 //!
-//! Members of a server: `command`, `args`, `env` and `cwd` of a program, and `inheritEnv` for the whole
-//! environment of this process; `url` and `headers` of a server over HTTP; `type` (or `transport`), which
-//! must match; `disabled`. Other members are ignored. `${NAME}` and `${NAME:-default}` in a text are
-//! replaced by the environment variable `NAME` of this process.
+//! Members of a server: `command`, `args`, `env` and `cwd` of a program, and `inheritEnv` for the
+//! whole environment of this process; `url` and `headers` of a server over HTTP; `type` (or
+//! `transport`), which must match; `disabled`. Other members are ignored. `${NAME}` and
+//! `${NAME:-default}` in a text are replaced by the environment variable `NAME` of this process.
 //!
 //! An error in one server's entry fails that server only.
 
@@ -37,9 +37,11 @@ enum Spec {
 }
 
 impl Config {
-    /// Reads the text of a configuration file. The servers may also be under `servers`, or at the top.
+    /// Reads the text of a configuration file. The servers may also be under `servers`, or at the
+    /// top.
     ///
-    /// An entry that cannot be used does not fail the file: [`Config::into_upstreams`] returns its error.
+    /// An entry that cannot be used does not fail the file: [`Config::into_upstreams`] returns its
+    /// error.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when the text is not JSON or has no object `mcpServers`.
@@ -82,8 +84,8 @@ impl Config {
 
     /// Each server with the way to reach it, or the error in its entry.
     ///
-    /// The error is [`ErrorKind::Invalid`] and names the server. It is also returned for a URL when this
-    /// program was built without the feature `http-client`.
+    /// The error is [`ErrorKind::Invalid`] and names the server. It is also returned for a URL when
+    /// this program was built without the feature `http-client`.
     pub fn into_upstreams(self) -> Vec<(String, Result<Upstream, Error>)> {
         let upstream = |spec: Result<Spec, Error>| spec.and_then(Spec::into_upstream);
         self.servers.into_iter().map(|(key, spec)| (key, upstream(spec))).collect()

@@ -1,11 +1,11 @@
 //! One server of a hub: its connection, its state and its restarts.
 //!
 //! # Invariants
-//! - A connection belongs to a round. After a restart or a removal the connection of an earlier round is
-//!   closed when it arrives.
+//! - A connection belongs to a round. After a restart or a removal the connection of an earlier
+//!   round is closed when it arrives.
 //! - No lock is held while connecting, closing or calling the host.
-//! - A server that ends by itself is restarted after a pause that doubles, at most [`Limits::restarts`]
-//!   times in a row. A server that never ran is not restarted.
+//! - A server that ends by itself is restarted after a pause that doubles, at most
+//!   [`Limits::restarts`] times in a row. A server that never ran is not restarted.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
@@ -351,8 +351,8 @@ impl Member {
         }
     }
 
-    /// The connection, without waiting: while connecting, the waiter is stored (weakly) and called when the
-    /// round is over.
+    /// The connection, without waiting: while connecting, the waiter is stored (weakly) and called
+    /// when the round is over.
     pub(super) fn connected(&self, waiters: &Arc<dyn ConnectWaiter>) -> Option<Result<Client, Error>> {
         let mut state = lock(&self.state);
         if let Some(connection) = self.connection(&state) {
@@ -377,9 +377,9 @@ impl Member {
         matches!(lock(&self.state).phase, Phase::Connecting)
     }
 
-    /// Deadline of a list that is requested now: `time` from now. For a server that is connecting, the time
-    /// counts from its start, and a server whose last list was late gets a tenth, so that neither delays
-    /// every list.
+    /// Deadline of a list that is requested now: `time` from now. For a server that is connecting,
+    /// the time counts from its start, and a server whose last list was late gets a tenth, so that
+    /// neither delays every list.
     pub(super) fn list_deadline(&self, now: Instant, time: Duration) -> Instant {
         let state = lock(&self.state);
         match state.phase {

@@ -1,9 +1,10 @@
 //! Lists of all servers, requested at once and merged in a stable order.
 //!
-//! Each server has its own deadline ([`Limits::list_timeout`] at most), and a late server costs only its
-//! own entries. A server that has not connected by its deadline is missing from later lists at once; one
-//! whose last list was late gets a tenth of the time until it answers again. Pages of one server are
-//! requested one after another, those of different servers at the same time.
+//! Each server has its own deadline ([`Limits::list_timeout`] at most), and a late server costs
+//! only its own entries. A server that has not connected by its deadline is missing from later
+//! lists at once; one whose last list was late gets a tenth of the time until it answers again.
+//! Pages of one server are requested one after another, those of different servers at the same
+//! time.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;

@@ -1,19 +1,21 @@
 //! Served hub: one MCP server that offers the entries of all servers of a hub, in every revision.
 //!
-//! Keeps the lists of a [`Server`] equal to those of the hub's servers, through its handle. Calls are passed
-//! on by `forward.rs`, subscriptions by `resource_updates.rs`. Calls are not run as tasks.
+//! Keeps the lists of a [`Server`] equal to those of the hub's servers, through its handle. Calls
+//! are passed on by `forward.rs`, subscriptions by `resource_updates.rs`. Calls are not run as
+//! tasks.
 //!
 //! # Names
 //!
-//! A tool or prompt is offered as `server__name`, a resource or template by its URI. On name clashes the
-//! server added first wins, and [`Hub::skipped`] lists the others. A tool name that is longer than 64
-//! characters or has other characters than `A-Z a-z 0-9 _ - .` is shortened, with a stable suffix.
+//! A tool or prompt is offered as `server__name`, a resource or template by its URI. On name
+//! clashes the server added first wins, and [`Hub::skipped`] lists the others. A tool name that is
+//! longer than 64 characters or has other characters than `A-Z a-z 0-9 _ - .` is shortened, with a
+//! stable suffix.
 //!
 //! # Invariants
-//! - Each server is listed by one thread at a time, so a slow server does not delay the entries of others.
-//!   A listing is dropped when the server was connected again meanwhile.
-//! - Lists change while `state` is locked, so they change in the order of the events. No foreign code runs
-//!   under that lock, and nothing waits.
+//! - Each server is listed by one thread at a time, so a slow server does not delay the entries of
+//!   others. A listing is dropped when the server was connected again meanwhile.
+//! - Lists change while `state` is locked, so they change in the order of the events. No foreign
+//!   code runs under that lock, and nothing waits.
 //! - The server owns the export, and the export owns the hub. The hub has weak references only.
 
 mod call_table;
@@ -50,43 +52,45 @@ pub struct Skipped {
 }
 
 impl Hub {
-    /// Offers the entries of this hub's servers through a server: tools and prompts as `server__name`,
-    /// resources and templates by URI. Serving ends the hub.
+    /// Offers the entries of this hub's servers through a server: tools and prompts as
+    /// `server__name`, resources and templates by URI. Serving ends the hub.
     ///
-    /// Entries come and go with their servers, and clients are notified. A tool whose name hosts do not
-    /// accept is offered under a shortened name with a stable suffix. A call to a tool of a server that is
-    /// still connecting waits for the server.
+    /// Entries come and go with their servers, and clients are notified. A tool whose name hosts do
+    /// not accept is offered under a shortened name with a stable suffix. A call to a tool of a
+    /// server that is still connecting waits for the server.
     ///
-    /// Calls are passed on with progress and cancellation. Results, descriptions, schemas and `_meta` pass
-    /// byte for byte, unknown members included; content that the client's revision does not have is
-    /// converted to an older form. Results are not cached here.
+    /// Calls are passed on with progress and cancellation. Results, descriptions, schemas and
+    /// `_meta` pass byte for byte, unknown members included; content that the client's revision
+    /// does not have is converted to an older form. Results are not cached here.
     ///
     /// # Requests of servers
     ///
-    /// A server's elicitation, sampling or roots request goes to the client whose call the server works on,
-    /// in all combinations of revisions. A server with sessions does not say which call its request
-    /// belongs to. While it works for several clients, or if the client did not declare the capability,
-    /// the hub's own handlers answer, and without a handler the request is refused. Outside of calls, the
-    /// request goes to the only client with a session. `roots/list` without a client and without own roots
-    /// gets an empty list. In a call, a server waits at most [`crate::Limits::ask_timeout`].
+    /// A server's elicitation, sampling or roots request goes to the client whose call the server
+    /// works on, in all combinations of revisions. A server with sessions does not say which call
+    /// its request belongs to. While it works for several clients, or if the client did not declare
+    /// the capability, the hub's own handlers answer, and without a handler the request is refused.
+    /// Outside of calls, the request goes to the only client with a session. `roots/list` without a
+    /// client and without own roots gets an empty list. In a call, a server waits at most
+    /// [`crate::Limits::ask_timeout`].
     ///
-    /// A server without sessions gets the capabilities of the calling client with each call. A server with
-    /// sessions gets the capabilities of the first clients after [`crate::HubBuilder::wait_for_client`],
-    /// and all capabilities when it connects before any client.
+    /// A server without sessions gets the capabilities of the calling client with each call. A
+    /// server with sessions gets the capabilities of the first clients after
+    /// [`crate::HubBuilder::wait_for_client`], and all capabilities when it connects before any client.
     ///
     /// # Notifications
     ///
-    /// Log entries go to the client whose calls the server works on, or to the only client, with the
-    /// server's key before the logger's name (`board/io`); entries that may belong to another client are
-    /// dropped. A server with sessions logs from the lowest level on that a client wants. A subscription
-    /// is answered when the server has answered it, and refused when the server refuses.
+    /// Log entries go to the client whose calls the server works on, or to the only client, with
+    /// the server's key before the logger's name (`board/io`); entries that may belong to another
+    /// client are dropped. A server with sessions logs from the lowest level on that a client
+    /// wants. A subscription is answered when the server has answered it, and refused when the
+    /// server refuses.
     ///
     /// # Limits
     ///
-    /// A call holds no thread while its server works or connects. It has [`crate::Limits::call_timeout`],
-    /// restarted by each progress notification. At most [`crate::Limits::calls`] calls are in flight at all
-    /// servers together; the next one waits and holds one of [`crate::Limits::workers`]. At most half of
-    /// them wait for servers that are connecting; the next one is refused as busy.
+    /// A call holds no thread while its server works or connects. It has
+    /// [`crate::Limits::call_timeout`], restarted by each progress notification. At most [`crate::Limits::calls`] calls are in flight at all
+    /// servers together; the next one waits and holds one of [`crate::Limits::workers`]. At most
+    /// half of them wait for servers that are connecting; the next one is refused as busy.
     ///
     /// ```no_run
     /// use std::process::Command;

@@ -38,8 +38,8 @@ impl Upstream {
         Upstream { connect: Box::new(connect), stderr: None, inherit_env: false }
     }
 
-    /// Sets the use of a program's stderr. By default each line is written to the stderr of this process,
-    /// after the server's key.
+    /// Sets the use of a program's stderr. By default each line is written to the stderr of this
+    /// process, after the server's key.
     #[must_use]
     pub fn stderr(mut self, stderr: Stderr) -> Upstream {
         self.stderr = Some(stderr);

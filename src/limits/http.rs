@@ -38,9 +38,9 @@ pub struct HttpLimits {
     /// many of the usual, which mostly arrive whole and do not count. Beyond it a request is told
     /// 503; one alone may be larger. `TINYMCP_ARRIVING_BYTES`.
     pub arriving_bytes: usize,
-    /// Bytes of answers that wait for slow peers, on all connections. 8 MiB, which only large answers
-    /// to many of them reach; one alone may be larger. An eighth for event streams whose readers are
-    /// behind. From half of it on, those that read nothing for a second are cut.
+    /// Bytes of answers that wait for slow peers, on all connections. 8 MiB, which only large
+    /// answers to many of them reach; one alone may be larger. An eighth for event streams whose
+    /// readers are behind. From half of it on, those that read nothing for a second are cut.
     /// `TINYMCP_UNSENT_BYTES`.
     pub unsent_bytes: usize,
     /// Longest time a peer may take to read anything of what waits for it. 10 s.

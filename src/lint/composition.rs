@@ -35,7 +35,8 @@ pub(super) struct Marks {
     pub forms: Vec<Form>,
     /// Another schema may constrain the same members or elements.
     pub shared: Vec<bool>,
-    /// Within a condition (`if`, `not`, `contains`), where a stricter schema can make the whole laxer.
+    /// Within a condition (`if`, `not`, `contains`), where a stricter schema can make the whole
+    /// laxer.
     pub conditional: Vec<bool>,
     /// Applied to some part of a value, directly or by a reference.
     pub reachable: Vec<bool>,

@@ -1,8 +1,8 @@
 //! Lint for tool schemas, with an autofix and simplified copies for strict hosts.
 //!
-//! The lint reads the raw schemas of a catalog. It reports invalid schemas, missing descriptions and
-//! limits, and what single hosts refuse. Only two rules need the validator (feature `schema`). Fixed
-//! and simplified schemas are new texts; the input never changes.
+//! The lint reads the raw schemas of a catalog. It reports invalid schemas, missing descriptions
+//! and limits, and what single hosts refuse. Only two rules need the validator (feature `schema`).
+//! Fixed and simplified schemas are new texts; the input never changes.
 //!
 //! ```
 //! use tinymcp::lint;
@@ -164,8 +164,8 @@ impl Choice {
         self
     }
 
-    /// Selects rules by id, separated by commas. `recommended`, `default` and `all` name sets of rules;
-    /// see [`RuleSet`].
+    /// Selects rules by id, separated by commas. `recommended`, `default` and `all` name sets of
+    /// rules; see [`RuleSet`].
     ///
     /// # Errors
     /// The first unknown id.

@@ -1,14 +1,14 @@
 //! The lint rules that apply to all hosts, one function each.
 //!
-//! A rule has a stable id, a severity, a set, a summary, a hint and a check. Rules SCH-001 to SCH-004
-//! report how much a schema accepts. Rules about single hosts are in `host_rules.rs`.
+//! A rule has a stable id, a severity, a set, a summary, a hint and a check. Rules SCH-001 to
+//! SCH-004 report how much a schema accepts. Rules about single hosts are in `host_rules.rs`.
 //!
 //! # Invariants
 //! - A check reads one subschema, one schema or one tool and nothing else.
-//! - Rules SCH-001 to SCH-004 are silent within conditions (`if`, `not`, `contains`), because nothing
-//!   is declared there.
-//! - A definition that is never referenced is one finding (SCH-028), whatever it contains. Only what
-//!   makes the schema itself invalid is reported within it.
+//! - Rules SCH-001 to SCH-004 are silent within conditions (`if`, `not`, `contains`), because
+//!   nothing is declared there.
+//! - A definition that is never referenced is one finding (SCH-028), whatever it contains. Only
+//!   what makes the schema itself invalid is reported within it.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,8 @@ use crate::json::{Kind, Value};
 /// The smallest set of rules that contains a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleSet {
-    /// Mistakes that can be corrected without a decision about limits. A gate for servers of all kinds.
+    /// Mistakes that can be corrected without a decision about limits. A gate for servers of all
+    /// kinds.
     Recommended,
     /// Also the rules that ask for closed objects and size limits. On unless others are chosen.
     Default,
@@ -487,8 +488,8 @@ fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
     }
 }
 
-/// Whether a subschema is bounded: by itself, by a schema that it applies to the same value, or by a
-/// schema that has it as a branch.
+/// Whether a subschema is bounded: by itself, by a schema that it applies to the same value, or by
+/// a schema that has it as a branch.
 fn bounded(look: &Look<'_>, at: usize, test: &dyn Fn(Value<'_>) -> bool) -> bool {
     let mut here = at;
     loop {

@@ -101,10 +101,10 @@ impl Tool {
     /// The JSON Schema of the arguments, an object with `"type":"object"`. Without one the tool has
     /// [`ToolArguments::schema`](crate::ToolArguments::schema) of its handler's argument type.
     ///
-    /// With the feature `schema`, or a compiler of [`Server::schema_compiler`](crate::Server::schema_compiler),
-    /// arguments are checked against it before the handler runs, known formats included. With neither, nothing
-    /// checks the schema or the arguments: an unknown `type` or an invalid pattern is sent to clients as it is,
-    /// and a handler that takes [`Json`] must expect any object.
+    /// With the feature `schema`, or a compiler of
+    /// [`Server::schema_compiler`](crate::Server::schema_compiler), arguments are checked against it before the handler runs, known formats included. With neither, nothing
+    /// checks the schema or the arguments: an unknown `type` or an invalid pattern is sent to
+    /// clients as it is, and a handler that takes [`Json`] must expect any object.
     #[must_use]
     pub fn input_schema(mut self, schema: Json) -> Tool {
         self.input_schema = Some(schema);

@@ -125,8 +125,8 @@ impl ClientCapabilities {
 /// The client's response to one request: a result, or a refusal.
 pub(crate) type Answer = Result<Doc, RpcError>;
 
-/// A page the server wants the user to visit. The library never opens it: show the whole address and
-/// who asks, and open it only when the user agrees (client/elicitation, URL mode).
+/// A page the server wants the user to visit. The library never opens it: show the whole address
+/// and who asks, and open it only when the user agrees (client/elicitation, URL mode).
 #[cfg(feature = "client")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlRequest {

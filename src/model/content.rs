@@ -196,11 +196,11 @@ impl ToolOutput {
         self
     }
 
-    /// More for programs, an object. The client gets an internal error instead of the result where it
-    /// is none, has a name twice, or has one that is reserved for the protocol: with a prefix whose second label is
-    /// `modelcontextprotocol` or `mcp` (MCP 2026-07-28 basic/index, `_meta`). Only the name of the
-    /// server that gave a result is left out, so that a handler can give back what a
-    /// client of another server got.
+    /// More for programs, an object. The client gets an internal error instead of the result where
+    /// it is none, has a name twice, or has one that is reserved for the protocol: with a prefix
+    /// whose second label is `modelcontextprotocol` or `mcp` (MCP 2026-07-28 basic/index, `_meta`).
+    /// Only the name of the server that gave a result is left out, so that a handler can give back
+    /// what a client of another server got.
     #[must_use]
     pub fn meta(mut self, meta: Json) -> ToolOutput {
         self.meta = Some(meta);
@@ -287,8 +287,8 @@ impl From<Json> for ReadOutput {
 }
 
 impl ReadOutput {
-    /// Fills in what the handler left open: the URI that was asked for, and the type that was declared
-    /// for what is there.
+    /// Fills in what the handler left open: the URI that was asked for, and the type that was
+    /// declared for what is there.
     pub(crate) fn complete(mut self, uri: &str, mime_type: Option<&str>) -> ReadOutput {
         for contents in &mut self.contents {
             if contents.uri.is_empty() {

@@ -24,9 +24,9 @@
 //! 2. the reading in which the first variable takes the longest text, then the second, and so on.
 //!
 //! So `{a}{b}` on `xyz` gives `xy` and `z`; `{name}{.ext}` on `a.tar.gz` gives `a.tar` and `gz`;
-//! `{+path}{?line}` on `a/b?line=3` gives `a/b` and `3`. Where `{x}` or `{+x}` stands for no text at all, the variable counts as
-//! undefined, although an empty value expands to the same. Where only some variables of a list
-//! like `{x,y}` are there, they are the first ones.
+//! `{+path}{?line}` on `a/b?line=3` gives `a/b` and `3`. Where `{x}` or `{+x}` stands for no text
+//! at all, the variable counts as undefined, although an empty value expands to the same. Where
+//! only some variables of a list like `{x,y}` are there, they are the first ones.
 //!
 //! A variable that occurs twice must say the same at every place. The reading is picked before
 //! that is checked: such a template never accepts a URI that it could not have produced, and may

@@ -1,8 +1,8 @@
 //! Kind and id of a message that cannot be parsed as a whole, read from its beginning and its end.
 //!
-//! For messages beyond a limit of bytes, nesting or values: an oversized response ends the call that
-//! waits for it, and an oversized request is answered under its id. The scan is linear, does not
-//! recurse and does not allocate.
+//! For messages beyond a limit of bytes, nesting or values: an oversized response ends the call
+//! that waits for it, and an oversized request is answered under its id. The scan is linear, does
+//! not recurse and does not allocate.
 //!
 //! # Invariants
 //! - Only members of the outermost object count; members of nested values and the contents of

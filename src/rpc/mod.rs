@@ -167,8 +167,8 @@ fn read_response<'d>(
     }
 }
 
-/// The id of an answer is one of ours: an error that names it would end a request of the peer's that
-/// happens to have the same.
+/// The id of an answer is one of ours: an error that names it would end a request of the peer's
+/// that happens to have the same.
 #[cold]
 #[inline(never)]
 fn wrong_version(answer: bool, id: Option<Value<'_>>) -> ShapeError<'_> {

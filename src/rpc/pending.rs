@@ -4,7 +4,8 @@
 //! many there are. What it does not: lock, wait, look at the clock or know what it keeps.
 //!
 //! # Invariants
-//! - Ids start at 1 and rise by one: no id is used twice on a connection (basic/index, request ids).
+//! - Ids start at 1 and rise by one: no id is used twice on a connection (basic/index, request
+//!   ids).
 //! - `entries` is sorted by id, because ids rise and removal keeps the order.
 //! - What was taken out is never found again: an answer to it is late, whoever sends it.
 

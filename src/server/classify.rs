@@ -1,4 +1,5 @@
-//! Classification of a message: its JSON-RPC kind and its parameters, read once for every transport.
+//! Classification of a message: its JSON-RPC kind and its parameters, read once for every
+//! transport.
 //!
 //! stdio and HTTP both call [`classify`] on a parsed document. HTTP then checks header fields
 //! against the result, and [`Dispatcher::dispatch`](super::dispatch::Dispatcher::dispatch) decides

@@ -2,8 +2,8 @@
 //! listens for changes.
 //!
 //! # Locks
-//! `session`, `parked`, `listens` and that of [`InFlight`] are taken one at a time and never across a
-//! handler.
+//! `session`, `parked`, `listens` and that of [`InFlight`] are taken one at a time and never across
+//! a handler.
 //! None is held across a send that may wait for the client: what is sent under a lock, by the
 //! watching thread or by a thread of the program goes through [`Outbox`].
 //!
@@ -121,8 +121,8 @@ impl Connection {
     /// Says whether the thread that reads does anything but wait for input.
     ///
     /// In one order with the request to stop, for all threads: who reads sets this before it looks
-    /// whether to stop, who stops looks at this afterwards. So either the frame is not taken, or its
-    /// answer is waited for. The end of reading has only to come after what was done.
+    /// whether to stop, who stops looks at this afterwards. So either the frame is not taken, or
+    /// its answer is waited for. The end of reading has only to come after what was done.
     pub(crate) fn set_reading(&self, reading: bool) {
         let order = if reading { Ordering::SeqCst } else { Ordering::Release };
         self.reading.store(reading, order);
@@ -149,8 +149,8 @@ impl Connection {
         lock(&self.session)
     }
 
-    /// Enters a call among those in flight, which then weigh at most `most` bytes. It stays until it
-    /// is settled.
+    /// Enters a call among those in flight, which then weigh at most `most` bytes. It stays until
+    /// it is settled.
     pub(crate) fn begin(&self, job: &Job, most: usize) -> Result<(), Refusal> {
         let Some(running) = self.running(job)? else { return Ok(()) };
         self.calls.enter(running, most, !self.shared)?;
@@ -332,8 +332,8 @@ impl Connection {
         }
     }
 
-    /// Asks the session's client outside of a call, as soon as the session is ready; gives `then` back
-    /// where that cannot be.
+    /// Asks the session's client outside of a call, as soon as the session is ready; gives `then`
+    /// back where that cannot be.
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn ask(&self, request: AskRequest, then: Then) -> Result<(), Then> {
         let (Some(era), Some((peer, ready))) =

@@ -2,9 +2,10 @@
 //! ask the user, the model or for the roots.
 //!
 //! A question is answered in one of two ways. Where the answer came with the call, it is returned.
-//! Where it is not there yet, the method returns a [`ToolError`] that the handler passes on with `?`;
-//! the client is asked, and **the handler runs again from the start** when the answers are there.
-//! So side effects come after the answers. Questions asked before the first `?` travel together:
+//! Where it is not there yet, the method returns a [`ToolError`] that the handler passes on with
+//! `?`; the client is asked, and **the handler runs again from the start** when the answers are
+//! there. So side effects come after the answers. Questions asked before the first `?` travel
+//! together:
 //!
 //! ```
 //! # use tinymcp::{Context, ToolError, Form};
@@ -60,8 +61,8 @@ pub struct Context<'c> {
 
 impl Context<'_> {
     /// Whether the result is no longer wanted: the client cancelled, the deadline passed, the
-    /// client is gone, or the server stops and its grace period is over. A handler that works long looks at this now and then
-    /// and returns; what it returns then is dropped.
+    /// client is gone, or the server stops and its grace period is over. A handler that works long
+    /// looks at this now and then and returns; what it returns then is dropped.
     pub fn cancelled(&self) -> bool {
         self.stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -150,15 +151,15 @@ impl Context<'_> {
         }
     }
 
-    /// Who sends the request, as `HttpServer::bearer` found out (feature `http-server`); `None` where
-    /// nobody asked.
+    /// Who sends the request, as `HttpServer::bearer` found out (feature `http-server`); `None`
+    /// where nobody asked.
     pub fn principal(&self) -> Option<&str> {
         self.outlet.principal()
     }
 
-    /// Lets go of the client, which comes back after this time for what it missed: a call that takes
-    /// long need not hold a connection meanwhile. Works over HTTP for sessions of 2025-11-25, and
-    /// does nothing elsewhere: other clients keep waiting.
+    /// Lets go of the client, which comes back after this time for what it missed: a call that
+    /// takes long need not hold a connection meanwhile. Works over HTTP for sessions of 2025-11-25,
+    /// and does nothing elsewhere: other clients keep waiting.
     pub fn detach(&self, time: Duration) {
         self.outlet.pause(time);
     }
@@ -208,8 +209,9 @@ impl Context<'_> {
     /// Asks the client's model for a message.
     ///
     /// # Errors
-    /// As with [`Context::elicit`]; also when tool uses and results do not pair up, the `_meta` of a
-    /// block or a tool is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes, or a number is none.
+    /// As with [`Context::elicit`]; also when tool uses and results do not pair up, the `_meta` of
+    /// a block or a tool is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes, or a
+    /// number is none.
     pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleResult, ToolError> {
         if let Some(why) = sampling.unpaired() {
             return Err(ToolError::new(why));

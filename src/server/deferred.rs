@@ -1,13 +1,14 @@
-//! Deferred calls: a handler returns [`Outcome::Deferred`] and its thread goes on, and whoever has the work
-//! answers through a [`Deferred`]. A served hub is built on this.
+//! Deferred calls: a handler returns [`Outcome::Deferred`] and its thread goes on, and whoever has
+//! the work answers through a [`Deferred`]. A served hub is built on this.
 //!
-//! Until a `Deferred` is used up its call is in flight like any other: the client may cancel it, and the
-//! watchdog ends it when the time of [`Deferred::allow`] is over. [`Deferred::on_cancel`] reports both.
-//! This file also has what else the owner of deferred calls needs of a server's [`Handle`].
+//! Until a `Deferred` is used up its call is in flight like any other: the client may cancel it,
+//! and the watchdog ends it when the time of [`Deferred::allow`] is over. [`Deferred::on_cancel`]
+//! reports both. This file also has what else the owner of deferred calls needs of a server's
+//! [`Handle`].
 //!
 //! # Invariants
-//! - Nothing here waits for the client: all output goes through [`Outbox`](super::outbox::Outbox), so a thread
-//!   that reads for another connection may send it.
+//! - Nothing here waits for the client: all output goes through [`Outbox`](super::outbox::Outbox),
+//!   so a thread that reads for another connection may send it.
 //! - A call is answered once, also when its `Deferred` is dropped.
 
 use std::collections::BTreeSet;
@@ -35,8 +36,8 @@ use super::tool_error::ToolError;
 /// Takes a call over.
 pub(crate) type Begin = Box<dyn FnOnce(Deferred) + Send>;
 
-/// Key under which a handler that runs again finds what it noted. No client can send an answer under this
-/// key: see `Core::answers`.
+/// Key under which a handler that runs again finds what it noted. No client can send an answer
+/// under this key: see `Core::answers`.
 pub(crate) const NOTE: &str = "\0";
 
 /// A call that no handler of this server works on.
@@ -126,7 +127,8 @@ impl Deferred {
         job.conn.outbox().send(&job.outlet, w.into_bytes());
     }
 
-    /// Answers a request for updates of this resource when the server's delegate knows if they will come.
+    /// Answers a request for updates of this resource when the server's delegate knows if they will
+    /// come.
     pub(super) fn subscribe(self, uri: String) {
         let Some(job) = &self.job else { return };
         let (conn, catalog, left) = (Arc::clone(&job.conn), Arc::clone(&self.catalog), uri.clone());
@@ -158,7 +160,8 @@ impl Deferred {
         job.settle(conclusion);
     }
 
-    /// Asks the client. The handler runs again when the answers are there, and finds them and `note`.
+    /// Asks the client. The handler runs again when the answers are there, and finds them and
+    /// `note`.
     pub(crate) fn ask(mut self, questions: &[(String, AskRequest)], note: &Json) {
         let Some(mut job) = self.job.take() else { return };
         // Those of earlier rounds have gone where they belong.
@@ -273,8 +276,8 @@ impl Handle {
         catalog.connections().into_iter().filter_map(level).min()
     }
 
-    /// Asks the client of the only session outside of a call, if that client can be asked this. `then`
-    /// gets the answer; it is dropped when the connection ends without one.
+    /// Asks the client of the only session outside of a call, if that client can be asked this.
+    /// `then` gets the answer; it is dropped when the connection ends without one.
     pub(crate) fn ask_only(&self, request: AskRequest, then: Then) -> Result<(), Then> {
         let Ok(catalog) = self.catalog() else { return Err(then) };
         let connections = catalog.connections();

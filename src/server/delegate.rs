@@ -15,8 +15,8 @@ pub(crate) trait Delegate: Send + Sync {
     /// The handler of a tool that is not on the list but may exist.
     fn tool(&self, name: &str) -> Option<Arc<ToolFn>>;
 
-    /// Subscribes to updates of these resources, which clients listen to already; calls `done` on any
-    /// thread when it is known which of them will be told.
+    /// Subscribes to updates of these resources, which clients listen to already; calls `done` on
+    /// any thread when it is known which of them will be told.
     fn watch(&self, uris: Vec<String>, done: Watched);
 
     /// Clients listen to other resources than before.
@@ -25,7 +25,7 @@ pub(crate) trait Delegate: Send + Sync {
     /// The log level of a session changed.
     fn level_changed(&self);
 
-    /// A session opened, or a request came without one, and with it what the client can be asked. Called
-    /// before the message is answered; with `waits` the caller may wait.
+    /// A session opened, or a request came without one, and with it what the client can be asked.
+    /// Called before the message is answered; with `waits` the caller may wait.
     fn client_came(&self, capabilities: ClientCapabilities, waits: bool);
 }

@@ -35,15 +35,16 @@ const EXCERPT: usize = 512;
 /// Messages of one batch: its responses are held until all are complete.
 const BATCH_MESSAGES: usize = 100;
 
-/// Decides about the messages of one connection at a time. Used as `Dispatcher<dyn InlineTools>`, so
-/// that the code exists once for all kinds of inline handlers.
+/// Decides about the messages of one connection at a time. Used as `Dispatcher<dyn InlineTools>`,
+/// so that the code exists once for all kinds of inline handlers.
 pub(crate) struct Dispatcher<I: ?Sized> {
     pub(super) conn: Arc<Connection>,
     pub(super) core: Arc<Core>,
     pub(super) registry: Arc<Registry>,
     version: usize,
     pub(super) offer: ServerCapabilities,
-    /// The peer of the open session: a copy of what [`Connection::session`] holds, without its lock.
+    /// The peer of the open session: a copy of what [`Connection::session`] holds, without its
+    /// lock.
     pub(super) peer: Option<Peer>,
     /// A document for the next message.
     pub(super) doc: Option<Box<Doc>>,

@@ -32,7 +32,8 @@ impl Handle {
     /// Adds a tool and tells the clients.
     ///
     /// # Errors
-    /// As with [`Server::tool`](crate::Server::tool); [`crate::ErrorKind::Misuse`] when changes were not announced.
+    /// As with [`Server::tool`](crate::Server::tool); [`crate::ErrorKind::Misuse`] when changes
+    /// were not announced.
     pub fn add_tool<A, R>(
         &self,
         tool: Tool,
@@ -116,8 +117,8 @@ impl Handle {
     /// Completes an argument of a registered prompt; what completed it before no longer does.
     ///
     /// # Errors
-    /// As with [`Server::complete_prompt`](crate::Server::complete_prompt); [`crate::ErrorKind::Misuse`] when
-    /// completions were not announced: [`Server::completions_may_change`](crate::Server::completions_may_change).
+    /// As with [`Server::complete_prompt`](crate::Server::complete_prompt);
+    /// [`crate::ErrorKind::Misuse`] when completions were not announced: [`Server::completions_may_change`](crate::Server::completions_may_change).
     pub fn complete_prompt(
         &self,
         prompt: &str,
@@ -128,7 +129,8 @@ impl Handle {
         insert_completion(&catalog, CompletionKind::Prompt, prompt, argument, complete)
     }
 
-    /// Completes a variable of a registered resource template; what completed it before no longer does.
+    /// Completes a variable of a registered resource template; what completed it before no longer
+    /// does.
     ///
     /// # Errors
     /// As with [`Handle::complete_prompt`].
@@ -300,8 +302,8 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     catalog.change(|r| r.add_tool(tool, handler, checks))
 }
 
-/// Refuses what RFC 3986 §2 lets stand in no URI. There are clients that percent-encode it on the way: they would list
-/// the resource and never find it.
+/// Refuses what RFC 3986 §2 lets stand in no URI. There are clients that percent-encode it on the
+/// way: they would list the resource and never find it.
 fn check_uri(uri: &str) -> Result<(), Error> {
     match unencoded(uri) {
         None => Ok(()),

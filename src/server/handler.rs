@@ -16,8 +16,8 @@ use super::tool_error::ToolError;
     note = "define a type with `record!`, whose fields are the arguments; or take `Json`, or `()` for none"
 )]
 pub trait ToolArguments: Sized + 'static {
-    /// The schema of the arguments, for a tool without [`Tool::input_schema`](crate::Tool::input_schema).
-    /// It is published and, like that one, checked before [`ToolArguments::read`] is called.
+    /// The schema of the arguments, for a tool without
+    /// [`Tool::input_schema`](crate::Tool::input_schema). It is published and, like that one, checked before [`ToolArguments::read`] is called.
     fn schema() -> Option<Json>;
 
     /// Whether [`ToolArguments::read`] rejects everything that the schema rejects, so that the

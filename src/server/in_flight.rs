@@ -1,4 +1,5 @@
-//! Table of the calls in flight of one connection: ids, deadlines, and the memory of their messages.
+//! Table of the calls in flight of one connection: ids, deadlines, and the memory of their
+//! messages.
 //!
 //! The table admits calls, removes them, finds overdue ones, and lets the reader thread wait while
 //! the messages in flight take too much memory. It does not answer calls.
@@ -6,8 +7,8 @@
 //! # Invariants
 //! - A call is in the table from admission until just before its response is sent, so that a client
 //!   can reuse the id as soon as it has the response. The party that removes a call settles it.
-//! - `keys` has as many entries as `calls`, in the same order; the `place` of a call that is here is
-//!   its place in both. Only the table, under its lock, changes them.
+//! - `keys` has as many entries as `calls`, in the same order; the `place` of a call that is here
+//!   is its place in both. Only the table, under its lock, changes them.
 //! - `weight` is the sum of the weights of all calls that are not parked. Parked calls have a bound
 //!   of their own; otherwise the reader could not read the input they wait for.
 
@@ -131,7 +132,8 @@ pub(crate) enum Refusal {
 pub(crate) struct InFlight {
     table: Mutex<Table>,
     room: Condvar,
-    /// Number of calls, readable without the lock. The reader thread may see too many, never too few.
+    /// Number of calls, readable without the lock. The reader thread may see too many, never too
+    /// few.
     open: AtomicUsize,
 }
 

@@ -214,7 +214,8 @@ impl Server {
     }
 
     /// Announces that completions may come and go while the server runs. What completes something
-    /// from the start, [`Server::complete_prompt`] or [`Server::complete_template`], announces it too.
+    /// from the start, [`Server::complete_prompt`] or [`Server::complete_template`], announces it
+    /// too.
     pub fn completions_may_change(&mut self) -> &mut Server {
         self.catalog.promise(|offer| offer.completions = true);
         self
@@ -322,7 +323,8 @@ impl Server {
     /// Registers a resource.
     ///
     /// # Errors
-    /// As with [`Server::tool`]; also a URI without a scheme, or with characters that have to be percent-encoded.
+    /// As with [`Server::tool`]; also a URI without a scheme, or with characters that have to be
+    /// percent-encoded.
     pub fn resource<R: Into<ReadOutput>>(
         &mut self,
         resource: Resource,
@@ -406,17 +408,19 @@ impl Server {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, reading failed, or writing did for
-    /// another reason than that the client is gone, as on a full disk; or the input ended and answers
-    /// were left over when the grace period was, because nobody read them.
+    /// another reason than that the client is gone, as on a full disk; or the input ended and
+    /// answers were left over when the grace period was, because nobody read them.
     /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is wrong.
     pub fn serve_stdio(self) -> Result<(), Error> {
         serve::stdio(self)
     }
 
     /// Serves Streamable HTTP at this address until SIGTERM or SIGINT comes, or [`Handle::stop`] is
-    /// called: `127.0.0.1:8080`. The endpoint is `/mcp`; clients of every revision use the same one.
+    /// called: `127.0.0.1:8080`. The endpoint is `/mcp`; clients of every revision use the same
+    /// one.
     ///
-    /// Only requests to this machine's own names are served; [`Server::http`] sets that, and tokens.
+    /// Only requests to this machine's own names are served; [`Server::http`] sets that, and
+    /// tokens.
     ///
     /// # Errors
     /// As with [`HttpServer::bind`].
@@ -449,9 +453,9 @@ impl Server {
 }
 
 /// A server whose inline tools need not be [`Send`]: it serves on the thread that made it, and one
-/// connection. Over HTTP many clients share the tools, and the thread that holds their connections is
-/// the library's own, so handlers there are `Send`: what cannot be moved lives on a thread of its own
-/// behind a channel, or is made in the first call by a `thread_local!`.
+/// connection. Over HTTP many clients share the tools, and the thread that holds their connections
+/// is the library's own, so handlers there are `Send`: what cannot be moved lives on a thread of
+/// its own behind a channel, or is made in the first call by a `thread_local!`.
 pub struct LocalServer {
     server: Server,
     /// Inline handlers after those of `server`.

@@ -159,8 +159,8 @@ impl Reader<'_> {
         self.flush();
     }
 
-    /// Sends what collected and hands jobs over. In this order, because a client that opens a session
-    /// expects that response first.
+    /// Sends what collected and hands jobs over. In this order, because a client that opens a
+    /// session expects that response first.
     fn flush(&mut self) {
         self.send();
         self.submit();

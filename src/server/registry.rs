@@ -448,8 +448,8 @@ impl Registry {
     /// The completion of an argument; nothing when it has none.
     ///
     /// # Errors
-    /// There is no such prompt or template, or it has no such argument (server/utilities/completion,
-    /// error handling; requirement CMP-04).
+    /// There is no such prompt or template, or it has no such argument
+    /// (server/utilities/completion, error handling; requirement CMP-04).
     pub(crate) fn completion(
         &self,
         kind: CompletionKind,

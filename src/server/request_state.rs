@@ -6,8 +6,8 @@
 //! Whatever does not verify is refused in one way, so that nothing is learnt from a refusal.
 //! Source: MCP 2026-07-28 basic/patterns/mrtr, `requestState` security.
 //!
-//! Times are whole seconds, rounded so that a state lives for at least as long as it should, and for less than two
-//! seconds more.
+//! Times are whole seconds, rounded so that a state lives for at least as long as it should, and
+//! for less than two seconds more.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,15 +29,18 @@ pub(crate) type Answers = Vec<(String, Answer)>;
 /// A method and its parameters.
 pub(crate) type Request<'d> = (&'static str, Option<Value<'d>>);
 
-/// Opens a state: given are the key, the principal, the digest of the request, the time and the state.
+/// Opens a state: given are the key, the principal, the digest of the request, the time and the
+/// state.
 type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>;
 
 /// A key, and what is done with it.
 ///
-/// Everything below is called through its fields: a program that neither asks nor gives a key links no cryptography.
+/// Everything below is called through its fields: a program that neither asks nor gives a key links
+/// no cryptography.
 pub(crate) struct Sealer {
     key: [u8; 32],
-    /// Since when times count. Without it they are those of the system's clock, which others have too.
+    /// Since when times count. Without it they are those of the system's clock, which others have
+    /// too.
     since: Option<Instant>,
     digest: fn(&str, Option<Value<'_>>) -> [u8; 32],
     seal: fn(&[u8; 32], &str, &[u8; 32], u64, &Answers) -> String,
@@ -50,8 +53,8 @@ impl Sealer {
         Sealer { key, since: None, digest, seal, open }
     }
 
-    /// For a key that nobody else ever has. Then nothing depends on the system's clock, which on a board without a
-    /// clock of its own jumps by years when the network is there.
+    /// For a key that nobody else ever has. Then nothing depends on the system's clock, which on a
+    /// board without a clock of its own jumps by years when the network is there.
     pub(crate) fn own(key: [u8; 32]) -> Sealer {
         Sealer { since: Some(Instant::now()), ..Sealer::new(key) }
     }

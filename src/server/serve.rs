@@ -235,7 +235,8 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
 /// Lets running calls finish within the grace period, then ends everything.
 ///
 /// Nothing new is taken in. First the thread that reads comes to an end or turns out to wait for
-/// input; then the calls that run do. Their deadlines hold meanwhile. Tells whether somebody wanted the end.
+/// input; then the calls that run do. Their deadlines hold meanwhile. Tells whether somebody wanted
+/// the end.
 #[cold]
 #[inline(never)]
 fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {

@@ -195,7 +195,8 @@ pub(crate) struct Core {
     pub read_cache: CacheHint,
     pub pool: Pool<Job>,
     pub watchdog: Arc<Watchdog>,
-    /// Seals what a call needs for its next round; not there before the first question unless the key was given.
+    /// Seals what a call needs for its next round; not there before the first question unless the
+    /// key was given.
     pub sealer: OnceLock<Sealer>,
     pub spare: Mutex<Spare>,
     /// Calls of all connections that wait for their clients' answers.
@@ -304,8 +305,8 @@ impl Core {
         Ok(state)
     }
 
-    /// The answers that came with a request, mostly none: those of earlier rounds out of its state, then the
-    /// new ones. An answer that was given before is not given again.
+    /// The answers that came with a request, mostly none: those of earlier rounds out of its state,
+    /// then the new ones. An answer that was given before is not given again.
     ///
     /// # Errors
     /// A state that does not verify.

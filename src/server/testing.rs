@@ -10,8 +10,8 @@ use crate::transport::MemoryEnd;
 
 impl MemoryEnd {
     /// Sends a request and gives the message that answers it, with its `result` or `error`. What
-    /// comes before that, such as notifications, is dropped. `None` when the answer does not come in
-    /// time or the link closed.
+    /// comes before that, such as notifications, is dropped. `None` when the answer does not come
+    /// in time or the link closed.
     ///
     /// The id is a string, `request-1` and so on; choose others for messages of your own.
     pub fn request(&mut self, method: &str, params: impl Into<Json>, timeout: Duration) -> Option<Json> {

@@ -1,22 +1,22 @@
 //! Streamable HTTP, client side: each message is a POST, answered as JSON or as a stream of events.
 //!
 //! Sends and receives over pooled connections, keeps the session id, reads the stream of a session,
-//! resumes streams that break, and ends everything when it is closed. It does not read the content of a
-//! message; the client above chooses the era and opens sessions.
+//! resumes streams that break, and ends everything when it is closed. It does not read the content
+//! of a message; the client above chooses the era and opens sessions.
 //!
 //! Source: MCP 2025-11-25 basic/transports; 2026-07-28 basic/transports/streamable-http. Servers of
 //! 2024-11-05, which respond on another stream, are detected when a session is opened.
 //!
 //! # Threads
-//! A call is exchanged on the thread that waits for it. Other exchanges run on three pools: one thread
-//! reads the session's stream, one sends messages that need no response, and up to
+//! A call is exchanged on the thread that waits for it. Other exchanges run on three pools: one
+//! thread reads the session's stream, one sends messages that need no response, and up to
 //! [`Limits::http_threads`] make started calls and keep listen streams open. Threads start when there
-//! is work and end some seconds after, except the last of each pool, which ends when the connection is
-//! closed. A name is looked up on a thread of its own.
+//! is work and end some seconds after, except the last of each pool, which ends when the connection
+//! is closed. A name is looked up on a thread of its own.
 //!
 //! # Locks
-//! `live` (exchanges in flight) and `session` are never held together. The lock of an exchange may be
-//! taken under `live`, never the other way round.
+//! `live` (exchanges in flight) and `session` are never held together. The lock of an exchange may
+//! be taken under `live`, never the other way round.
 //!
 //! # Invariants
 //! - A token or header of the program goes to the endpoint's own origin only; redirects elsewhere

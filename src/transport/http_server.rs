@@ -60,7 +60,8 @@ pub(crate) trait Service: Send {
     /// its upload and us nothing.
     fn head(&mut self, head: &Head<'_>) -> Admission;
 
-    /// A request is complete. `exchange` may be answered here, or kept and answered from any thread.
+    /// A request is complete. `exchange` may be answered here, or kept and answered from any
+    /// thread.
     fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange);
 
     /// What the engine says when it refuses with this status, on its own account, and closes: what

@@ -4,7 +4,8 @@
 //!
 //! # Invariants
 //! - The parser keeps at most its limit of data plus a few short fields, and no byte twice.
-//! - An unfinished event never counts, and neither does its id: a reader that resumes loses nothing.
+//! - An unfinished event never counts, and neither does its id: a reader that resumes loses
+//!   nothing.
 
 #[cfg(any(test, feature = "http-client"))]
 mod parse;

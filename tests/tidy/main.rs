@@ -16,7 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("json", &[]),
     ("rpc", &["json"]),
     ("record", &["json"]),
-    ("model", &["json", "rpc"]),
+    ("model", &["json", "rpc", "lint"]),
     ("era", &["json", "rpc", "model"]),
     ("error", &["json"]),
     ("limits", &["error", "json"]),
@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("pool", &[]),
     ("tool_name", &[]),
     ("schema", &["json", "limits", "record"]),
-    ("lint", &["json", "model", "schema", "tool_name"]),
+    ("lint", &["json", "schema", "tool_name"]),
     ("bin", &[]),
     // Of the fuzz targets.
     ("fuzzing", &["json", "era", "server", "transport"]),

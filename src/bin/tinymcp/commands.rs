@@ -1,11 +1,11 @@
 //! Commands that send requests to a server: `list`, `call`, `read`, `get`, `complete`, `watch`.
 //!
 //! Each command makes one connection and one request (`list`: all pages), and prints the result on
-//! standard output: JSON as the server sent it, or text if that is a terminal. Progress goes to standard
-//! error. Requests of the server are refused.
+//! standard output: JSON as the server sent it, or text if that is a terminal. Progress goes to
+//! standard error. Requests of the server are refused.
 //!
-//! Invariant: the exit status is 1 if the server refuses, returns an error or a tool fails, and 2 if it
-//! cannot be asked.
+//! Invariant: the exit status is 1 if the server refuses, returns an error or a tool fails, and 2
+//! if it cannot be asked.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};

@@ -1,7 +1,7 @@
 //! Connection to a server: a program that is started, or a URL.
 //!
-//! The standard error of the program is passed through. The lint reads all pages of the list of tools
-//! and closes the connection; it calls no tool.
+//! The standard error of the program is passed through. The lint reads all pages of the list of
+//! tools and closes the connection; it calls no tool.
 //!
 //! Invariant: the catalog holds the descriptions as the server sent them, byte for byte.
 

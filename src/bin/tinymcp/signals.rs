@@ -1,7 +1,8 @@
 //! SIGINT and SIGTERM while a request is in flight.
 //!
-//! A signal ends the connection and the child process, which has a process group of its own and does not
-//! receive the signal; then it ends this program as the signal would have. A second signal does so at once.
+//! A signal ends the connection and the child process, which has a process group of its own and
+//! does not receive the signal; then it ends this program as the signal would have. A second signal
+//! does so at once.
 //!
 //! Invariant: what [`end`] was given is ended before this program is.
 
@@ -50,8 +51,8 @@ fn watch(abort: Abort) -> io::Result<()> {
     Ok(())
 }
 
-/// Does not return once a signal came: what failed since then failed because of it, and nobody wants to
-/// be told.
+/// Does not return once a signal came: what failed since then failed because of it, and nobody
+/// wants to be told.
 pub(crate) fn wait_if_one_came() {
     let came = || CAME.get().is_some_and(|came| came.load(Ordering::SeqCst) != 0);
     while came() {

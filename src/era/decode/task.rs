@@ -1,7 +1,8 @@
 //! Reading what servers say of tasks, and whether they make any.
 //!
 //! Source: MCP 2025-11-25 basic/utilities/tasks (times are `ttl` and `pollInterval`); the extension
-//! `io.modelcontextprotocol/tasks` of 2026-07-28 (`ttlMs` and `pollIntervalMs`). All are milliseconds.
+//! `io.modelcontextprotocol/tasks` of 2026-07-28 (`ttlMs` and `pollIntervalMs`). All are
+//! milliseconds.
 
 use std::time::Duration;
 

@@ -43,8 +43,8 @@ pub(in crate::era) fn tool(w: &mut Writer, features: &Features, tool: &Tool) {
     w.end_object();
 }
 
-/// The members of another server's description that no revision here has: they are not ours to drop.
-/// `own` are members of this kind of description, beside those that several have.
+/// The members of another server's description that no revision here has: they are not ours to
+/// drop. `own` are members of this kind of description, beside those that several have.
 fn others(w: &mut Writer, source: &Option<crate::json::Json>, own: &[&str]) {
     const COMMON: [&str; 6] = ["name", "title", "description", "annotations", "icons", "_meta"];
     let Some(source) = source else { return };

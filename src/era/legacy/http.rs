@@ -58,8 +58,8 @@ impl HttpEra for LegacyServer {
 }
 
 /// Any version that has sessions will do, also one that was not negotiated: the session knows its
-/// own. Others MUST be answered with 400 (2025-11-25 basic/transports, protocol version header), with
-/// the error that basic/lifecycle gives as its example.
+/// own. Others MUST be answered with 400 (2025-11-25 basic/transports, protocol version header),
+/// with the error that basic/lifecycle gives as its example.
 fn check(fields: &dyn Fields) -> Result<(), Fault> {
     let Some(version) = fields.field(VERSION).filter(|version| !is_legacy(version)) else { return Ok(()) };
     let requested = std::str::from_utf8(version)

@@ -7,7 +7,8 @@
 //! Header names are compared without regard to case, values with it.
 //!
 //! # Invariant
-//! - What [`encode`] writes holds visible ASCII and inner spaces only, and [`decode`] gives it back.
+//! - What [`encode`] writes holds visible ASCII and inner spaces only, and [`decode`] gives it
+//!   back.
 
 use std::borrow::Cow;
 

@@ -5,7 +5,8 @@
 //!
 //! # Invariants
 //! - Every result carries `resultType` and names the server in its `_meta`.
-//! - Cache hints stand on exactly the complete results that must have them (server/utilities/caching).
+//! - Cache hints stand on exactly the complete results that must have them
+//!   (server/utilities/caching).
 //! - Nothing is derived from earlier requests.
 
 use crate::json::{Json, Kind, Value, Writer};

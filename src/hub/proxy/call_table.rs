@@ -1,8 +1,8 @@
-//! Table of the calls through a served hub: finds the client for a server's requests and log entries, and
-//! ends calls after their deadline.
+//! Table of the calls through a served hub: finds the client for a server's requests and log
+//! entries, and ends calls after their deadline.
 //!
-//! A server's request goes to no client while the server works for several clients. Calls to servers that
-//! are connecting take at most half of the table.
+//! A server's request goes to no client while the server works for several clients. Calls to
+//! servers that are connecting take at most half of the table.
 //!
 //! # Invariants
 //! - A call is in the table until it is answered, cancelled, or held for longer than

@@ -52,8 +52,8 @@ impl Delegate for Delegated {
 }
 
 impl Export {
-    /// The server and the tool there that a name means which is not on the list, while that server is not
-    /// listed: it connects, lists, or is down and says why.
+    /// The server and the tool there that a name means which is not on the list, while that server
+    /// is not listed: it connects, lists, or is down and says why.
     fn unlisted(&self, name: &str) -> Option<(String, String)> {
         let (member, tool) = self.hub.split(name).ok()?;
         let state = lock(&self.state);
@@ -61,8 +61,8 @@ impl Export {
         (!listed && !tool.is_empty()).then(|| (member.key.clone(), tool.to_owned()))
     }
 
-    /// Takes note of what a client can be asked. The first one waits for the lists where the servers waited
-    /// for it.
+    /// Takes note of what a client can be asked. The first one waits for the lists where the
+    /// servers waited for it.
     fn client_came(&self, capabilities: ClientCapabilities, waits: bool) {
         let handlers = &self.hub.shared.handlers;
         if let Some(time) = handlers.client_came(capabilities).filter(|_| waits) {

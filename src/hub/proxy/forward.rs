@@ -1,8 +1,9 @@
-//! Forwarding of calls: a handler sends the call to its server, under its name there, and defers it.
-//! `proxied_call.rs` returns the result.
+//! Forwarding of calls: a handler sends the call to its server, under its name there, and defers
+//! it. `proxied_call.rs` returns the result.
 //!
-//! A server without sessions returns its client requests in the result; they are passed to the client.
-//! The state for the next round travels with them, sealed, so nothing is stored here meanwhile.
+//! A server without sessions returns its client requests in the result; they are passed to the
+//! client. The state for the next round travels with them, sealed, so nothing is stored here
+//! meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

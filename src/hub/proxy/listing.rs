@@ -1,7 +1,7 @@
 //! Lists of one server of a hub, and their transfer to the lists of the exporting server.
 //!
-//! Entries are in the order of the servers, in whatever order these answer. Unchanged entries stay, or are
-//! moved behind new entries before them. Clients are notified of changes only.
+//! Entries are in the order of the servers, in whatever order these answer. Unchanged entries stay,
+//! or are moved behind new entries before them. Clients are notified of changes only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -161,8 +161,8 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
     left
 }
 
-/// Tool name that all hosts accept: other characters become `_`, a long name is cut, and a changed name ends
-/// with a hash of the whole name, which makes it unique and stable.
+/// Tool name that all hosts accept: other characters become `_`, a long name is cut, and a changed
+/// name ends with a hash of the whole name, which makes it unique and stable.
 fn tool_name(key: &str, name: &str) -> String {
     let full = qualified(key, name);
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');

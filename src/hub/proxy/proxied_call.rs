@@ -1,15 +1,17 @@
-//! One call through a served hub, from its request until its result or its client requests are with the
-//! client. No thread waits for it: each event calls [`ProxiedCall::visit`].
+//! One call through a served hub, from its request until its result or its client requests are with
+//! the client. No thread waits for it: each event calls [`ProxiedCall::visit`].
 //!
-//! A server with sessions sends client requests in the middle of a call. Such a request is passed to the
-//! client of a call that the server works on. That call stays in flight at the server until the client
-//! has responded: held where the client sends a new request for that, parked where it has a session. A
-//! call to a server that is connecting waits for the connection or its deadline. `call_table.rs` has the
-//! table of all calls.
+//! A server with sessions sends client requests in the middle of a call. Such a request is passed
+//! to the client of a call that the server works on. That call stays in flight at the server until
+//! the client has responded: held where the client sends a new request for that, parked where it
+//! has a session. A call to a server that is connecting waits for the connection or its deadline.
+//! `call_table.rs` has the table of all calls.
 //!
 //! # Invariants
-//! - [`ProxiedCall::visit`] runs on one thread at a time; a visit during a visit makes the first repeat.
-//! - At most one of the locks here and of the table is held at a time, and none while foreign code runs.
+//! - [`ProxiedCall::visit`] runs on one thread at a time; a visit during a visit makes the first
+//!   repeat.
+//! - At most one of the locks here and of the table is held at a time, and none while foreign code
+//!   runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};

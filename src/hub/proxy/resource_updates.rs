@@ -1,13 +1,13 @@
-//! Subscriptions and log levels of a served hub: the hub subscribes at a server to what its own clients
-//! listen to, for as long as they do, and passes the updates on; a server with sessions logs from the lowest
-//! level on that a client wants.
+//! Subscriptions and log levels of a served hub: the hub subscribes at a server to what its own
+//! clients listen to, for as long as they do, and passes the updates on; a server with sessions
+//! logs from the lowest level on that a client wants.
 //!
-//! A client's subscription is answered when the server has answered the hub's, and refused when the server
-//! refuses.
+//! A client's subscription is answered when the server has answered the hub's, and refused when the
+//! server refuses.
 //!
 //! # Invariants
-//! - For each server one thread at a time brings its subscriptions in line with the clients'; the thread
-//!   ends when nothing is left to do. So a slow server delays its own subscriptions only.
+//! - For each server one thread at a time brings its subscriptions in line with the clients'; the
+//!   thread ends when nothing is left to do. So a slow server delays its own subscriptions only.
 //! - A client that leaves silently is noticed with the next update that it would get.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,8 +208,8 @@ impl Export {
         }
     }
 
-    /// A request wants log entries from this level on. Waits a moment for the server to be told, because
-    /// it logs by the level of its session.
+    /// A request wants log entries from this level on. Waits a moment for the server to be told,
+    /// because it logs by the level of its session.
     pub(super) fn level_of_request(self: &Arc<Self>, key: &str, level: Option<Level>) {
         let lowest = lock(&self.updates.state).level;
         if level.is_some_and(|level| level < lowest.unwrap_or(Level::Info)) {

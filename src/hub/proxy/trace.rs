@@ -1,7 +1,7 @@
 //! Trace context of a request: `traceparent`, `tracestate` and `baggage` of its `_meta`.
 //!
-//! Sources: MCP 2026-07-28 basic/index (`_meta`, reserved names), W3C Trace Context, W3C Baggage. Values
-//! of another form are dropped (requirement META-15), and a state without a parent as well.
+//! Sources: MCP 2026-07-28 basic/index (`_meta`, reserved names), W3C Trace Context, W3C Baggage.
+//! Values of another form are dropped (requirement META-15), and a state without a parent as well.
 
 use crate::json::{Kind, Value, Writer};
 
@@ -25,8 +25,8 @@ fn is_field(text: Option<&str>) -> bool {
     text.is_some_and(|t| !t.is_empty() && t.bytes().all(|b| matches!(b, b'\t' | b' '..=b'~')))
 }
 
-/// Checks for `version-trace-parent-flags` in lower-case hexadecimal digits (Trace Context, traceparent
-/// header). A later version may add fields after another hyphen.
+/// Checks for `version-trace-parent-flags` in lower-case hexadecimal digits (Trace Context,
+/// traceparent header). A later version may add fields after another hyphen.
 fn is_parent(text: &str) -> bool {
     let mut parts = text.split('-');
     let mut part = |length: usize| {

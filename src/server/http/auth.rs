@@ -185,8 +185,8 @@ pub(super) fn is_token(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(valid)
 }
 
-/// A check of tokens that are known beforehand, each with its owner. Only their hashes are kept, and
-/// every one of them is compared to the end, so that the time taken tells nothing of a token.
+/// A check of tokens that are known beforehand, each with its owner. Only their hashes are kept,
+/// and every one of them is compared to the end, so that the time taken tells nothing of a token.
 pub(super) fn known_tokens(tokens: Vec<(String, String)>) -> Box<TokenCheck> {
     let known: Vec<([u8; 32], String)> =
         tokens.into_iter().map(|(token, owner)| (Hash::hash(token.as_bytes()), owner)).collect();

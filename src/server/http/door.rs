@@ -1,10 +1,11 @@
 //! What is said of a request before its body is there, by its head alone.
 //!
-//! What it does: looks at host and origin, path, method, token and media types, in this order (requirement H26-28),
-//! answers browsers' questions and those for the metadata, tells the operator of refusals. What it does not: know which
-//! sessions there are, or look at a message.
+//! What it does: looks at host and origin, path, method, token and media types, in this order
+//! (requirement H26-28), answers browsers' questions and those for the metadata, tells the operator
+//! of refusals. What it does not: know which sessions there are, or look at a message.
 //!
-//! Invariant: a token is looked at before the body is read; with the body once more, unless it was the last one.
+//! Invariant: a token is looked at before the body is read; with the body once more, unless it was
+//! the last one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -60,7 +61,8 @@ impl Door {
         self.words
     }
 
-    /// Whether a request may come in with its body. Tells the operator of a refusal that is worth it.
+    /// Whether a request may come in with its body. Tells the operator of a refusal that is worth
+    /// it.
     pub(super) fn admit(&mut self, head: &Head<'_>) -> Result<(), Stop> {
         let checked = self.check(head);
         if let Some(reason) = checked.as_ref().err().and_then(|stop| stop.reason) {

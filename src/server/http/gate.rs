@@ -77,8 +77,8 @@ impl Gate {
     }
 }
 
-/// Splits `Host` into name and port (RFC 9110, 7.2); `None` if it is malformed. The dot that ends an
-/// absolute DNS name is not part of the result.
+/// Splits `Host` into name and port (RFC 9110, 7.2); `None` if it is malformed. The dot that ends
+/// an absolute DNS name is not part of the result.
 fn split(host: &str) -> Option<(&str, Option<u16>)> {
     let end = match host.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
@@ -101,8 +101,8 @@ fn split(host: &str) -> Option<(&str, Option<u16>)> {
     valid.then_some((name, port))
 }
 
-/// Splits `Origin` into scheme and host (RFC 6454, 6.1) and tells whether the scheme is `http` or `https`;
-/// `None` if it is malformed.
+/// Splits `Origin` into scheme and host (RFC 6454, 6.1) and tells whether the scheme is `http` or
+/// `https`; `None` if it is malformed.
 fn split_origin(origin: &str) -> Option<(bool, &str)> {
     let (scheme, host) = origin.split_once("://")?;
     let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())

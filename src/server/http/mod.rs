@@ -14,9 +14,9 @@
 //! | `run.rs` | threads, and the order in which things end |
 //!
 //! # Threads
-//! One thread, `mcp-http`, holds every connection, reads requests and runs inline tools; workers run
-//! the other handlers and write their answers themselves; the calling thread watches deadlines and
-//! signals. No thread waits for a client, whatever it is that the client keeps waiting.
+//! One thread, `mcp-http`, holds every connection, reads requests and runs inline tools; workers
+//! run the other handlers and write their answers themselves; the calling thread watches deadlines
+//! and signals. No thread waits for a client, whatever it is that the client keeps waiting.
 
 mod auth;
 mod cors;
@@ -40,9 +40,10 @@ pub use run::BoundServer;
 
 /// How a server is reached over HTTP; see [`Server::http`].
 ///
-/// What clients should know: a session has one event stream that belongs to no call, so a client that
-/// opens a second one with GET gets what follows on that, and the first one ends. A connection whose
-/// client closed its sending side counts as one that is gone: calls without a session are cancelled.
+/// What clients should know: a session has one event stream that belongs to no call, so a client
+/// that opens a second one with GET gets what follows on that, and the first one ends. A connection
+/// whose client closed its sending side counts as one that is gone: calls without a session are
+/// cancelled.
 #[must_use = "nothing is served until `serve` is called"]
 pub struct HttpServer {
     server: Server,
@@ -74,18 +75,18 @@ impl HttpServer {
         self
     }
 
-    /// Serves requests whose `Host` is this host, in addition to `localhost`, `127.0.0.1` and `[::1]`:
-    /// `board.example` with any port, or `board.example:8443`. Requests for other hosts are rejected
-    /// with 403, so that a foreign page cannot reach the server through a user's browser under a name
-    /// of its own (DNS rebinding).
+    /// Serves requests whose `Host` is this host, in addition to `localhost`, `127.0.0.1` and
+    /// `[::1]`: `board.example` with any port, or `board.example:8443`. Requests for other hosts
+    /// are rejected with 403, so that a foreign page cannot reach the server through a user's
+    /// browser under a name of its own (DNS rebinding).
     ///
     /// # Origins
-    /// A request with an `Origin` comes from a page in a browser. It is served if its scheme is `http`
-    /// or `https` and its host is one of these hosts, and otherwise only if
+    /// A request with an `Origin` comes from a page in a browser. It is served if its scheme is
+    /// `http` or `https` and its host is one of these hosts, and otherwise only if
     /// [`allow_origin`](HttpServer::allow_origin) names it. So `http://localhost:PORT` is served with
-    /// every port: pages of other programs on the user's machine can send requests. They cannot read
-    /// the answers, because only origins of `allow_origin` get CORS headers, but a tool that they call
-    /// runs. Use a token where that matters.
+    /// every port: pages of other programs on the user's machine can send requests. They cannot
+    /// read the answers, because only origins of `allow_origin` get CORS headers, but a tool that
+    /// they call runs. Use a token where that matters.
     pub fn allow_host(mut self, host: impl Into<String>) -> HttpServer {
         self.options.gate.allow_host(host.into());
         self
@@ -98,8 +99,8 @@ impl HttpServer {
     }
 
     /// Serves requests from pages of this origin, exactly: `https://app.example`, or
-    /// `http://localhost:6274` for an inspector in a browser. Requests without an origin come from no
-    /// page and are served anyway.
+    /// `http://localhost:6274` for an inspector in a browser. Requests without an origin come from
+    /// no page and are served anyway.
     ///
     /// Browsers are told that these pages may send any field, a token among them, and read the
     /// answers (CORS, with neither cookies nor wildcards). Pages of other origins get no such
@@ -109,8 +110,9 @@ impl HttpServer {
         self
     }
 
-    /// Serves only requests with a bearer token that `check` finds an owner for, whom handlers learn
-    /// from [`Context::principal`](crate::Context::principal). It must accept only tokens that are meant for this server.
+    /// Serves only requests with a bearer token that `check` finds an owner for, whom handlers
+    /// learn from [`Context::principal`](crate::Context::principal). It must accept only tokens
+    /// that are meant for this server.
     ///
     /// Called for every request on the thread that serves, so it must not ask another machine: keep
     /// what was learnt, or use tokens that can be checked by themselves.
@@ -126,8 +128,8 @@ impl HttpServer {
     /// The same for tokens that are known beforehand, each with its owner. They are compared in
     /// constant time, and only their hashes are kept.
     ///
-    /// A token that is empty or has other characters than `A-Z a-z 0-9 - . _ ~ + / =` is an error when
-    /// serving starts, because no client could send it (RFC 6750).
+    /// A token that is empty or has other characters than `A-Z a-z 0-9 - . _ ~ + / =` is an error
+    /// when serving starts, because no client could send it (RFC 6750).
     pub fn tokens<T: Into<String>, P: Into<String>>(
         mut self,
         tokens: impl IntoIterator<Item = (T, P)>,
@@ -140,8 +142,8 @@ impl HttpServer {
         self
     }
 
-    /// Tells clients where to get a token: in the challenge of every refusal, and as a document under
-    /// `/.well-known/oauth-protected-resource` (RFC 9728).
+    /// Tells clients where to get a token: in the challenge of every refusal, and as a document
+    /// under `/.well-known/oauth-protected-resource` (RFC 9728).
     pub fn resource_metadata(mut self, metadata: ResourceMetadata) -> HttpServer {
         self.options.auth.metadata = Some(metadata);
         self
@@ -159,9 +161,9 @@ impl HttpServer {
     /// # Errors
     /// [`crate::ErrorKind::Busy`]: another process listens there.
     /// [`crate::ErrorKind::Invalid`]: the address is malformed, its host cannot be found, or it is
-    /// `systemd` and no sockets were passed on; or a `TINYMCP_…` variable, the path, a token, an allowed
-    /// host or an allowed origin is invalid. [`crate::ErrorKind::Io`]: the system refuses for another reason, which the error
-    /// carries, be it a lack of rights or of descriptors.
+    /// `systemd` and no sockets were passed on; or a `TINYMCP_…` variable, the path, a token, an
+    /// allowed host or an allowed origin is invalid. [`crate::ErrorKind::Io`]: the system refuses
+    /// for another reason, which the error carries, be it a lack of rights or of descriptors.
     pub fn bind(self, address: &str) -> Result<BoundServer, Error> {
         run::bind(self, address)
     }

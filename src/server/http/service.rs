@@ -4,12 +4,13 @@
 //! pool and answer through their [`Reply`]. Nothing here waits: a call for which the pool has no
 //! room is told to come again.
 //!
-//! Order of checks (requirement H26-28): those of `door.rs`, which need no body; then JSON, shape of the message, era,
-//! fields against body, and whatever the operation needs.
+//! Order of checks (requirement H26-28): those of `door.rs`, which need no body; then JSON, shape
+//! of the message, era, fields against body, and whatever the operation needs.
 //!
 //! # Invariants
 //! - A request is answered here, or its [`Reply`] is with a job or a subscription that will.
-//! - Requests of clients without sessions share one connection and no ids; every session has its own.
+//! - Requests of clients without sessions share one connection and no ids; every session has its
+//!   own.
 
 use std::sync::Arc;
 use std::sync::Mutex;

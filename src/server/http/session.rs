@@ -7,8 +7,8 @@
 //! - An id is 128 random bits and says nothing about its session; it is looked for by comparing all
 //!   of them whole, so that the time taken tells nothing about any.
 //! - A session is found only by the principal that opened it (best practices, session hijacking).
-//! - A session with a call or an event stream is not idle: it ends only when others need the room and
-//!   nothing of it is left but a question that nobody hears.
+//! - A session with a call or an event stream is not idle: it ends only when others need the room
+//!   and nothing of it is left but a question that nobody hears.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ impl Session {
         !self.conn.busy() && !self.streams.busy()
     }
 
-    /// Whether all that is left of it are questions whose client has gone away. It may come back with
-    /// the answers; so may others who are there now.
+    /// Whether all that is left of it are questions whose client has gone away. It may come back
+    /// with the answers; so may others who are there now.
     fn left_alone(&self) -> bool {
         self.conn.only_asks() && !self.streams.heard()
     }

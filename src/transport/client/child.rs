@@ -10,16 +10,16 @@
 //! SIGKILL. The child is reaped only after the group was killed: until then nobody else can have
 //! its number. What the group leaves behind when the child exited by itself is killed as well.
 //!
-//! A child that exited has said everything: what is in its output by then is read, and that is the end,
-//! also when something that it started keeps the output open.
+//! A child that exited has said everything: what is in its output by then is read, and that is the
+//! end, also when something that it started keeps the output open.
 //!
 //! # Environment
-//! A child gets the variables of [`inherited`] and those that its `Command` sets. Other variables of this
-//! process may hold secrets. `ClientBuilder::inherit_env` passes all of them on.
+//! A child gets the variables of [`inherited`] and those that its `Command` sets. Other variables
+//! of this process may hold secrets. `ClientBuilder::inherit_env` passes all of them on.
 //!
 //! # Threads
-//! One, of `stream.rs`, or a caller in its place: it polls the output, the captured stderr, the process
-//! itself, and the input while that is full.
+//! One, of `stream.rs`, or a caller in its place: it polls the output, the captured stderr, the
+//! process itself, and the input while that is full.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -70,7 +70,8 @@ fn inherited(name: &OsStr) -> bool {
 /// Starts the program, as often as it is asked to.
 pub(crate) struct ChildConnector {
     command: Command,
-    /// Variables that the command sets or removes itself. `None`: the child gets the whole environment.
+    /// Variables that the command sets or removes itself. `None`: the child gets the whole
+    /// environment.
     own: Option<HashSet<OsString>>,
     captured: bool,
     tag: Option<Arc<str>>,

@@ -1,5 +1,6 @@
-//! Settings of child processes. They exist on every system, so that code that uses them is portable;
-//! [`ClientBuilder::spawn`](crate::ClientBuilder::spawn) fails where child processes are not supported.
+//! Settings of child processes. They exist on every system, so that code that uses them is
+//! portable; [`ClientBuilder::spawn`](crate::ClientBuilder::spawn) fails where child processes are
+//! not supported.
 
 use std::sync::Arc;
 

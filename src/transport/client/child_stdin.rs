@@ -1,13 +1,14 @@
 //! Writer for a pipe that may be full, with a deadline for each sender.
 //!
-//! One sender at a time writes without blocking and polls while the pipe is full; other senders leave
-//! their frames with it. A sender whose deadline passes leaves the rest to the thread that reads the
-//! other pipe, which polls anyway. A frame is never dropped in part.
+//! One sender at a time writes without blocking and polls while the pipe is full; other senders
+//! leave their frames with it. A sender whose deadline passes leaves the rest to the thread that
+//! reads the other pipe, which polls anyway. A frame is never dropped in part.
 //!
 //! # Invariants
-//! - Bytes leave in the order in which frames were accepted; a frame is accepted whole or not at all.
-//! - `writing` is set by at most one sender. If it is not set and bytes are pending, `adopted` is set and
-//!   the reading thread was woken.
+//! - Bytes leave in the order in which frames were accepted; a frame is accepted whole or not at
+//!   all.
+//! - `writing` is set by at most one sender. If it is not set and bytes are pending, `adopted` is
+//!   set and the reading thread was woken.
 //! - The lock is never held across a write that could block.
 
 use std::fs::File;

@@ -1,22 +1,24 @@
 //! Leader/follower hand-off of the frame source between the reader thread and callers.
 //!
-//! A response that one thread reads for another costs a context switch, as much as the rest of a short
-//! call. With one call in flight, the calling thread therefore reads its own response.
+//! A response that one thread reads for another costs a context switch, as much as the rest of a
+//! short call. With one call in flight, the calling thread therefore reads its own response.
 //!
 //! # Protocol
 //! - The reader thread owns the source at first, and always if its reads cannot be interrupted.
-//! - After it has read a response and no other caller waits, it lends the source. The next caller that
-//!   waits takes the source, reads until its response is there, and returns it.
-//! - If others wait by then, or the input has ended, the reader thread is woken; so it is by a caller that
-//!   waits without reading. Otherwise the reader thread takes over after no caller has read for
+//! - After it has read a response and no other caller waits, it lends the source. The next caller
+//!   that waits takes the source, reads until its response is there, and returns it.
+//! - If others wait by then, or the input has ended, the reader thread is woken; so it is by a
+//!   caller that waits without reading. Otherwise the reader thread takes over after no caller has
+//!   read for
 //!   [`PAUSE`]. A notification right after a call is therefore read up to twice that time later.
 //!
 //! # Invariants
 //! - The source is in one place: with the reader thread, with a caller, or in [`Handoff`].
-//! - Returning the source and checking for waiters happen under one lock, so a thread that starts waiting
-//!   later finds it.
+//! - Returning the source and checking for waiters happen under one lock, so a thread that starts
+//!   waiting later finds it.
 //! - No other lock is taken inside this one, and nothing is read while it is held.
-//! - Callers do not report the end of the input: finding its reason may take longer than their deadline.
+//! - Callers do not report the end of the input: finding its reason may take longer than their
+//!   deadline.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -47,8 +49,8 @@ struct State {
     wanted: bool,
     /// The reading thread does not look by itself.
     asleep: bool,
-    /// How often a caller has read and put the inlet back. One that only looked whether there is something to wait
-    /// for keeps nobody from reading.
+    /// How often a caller has read and put the inlet back. One that only looked whether there is
+    /// something to wait for keeps nobody from reading.
     turns: u64,
 }
 
@@ -57,8 +59,8 @@ impl Handoff {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lends the source to callers and returns it when the reader thread must read again. The waiter
-    /// is woken in between and finds the source here.
+    /// Lends the source to callers and returns it when the reader thread must read again. The
+    /// waiter is woken in between and finds the source here.
     pub(super) fn lend(
         &self,
         inlet: Box<dyn FrameSource>,

@@ -7,8 +7,8 @@
 //!
 //! A transport over streams (a child, a link) has one thread that reads and calls the handler;
 //! [`Transport::send`] only writes. Over a child that thread lends its place to a caller that waits
-//! alone ([`Transport::read_here`]). A transport over HTTP has no such thread: with [`Wait::Blocking`]
-//! the calling thread makes the exchange inside `send`, with [`Wait::Queued`] a bounded pool does.
+//! alone ([`Transport::read_here`]). A transport over HTTP has no such thread: with
+//! [`Wait::Blocking`] the calling thread makes the exchange inside `send`, with [`Wait::Queued`] a bounded pool does.
 //!
 //! # Order of calls
 //!
@@ -18,10 +18,12 @@
 //! never calls a method of the transport that may wait.
 //!
 //! # Invariants
-//! - A request that was sent ends exactly once: with a response, with [`MessageHandler::fail`], with
+//! - A request that was sent ends exactly once: with a response, with [`MessageHandler::fail`],
+//!   with
 //!   [`MessageHandler::end`], or with an error from `send`. A transport may report more than one; the
 //!   handler counts the first.
-//! - No `send` takes longer than [`Outgoing::deadline`] plus, with [`Wait::Blocking`], the time that
+//! - No `send` takes longer than [`Outgoing::deadline`] plus, with [`Wait::Blocking`], the time
+//!   that
 //!   [`MessageHandler::deadline`] grants.
 
 #![cfg_attr(
@@ -66,16 +68,16 @@ pub(crate) trait Transport: Send + Sync {
     /// ended then.
     fn send(&self, message: &Outgoing<'_>, drive: Wait<'_>) -> Result<(), Failure>;
 
-    /// The response to this request is no longer wanted. A transport with [`Traits::closing_cancels`]
-    /// closes the stream of the request; others do nothing.
+    /// The response to this request is no longer wanted. A transport with
+    /// [`Traits::closing_cancels`] closes the stream of the request; others do nothing.
     fn abandon(&self, id: u64);
 
     /// The era is known. A transport that keeps a stream open for a session opens it now.
     fn settled(&self, settled: &Settled);
 
-    /// Reads on this thread and calls the handler, as long as `turn` returns a time to wait until. Calls
-    /// `turn` again after every message, at that time, and after [`Transport::look`]. Does nothing if
-    /// another thread reads.
+    /// Reads on this thread and calls the handler, as long as `turn` returns a time to wait until.
+    /// Calls `turn` again after every message, at that time, and after [`Transport::look`]. Does
+    /// nothing if another thread reads.
     fn read_here(&self, _sink: &dyn MessageHandler, _turn: &mut dyn FnMut() -> Option<Instant>) {}
 
     /// A thread waits without reading: the reading thread must take over from callers.
@@ -84,18 +86,20 @@ pub(crate) trait Transport: Send + Sync {
     /// Interrupts the thread in [`Transport::read_here`], so that it checks its condition again.
     fn look(&self) {}
 
-    /// Returns the last output of the peer outside the protocol, such as the end of a child's stderr.
+    /// Returns the last output of the peer outside the protocol, such as the end of a child's
+    /// stderr.
     fn aside(&self) -> Option<String> {
         None
     }
 
-    /// Returns whether the peer has read any byte, after the connection has ended; `true` if unknown.
+    /// Returns whether the peer has read any byte, after the connection has ended; `true` if
+    /// unknown.
     fn heard(&self) -> bool {
         true
     }
 
-    /// Flushes, ends the connection and all its threads, processes and sockets by about `deadline`, and
-    /// calls [`MessageHandler::end`] if that was not done.
+    /// Flushes, ends the connection and all its threads, processes and sockets by about `deadline`,
+    /// and calls [`MessageHandler::end`] if that was not done.
     fn close(&self, deadline: Instant);
 }
 
@@ -156,20 +160,20 @@ pub(crate) enum Session {
 
 /// Thread that makes the exchange.
 pub(crate) enum Wait<'a> {
-    /// The calling thread: it waits for the end of the request anyway. The transport calls the closure on
-    /// this thread after each delivery to the handler, and about every second while nothing arrives.
-    /// `false` ends the exchange.
+    /// The calling thread: it waits for the end of the request anyway. The transport calls the
+    /// closure on this thread after each delivery to the handler, and about every second while
+    /// nothing arrives. `false` ends the exchange.
     Blocking(&'a mut dyn FnMut() -> bool),
-    /// Another thread: the call returns once the message is queued or sent. With a deadline in the past it
-    /// never waits: the message is queued, or refused as [`Failure::Busy`].
+    /// Another thread: the call returns once the message is queued or sent. With a deadline in the
+    /// past it never waits: the message is queued, or refused as [`Failure::Busy`].
     Queued,
 }
 
 /// Result of the negotiation.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
-    /// Whether there is a session: then the server may send requests and notifications at any time, and
-    /// the session is ended explicitly.
+    /// Whether there is a session: then the server may send requests and notifications at any time,
+    /// and the session is ended explicitly.
     pub session: bool,
     /// Headers of every message of the session, as in [`Outgoing::headers`].
     pub headers: Vec<(String, String)>,
@@ -180,7 +184,8 @@ pub(crate) trait MessageHandler: Send + Sync {
     /// Handles one message. Returns the request it responds to: the stream of that request ends.
     fn frame(&self, frame: &[u8]) -> Option<Answered>;
 
-    /// Handles one large message. The handler may take the buffer; the transport reads into what is left.
+    /// Handles one large message. The handler may take the buffer; the transport reads into what is
+    /// left.
     fn large(&self, frame: &mut Vec<u8>) -> Option<Answered> {
         self.frame(frame)
     }
@@ -188,8 +193,8 @@ pub(crate) trait MessageHandler: Send + Sync {
     /// Returns whether any thread waits for a response. Takes no lock.
     fn waiting(&self) -> bool;
 
-    /// Handles a message beyond the frame limit, of which the beginning and the end are known. A response
-    /// ends its call.
+    /// Handles a message beyond the frame limit, of which the beginning and the end are known. A
+    /// response ends its call.
     fn oversized(&self, head: &[u8], tail: &[u8]);
 
     /// One request has ended without a response.
@@ -198,8 +203,8 @@ pub(crate) trait MessageHandler: Send + Sync {
     /// The connection has ended, and every request with it.
     fn end(&self, failure: Failure);
 
-    /// Returns the deadline of this request; `None` after it has ended. The deadline moves while the user
-    /// is asked and when progress is reported, so ask again.
+    /// Returns the deadline of this request; `None` after it has ended. The deadline moves while
+    /// the user is asked and when progress is reported, so ask again.
     fn deadline(&self, id: u64) -> Option<Instant>;
 }
 
@@ -242,8 +247,8 @@ pub(crate) enum Failure {
     Busy(String),
     /// Reading, writing or connecting failed.
     Io(String),
-    /// Rejected with an HTTP status and without a JSON-RPC response. The message quotes the body or the
-    /// `WWW-Authenticate` header, shortened.
+    /// Rejected with an HTTP status and without a JSON-RPC response. The message quotes the body or
+    /// the `WWW-Authenticate` header, shortened.
     Refused {
         /// The status.
         status: u16,

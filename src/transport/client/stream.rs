@@ -1,12 +1,12 @@
 //! Transport over streams: one thread reads frames and calls the handler, callers write.
 //!
-//! Joins a [`FrameSource`], a [`FrameWriter`] and a [`ProcessGuard`] to a [`Transport`], for links and
-//! for child processes.
+//! Joins a [`FrameSource`], a [`FrameWriter`] and a [`ProcessGuard`] to a [`Transport`], for links
+//! and for child processes.
 //!
 //! # Threads
 //! [`Transport::start`] starts the reader. It ends with the input, or when [`ProcessGuard::end`] ends the
-//! input. Callers may read in its place (`handoff.rs`). A link over streams that may block has a second
-//! thread, which writes.
+//! input. Callers may read in its place (`handoff.rs`). A link over streams that may block has a
+//! second thread, which writes.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -79,8 +79,8 @@ impl Over {
         why
     }
 
-    /// Returns the reason of the end. Writing fails before reading finds the reason, so a short wait
-    /// gives a better message.
+    /// Returns the reason of the end. Writing fails before reading finds the reason, so a short
+    /// wait gives a better message.
     fn reason(&self, otherwise: Failure, deadline: Instant) -> Failure {
         let deadline = deadline.min(Instant::now() + REASON);
         let mut why = lock(&self.why);

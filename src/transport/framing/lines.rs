@@ -8,9 +8,10 @@
 //! and `\r\n` are accepted.
 //!
 //! # Invariants
-//! - `buf[start..end]` was read and not yet returned. `searched` is never before `start`, so no byte is
-//!   searched twice.
-//! - The lock of the sink is never held across a write: the writing thread has taken the stream out.
+//! - `buf[start..end]` was read and not yet returned. `searched` is never before `start`, so no
+//!   byte is searched twice.
+//! - The lock of the sink is never held across a write: the writing thread has taken the stream
+//!   out.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
@@ -25,9 +26,11 @@ use crate::sync::Condition;
 
 /// Bytes per read: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
-/// Bytes per read at first: most calls are a few hundred bytes. One page, because all of it is touched.
+/// Bytes per read at first: most calls are a few hundred bytes. One page, because all of it is
+/// touched.
 const FIRST: usize = 4 << 10;
-/// Some programs write it before a line. JSON must not begin with it (RFC 8259 §8.1), so it is dropped.
+/// Some programs write it before a line. JSON must not begin with it (RFC 8259 §8.1), so it is
+/// dropped.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// A longer line is handed over with its buffer: to copy it would take that much memory once more.
 pub(super) const LARGE: usize = 4 * CHUNK;
@@ -51,7 +54,8 @@ pub(crate) struct LineReader<R> {
     /// The first bytes of the line that is too long, up to the limit, and its last bytes.
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// A large line by itself, and then the buffer its receiver left in exchange: the next to read into.
+    /// A large line by itself, and then the buffer its receiver left in exchange: the next to read
+    /// into.
     large: Vec<u8>,
     /// Every line since the buffer was last empty was small.
     small: bool,
@@ -183,8 +187,8 @@ impl<R: Read> LineReader<R> {
         }
     }
 
-    /// Keeps the beginning of a line that is too long, in the buffer that holds it: a copy would take
-    /// that much memory once more.
+    /// Keeps the beginning of a line that is too long, in the buffer that holds it: a copy would
+    /// take that much memory once more.
     fn keep_head(&mut self, start: usize, stop: usize) {
         self.set_apart(start, stop);
         self.head = std::mem::take(&mut self.large);

@@ -1,7 +1,7 @@
 //! In-memory pair of a link and its peer.
 //!
-//! For tests and for hosts that run a server in their own process. Both directions are bounded: a side
-//! that does not read blocks the other, as a pipe does.
+//! For tests and for hosts that run a server in their own process. Both directions are bounded: a
+//! side that does not read blocks the other, as a pipe does.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,13 +1,13 @@
 //! Frame sources and sinks: the seam between a server and its transports.
 //!
-//! A [`Link`] is a [`FrameSource`], which one thread reads, and a [`FrameSink`], which any thread writes
-//! to.
+//! A [`Link`] is a [`FrameSource`], which one thread reads, and a [`FrameSink`], which any thread
+//! writes to.
 //!
 //! # Invariants
 //! - A frame given to a [`FrameSink`] ends with a newline and contains no other.
 //! - Frames of concurrent senders never interleave.
-//! - Nothing is buffered without a bound: a source drops a frame beyond its limit, and a sink blocks
-//!   its senders.
+//! - Nothing is buffered without a bound: a source drops a frame beyond its limit, and a sink
+//!   blocks its senders.
 
 mod lines;
 mod memory;
@@ -53,8 +53,8 @@ pub(crate) trait FrameSource: Send {
     /// Waits for the next frame.
     fn next(&mut self) -> Input<'_>;
 
-    /// Waits for the next frame until `by` at most, or until the source is interrupted. `None` if none
-    /// arrived. Only where [`FrameSource::patient`] returns `true`.
+    /// Waits for the next frame until `by` at most, or until the source is interrupted. `None` if
+    /// none arrived. Only where [`FrameSource::patient`] returns `true`.
     #[cfg(feature = "client")]
     fn next_by(&mut self, _by: Instant) -> Option<Input<'_>> {
         Some(self.next())
@@ -73,8 +73,8 @@ pub(crate) trait FrameSource: Send {
 
 /// Sink of frames, shared by all threads.
 pub(crate) trait FrameSink: Send + Sync {
-    /// Sends one or more whole frames. Blocks while the peer reads too slowly; does nothing after the
-    /// peer is gone.
+    /// Sends one or more whole frames. Blocks while the peer reads too slowly; does nothing after
+    /// the peer is gone.
     fn send(&self, frames: &[u8]);
 
     /// Returns this sink for senders with a deadline, if it supports them.
@@ -94,8 +94,8 @@ pub(crate) trait FrameSink: Send + Sync {
     /// Withdraws an announced response: its request was cancelled.
     fn abandon(&self) {}
 
-    /// Sends without waiting for the peer; `answer` is that of an announced response. Returns `false` if this
-    /// sink cannot, and then nothing was sent.
+    /// Sends without waiting for the peer; `answer` is that of an announced response. Returns
+    /// `false` if this sink cannot, and then nothing was sent.
     fn post(&self, _frames: &[u8], _answer: Option<Encoded>) -> bool {
         false
     }
@@ -105,8 +105,8 @@ pub(crate) trait FrameSink: Send + Sync {
         None
     }
 
-    /// Disconnects the peer, who reconnects after this time for what was sent meanwhile. Does nothing
-    /// where peers cannot reconnect.
+    /// Disconnects the peer, who reconnects after this time for what was sent meanwhile. Does
+    /// nothing where peers cannot reconnect.
     fn pause(&self, _time: Duration) {}
 
     /// Returns whether this sink belongs to that HTTP exchange alone.
@@ -118,8 +118,8 @@ pub(crate) trait FrameSink: Send + Sync {
     /// Returns whether the peer is gone.
     fn closed(&self) -> bool;
 
-    /// Returns why sending failed, once, unless the peer is just gone. Frames that were not sent are
-    /// lost.
+    /// Returns why sending failed, once, unless the peer is just gone. Frames that were not sent
+    /// are lost.
     fn failure(&self) -> Option<io::Error> {
         None
     }
@@ -146,8 +146,8 @@ pub struct Link {
 impl Link {
     /// Newline-delimited messages over any byte streams: a Unix socket, a serial line, a pipe.
     ///
-    /// `limits` gives the longest accepted line and the bytes that may wait for a peer that does not
-    /// read. Give the server the same limits.
+    /// `limits` gives the longest accepted line and the bytes that may wait for a peer that does
+    /// not read. Give the server the same limits.
     pub fn lines(
         read: impl io::Read + Send + 'static,
         write: impl io::Write + Send + 'static,

@@ -1,9 +1,9 @@
 //! Standard input and output, reserved for the protocol.
 //!
-//! Duplicates both descriptors, then points descriptor 0 at `/dev/null` and descriptor 1 at standard
-//! error. A stray `println!` in a handler, or in a child process of one, goes to standard error and never
-//! between two messages (MCP basic/transports/stdio: a server must not write anything to stdout that is
-//! not a message).
+//! Duplicates both descriptors, then points descriptor 0 at `/dev/null` and descriptor 1 at
+//! standard error. A stray `println!` in a handler, or in a child process of one, goes to standard
+//! error and never between two messages (MCP basic/transports/stdio: a server must not write
+//! anything to stdout that is not a message).
 
 use crate::error::Error;
 use crate::limits::Limits;
@@ -33,8 +33,8 @@ pub(crate) fn own_stdio(limits: &Limits) -> Result<Link, Error> {
 /// Flags belong to the open file and not to the descriptor: who started this process, or started it
 /// with the same terminal or socket, may have made it non-blocking, now or at any time later.
 ///
-/// It asks the system itself and not the C library, whose `read` and `write` say before and after each
-/// call whether the thread may be cancelled: four locked instructions for each answer.
+/// It asks the system itself and not the C library, whose `read` and `write` say before and after
+/// each call whether the thread may be cancelled: four locked instructions for each answer.
 #[cfg(unix)]
 struct BlockingFd(std::os::fd::OwnedFd);
 

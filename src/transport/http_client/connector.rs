@@ -1,16 +1,16 @@
 //! TCP connections of the HTTP client, bounded by the deadline of their exchange.
 //!
 //! Resolves names, checks addresses, connects, reads and writes under the deadline of the thread's
-//! current [`Exchange`](super::deadline), and stops at once when that exchange is stopped. TLS is a layer
-//! above.
+//! current [`Exchange`](super::deadline), and stops at once when that exchange is stopped. TLS is a
+//! layer above.
 //!
 //! # Invariants
 //! - Each wait lasts at most a [`TICK`]; then the exchange is checked again.
-//! - With public addresses only, no packet goes to another address. Proxies of the environment are not
-//!   used.
+//! - With public addresses only, no packet goes to another address. Proxies of the environment are
+//!   not used.
 //! - Written bytes leave before any read: the head and a small body are one packet.
-//! - A server may respond before it has read the whole request and close. The client then stops writing
-//!   and reads the response (RFC 9112, section 9.5).
+//! - A server may respond before it has read the whole request and close. The client then stops
+//!   writing and reads the response (RFC 9112, section 9.5).
 
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -1,8 +1,8 @@
 //! Deadline and cancellation of one HTTP exchange.
 //!
-//! Knows the deadline and holds the socket in use, so that another thread can shut it down. Connections
-//! are pooled and do not know their exchange: [`Exchange::enter`] makes it the current one of the thread,
-//! and the sockets look it up with [`current`].
+//! Knows the deadline and holds the socket in use, so that another thread can shut it down.
+//! Connections are pooled and do not know their exchange: [`Exchange::enter`] makes it the current
+//! one of the thread, and the sockets look it up with [`current`].
 //!
 //! # Invariants
 //! - Once stopped, an exchange stays stopped, and every socket it uses later is shut down at once.
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use crate::transport::client::MessageHandler;
 
-/// Longest single wait before the exchange is checked again. Long in tests, so that a missing wake-up
-/// shows.
+/// Longest single wait before the exchange is checked again. Long in tests, so that a missing
+/// wake-up shows.
 pub(super) const TICK: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 /// Time to wait for the rest of a response whose content is not needed: without it the connection
@@ -132,8 +132,8 @@ impl Exchange {
         self.state().until = Until::At(deadline);
     }
 
-    /// The response came on another stream. The acceptance of the POST usually follows; a short wait for
-    /// it lets the connection be reused.
+    /// The response came on another stream. The acceptance of the POST usually follows; a short
+    /// wait for it lets the connection be reused.
     pub(super) fn answered(&self) {
         let mut state = self.state();
         state.answered = true;

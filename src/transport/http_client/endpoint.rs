@@ -176,8 +176,8 @@ fn add(map: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns whether HTTP or the protocol sets this header; a second one would contradict it. The name is in
-/// lower case.
+/// Returns whether HTTP or the protocol sets this header; a second one would contradict it. The
+/// name is in lower case.
 fn is_reserved(name: &str) -> bool {
     const RESERVED: [&str; 12] = [
         "accept",

@@ -1,8 +1,9 @@
-//! HTTP+SSE of revision 2024-11-05: one stream for all messages of the server, another URL for posts.
+//! HTTP+SSE of revision 2024-11-05: one stream for all messages of the server, another URL for
+//! posts.
 //!
-//! Opens the stream, learns the URL from its first event, and passes messages on. A response ends the
-//! wait of the exchange that posted its request. These servers cannot resume a stream, so the connection
-//! ends with it.
+//! Opens the stream, learns the URL from its first event, and passes messages on. A response ends
+//! the wait of the exchange that posted its request. These servers cannot resume a stream, so the
+//! connection ends with it.
 //!
 //! Source: MCP 2024-11-05 basic/transports (HTTP with SSE); 2025-11-25 basic/transports and
 //! 2026-07-28 basic/transports/streamable-http (backward compatibility).
@@ -32,8 +33,8 @@ pub(super) fn open(shared: &Arc<Shared>, exchange: &Exchange) -> bool {
     true
 }
 
-/// Reads the URL for posts from the first event. It must have the same origin, because the program's
-/// headers are sent there.
+/// Reads the URL for posts from the first event. It must have the same origin, because the
+/// program's headers are sent there.
 fn first(shared: &Shared, body: &mut Body, parser: &mut Parser) -> Option<Uri> {
     let mut reader = body.as_reader();
     // Byte by byte, so that nothing of the next event is taken.

@@ -6,8 +6,8 @@
 //! statuses are listed there and in basic/index.
 //!
 //! # Invariants
-//! - A message is posted again only if the server said that it did not act on it: to another path of the
-//!   same origin, or in a session that replaced the unknown one.
+//! - A message is posted again only if the server said that it did not act on it: to another path
+//!   of the same origin, or in a session that replaced the unknown one.
 //! - No body, event or head is kept beyond its limit.
 
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
 //! Classification of IP addresses as public or not.
 //!
-//! The check applies to the address that is connected to, so a name that changes its address later cannot
-//! bypass it.
+//! The check applies to the address that is connected to, so a name that changes its address later
+//! cannot bypass it.
 //!
 //! Source: IANA's registries of special-purpose addresses for IPv4 and IPv6 (RFC 6890 and its
 //! successors); MCP 2026-07-28 security best practices (server-side request forgery).

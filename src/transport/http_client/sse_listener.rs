@@ -1,13 +1,13 @@
 //! The GET stream of a session, and reconnection of streams that ended.
 //!
-//! Requests the stream, passes its messages on, reconnects when it ends, and ends the session when the
-//! client is closed.
+//! Requests the stream, passes its messages on, reconnects when it ends, and ends the session when
+//! the client is closed.
 //!
 //! Source: MCP 2025-11-25 basic/transports (listening, resumability, session management).
 //!
 //! # Invariants
-//! - Pauses grow with every connection without a message, and only a message resets them. After too many
-//!   the listener gives up.
+//! - Pauses grow with every connection without a message, and only a message resets them. After too
+//!   many the listener gives up.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,8 +51,8 @@ impl Fruitless {
         self.0 > most
     }
 
-    /// Returns the pause before the next attempt. `retry` is the server's wish in milliseconds; it is
-    /// followed exactly until it has failed twice.
+    /// Returns the pause before the next attempt. `retry` is the server's wish in milliseconds; it
+    /// is followed exactly until it has failed twice.
     pub(super) fn delay(&self, retry: Option<u64>, clean: bool) -> Duration {
         let doubled = FIRST * (1 << self.0.saturating_sub(1).min(6));
         let own = if self.0 == 0 && clean { SOON } else { doubled.min(LONGEST) };

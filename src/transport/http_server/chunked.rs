@@ -59,8 +59,8 @@ impl Chunked {
         self.at == At::Done
     }
 
-    /// Takes what belongs to the body from the start of `input`, gives its bytes to `out` in pieces, and
-    /// tells how much it took. `room` is how many more bytes the body may have.
+    /// Takes what belongs to the body from the start of `input`, gives its bytes to `out` in
+    /// pieces, and tells how much it took. `room` is how many more bytes the body may have.
     pub(super) fn decode(
         &mut self,
         input: &[u8],

@@ -26,8 +26,9 @@ use super::{Admission, Refusal, Service};
 const READ: usize = 16 << 10;
 /// Requests of one connection in one turn, and reads of a body; then others have theirs.
 const ROUNDS: usize = 8;
-/// Bytes of a refused request that are read and dropped; then the connection is closed. Most clients read
-/// the answer only after they have sent their whole body, and lose it if the connection is reset before.
+/// Bytes of a refused request that are read and dropped; then the connection is closed. Most
+/// clients read the answer only after they have sent their whole body, and lose it if the
+/// connection is reset before.
 const DROPPED: usize = 64 << 20;
 /// A comment of the event stream format, in a chunk of its own.
 const COMMENT: &[u8] = b"3\r\n:\n\n\r\n";
@@ -377,9 +378,9 @@ impl Conn {
         self.wire.send(state, &[&head, body]);
     }
 
-    /// Closes our side, if nothing waits to be sent, and drops the rest of what the peer sends: to close
-    /// a socket with unread input resets it, which takes back the answer that the peer has not read
-    /// (RFC 9112, 9.6).
+    /// Closes our side, if nothing waits to be sent, and drops the rest of what the peer sends: to
+    /// close a socket with unread input resets it, which takes back the answer that the peer has
+    /// not read (RFC 9112, 9.6).
     fn linger(&mut self, state: &State, room: &Room<'_>) {
         if state.waits() == 0 {
             state.shut_down();

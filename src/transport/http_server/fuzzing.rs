@@ -28,8 +28,8 @@ impl Desk for Transcript {
     }
 }
 
-/// What a connection's bytes mean: each request, and the end: a status, the bytes that a rejected body leaves unread,
-/// or an incomplete request.
+/// What a connection's bytes mean: each request, and the end: a status, the bytes that a rejected
+/// body leaves unread, or an incomplete request.
 pub(crate) fn requests(pieces: &[&[u8]]) -> Vec<String> {
     let (mut inbox, mut transcript) = (Inbox::new(), Transcript::default());
     let mut ahead = Vec::new();

@@ -40,8 +40,8 @@ enum Inner {
 }
 
 impl Listener {
-    /// Listens at `address`: `127.0.0.1:8080`, `[::1]:0`, `localhost:8080`, `unix:/run/mcp.sock`, or
-    /// `systemd` for every socket of the unit that started us.
+    /// Listens at `address`: `127.0.0.1:8080`, `[::1]:0`, `localhost:8080`, `unix:/run/mcp.sock`,
+    /// or `systemd` for every socket of the unit that started us.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if it is no address, [`ErrorKind::Busy`] if another process listens
@@ -262,8 +262,8 @@ impl Socket {
         }
     }
 
-    /// Closes it and has the system forget what the peer has not read, which it would otherwise keep
-    /// for minutes.
+    /// Closes it and has the system forget what the peer has not read, which it would otherwise
+    /// keep for minutes.
     pub(super) fn abort(self) {
         #[cfg(unix)]
         if let Socket::Tcp(tcp) = &self {

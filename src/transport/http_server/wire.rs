@@ -374,8 +374,8 @@ impl Wire {
         state.phase = Phase::Idle;
     }
 
-    /// The engine gives the connection up: it is cut, and nobody needs to be called. Gives the exchange
-    /// that the service has not been told the end of.
+    /// The engine gives the connection up: it is cut, and nobody needs to be called. Gives the
+    /// exchange that the service has not been told the end of.
     pub(super) fn give_up(&self) -> Option<u64> {
         let mut state = self.state();
         state.called = true;
