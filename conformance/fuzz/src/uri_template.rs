@@ -24,13 +24,15 @@ pub fn run(bytes: &[u8]) {
 }
 
 /// Values are decoded, so another URI may come of them; the values in that one make the same URI again. Reserved
-/// expansion copies what is percent-encoded in a value, so each round decodes more of it.
+/// expansion copies what is percent-encoded in a value, which another round decodes or rejects.
 fn stable(template: &UriTemplate, uri: &str) {
     let Some(found) = template.matches(uri) else { return };
     let expanded = expand(template, &found);
-    let second = template.matches(&expanded).unwrap_or_else(|| panic!("{expanded} of {found:?} is no match"));
-    let reserved = template.as_str().contains("{+") || template.as_str().contains("{#");
-    assert!(reserved || expand(template, &second) == expanded, "{found:?} and {second:?}");
+    let second = template.matches(&expanded);
+    if !template.as_str().contains("{+") && !template.as_str().contains("{#") {
+        let second = second.unwrap_or_else(|| panic!("{expanded} of {found:?} is no match"));
+        assert_eq!(expand(template, &second), expanded, "{found:?} and {second:?}");
+    }
 }
 
 fn expand(template: &UriTemplate, found: &Variables) -> String {
