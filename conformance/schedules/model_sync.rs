@@ -1,8 +1,7 @@
 //! What the library takes from `std::sync`, `std::thread` and `crossbeam-channel`, on threads that Shuttle schedules.
 //!
 //! Time does not pass in a schedule. A wait of less than a second ends at any moment, with or without its reason. A wait
-//! of a second or more never ends by itself, so that a lost notification is a deadlock, which Shuttle reports. A parked
-//! thread is an exception: Shuttle wakes it without a reason, so a lost `unpark` is not found.
+//! of a second or more never ends by itself, so that a lost wake-up is a deadlock, which Shuttle reports.
 #![allow(missing_docs, dead_code, unreachable_code)]
 
 use std::time::Duration;
@@ -21,15 +20,126 @@ fn some_turns(mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Shuttle's own `park` wakes up for no reason at nearly every turn, which would hide a lost wake-up.
 pub mod thread {
-    pub use shuttle::thread::{Builder, JoinHandle, Thread, ThreadId, current, park, scope, sleep, spawn, yield_now};
+    use std::io;
+    use std::time::Duration;
+
+    use super::sync::{Arc, Condvar, Mutex, PoisonError};
+
+    pub use shuttle::thread::{ThreadId, scope, sleep, yield_now};
     pub use std::thread::{available_parallelism, panicking};
 
-    pub fn park_timeout(time: std::time::Duration) {
-        if time >= super::SHORT {
-            return park();
+    #[derive(Default)]
+    struct Parker {
+        token: Mutex<bool>,
+        unparked: Condvar,
+    }
+
+    shuttle::thread_local! {
+        static PARKER: std::cell::RefCell<Arc<Parker>> = std::cell::RefCell::default();
+    }
+
+    fn parker() -> Arc<Parker> {
+        PARKER.with(|parker| Arc::clone(&parker.borrow()))
+    }
+
+    #[derive(Clone)]
+    pub struct Thread {
+        thread: shuttle::thread::Thread,
+        parker: Arc<Parker>,
+    }
+
+    impl Thread {
+        pub fn id(&self) -> ThreadId {
+            self.thread.id()
         }
-        super::some_turns(|| false);
+
+        pub fn name(&self) -> Option<&str> {
+            self.thread.name()
+        }
+
+        pub fn unpark(&self) {
+            *self.parker.token.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            self.parker.unparked.notify_all();
+        }
+    }
+
+    pub fn current() -> Thread {
+        Thread { thread: shuttle::thread::current(), parker: parker() }
+    }
+
+    pub fn park() {
+        park_timeout(Duration::MAX);
+    }
+
+    pub fn park_timeout(time: Duration) {
+        let parker = parker();
+        let mut token = parker.token.lock().unwrap_or_else(PoisonError::into_inner);
+        while !std::mem::take(&mut *token) {
+            let waited = parker.unparked.wait_timeout(token, time).unwrap_or_else(PoisonError::into_inner);
+            token = waited.0;
+            if waited.1.timed_out() {
+                *token = false;
+                return;
+            }
+        }
+    }
+
+    pub struct JoinHandle<T> {
+        handle: shuttle::thread::JoinHandle<T>,
+        thread: Thread,
+    }
+
+    impl<T> JoinHandle<T> {
+        pub fn join(self) -> std::thread::Result<T> {
+            self.handle.join()
+        }
+
+        pub fn thread(&self) -> &Thread {
+            &self.thread
+        }
+    }
+
+    #[derive(Default)]
+    pub struct Builder(shuttle::thread::Builder);
+
+    impl Builder {
+        pub fn new() -> Builder {
+            Builder::default()
+        }
+
+        pub fn name(self, name: String) -> Builder {
+            Builder(self.0.name(name))
+        }
+
+        /// The stacks of the models are all of one size.
+        pub fn stack_size(self, _: usize) -> Builder {
+            self
+        }
+
+        pub fn spawn<F, T>(self, run: F) -> io::Result<JoinHandle<T>>
+        where
+            F: FnOnce() -> T + Send + 'static,
+            T: Send + 'static,
+        {
+            let parker = Arc::<Parker>::default();
+            let own = Arc::clone(&parker);
+            let handle = self.0.spawn(move || {
+                PARKER.with(|parker| *parker.borrow_mut() = own);
+                run()
+            })?;
+            let thread = Thread { thread: handle.thread().clone(), parker };
+            Ok(JoinHandle { handle, thread })
+        }
+    }
+
+    pub fn spawn<F, T>(run: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Builder::new().spawn(run).expect("a thread")
     }
 }
 

@@ -15,7 +15,8 @@ const LONG: Duration = Duration::from_secs(30);
 
 /// Every model, by name.
 pub const MODELS: &[(&str, fn())] = &[
-    ("pool", pool),
+    ("pool", || pool(LONG)),
+    ("pool_idle", || pool(Duration::from_millis(1))),
     ("pool_withdraw_and_close", pool_withdraw_and_close),
     ("server_pooled_calls", server_pooled_calls),
     ("server_cancelled_calls", server_cancelled_calls),
@@ -24,15 +25,15 @@ pub const MODELS: &[(&str, fn())] = &[
     ("client_end", client_end),
 ];
 
-fn size(workers: usize, queue: usize) -> PoolSize {
-    PoolSize { workers, queue, stack: 64 << 10, idle: Duration::from_millis(1) }
+fn size(workers: usize, queue: usize, idle: Duration) -> PoolSize {
+    PoolSize { workers, queue, stack: 64 << 10, idle }
 }
 
 /// Two submitters, two workers, room for one job: every job runs once, and the pool becomes idle.
-fn pool() {
+fn pool(idle: Duration) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
-    let pool = Arc::new(Pool::new(size(2, 1), move |n: usize| {
+    let pool = Arc::new(Pool::new(size(2, 1, idle), move |n: usize| {
         thread::yield_now();
         counted.fetch_add(n, Ordering::Relaxed);
     }));
@@ -52,7 +53,7 @@ fn pool() {
 fn pool_withdraw_and_close() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
-    let pool = Arc::new(Pool::new(size(1, 2), move |n: usize| {
+    let pool = Arc::new(Pool::new(size(1, 2, LONG), move |n: usize| {
         counted.fetch_add(n, Ordering::Relaxed);
     }));
     let second = Arc::clone(&pool);
