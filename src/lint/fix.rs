@@ -125,15 +125,21 @@ impl Plan {
                     None => added.push(Added::Required(&names)),
                 }
             }
-            match (self.close[at], member(schema, "additionalProperties")) {
-                (None, _) => {}
-                (Some(Close::Additional), Some((_, old))) => edits.push(Edit::replace(old, "false")),
-                (Some(Close::Unevaluated), Some((name, old))) => {
-                    edits.push(Edit::replace(name, "\"unevaluatedProperties\""));
-                    edits.push(Edit::replace(old, "false"));
-                }
-                (Some(Close::Additional), None) => added.push(Added::False("additionalProperties")),
-                (Some(Close::Unevaluated), None) => added.push(Added::False("unevaluatedProperties")),
+            let additional = member(schema, "additionalProperties");
+            match self.close[at] {
+                None => {}
+                Some(Close::Additional) => match additional {
+                    Some((_, old)) => edits.push(Edit::replace(old, "false")),
+                    None => added.push(Added::False("additionalProperties")),
+                },
+                Some(Close::Unevaluated) => match (member(schema, "unevaluatedProperties"), additional) {
+                    (Some((_, old)), _) => edits.push(Edit::replace(old, "false")),
+                    (None, Some((name, old))) => {
+                        edits.push(Edit::replace(name, "\"unevaluatedProperties\""));
+                        edits.push(Edit::replace(old, "false"));
+                    }
+                    (None, None) => added.push(Added::False("unevaluatedProperties")),
+                },
             }
             if !added.is_empty() {
                 edits.push(insert(schema, &added));
@@ -174,6 +180,9 @@ fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
         }
         if !only_requires_beside(look, at) {
             return Err("left open: combinators or a reference beside it may declare more members".into());
+        }
+        if ["additionalProperties", "unevaluatedProperties"].iter().all(|k| schema.get(k).is_some()) {
+            return Err("left open: both additionalProperties and unevaluatedProperties are true".into());
         }
     }
     let properties = schema.get("properties");

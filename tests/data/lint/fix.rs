@@ -253,3 +253,15 @@ fn schemas_that_share_their_object_are_not_touched() {
         becomes(&schema, &schema);
     }
 }
+
+#[test]
+fn unevaluated_properties_that_are_there_are_changed_and_not_added_again() {
+    becomes(
+        r#"{"type":"object","unevaluatedProperties":true,"properties":{"a":{}},"required":["a"],"anyOf":[{"required":["a"]}]}"#,
+        r#"{"type":"object","unevaluatedProperties":false,"properties":{"a":{}},"required":["a"],"anyOf":[{"required":["a"]}]}"#,
+    );
+    left(
+        r#"{"type":"object","unevaluatedProperties":true,"additionalProperties":true,"properties":{"a":{}},"required":["a"],"anyOf":[{"required":["a"]}]}"#,
+        "both additionalProperties and unevaluatedProperties are true",
+    );
+}
