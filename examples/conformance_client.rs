@@ -43,7 +43,7 @@ fn connect(url: &str) -> Result<Client, Error> {
 }
 
 fn run(client: &Client, scenario: &str) -> Result<(), Error> {
-    let tools = client.tools()?;
+    let tools = if client.server().offer.tools { client.tools()? } else { Vec::new() };
     let nothing = || json!({});
     match scenario {
         "initialize" | "request-metadata" | "json-schema-ref-no-deref" => {}

@@ -5,7 +5,7 @@
 //! [`decode`] reads a value, [`schema`] returns the JSON Schema (2020-12), and [`ToJson`] writes a
 //! value. Reading checks everything the definition states. A [`Violation`] states what is accepted,
 //! for the model to correct its call. Values are never converted between types, and schemas from
-//! other sources are the task of [`crate::schema`].
+//! other sources are the task of the module `schema`.
 //!
 //! The output of the macros is small: a table with one row per field, and calls into shared code
 //! (`field.rs`). Implement [`FromJson`] and `ToJson` for types of your own:
