@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fuzz targets of the library, by libFuzzer. The targets are in conformance/fuzz/src, one file each.
 #
-#   conformance/fuzz.sh                     every target for 30 seconds, one per processor at a time
+#   conformance/fuzz.sh                     every target for 30 seconds, one per processor at a time, from a fixed seed,
+#                                           so that a change fails for what it changes
 #   conformance/fuzz.sh TARGET SECONDS      one target; `all` for every target
 #
 # Every run starts from the committed seeds in fuzz/corpus and from the inputs that earlier runs on this machine found
@@ -15,9 +16,11 @@ cd "$(dirname "$0")/.."
 fuzz=conformance/fuzz
 targets=$(sed -n 's/^    ("\([a-z_]*\)", [a-z_]*::run),$/\1/p' $fuzz/src/main.rs)
 target=${1-all} seconds=${2-30}
+# 0 is a seed by chance.
+[ $# -eq 0 ] && seed=1 || seed=0
 case "$target" in
 all) ;;
-*) grep -qx "$target" <<<"$targets" || { sed -n '2,12s/^# \{0,1\}//p' "$0"; echo; echo "targets:" $targets; exit 2; }
+*) grep -qx "$target" <<<"$targets" || { sed -n '2,13s/^# \{0,1\}//p' "$0"; echo; echo "targets:" $targets; exit 2; }
    targets=$target ;;
 esac
 out=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
@@ -31,7 +34,7 @@ one() {
     local name=$1 dictionary=() corpus=$out/corpus/$1
     mkdir -p "$corpus"
     [ ! -e "$fuzz/dict/$name" ] || dictionary=(-dict="$fuzz/dict/$name")
-    if FUZZ_TARGET=$name "$program" "$corpus" "$fuzz/corpus/$name" -max_total_time="$seconds" -max_len=4096 \
+    if FUZZ_TARGET=$name "$program" "$corpus" "$fuzz/corpus/$name" -seed=$seed -max_total_time="$seconds" -max_len=4096 \
         -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=1 "${dictionary[@]}" \
         -artifact_prefix="$out/found/$name-" > "$out/$name.log" 2>&1; then
         local done edges
@@ -45,6 +48,6 @@ one() {
     fi
 }
 export -f one
-export fuzz out program seconds
+export fuzz out program seconds seed
 # xargs ends with 123 if any target failed, after all of them have run.
 printf '%s\n' $targets | xargs -P "$(nproc)" -I{} bash -c 'set -u; one {}' || exit 1
