@@ -34,8 +34,6 @@ use tinymcp::{
 
 /// How long anything is waited for that a server says on its own account.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// "Method not found" of JSON-RPC.
-const METHOD_NOT_FOUND: i32 = -32601;
 
 fn main() -> ExitCode {
     let mut args = env::args().skip(1);
@@ -153,12 +151,12 @@ impl Session {
         }
     }
 
-    /// That the server offers these, no more and no less, and how it answers what it does not offer.
+    /// Checks that the server declares these capabilities, no more and no less, and that the client requests nothing else.
     fn check_offer(&mut self, expected: ServerCapabilities) {
         self.check("offer", |s| same(&s.client.server().offer, &expected, "offer"));
         let missing = |s: &mut Session, name: &str, ask: &dyn Fn(&Client) -> Result<(), Error>| {
             s.check(&format!("{name}, not offered"), |s| {
-                fails(ask(&s.client), ErrorKind::Remote, Some(METHOD_NOT_FOUND))
+                fails(ask(&s.client), ErrorKind::PeerIncompatible, None)
             });
         };
         if !expected.resources {
