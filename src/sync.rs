@@ -1,12 +1,12 @@
 //! A condition variable that costs nothing while nobody sleeps on it.
 //!
 //! What it does: counts who sleeps, and wakes nobody where nobody does; with the library's own,
-//! waking is a system call in any case. What it does not: know what is waited for.
+//! waking is a system call in any case. It does not know the state that is waited for.
 //!
 //! # Invariants
 //! - One lock goes with one condition, and its count changes and is looked at under that lock
-//!   alone. Who changes what is waited for looks at the count before letting go of it: who has not
-//!   begun to sleep by then sees the change.
+//!   alone. A thread that changes the state reads the count before it unlocks. A waiter that does
+//!   not sleep yet sees the change.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, MutexGuard, PoisonError};

@@ -2,8 +2,8 @@
 //! belong to the protocol.
 //!
 //! What it does: tells what is wrong with one before it is written, and takes off what every result
-//! gets from the library. What it does not: look at what peers send, which is never held to this,
-//! and at results that a hub passes on.
+//! gets from the library. It does not check messages of peers, which are never held to this,
+//! nor results that a hub passes on.
 //!
 //! Source: MCP 2026-07-28 basic/index, `_meta` (requirements META-01, META-03, AMB-19).
 

@@ -2,7 +2,7 @@
 //!
 //! What it does: looks at host and origin, path, method, token and media types, in this order
 //! (requirement H26-28), answers browsers' questions and those for the metadata, tells the operator
-//! of refusals. What it does not: know which sessions there are, or look at a message.
+//! of refusals. It knows no sessions and reads no messages.
 //!
 //! Invariant: a token is looked at before the body is read; with the body once more, unless it was
 //! the last one.
