@@ -31,7 +31,7 @@ impl Random {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        (self.next() >> 11) as usize % end
+        ((self.next() >> 11) % end as u64) as usize
     }
 
     fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
@@ -179,6 +179,8 @@ enum Expected {
 
 /// What must come back for a line, and the message that it is.
 fn oracle(line: &[u8]) -> (Expected, Value) {
+    // One byte order mark may stand before every line.
+    let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
     if line.iter().all(|b| b" \t\r".contains(b)) {
         return (Expected::Nothing, Value::Null);
     }
@@ -347,6 +349,9 @@ fn the_oracle_knows_right_from_wrong() {
         (r#"{"jsonrpc":"2.0","id":1,"method":"x","a":[{"b":1},{"b":[":","b"]}]}"#, answer("1")),
         ("[]", Expected::Stray),
         (" \t", Expected::Nothing),
+        ("\u{feff}", Expected::Nothing),
+        ("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1}", answer("1")),
+        ("\u{feff}\u{feff}", Expected::Stray),
         ("{", Expected::Stray),
     ] {
         assert_eq!(oracle(line.as_bytes()).0, expected, "{line}");
