@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The official conformance suite drives our client over Streamable HTTP, in both protocol eras.
 #
-#   conformance/client.sh                       builds examples/conformance_client and runs every scenario
+#   conformance/client.sh                       builds conformance/fixtures/client and runs every scenario
 #   conformance/client.sh --only SCENARIO
 #   conformance/client.sh --client PROGRAM      takes a client that is already there
 #

@@ -2,12 +2,12 @@
 # Our client against real servers: the reference servers (everything, filesystem, memory), one of the Python SDK and one
 # on rmcp.
 #
-#   conformance/peers.sh                        builds examples/peer_client and runs it against every server
+#   conformance/peers.sh                        builds conformance/fixtures/peer_client and runs it against every server
 #   conformance/peers.sh --only RUN             one run, everything/http for example
 #   conformance/peers.sh --client PROGRAM       takes a client that is already there
 #
 # A run is SERVER/TRANSPORT, with the era where the server speaks both; `auto` finds it out. What is expected of each
-# server, and what it must not offer, is in examples/peer_client. The servers are pinned in conformance/peers and
+# server, and what it must not offer, is in conformance/fixtures/peer_client. The servers are pinned in conformance/peers and
 # clients/py and installed there, into ignored folders. Prints `ok RUN CHECK` or `FAIL RUN CHECK: …` and ends with
 # `N passed, N failed`; the exit code is 0 only when nothing failed. What servers and client wrote is kept in
 # peers/out until the next run.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The official conformance suite against examples/conformance_server, in both revisions on one endpoint.
+# The official conformance suite against conformance/fixtures/server, in both revisions on one endpoint.
 #
 #   conformance/server.sh                       builds the server and runs every scenario but those of extensions
 #   conformance/server.sh --server PROGRAM      takes a server that is already there, an emulated one for example

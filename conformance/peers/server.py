@@ -1,7 +1,7 @@
-"""A server of the Python SDK that has one of everything, for `examples/peer_client` to be tried against.
+"""A server of the Python SDK with one of everything: `conformance/fixtures/peer_client` checks it."""
 
-Used as `python server.py` (stdio) or `python server.py PORT` (Streamable HTTP on loopback). What it asks of a client
-it asks through resolvers, which do it in the way of either era.
+Run as `python server.py` (stdio) or `python server.py PORT` (Streamable HTTP on loopback). It sends its requests to
+the client through resolvers, which work in both eras.
 """
 
 import sys

@@ -1,9 +1,9 @@
-//! A server on rmcp: tools that answer, report, wait and ask, a resource that changes, a prompt with completion.
+//! A server on rmcp for `conformance/fixtures/peer_client/rmcp.rs`: tools that return results, report progress, wait,
+//! and ask the client; a resource that changes; a prompt with completion.
 //!
-//! What `examples/peer_client/rmcp.rs` expects stands here. Serves over HTTP where the last word of its command line
-//! is a port, until it is killed; over standard streams otherwise, until input ends.
+//! Serves over HTTP until it is killed if the last argument is a port, else over standard streams until input ends.
 
-// Questions about models and roots, and subscriptions in sessions, are on their way out of the protocol.
+// Sampling, roots and subscriptions in sessions are deprecated in the protocol.
 #![allow(deprecated)]
 
 use std::sync::Arc;
