@@ -1,14 +1,13 @@
-//! The public error: one boxed word, a kind named by what the caller can do, and a message.
+//! Public error type: a kind, a message, and an optional source.
 //!
-//! Failures of a peer's request never become an [`Error`]: they are answered on the wire
-//! (`model::Fault`, mapped to codes by `era`). An [`Error`] is what the program that uses the
-//! library gets back: a registration that cannot be right, a transport that failed.
+//! An [`Error`] is for the program: an invalid registration, a failed transport. Failures of a
+//! peer's request are error responses instead (`model::Fault`, mapped to codes by `era`).
 
 use std::fmt;
 
 use crate::json::{Json, ParseError};
 
-/// What went wrong, for the program that uses the library.
+/// Error of the library: one boxed word.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -19,40 +18,40 @@ struct Inner {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What the caller can do about an [`Error`].
+/// Kind of an [`Error`], by the reaction it allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Reading or writing failed; the message carries the operating system's words.
+    /// Reading or writing failed; the source is the error of the operating system.
     Io,
-    /// The other side is gone, or this side was closed.
+    /// The connection is closed.
     Closed,
-    /// Not done in time.
+    /// A timeout expired.
     Timeout,
-    /// Too much at once; try again later.
+    /// Too many calls in flight; retry later.
     Busy,
-    /// A named limit was reached.
+    /// A limit was exceeded; the message names it.
     Limit,
     /// The peer broke the protocol.
     PeerMisbehaved,
-    /// The peer speaks no revision, or lacks a capability, that is needed.
+    /// The peer lacks a required revision or capability.
     PeerIncompatible,
-    /// The peer answered with an error; [`Error::code`] and [`Error::data`] say more.
+    /// The peer responded with an error; see [`Error::code`] and [`Error::data`].
     Remote,
-    /// The server refused the message before it read it: not authorised, not found, overloaded.
+    /// The server rejected the message before reading it: not authorised, not found, overloaded.
     Refused,
-    /// The program itself cancelled the call.
+    /// The program cancelled the call.
     Cancelled,
-    /// The session was lost. The call has not run, or nobody can know whether it has.
+    /// The session was lost. The call may or may not have run.
     SessionLost,
-    /// A value given to the library is wrong: a schema that is no JSON, a bad template.
+    /// A value given to the library is invalid, such as a schema that is not JSON.
     Invalid,
-    /// The library was used in a way that cannot work: two tools with one name.
+    /// Wrong use of the library, such as two tools with one name.
     Misuse,
 }
 
 impl Error {
-    /// An error of this kind; the message is one sentence without a final period.
+    /// An error of this kind; the message is a sentence without a final period.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Inner { kind, message: message.into(), code: None, data: None, source: None }))
     }
@@ -63,7 +62,7 @@ impl Error {
         self.0.code
     }
 
-    /// What the peer's error says for programs.
+    /// The `data` of the peer's error.
     pub fn data(&self) -> Option<&Json> {
         self.0.data.as_ref()
     }
@@ -74,12 +73,12 @@ impl Error {
         self
     }
 
-    /// What the caller can do about it.
+    /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Adds the cause, which [`std::error::Error::source`] gives back.
+    /// Sets the cause, which [`std::error::Error::source`] returns.
     #[must_use]
     pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
         self.0.source = Some(Box::new(source));

@@ -8,13 +8,13 @@ use crate::json::Doc;
 use crate::server::Sealer;
 use crate::transport::sse::{Parser, Step};
 
-/// The requests in the bytes of a connection, which arrive in these pieces.
+/// Parses the requests of a connection whose bytes arrive in these pieces.
 pub fn http_requests(pieces: &[&[u8]]) -> Vec<String> {
     crate::transport::http_server::fuzzing::requests(pieces)
 }
 
-/// The events in a stream that arrives in these pieces, as type and data; the last id; the retry
-/// time.
+/// Parses an event stream that arrives in these pieces. Returns type and data of each event, the
+/// last id, and the retry time.
 #[allow(clippy::type_complexity)]
 pub fn events(pieces: &[&[u8]], limit: usize) -> (Vec<Option<(Vec<u8>, Vec<u8>)>>, Vec<u8>, Option<u64>) {
     let mut parser = Parser::new(limit);
@@ -32,18 +32,18 @@ pub fn events(pieces: &[&[u8]], limit: usize) -> (Vec<Option<(Vec<u8>, Vec<u8>)>
     (found, parser.last_id().to_vec(), parser.retry())
 }
 
-/// The value that a header carries, read again.
+/// Encodes a header value and decodes it again.
 pub fn header_round_trip(value: &str) -> Option<String> {
     header::decode(header::encode(value).as_bytes()).map(|text| text.into_owned())
 }
 
-/// The value of a header as a server reads it.
+/// Decodes a header value.
 pub fn header_value(bytes: &[u8]) -> Option<String> {
     header::decode(bytes).map(|text| text.into_owned())
 }
 
 /// The headers that a client sends with these arguments, and the first one that a server rejects.
-/// Nothing if the schema or the arguments cannot be read.
+/// `None` if the schema or the arguments are invalid.
 #[allow(clippy::type_complexity)]
 pub fn mirrored(schema: &str, arguments: &str) -> Option<(Vec<(String, String)>, Option<String>)> {
     let (schema, arguments) = (Doc::parse(schema).ok()?, Doc::parse(arguments).ok()?);
@@ -58,14 +58,14 @@ pub fn mirrored(schema: &str, arguments: &str) -> Option<(Vec<(String, String)>,
     Some((sent, rejected))
 }
 
-/// A sealed `requestState` with these answers, which are JSON texts by key.
+/// Seals a `requestState` with these responses, which are JSON texts by key.
 pub fn seal(principal: &str, params: &Doc, answers: &[(String, String)]) -> String {
     let answers = answers.iter().filter_map(|(key, text)| Some((key.clone(), Ok(Doc::parse(text).ok()?))));
     let answers = answers.collect();
     sealer().seal(principal, ("tools/call", Some(params.root())), Duration::from_secs(600), &answers)
 }
 
-/// The answers in a sealed `requestState`, as JSON texts by key; nothing if it is not valid.
+/// The responses in a sealed `requestState`, as JSON texts by key; `None` if it is invalid.
 pub fn open(principal: &str, params: &Doc, state: &str) -> Option<Vec<(String, String)>> {
     let answers = sealer().open(principal, ("tools/call", Some(params.root())), state)?;
     Some(

@@ -17,7 +17,7 @@
 //! }
 //! ```
 //!
-//! # Where to start
+//! # Start here
 //!
 //! | task | start with | feature |
 //! |---|---|---|

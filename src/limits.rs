@@ -1,11 +1,9 @@
-//! Every cap and timeout of the library on one page.
+//! Limits and timeouts of the library.
 //!
-//! The defaults are sized for a small board and are meant to be right for most servers. Each can
-//! be set in code, and each from the environment of a deployed binary
-//! ([`Limits::from_env`]; the serving functions read it unless the program set its own limits).
-//! A value that cannot be read, or that lies outside its range, is an error when serving starts:
-//! a limit that silently fell back to its default would be no limit. A variable that is no limit at
-//! all is told on standard error.
+//! The defaults fit a single-board computer and most servers. Each limit can be set in code and by
+//! an environment variable ([`Limits::from_env`]; the serving functions read it unless the program
+//! sets its own limits). An invalid or out-of-range value is a start-up error. Unknown `TINYMCP_*`
+//! variables are reported on stderr.
 
 #[cfg(feature = "http-server")]
 mod http;
@@ -23,7 +21,7 @@ pub use http::HttpLimits;
 #[cfg(feature = "schema")]
 pub use schema::SchemaLimits;
 
-/// Caps and timeouts of one server or client.
+/// Limits and timeouts of one server or client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -37,8 +35,8 @@ pub struct Limits {
     pub json_nodes: u32,
     /// Threads that run handlers, 1 to 64. 4: the cores of a common board. `TINYMCP_WORKERS`.
     pub workers: usize,
-    /// Accepted calls that wait for a worker, 1 to 65536. 256: a full queue stops the reading of
-    /// input, so this only smooths bursts. `TINYMCP_QUEUE`.
+    /// Accepted calls that wait for a worker, 1 to 65536. 256: a full queue pauses the reading of
+    /// input, so it only smooths bursts. `TINYMCP_QUEUE`.
     pub queue: usize,
     /// Stack of a worker thread in bytes, at least 64 KiB. 512 KiB: untouched pages cost nothing.
     /// `TINYMCP_WORKER_STACK`.
@@ -47,16 +45,14 @@ pub struct Limits {
     /// an error; zero turns the watchdog off. 30 s: the shortest timeout of common hosts.
     /// `TINYMCP_DEADLINE_MS`.
     pub handler_deadline: Duration,
-    /// How long running calls may go on after the end of input or SIGTERM. 5 s: half of what
-    /// service managers wait before they kill. `TINYMCP_GRACE_MS`.
+    /// Longest time that running calls may continue after the end of input or SIGTERM. 5 s: half of
+    /// the time that service managers wait before they kill. `TINYMCP_GRACE_MS`.
     pub grace: Duration,
-    /// How long a call may wait for the user, the model or the roots in a legacy session, and how
-    /// long a sealed `requestState` stays valid. 10 min: people go for coffee.
-    /// `TINYMCP_ASK_MS`.
+    /// Longest time that a call waits for the user, the model or the roots in a legacy session, and
+    /// validity of a sealed `requestState`. 10 min: people take a break. `TINYMCP_ASK_MS`.
     pub ask_timeout: Duration,
-    /// Calls of one client that wait for its answers at once. 64: each keeps its message in memory.
-    /// Those of all clients of an HTTP server are bounded too: by this, or by the number of
-    /// sessions there may be if that is more. `TINYMCP_PARKED`.
+    /// Parked calls of one client. 64: each holds its message in memory. For all clients of an HTTP
+    /// server the bound is this or the number of sessions, whichever is larger. `TINYMCP_PARKED`.
     pub parked: usize,
     /// Bytes of one sealed `requestState`. 64 KiB: it travels with every retry.
     /// `TINYMCP_STATE_BYTES`.
@@ -66,42 +62,40 @@ pub struct Limits {
     pub page: usize,
     /// Subscribed URIs of one session or listen request. 256. `TINYMCP_SUBSCRIPTIONS`.
     pub subscriptions: usize,
-    /// Bytes of those URIs. 32 KiB: 128 for each of 256, kept for as many clients as there may be.
-    /// `TINYMCP_SUBSCRIPTION_BYTES`.
+    /// Bytes of those URIs. 32 KiB: 128 for each of 256. `TINYMCP_SUBSCRIPTION_BYTES`.
     pub subscription_bytes: usize,
     /// Listen requests open at once on one connection. 32. `TINYMCP_LISTENS`.
     pub listens: usize,
-    /// Bytes of memory that the messages of calls in flight take, and once more those of calls that
-    /// wait for the client. 16 MiB: four of the largest. Beyond it the next call is taken in when
-    /// others are done; until then nothing is read. In a client: of questions of the server, and
-    /// once more of its news, that wait for handlers. `TINYMCP_IN_FLIGHT_BYTES`.
+    /// Bytes of the messages of calls in flight, and the same again for parked calls. 16 MiB: four
+    /// of the largest. Beyond it nothing is read until a call ends. In a client: bytes of the
+    /// server's requests, and the same again of its notifications, that wait for handlers.
+    /// `TINYMCP_IN_FLIGHT_BYTES`.
     pub in_flight_bytes: usize,
-    /// Bytes of answers that wait while the peer does not read; then writers wait too. 1 MiB.
+    /// Bytes of responses that wait for a peer that does not read; beyond it writers block. 1 MiB.
     /// `TINYMCP_BACKLOG_BYTES`.
     pub backlog_bytes: usize,
-    /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts;
-    /// zero leaves it alone. Off by default; best effort. A program that wants memory beyond it is
-    /// ended by Rust's allocator, a thread beyond it is not started. `TINYMCP_ADDRESS_SPACE`.
+    /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts, as
+    /// far as possible; zero changes nothing. Off by default. An allocation beyond it aborts the
+    /// program, a thread beyond it is not started. `TINYMCP_ADDRESS_SPACE`.
     pub address_space: u64,
-    /// How long a client waits for one answer unless the call says otherwise. 60 s: what common
-    /// hosts use. `TINYMCP_CALL_MS`.
+    /// Time that a client waits for a response, unless the call sets its own. 60 s: as common
+    /// hosts. `TINYMCP_CALL_MS`.
     #[cfg(feature = "client")]
     pub call_timeout: Duration,
-    /// How long it waits at most when progress keeps extending that. 1 h: a flashed device, a
-    /// large build. `TINYMCP_CALL_LONGEST_MS`.
+    /// Longest total wait if progress notifications extend it. 1 h: a flashed device, a large
+    /// build. `TINYMCP_CALL_LONGEST_MS`.
     #[cfg(feature = "client")]
     pub call_longest: Duration,
-    /// How long a client waits for an answer to its first question before it takes the server for
-    /// one of the older era, which may say nothing to a method it does not know. 10 s: servers in
-    /// slow languages need seconds to start. `TINYMCP_PROBE_MS`.
+    /// Time that a client waits for the response to the probe. Then it assumes the session
+    /// protocol, whose servers may ignore an unknown method. 10 s: some servers need seconds to
+    /// start. `TINYMCP_PROBE_MS`.
     #[cfg(feature = "client")]
     pub probe_timeout: Duration,
-    /// Calls of one client that wait for their answers at once, 1 to 65536. 1024; the next is
-    /// refused as busy. `TINYMCP_CALLS`.
+    /// Calls of one client in flight, 1 to 65536. 1024; the next one is rejected as busy.
+    /// `TINYMCP_CALLS`.
     #[cfg(feature = "client")]
     pub calls: usize,
-    /// Rounds of questions that one call may ask before it counts as broken, 1 to 1000. 10.
-    /// `TINYMCP_ROUNDS`.
+    /// Rounds of input that one call may request before it fails, 1 to 1000. 10. `TINYMCP_ROUNDS`.
     #[cfg(feature = "client")]
     pub rounds: u32,
     /// Entries of one list that a client collects over all pages; more is an error. 10,000.
@@ -112,63 +106,60 @@ pub struct Limits {
     /// largest messages. `TINYMCP_LIST_BYTES`.
     #[cfg(feature = "client")]
     pub list_bytes: usize,
-    /// Pages of one list that a client asks for; more is an error. 1000: a server that pages for
-    /// ever. `TINYMCP_LIST_PAGES`.
+    /// Pages of one list that a client requests; more is an error. 1000: bounds a server that never
+    /// ends its list. `TINYMCP_LIST_PAGES`.
     #[cfg(feature = "client")]
     pub list_pages: usize,
-    /// Threads of one client that answer the server's questions and tell of its notifications, 1
-    /// to 64. 2: they start when there is something to do. `TINYMCP_HANDLERS`.
+    /// Threads of one client that run handlers for the server's requests and notifications, 1 to
+    /// 64. 2: they start on demand. `TINYMCP_HANDLERS`.
     #[cfg(feature = "client")]
     pub handlers: usize,
-    /// Notifications, and questions of the server, that wait for those threads, 1 to 65536; more
-    /// are dropped, or refused as busy. 256. `TINYMCP_EVENTS`.
+    /// Notifications, and requests of the server, that wait for those threads, 1 to 65536. More
+    /// notifications are dropped, more requests rejected as busy. 256. `TINYMCP_EVENTS`.
     #[cfg(feature = "client")]
     pub events: usize,
-    /// Bytes of answers that a client keeps because the server said for how long they stay fresh; 0
-    /// keeps none. Once more as much of the output schemas that its tools promise, where those are
-    /// checked. 1 MiB. `TINYMCP_CACHE_BYTES`.
+    /// Bytes of responses that a client caches while they are fresh; 0 caches none. The same again
+    /// for output schemas of tools, if results are checked. 1 MiB. `TINYMCP_CACHE_BYTES`.
     #[cfg(feature = "client")]
     pub cache_bytes: usize,
-    /// How long a child process may take to exit after the end of its input, and once more after
+    /// Time for a child process to exit after the end of its input, and the same again after
     /// SIGTERM. 2 s each. `TINYMCP_CHILD_EXIT_MS`.
     #[cfg(feature = "client")]
     pub child_exit: Duration,
-    /// Bytes that are kept of the end of a child's stderr where it is captured. 16 KiB.
+    /// Bytes of the end of a child's stderr that are stored if it is captured. 16 KiB.
     /// `TINYMCP_STDERR_BYTES`.
     #[cfg(feature = "client")]
     pub stderr_bytes: usize,
     /// Servers of one hub, 1 to 65536. 64. `TINYMCP_SERVERS`.
     pub servers: usize,
-    /// How long a hub waits for the list of each of its servers, for one that connects counted from
-    /// when it began; what is not there then is reported as missing. A server that let a list wait
-    /// in vain gets a tenth until it answers. 10 s: what people wait for a host to start.
-    /// `TINYMCP_LIST_MS`.
+    /// Time that a hub waits for the list of each server; for one that connects, from the start of
+    /// the connection. A list that is late is reported as missing. A server whose list was late
+    /// gets a tenth until it responds. 10 s: as people wait for a host to start. `TINYMCP_LIST_MS`.
     pub list_timeout: Duration,
-    /// How often in a row a hub starts a server again that ended by itself; 0 never does. 5, after
-    /// pauses of half a second, doubling. `TINYMCP_RESTARTS`.
+    /// Restarts in a row of a server that ended by itself; 0 disables them. 5, after pauses of half
+    /// a second, doubling. `TINYMCP_RESTARTS`.
     pub restarts: u32,
-    /// Threads of one HTTP client that make the exchanges of started calls and listen streams, 1 to
-    /// 64, and connections it keeps open for the next call. 64: calls that are waited for need
-    /// none. `TINYMCP_HTTP_THREADS`.
+    /// Threads of one HTTP client for started calls and listen streams, 1 to 64, and idle
+    /// connections that it keeps. 64: a blocking call needs no thread. `TINYMCP_HTTP_THREADS`.
     #[cfg(feature = "http-client")]
     pub http_threads: usize,
-    /// How long an HTTP client tries to connect, over all addresses of a name. 10 s: three lost
+    /// Time that an HTTP client tries to connect, over all addresses of a name. 10 s: three lost
     /// packets. `TINYMCP_CONNECT_MS`.
     #[cfg(feature = "http-client")]
     pub connect_timeout: Duration,
-    /// Connections in a row without one message after which an event stream is given up. 100:
-    /// about eight minutes of a server that is down. `TINYMCP_RECONNECTS`.
+    /// Connections in a row without a message after which the client gives up an event stream. 100:
+    /// about eight minutes. `TINYMCP_RECONNECTS`.
     #[cfg(feature = "http-client")]
     pub reconnects: u32,
-    /// Refused connections in a row, one at least, after which the broken stream of a call is not
-    /// resumed. 7: about six seconds; a server that restarts is back by then, and a call need not
-    /// wait its whole time for one that is gone. `TINYMCP_REFUSALS`.
+    /// Refused connections in a row, at least one, after which the client does not resume the
+    /// broken stream of a call. 7: about six seconds, enough for a server to restart.
+    /// `TINYMCP_REFUSALS`.
     #[cfg(feature = "http-client")]
     pub refusals: u32,
-    /// What schemas and checks may cost.
+    /// Limits for schemas and validations.
     #[cfg(feature = "schema")]
     pub schema: SchemaLimits,
-    /// What only the HTTP server has.
+    /// Limits of the HTTP server.
     #[cfg(feature = "http-server")]
     pub http: HttpLimits,
 }
@@ -239,7 +230,7 @@ impl Default for Limits {
     }
 }
 
-/// One settable limit: its variable, its range, and where the number goes.
+/// One limit: its variable, its range and its setter.
 struct Setting {
     variable: &'static str,
     least: u64,
@@ -252,8 +243,7 @@ const fn setting(variable: &'static str, range: RangeInclusive<u64>, set: fn(&mu
     Setting { variable, least: *range.start(), most: *range.end(), set }
 }
 
-/// What "for ever" means where code waits for a time it was given: a point of time further away may
-/// not be told.
+/// Upper bound for user-supplied durations: `Instant + Duration` can overflow beyond it.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Times stay below 24 days so that their milliseconds fit in 31 bits.
 const MOST_MS: u64 = 1 << 31;
@@ -337,7 +327,7 @@ impl Limits {
         Limits::from_lookup(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
     }
 
-    /// The variables of the environment that are called like limits and are none of this build's.
+    /// Environment variables with the prefix of limits that this build does not know.
     pub(crate) fn unknown_variables() -> Vec<String> {
         let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
         names.filter(|name| name.starts_with("TINYMCP_") && !Limits::is_variable(name)).collect()
@@ -347,7 +337,7 @@ impl Limits {
         SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS).any(|s| s.variable == name)
     }
 
-    /// The defaults, changed by what `lookup` finds.
+    /// The defaults, changed by the values of `lookup`.
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
         let mut limits = Limits::default();
         for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
@@ -368,14 +358,14 @@ impl Limits {
         Ok(limits)
     }
 
-    /// The limits that set in code are held to as well: a worker count of zero would hang.
+    /// Clamps limits that were set in code: zero workers would hang.
     pub(crate) fn clamped(mut self) -> Limits {
         self.workers = self.workers.clamp(1, 64);
         self.queue = self.queue.clamp(1, 65_536);
         self.page = self.page.clamp(1, 65_536);
         self.worker_stack = self.worker_stack.max(64 << 10);
         self.frame_bytes = self.frame_bytes.clamp(1024, MOST_BYTES as usize);
-        // "For ever" in code: a point of time so far away cannot be told.
+        // `Instant + Duration` can overflow for longer times.
         let most = Duration::from_millis(MOST_MS);
         for time in [&mut self.handler_deadline, &mut self.grace, &mut self.ask_timeout] {
             *time = most.min(*time);
@@ -404,8 +394,8 @@ impl Limits {
         self
     }
 
-    /// What a message is parsed with: names must be unique, so that no two readers of a message
-    /// can see two different messages.
+    /// Parse limits for messages. Names must be unique, so that two readers of a message see the
+    /// same content.
     pub(crate) fn parse(&self) -> ParseLimits {
         ParseLimits {
             bytes: self.frame_bytes,
@@ -449,7 +439,7 @@ mod tests {
         const FAR: u64 = 1 << 32;
         for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
             let with = |n: u64| Limits::from_lookup(|name| (name == setting.variable).then(|| n.to_string()));
-            // What would be the smallest but one if it were cut.
+            // The result if the number were truncated.
             let cut = with(setting.least + 1).expect("in range");
             match with(FAR + setting.least + 1) {
                 Ok(limits) => assert_ne!(limits, cut, "{}", setting.variable),

@@ -80,7 +80,7 @@ impl Plan {
         let _opening = self.abort.opening()?;
         let handled = self.desk.capabilities();
         let handled = self.desk.relay().map_or(handled, super::server_requests::Relay::capabilities);
-        let card = codec::ClientCard::new(self.identity.clone(), handled);
+        let card = codec::ClientIdentity::new(self.identity.clone(), handled);
         let core = Core::new(
             dial.dial()?,
             self.limits.clone(),

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::era::client::{ClientCard, ClientEra, Greeting, Notice};
+use crate::era::client::{ClientEra, ClientIdentity, Greeting, Notice};
 use crate::era::legacy; // legacy
 use crate::era::modern;
 use crate::error::{Error, ErrorKind};
@@ -57,7 +57,7 @@ pub(super) struct Core {
     pub(super) carrier: Arc<dyn Transport>,
     pub(super) traits: Traits,
     pub(super) limits: Limits,
-    pub(super) card: ClientCard,
+    pub(super) card: ClientIdentity,
     pub(super) desk: Arc<HandlerPool>,
     pub(super) clock: Clock,
     pub(super) waiters: Arc<Waiters>,
@@ -95,7 +95,7 @@ impl Core {
     pub(super) fn new(
         carrier: Arc<dyn Transport>,
         limits: Limits,
-        card: ClientCard,
+        card: ClientIdentity,
         desk: Arc<HandlerPool>,
         #[cfg(feature = "schema")] checks: bool,
     ) -> Arc<Core> {

@@ -1,14 +1,12 @@
-//! The client side of both eras as codecs: neutral orders in, frames out; answers and
-//! notifications back into neutral words; and what the first answer says about the server's era.
+//! Client side of both eras: encodes requests, decodes responses and notifications, detects the era
+//! of a server.
 //!
-//! What it does: everything that names a method or a wire member on the client's side. What it
-//! does not: send, wait, count, look at the clock, keep state.
+//! A codec without I/O, clock or state.
 //!
 //! # Invariants
-//! - Nothing modern is ever said to a server that was told apart as legacy: each era writes its
-//!   own frames from the same [`OutgoingRequest`] (requirement NEG-19).
-//! - An order is written anew, with a new id, for every round and every repetition (basic/patterns
-//!   mrtr).
+//! - A legacy server never receives a modern member: each era writes its own frames from the same
+//!   [`OutgoingRequest`] (requirement NEG-19).
+//! - Every round and every retry writes the request again, with a new id (basic/patterns mrtr).
 
 use std::borrow::Cow;
 
@@ -25,14 +23,14 @@ use super::{decode, encode, modern};
 
 /// The client side of one era.
 pub(crate) trait ClientEra: Sync {
-    /// Whether a session is open for the length of the connection: then the server may ask and
-    /// tell unasked, and levels and subscriptions are kept by it.
+    /// Returns `true` if a session is open for the length of the connection. The server may then
+    /// send requests and notifications at any time, and stores log level and subscriptions.
     fn sessions(&self) -> bool;
 
     /// Writes one request as a whole frame.
     fn request(&self, w: &mut Writer, to: &Envelope<'_>, order: &OutgoingRequest);
 
-    /// Writes a message that wants no answer; writes nothing where the era has none for it.
+    /// Writes a notification; writes nothing if the era does not have it.
     fn notice(&self, w: &mut Writer, notice: Notice);
 
     /// Reads a notification.
@@ -41,14 +39,14 @@ pub(crate) trait ClientEra: Sync {
     /// Classifies the result of a request.
     ///
     /// # Errors
-    /// It is none; says why.
+    /// The result is invalid; the text gives the reason.
     fn outcome<'d>(
         &self,
         result: Value<'d>,
         order: &OutgoingRequest,
     ) -> Result<Outcome<'d>, Cow<'static, str>>;
 
-    /// Header names and values of an order, for transports that have headers.
+    /// Header names and values of a request, for transports that have headers.
     fn headers(&self, revision: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)>;
 }
 
@@ -57,74 +55,74 @@ pub(crate) struct Envelope<'a> {
     /// The request's id.
     pub id: u64,
     /// Identity of the client.
-    pub card: &'a ClientCard,
+    pub card: &'a ClientIdentity,
     /// Requests progress notifications; the token is the id.
     pub progress: bool,
-    /// Log entries are wanted from this level on, where the era says that with each request.
+    /// Lowest level of log entries to send, in the era that states it with each request.
     pub log: Option<Level>,
-    /// Answers to what an earlier round asked: members of an object, as text.
+    /// Responses to the requests of an earlier round: members of an object, as text.
     pub answers: Option<&'a str>,
-    /// The state an earlier round handed out, as JSON text, echoed byte for byte.
+    /// The `requestState` of an earlier round, as JSON text, echoed byte for byte.
     pub state: Option<&'a str>,
-    /// What can be asked about this request, where that is not what the card says.
+    /// Capabilities for this request, if they differ from those of the client.
     pub able: Option<ClientCapabilities>,
 }
 
-/// Description of the client, rendered once.
-pub(crate) struct ClientCard {
+/// Identity and capabilities of the client, encoded once.
+pub(crate) struct ClientIdentity {
     pub(super) identity: Identity,
     pub(super) capabilities: ClientCapabilities,
     /// The modern `_meta` members that every request carries.
     pub(super) meta: String,
-    /// The same of requests whose answer may be a task.
+    /// The same for requests whose result may be a task.
     pub(super) meta_of_tasks: String,
 }
 
-impl ClientCard {
-    /// Renders what every request says.
-    pub(crate) fn new(identity: Identity, capabilities: ClientCapabilities) -> ClientCard {
+impl ClientIdentity {
+    /// Encodes the members that every request carries.
+    pub(crate) fn new(identity: Identity, capabilities: ClientCapabilities) -> ClientIdentity {
         let meta = |extensions: &[&str]| modern::client_meta(&identity, capabilities, extensions);
         let (meta, meta_of_tasks) = (meta(&[]), meta(&[modern::TASKS]));
-        ClientCard { meta, meta_of_tasks, identity, capabilities }
+        ClientIdentity { meta, meta_of_tasks, identity, capabilities }
     }
 }
 
-/// A message of the client that wants no answer.
+/// A notification of the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Notice {
-    /// The session may begin.
+    /// The session is ready.
     Ready,
-    /// The answer to this request is not wanted any more.
+    /// Cancels the request with this id.
     Cancelled(u64),
-    /// The roots are not what they were.
+    /// The roots have changed.
     Roots,
 }
 
 /// Notification from a server, decoded.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerEvent<'d> {
-    /// A step of the request of this id.
+    /// Progress of the request with this id.
     Progress { id: u64, done: f64, total: Option<f64>, message: Option<&'d str> },
     /// A log entry.
     Log { level: Level, logger: Option<&'d str>, data: Value<'d> },
-    /// Something changed; with the listen request it is told to, where it names one.
+    /// Something changed; with the id of the listen request, if it names one.
     Change { change: Change, listen: Option<u64> },
     /// Notifications that a listen request will receive.
     Acknowledged { listen: u64, filter: Filter },
-    /// A request is called off: one of the server's own, or one of ours that listens.
+    /// Cancels a request of the server, or a listen request of this client.
     Cancelled(Value<'d>),
-    /// Nothing that this client acts on.
+    /// A notification without effect on this client.
     Ignored,
 }
 
 /// Decoded kind of a result.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome<'d> {
-    /// The answer, and how long it stays fresh.
+    /// The final result, and how long it stays fresh.
     Complete(CacheHint),
-    /// The server asks back: questions by key, and the state to come back with.
+    /// The server requests input: requests by key, and the `requestState` to return.
     InputRequired { questions: Option<Value<'d>>, state: Option<Value<'d>> },
-    /// The server goes on by itself.
+    /// The server continues in the background.
     Task(Task),
 }
 
@@ -133,18 +131,18 @@ pub(crate) enum Outcome<'d> {
 pub(crate) struct Greeting {
     /// The revision of the connection from now on.
     pub revision: Revision,
-    /// Its name, version and instructions; unverified words of a stranger.
+    /// Its name, version and instructions, unverified.
     pub identity: Identity,
     /// Its capabilities.
     pub offer: ServerCapabilities,
-    /// Its capabilities as they came; `null` where it did not describe itself.
+    /// Its capabilities as received; `null` if it did not describe itself.
     pub capabilities: Json,
 }
 
 impl Greeting {
-    /// The capability that a method needs and that the server did not declare, by its name on the
-    /// wire and in words (2025-11-25 basic/lifecycle, operation; requirement VER-07). A server that
-    /// did not describe itself may have any.
+    /// The capability that a method needs and the server did not declare: wire name and words
+    /// (2025-11-25 basic/lifecycle, operation; requirement VER-07). A server that did not describe
+    /// itself may have any.
     pub(crate) fn lacks(&self, method: &str) -> Option<(&'static str, &'static str)> {
         let offer = &self.offer;
         let (declared, name, words) = match method {
@@ -164,14 +162,14 @@ impl Greeting {
     }
 }
 
-/// What the answer to the first question says about the server.
+/// Era of a server, from its response to the probe.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// It speaks the modern era; its description is missing where it refused to give one.
+    /// The modern era; with the description, unless the server refused to give one.
     Modern(Option<Box<Greeting>>),
-    /// It speaks the older one: open a session, offering this revision.
+    /// The legacy era: open a session with this revision.
     Legacy(Revision),
-    /// It speaks nothing that this client speaks; names what it does.
+    /// No common revision; lists those of the server.
     Neither(String),
 }
 
@@ -185,9 +183,9 @@ pub(crate) fn revision_name(revision: Revision) -> &'static str {
     version::name(revision)
 }
 
-/// What an answer to the probe says (basic/versioning; requirements NEG-08, NEG-09, VER-15). Only
-/// the codes that the modern era defined prove it: older servers answer an unknown method with
-/// whatever they like.
+/// Detects the era from the response to the probe (basic/versioning; requirements NEG-08, NEG-09,
+/// VER-15). Only the codes of the modern era prove it, because older servers answer an unknown
+/// method with any error.
 pub(crate) fn verdict(answer: Result<Value<'_>, &RpcError>) -> Verdict {
     match answer {
         Ok(result) => match result.get("supportedVersions").filter(|v| v.kind() == Kind::Array) {
@@ -214,14 +212,13 @@ pub(crate) fn verdict(answer: Result<Value<'_>, &RpcError>) -> Verdict {
     }
 }
 
-/// Whether an error says that the headers did not match the message: the one that goes away when
-/// the list of tools is read again (basic/transports/streamable-http, client behaviour).
+/// Returns `true` for the error that headers do not match the message. Reading the list of tools
+/// again resolves it (basic/transports/streamable-http, client behaviour).
 pub(crate) fn is_header_mismatch(error: &RpcError) -> bool {
     error.code == modern::header::MISMATCH
 }
 
-/// The revision to speak out of those a server names: the modern one first, else the newest older
-/// one.
+/// The newest common revision among those of a server.
 fn pick(versions: Value<'_>) -> Option<Revision> {
     versions.items().filter_map(|v| version::parse(v.as_str()?)).max_by_key(|r| r.0)
 }
@@ -231,15 +228,15 @@ fn list(versions: Value<'_>) -> String {
     names.join(", ")
 }
 
-/// The session that an answer to the opening request begins.
+/// Reads the response to `initialize`.
 ///
 /// # Errors
-/// The revision is none that is spoken in sessions (basic/lifecycle, version negotiation).
+/// The revision has no sessions (basic/lifecycle, version negotiation).
 pub(crate) fn opened(result: Value<'_>) -> Result<Greeting, String> {
     decode::opened(result)
 }
 
-/// Writes the answer to a request of the server. `id` is JSON text, echoed as it came.
+/// Writes the response to a request of the server. `id` is JSON text, echoed as received.
 pub(crate) fn write_answer(w: &mut Writer, id: &str, answer: Result<&Json, &RpcError>) {
     match answer {
         Ok(result) => {
@@ -253,8 +250,7 @@ pub(crate) fn write_answer(w: &mut Writer, id: &str, answer: Result<&Json, &RpcE
     w.newline();
 }
 
-/// Writes what both eras say alike, without `_meta`: the parameters as they were ordered, and what
-/// a round of questions adds.
+/// Writes the members of a request before its parameters, which both eras share.
 pub(super) fn begin_request(w: &mut Writer, id: u64, method: &str) {
     w.begin_object().raw_members("\"jsonrpc\":\"2.0\"");
     w.key("id").u64(id);
@@ -270,7 +266,7 @@ pub(super) fn notification(w: &mut Writer, method: &str, fill: impl FnOnce(&mut 
     w.newline();
 }
 
-/// Writes the cancellation of a request of ours.
+/// Writes the cancellation of a request.
 pub(super) fn cancelled(w: &mut Writer, id: u64) {
     notification(w, "notifications/cancelled", |w| {
         w.key("params").begin_object();
@@ -279,12 +275,12 @@ pub(super) fn cancelled(w: &mut Writer, id: u64) {
     });
 }
 
-/// The text of a client's answer to a question, as `revision` has it.
+/// Encodes the client's response to a request of the server.
 pub(crate) fn reply_text(revision: Revision, reply: &crate::model::client_request::AskReply) -> Json {
     encode::ask_reply(version::features(revision), reply)
 }
 
-/// Reads a question of the server: a request in a session, a member of a result otherwise.
+/// Reads a request of the server: a message in a session, otherwise a member of a result.
 ///
 /// # Errors
 /// Error for a server's request in a session: unknown method, or invalid parameters.

@@ -1,9 +1,8 @@
 //! HTTP rules of both eras: detects the era of a POST.
 //!
 //! Source: MCP 2026-07-28 basic/transports/streamable-http (backward compatibility) and
-//! basic/versioning; MCP 2025-11-25 basic/transports. What one era alone has to say about HTTP is
-//! in its own folder, behind [`HttpEra`]. Nothing here reads a socket: fields come in, decisions go
-//! out.
+//! basic/versioning; MCP 2025-11-25 basic/transports. Rules of a single era are in its folder,
+//! behind [`HttpEra`]. Nothing here reads a socket.
 
 use crate::json::Value;
 use crate::model::{Fault, Revision};
@@ -15,9 +14,8 @@ use super::{Encoded, Eras, Params};
 
 /// The header fields of a request.
 pub(crate) trait Fields {
-    /// The value of the field with this name, whatever the case of its letters, without the white
-    /// space around it. A field that came twice has no single value and gives what no check
-    /// accepts.
+    /// The value of the field with this name, without regard to case and without the whitespace
+    /// around it. A field that occurs twice has a value that no check accepts.
     fn field(&self, name: &str) -> Option<&[u8]>;
 }
 
@@ -26,13 +24,13 @@ pub(crate) trait HttpEra: Sync {
     /// Checks the fields of a posted request against its body.
     ///
     /// # Errors
-    /// They are missing, or say something else.
+    /// A field is missing or differs.
     fn check(&self, fields: &dyn Fields, request: &Request<'_>, params: &Params<'_>) -> Result<(), Fault>;
 
     /// Checks the fields that repeat arguments of a call.
     ///
     /// # Errors
-    /// They are missing, or say something else.
+    /// A field is missing or differs.
     fn check_arguments(
         &self,
         fields: &dyn Fields,
@@ -50,7 +48,7 @@ pub(crate) trait HttpEra: Sync {
     fn sessions(&self) -> Option<&'static Sessions>;
 }
 
-/// The words of sessions.
+/// Header fields and errors of sessions.
 pub(crate) struct Sessions {
     /// The field that carries a session's id, in both directions.
     pub id: &'static str,
@@ -60,8 +58,8 @@ pub(crate) struct Sessions {
     pub opens: &'static str,
     /// Checks the fields of any request in a session.
     pub check: fn(&dyn Fields) -> Result<(), Fault>,
-    /// Whether clients of this revision understand an event that only carries an id, and a wish
-    /// when to come back; older ones take every event for a message.
+    /// True if clients of this revision accept an event with only an id and a retry time. Older
+    /// ones read every event as a message.
     pub resumes: fn(Revision) -> bool,
     /// Error for a message without a session id, with status 400.
     pub missing: fn() -> Fault,
@@ -72,22 +70,22 @@ pub(crate) struct Sessions {
 /// Session that a posted message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
-    /// To itself alone: the modern era.
+    /// None: the modern era.
     Alone,
-    /// To a session that it opens.
+    /// A session that it opens.
     Opening,
-    /// To a session that is open already.
+    /// A session that is open.
     InSession,
 }
 
 impl Eras {
-    /// What a posted message belongs to; `method` is that of a request or notification
+    /// The session that a posted message belongs to. `method` is that of a request or notification
     /// (requirement NEG-05: `_meta` first, then the version field, then the method).
     pub(crate) fn of_post(&self, fields: &dyn Fields, params: &Params<'_>, method: Option<&str>) -> Posted {
         let Some(sessions) = self.legacy.and_then(|era| era.http().sessions()) else { return Posted::Alone };
         let opens = method.is_some_and(|method| method == sessions.opens);
-        // A version that nobody knows says nothing: what belongs to a session is told there that the
-        // field is wrong, and what opens one need not have it (requirement H11-37).
+        // An unknown version decides nothing: the session rejects the field later, and the opening
+        // request need not have it (requirement H11-37).
         let unknown_is_modern = !opens && fields.field(sessions.id).is_none();
         let modern = fields.field(VERSION).is_some_and(|version| {
             version == version::name(V2026_07_28).as_bytes() || unknown_is_modern && !is_legacy(version)

@@ -1,9 +1,7 @@
-//! What a program may put into a `_meta`: an object, with each name once and without names that
-//! belong to the protocol.
+//! Check of `_meta` values from the program: an object without duplicate and reserved names.
 //!
-//! What it does: tells what is wrong with one before it is written, and takes off what every result
-//! gets from the library. It does not check messages of peers, which are never held to this,
-//! nor results that a hub passes on.
+//! Runs before the value is written. Messages of peers and results that a hub passes on are not
+//! checked.
 //!
 //! Source: MCP 2026-07-28 basic/index, `_meta` (requirements META-01, META-03, AMB-19).
 
@@ -27,11 +25,11 @@ fn reserved(name: &str) -> Option<String> {
     is_reserved(name).then(|| format!("has a member {name:?}, whose prefix is reserved for the protocol"))
 }
 
-/// The value as a document that has no name twice, at any depth: whoever reads a message refuses
-/// all of it for that, so that nobody sees another one in it.
+/// Parses the value and rejects duplicate names at any depth, because peers reject a whole message
+/// for one.
 ///
 /// # Errors
-/// Describes its first fault, as [`flaw`] does.
+/// Describes the first fault, as [`flaw`] does.
 fn unique(json: &Json) -> Result<Doc, String> {
     let (mut doc, text) = (Doc::default(), json.as_str());
     let limits = ParseLimits { unique_names: true, ..ParseLimits::UNBOUNDED };
@@ -40,12 +38,12 @@ fn unique(json: &Json) -> Result<Doc, String> {
         Err(error) if error.kind() == ErrorKind::DuplicateName => {
             Err(format!("has the member {} twice", name_at(text, error.offset())))
         }
-        // Only a text that was never JSON.
+        // Only for a text that is not JSON.
         Err(error) => Err(format!("is not JSON: {error}")),
     }
 }
 
-/// The name that begins there, in its quotes.
+/// The name at this offset, with its quotes.
 fn name_at(text: &str, at: usize) -> &str {
     let rest = text.get(at..).unwrap_or_default();
     let mut escaped = false;
@@ -57,11 +55,11 @@ fn name_at(text: &str, at: usize) -> &str {
     end.and_then(|end| rest.get(..end + 2)).unwrap_or(rest)
 }
 
-/// A request's parameters of a caller's own, to be written.
+/// Parses the parameters that a caller gave for a request.
 ///
 /// # Errors
-/// What is wrong with them or their `_meta`. Beside the reserved names that has none which the
-/// library writes itself.
+/// Describes the first fault of the parameters or their `_meta`. The name `progressToken` is
+/// rejected too, because the library writes it.
 #[cfg(feature = "client")]
 pub(super) fn params(params: &Json) -> Result<Doc, String> {
     let doc = unique(params).map_err(|why| format!("the object of parameters {why}"))?;
@@ -82,8 +80,8 @@ fn of_request(meta: Value<'_>) -> Option<String> {
     })
 }
 
-/// Takes off a tool's result who gave it, as one from another server has it: whoever passes a
-/// result on names itself. Tells what is wrong with what is left, and with the blocks.
+/// Removes the name of another server from a tool's result; the library adds its own. Returns the
+/// first fault of the rest and of the blocks.
 pub(crate) fn settle(output: &mut ToolOutput) -> Option<String> {
     if let Some(meta) = &mut output.meta {
         let doc = meta.to_doc();
@@ -122,8 +120,8 @@ pub(crate) fn of_contents(contents: &ResourceContents) -> Option<String> {
     contents.meta.as_ref().and_then(flaw)
 }
 
-/// A prefix whose second label is one of these is reserved, whatever stands around it; 2025-06-18
-/// reserved others (requirement META-04), which later revisions gave back.
+/// A prefix whose second label is one of these is reserved. 2025-06-18 reserved others (requirement
+/// META-04), which later revisions dropped.
 fn is_reserved(name: &str) -> bool {
     let prefix = name.split_once('/').map(|(prefix, _)| prefix);
     matches!(prefix.and_then(|p| p.split('.').nth(1)), Some("modelcontextprotocol" | "mcp"))

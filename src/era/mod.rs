@@ -1,14 +1,13 @@
-//! The two eras of the protocol as codecs: wire messages in, neutral queries out, and back.
+//! The two eras of the protocol as codecs between wire messages and the types of `model`.
 //!
-//! *Legacy* (2024-11-05 to 2025-11-25) opens a session with a handshake and keeps what was said;
-//! *modern* (2026-07-28) says everything with every request and keeps nothing. The words are the
-//! specification's own (basic/versioning). Each era is one static that implements [`ServerEra`];
-//! a program that names only one of them links only that one.
+//! *Legacy* (2024-11-05 to 2025-11-25) opens a session with a handshake and has state. *Modern*
+//! (2026-07-28) is stateless: every request carries its metadata. The terms are those of the
+//! specification (basic/versioning). Each era is a static that implements [`ServerEra`]. A program
+//! that names only one of them links only that one.
 //!
-//! What it does: reads requests and notifications, writes answers, signals and questions, maps a
-//! [`Fault`] to a code, decides by which era a message is spoken. What it does not: read or
-//! write streams, look at the clock, keep state. The state of a legacy session is data that the
-//! server holds ([`Session`]).
+//! Decodes requests and notifications, encodes responses, notifications and requests to the client,
+//! maps a [`Fault`] to a code, and detects the era of a message. No I/O, no clock, no state: the
+//! server stores the state of a legacy session ([`Session`]).
 //!
 //! # Invariants
 //! - Dates, method names and wire names of one era appear nowhere outside this folder.
@@ -48,7 +47,7 @@ pub(crate) trait ServerEra: Sync {
     /// Reads a request of this era. A legacy request belongs to a session unless it opens one.
     ///
     /// # Errors
-    /// The [`Fault`] to answer with.
+    /// The [`Fault`] for the response.
     fn request(
         &self,
         request: &Request<'_>,
@@ -68,19 +67,19 @@ pub(crate) trait ServerEra: Sync {
     /// Writes one response.
     fn reply(&self, w: &mut Writer, to: &ReplyTarget<'_>, reply: Reply<'_>) -> Encoded;
 
-    /// Writes one message that wants no answer.
+    /// Writes one notification.
     fn signal(&self, w: &mut Writer, revision: Revision, signal: Signal<'_>);
 
-    /// Transport of handlers' questions in this era.
+    /// Transport of requests to the client in this era.
     fn questions(&self) -> Questions;
 
-    /// Writes a question as a request with this id, where [`ServerEra::questions`] says so.
+    /// Writes a request to the client with this id, for [`Questions::Requests`].
     fn question(&self, w: &mut Writer, revision: Revision, id: u64, ask: &Ask);
 
-    /// Withdraws such a request.
+    /// Cancels such a request.
     fn withdraw(&self, w: &mut Writer, id: u64);
 
-    /// Reads what a listen request wants to be told.
+    /// Reads the filter of a listen request.
     ///
     /// # Errors
     /// A member of the wrong type, or more URIs than `most`.
@@ -94,40 +93,41 @@ pub(crate) trait ServerEra: Sync {
     fn http(&self) -> &dyn http::HttpEra;
 }
 
-/// Transport of a handler's questions to the client.
+/// Transport of a handler's requests to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Questions {
-    /// As requests of ours, while the call is parked.
+    /// As requests of the server, while the call is parked.
     Requests,
-    /// In the answer to the call, which the client then sends again.
+    /// In the result of the call, which the client then sends again.
     InResult,
 }
 
-/// Parameters that are not the same when a request comes back with answers (basic/patterns/mrtr).
+/// Parameters that differ when a client repeats a request with the requested input
+/// (basic/patterns/mrtr).
 pub(crate) const CHANGES_BETWEEN_ROUNDS: [&str; 3] = ["_meta", "inputResponses", "requestState"];
 
-/// Whom an answer goes to.
+/// Request that a response belongs to.
 pub(crate) struct ReplyTarget<'a> {
     /// The request's id, as JSON text.
     pub id: &'a str,
-    /// The revision to answer in.
+    /// The revision of the response.
     pub revision: Revision,
     /// Description of this server.
-    pub card: &'a Card,
+    pub card: &'a ServerIdentity,
 }
 
-/// Description of the server, rendered once.
+/// Identity of the server, encoded once.
 #[derive(Debug)]
-pub(crate) struct Card {
+pub(crate) struct ServerIdentity {
     identity: Identity,
     /// The modern `_meta` member that names the server in every result.
     server_info: String,
 }
 
-impl Card {
-    /// Renders the parts that go into every answer.
-    pub(crate) fn new(identity: Identity) -> Card {
-        Card { server_info: modern::server_info(&identity), identity }
+impl ServerIdentity {
+    /// Encodes the parts that every response contains.
+    pub(crate) fn new(identity: Identity) -> ServerIdentity {
+        ServerIdentity { server_info: modern::server_info(&identity), identity }
     }
 }
 
@@ -143,13 +143,13 @@ impl Encoded {
     pub(crate) const RESULT: Encoded = Encoded { error: None };
 }
 
-/// An answer, neutral.
+/// A response, before encoding.
 pub(crate) enum Reply<'a> {
-    /// Nothing to say.
+    /// An empty result.
     Empty,
     /// Identity and capabilities of the server.
     Greeting { offer: ServerCapabilities, cache: CacheHint },
-    /// A page of descriptors, rendered by this era.
+    /// A page of descriptors, encoded for this revision.
     Page {
         list: List,
         entries: &'a mut dyn Iterator<Item = &'a str>,
@@ -162,11 +162,11 @@ pub(crate) enum Reply<'a> {
     Read(&'a ReadOutput, CacheHint),
     /// A filled-in prompt.
     Prompt(&'a PromptOutput),
-    /// Offered values.
+    /// Completion values.
     Completion(&'a Completion),
-    /// Another server's result, with a hint for where that gave none.
+    /// Result of another server, and the cache hint to use if that gave none.
     Proxied(&'a dyn Proxied, CacheHint),
-    /// Questions, and the state to come back with.
+    /// Requests to the client, and the `requestState` to return.
     Asked { asks: &'a [Ask], state: &'a str },
     /// A listen request ended.
     ListenEnded,
@@ -176,20 +176,20 @@ pub(crate) enum Reply<'a> {
 
 /// A result of another server. Behind a trait, so that only a program with a hub links its encoder.
 pub(crate) trait Proxied: Send + Sync {
-    /// Writes its members; gives back those of its `_meta`, as text without braces.
+    /// Writes its members. Returns the members of its `_meta`, as text without braces.
     fn write(&self, w: &mut Writer, revision: Revision) -> &str;
 
-    /// Its cache hint, for a kind of result that has one; `own` where the other server gave none.
+    /// Its cache hint, for a kind of result that has one; `own` if the other server gave none.
     fn cache(&self, own: CacheHint) -> Option<CacheHint>;
 }
 
-/// A message that wants no answer. Tokens and ids are JSON text, echoed as they came.
+/// A notification of the server. Tokens and ids are JSON text, echoed as received.
 pub(crate) enum Signal<'a> {
-    /// A step of a running call.
+    /// Progress of a running call.
     Progress { token: &'a str, done: f64, total: Option<f64>, message: Option<&'a str> },
     /// A log entry.
     Log { level: Level, logger: Option<&'a str>, data: &'a Json },
-    /// Something changed; with the listen request that asked to be told, where there is one.
+    /// Something changed; with the id of the listen request, if there is one.
     Change { change: &'a Change, listen: Option<&'a str> },
     /// Notifications that a listen request will receive.
     Acknowledged { filter: &'a Filter, listen: &'a str },
@@ -206,7 +206,7 @@ pub(crate) enum List {
     Prompts,
 }
 
-/// A descriptor to render.
+/// A descriptor to encode.
 #[derive(Clone, Copy)]
 pub(crate) enum Descriptor<'a> {
     Tool(&'a Tool),
@@ -216,7 +216,7 @@ pub(crate) enum Descriptor<'a> {
 }
 
 impl Descriptor<'_> {
-    /// The descriptor as `revision` knows it.
+    /// Encodes the descriptor for a revision.
     #[cold]
     pub(crate) fn render(self, w: &mut Writer, revision: Revision) {
         let features = version::features(revision);
@@ -229,7 +229,7 @@ impl Descriptor<'_> {
     }
 }
 
-/// The eras that a server speaks.
+/// The eras that a server supports.
 #[derive(Clone, Copy)]
 pub(crate) struct Eras {
     pub legacy: Option<&'static dyn ServerEra>,
@@ -237,7 +237,7 @@ pub(crate) struct Eras {
 }
 
 impl Eras {
-    /// Every era there is.
+    /// Both eras.
     pub(crate) const ALL: Eras = Eras {
         legacy: Some(&legacy::SERVER), // legacy
         ..Eras::MODERN
@@ -249,10 +249,10 @@ impl Eras {
     /// Stateless requests only.
     pub(crate) const MODERN: Eras = Eras { legacy: None, modern: Some(&modern::SERVER) };
 
-    /// The era a request is spoken in (basic/versioning; requirement NEG-04).
+    /// The era of a request (basic/versioning; requirement NEG-04).
     ///
     /// # Errors
-    /// Response to a request that belongs to no session.
+    /// The request needs a session that is not open.
     pub(crate) fn of_request(
         &self,
         request: &Request<'_>,
@@ -268,7 +268,7 @@ impl Eras {
         }
     }
 
-    /// The era a notification is spoken in, if any.
+    /// The era of a notification, if any.
     pub(crate) fn of_notification(
         &self,
         params: &Params<'_>,
@@ -282,7 +282,7 @@ impl Eras {
     }
 }
 
-/// Writes an answer to something that no era could be told of: bytes that are no message.
+/// Writes the error for bytes that are not a message, whose era is unknown.
 ///
 /// Errors without a readable id carry none (schema of 2025-11-25 on); sessions of older
 /// revisions get `"id":null`, the only form their schema has.
@@ -339,7 +339,7 @@ pub(crate) fn wire_error(fault: &Fault, modern: bool) -> RpcError {
     }
 }
 
-/// The missing capabilities that another server's error names, if it does.
+/// The missing capabilities that an error of another server names.
 #[allow(dead_code)] // Used by the hub.
 pub(crate) fn says_missing(code: i32, data: Option<Value<'_>>) -> Option<ClientCapabilities> {
     let required = data.and_then(|data| data.get("requiredCapabilities"));

@@ -10,31 +10,31 @@ use super::version::{self, features};
 
 /// Kind of an outgoing request, with its arguments.
 pub(crate) enum RequestKind<'a> {
-    /// Open a session, offering this revision.
-    Open(Revision, &'a super::client::ClientCard),
-    /// Say what you are.
+    /// Opens a session with this revision.
+    Open(Revision, &'a super::client::ClientIdentity),
+    /// Requests the description of the server.
     Describe,
-    /// Say anything.
+    /// Ping.
     Ping,
     /// A page of descriptors.
     List(List, Option<&'a str>),
-    /// Run a tool; the arguments are an object, or nothing.
+    /// Calls a tool; the arguments are an object or null.
     CallTool(&'a str, &'a Json),
-    /// Read a resource.
+    /// Reads a resource.
     Read(&'a str),
-    /// Fill in a prompt.
+    /// Gets a prompt.
     Prompt(&'a str, &'a [(&'a str, &'a str)]),
-    /// Offer values for an argument.
+    /// Completes an argument.
     Complete(&'a Completing<'a>),
-    /// Tell of updates of this resource.
+    /// Subscribes to updates of this resource.
     Subscribe(&'a str),
-    /// No longer.
+    /// Ends such a subscription.
     Unsubscribe(&'a str),
-    /// Log from this level on.
+    /// Sets the log level.
     SetLevel(Level),
-    /// Tell of changes until this is cancelled.
+    /// Subscribes to changes until this is cancelled.
     Listen(&'a Filter),
-    /// Anything, by name; the parameters are an object, or nothing.
+    /// Any method; the parameters are an object or null.
     Other(&'a str, &'a Json),
 }
 
@@ -42,9 +42,9 @@ pub(crate) enum RequestKind<'a> {
 pub(crate) struct Completing<'a> {
     /// A prompt's name or a template.
     pub subject: Subject<'a>,
-    /// The argument's name and what was typed of it.
+    /// The argument's name and the text typed so far.
     pub argument: (&'a str, &'a str),
-    /// Arguments that are settled already.
+    /// Arguments that have a value already.
     pub settled: &'a [(&'a str, &'a str)],
     /// Revision of the connection.
     pub revision: Revision,
@@ -57,14 +57,14 @@ pub(crate) enum Subject<'a> {
     Template(&'a str),
 }
 
-/// A request without its envelope, to be written as often as it is sent.
+/// A request without its envelope, which is written for each attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct OutgoingRequest {
     /// The method.
     pub method: Cow<'static, str>,
     /// The members of its parameters, as text, without `_meta`.
     pub params: String,
-    /// The members of its `_meta` that the caller brought, as text.
+    /// The members of `_meta` that the caller gave, as text.
     pub meta: String,
     /// Name of a tool or prompt, or URI of a resource; transports may route by it.
     pub subject: Option<String>,
@@ -90,10 +90,10 @@ pub(crate) enum CacheKey {
 }
 
 impl OutgoingRequest {
-    /// Writes down what is wanted.
+    /// Encodes a request.
     ///
     /// # Errors
-    /// Parameters that are no object, or have a name twice or a `_meta` that may not be.
+    /// The parameters are not an object, or have a duplicate name or an invalid `_meta`.
     pub(crate) fn new(want: &RequestKind<'_>) -> Result<OutgoingRequest, Cow<'static, str>> {
         // Members without their object: the envelope opens it.
         let mut w = Writer::with_capacity(128);
@@ -174,14 +174,14 @@ impl OutgoingRequest {
             }
         };
         let may_ask = matches!(&*method, "tools/call" | "resources/read" | "prompts/get");
-        // A client that asks about tasks supports them, and must declare that (2026-07-28, extension of tasks).
+        // A client that sends these methods must declare the extension (2026-07-28, tasks).
         let task = method.starts_with("tasks/");
         Ok(OutgoingRequest { method, params: members(w), meta, subject, shelf, may_ask, task })
     }
 
-    /// Whether asking twice does no more than asking once, whatever the server: the protocol's own
-    /// methods, those excepted that run something (2026-07-28 basic/transports/streamable-http: a
-    /// request whose stream broke is sent anew).
+    /// Returns `true` if a repetition has no further effect on any server. True for the methods of
+    /// the protocol that run no handler with effects (2026-07-28 basic/transports/streamable-http:
+    /// a request whose stream broke is sent again).
     pub(crate) fn may_be_repeated(&self) -> bool {
         const METHODS: [&str; 12] = [
             "server/discover",
@@ -206,18 +206,18 @@ impl OutgoingRequest {
     }
 }
 
-/// The members that were written.
+/// The written text.
 fn members(w: Writer) -> String {
     // OK to default: only UTF-8 is ever written.
     String::from_utf8(w.into_bytes()).unwrap_or_default()
 }
 
-/// The first character of a value tells its kind.
+/// The first character of a value, which determines its kind.
 fn starts(json: &Json) -> u8 {
     json.as_str().trim_start().bytes().next().unwrap_or_default()
 }
 
-/// Parameters of the caller's own: `_meta` is taken apart, because the envelope adds to it.
+/// Parameters of the caller: `_meta` is split off, because the envelope adds to it.
 fn other(
     w: &mut Writer,
     params: &Json,
@@ -242,7 +242,7 @@ fn other(
     Ok(())
 }
 
-fn open(w: &mut Writer, revision: Revision, card: &super::client::ClientCard) {
+fn open(w: &mut Writer, revision: Revision, card: &super::client::ClientIdentity) {
     w.key("protocolVersion").string(version::name(revision));
     w.key("capabilities");
     super::encode::client_capabilities(w, features(revision), card.capabilities, &[]);
@@ -286,7 +286,7 @@ fn complete(w: &mut Writer, completing: &Completing<'_>) {
     }
 }
 
-/// Reads the cursor of the next page out of a list's answer; an empty one is one.
+/// Reads the cursor of the next page; an empty one is valid.
 pub(crate) fn next_cursor(result: Value<'_>) -> Option<String> {
     result.get("nextCursor").and_then(Value::as_str).map(str::to_owned)
 }

@@ -1,8 +1,7 @@
-//! Reading what both eras say alike: parameters, `_meta`, and the methods of tools, resources,
-//! prompts and completion.
+//! Decoding of requests shared by both eras: parameters, `_meta`, and the methods of tools,
+//! resources, prompts and completion.
 //!
-//! Parameters are looked through once, whatever the method: a member is put where it can be found
-//! by every method that knows it.
+//! One pass over the parameters stores every known member, whatever the method.
 
 use crate::json::{Kind, NodeId, Value};
 use crate::model::{ClientCapabilities, CompletionKind, Fault, Level, Operation};
@@ -51,7 +50,7 @@ impl<'d> Params<'d> {
                 params.meta = Meta::read(value);
                 continue;
             }
-            // By length first: few comparisons are left then.
+            // By length first, which leaves few comparisons.
             let place = match name.len() {
                 3 if name == b"uri" => &mut params.uri,
                 3 if name == b"ref" => &mut params.reference,
@@ -191,7 +190,7 @@ pub(super) fn object<'d>(value: Option<Value<'d>>, name: &str) -> Result<Value<'
     }
 }
 
-/// An object that may be left out. Clients that write every member of a record say null for it.
+/// An optional object. Some clients write null for an absent one.
 fn optional_object(value: Option<Value<'_>>, name: &str) -> Result<Option<NodeId>, Fault> {
     match value {
         None => Ok(None),
@@ -239,10 +238,10 @@ pub(super) fn capabilities(declared: Value<'_>) -> ClientCapabilities {
     capabilities
 }
 
-/// The level that a parameter of this name gives.
+/// Reads a log level.
 ///
 /// # Errors
-/// It is none (server/utilities/logging, error handling).
+/// The level is unknown (server/utilities/logging, error handling).
 pub(super) fn level(value: Option<Value<'_>>, name: &str) -> Result<Level, Fault> {
     const KNOWN: &str = "must be one of debug, info, notice, warning, error, critical, alert, emergency";
     let level = string(value, name)?.as_str().and_then(Level::parse);

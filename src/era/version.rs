@@ -1,4 +1,4 @@
-//! The five revisions and what each of them knows: the one table that encoding asks.
+//! Table of the five revisions and their features.
 //!
 //! Source: the changelogs of MCP 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28, and the
 //! schemas of all five. A revision is a slot number everywhere else.
@@ -12,7 +12,7 @@ pub(crate) const V2026_07_28: Revision = Revision(4);
 
 const NAMES: [&str; Revision::COUNT] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
-/// The revision's date, as it travels.
+/// The revision's date.
 pub(crate) fn name(revision: Revision) -> &'static str {
     NAMES[revision.slot()]
 }
@@ -24,7 +24,7 @@ pub(crate) fn parse(date: &str) -> Option<Revision> {
     u8::try_from(slot).ok().map(Revision)
 }
 
-/// The dates of those with a handshake, the newest first.
+/// The dates of the revisions with a handshake, the newest first.
 #[cfg(feature = "http-server")]
 pub(crate) fn legacy() -> impl Iterator<Item = &'static str> {
     NAMES[..V2026_07_28.slot()].iter().rev().copied()

@@ -303,7 +303,9 @@ impl From<Value<'_>> for Json {
 /// ```
 /// use tinymcp::json;
 /// let (name, sizes) = ("disk", vec![1, 2]);
-/// let made = json!({"tool": name, "sizes": sizes, "half": sizes.len() / 2, ("x-".to_owned() + name): [null, {}]});
+/// let made = json!({
+///     "tool": name, "sizes": sizes, "half": sizes.len() / 2, ("x-".to_owned() + name): [null, {}]
+/// });
 /// assert_eq!(made.as_str(), r#"{"tool":"disk","sizes":[1,2],"half":1,"x-disk":[null,{}]}"#);
 /// ```
 #[macro_export]

@@ -136,7 +136,7 @@ const FAR: usize = 512;
 /// Size of the blocks that are read twice from the first-level cache.
 const BLOCK: usize = 1024;
 
-/// Whether the compiler vectorises byte comparisons.
+/// True if the compiler vectorises byte comparisons.
 const VECTORS: bool = cfg!(any(target_feature = "sse2", target_feature = "neon"));
 
 /// A position from `i` on with only plain bytes before it. Finds control characters per block only.

@@ -73,7 +73,7 @@ impl<'d> Value<'d> {
         self.node().kind()
     }
 
-    /// Whether this is `null`.
+    /// Returns `true` if this is `null`.
     pub fn is_null(self) -> bool {
         self.node().tag() == NULL
     }
@@ -118,7 +118,8 @@ impl<'d> Value<'d> {
         NodeRef::new(self.doc, self.node, self.node())
     }
 
-    /// Whether this is a number without fraction and exponent in the range of `i64` or `u64`.
+    /// Returns `true` if this is a number without fraction and exponent in the range of `i64` or
+    /// `u64`.
     pub(crate) fn is_integer(self) -> bool {
         let node = self.node();
         // Up to 18 characters, every integer is in range.
@@ -156,7 +157,7 @@ impl<'d> Value<'d> {
         if node.is_container() { node.count() as usize } else { 0 }
     }
 
-    /// Whether [`Value::len`] is 0.
+    /// Returns `true` if [`Value::len`] is 0.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -265,7 +266,7 @@ impl<'d> Value<'d> {
     }
 }
 
-/// Whether a pointer token, with `~0` for `~` and `~1` for `/`, equals this name.
+/// Returns `true` if a pointer token, with `~0` for `~` and `~1` for `/`, equals this name.
 fn token_names(token: &str, name: &str) -> bool {
     let mut token = token.bytes();
     let mut name = name.bytes();

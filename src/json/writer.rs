@@ -25,7 +25,7 @@ use super::value::Value;
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
     buf: Vec<u8>,
-    /// Whether an item precedes the next one in the same container.
+    /// True if an item precedes the next one in the same container.
     comma: bool,
     /// Start of the current line.
     line: usize,
@@ -241,7 +241,7 @@ impl Writer {
         self.buf.len()
     }
 
-    /// Whether nothing was written.
+    /// Returns `true` if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.buf.is_empty()
     }

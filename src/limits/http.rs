@@ -1,4 +1,4 @@
-//! The limits of the HTTP server: the same page, continued.
+//! Limits of the HTTP server.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::Limits;
 #[non_exhaustive]
 pub struct HttpLimits {
     /// Connections at once, 1 to 65536; fewer if the process may not open so many files. 1024: an
-    /// idle one costs a few hundred bytes. Beyond it the one that has been idle for longest has to
-    /// go; if none is idle, a new one is told 503. `TINYMCP_CONNECTIONS`.
+    /// idle one costs a few hundred bytes. Beyond it the longest idle one is closed; if none is
+    /// idle, a new one gets status 503. `TINYMCP_CONNECTIONS`.
     pub connections: usize,
-    /// Event streams open at once, at most half of the connections there can be. 256: a quarter of
-    /// the usual, so that calls still get through. `TINYMCP_STREAMS`.
+    /// Event streams open at once, at most half of the connections. 256: a quarter of the default,
+    /// which leaves room for calls. `TINYMCP_STREAMS`.
     pub streams: usize,
     /// Bytes of one request's head. 16 KiB: twice what common servers accept, room for large
     /// tokens. `TINYMCP_HEAD_BYTES`.
@@ -25,53 +25,50 @@ pub struct HttpLimits {
     pub head_fields: usize,
     /// Longest time from the first byte of a head to its last. 10 s. `TINYMCP_HEAD_MS`.
     pub head_timeout: Duration,
-    /// How long a connection may be idle. 2 min: longer than the pools of common clients keep
-    /// theirs. `TINYMCP_IDLE_MS`.
+    /// Longest idle time of a connection. 2 min: longer than that of common clients.
+    /// `TINYMCP_IDLE_MS`.
     pub idle_timeout: Duration,
-    /// How long a body may take, beside the time that `body_rate` grants its bytes. 10 s.
+    /// Longest time for a body, in addition to the time that `body_rate` grants its bytes. 10 s.
     /// `TINYMCP_BODY_MS`.
     pub body_timeout: Duration,
-    /// Bytes per second that a body must keep up once `body_timeout` is over. 16 KiB: slower than
-    /// any usable network. `TINYMCP_BODY_RATE`.
+    /// Lowest bytes per second of a body after `body_timeout`. 16 KiB: slower than any usable
+    /// network. `TINYMCP_BODY_RATE`.
     pub body_rate: usize,
-    /// Bytes of bodies that are still arriving, on all connections. 3 MiB: a few large ones, or
-    /// many of the usual, which mostly arrive whole and do not count. Beyond it a request is told
-    /// 503; one alone may be larger. `TINYMCP_ARRIVING_BYTES`.
+    /// Bytes of partly received bodies on all connections. 3 MiB: a few large ones. Most bodies
+    /// arrive whole and do not count. Beyond it a request gets status 503; a single one may be
+    /// larger. `TINYMCP_ARRIVING_BYTES`.
     pub arriving_bytes: usize,
-    /// Bytes of answers that wait for slow peers, on all connections. 8 MiB, which only large
-    /// answers to many of them reach; one alone may be larger. An eighth for event streams whose
-    /// readers are behind. From half of it on, those that read nothing for a second are cut.
-    /// `TINYMCP_UNSENT_BYTES`.
+    /// Bytes of responses that wait for slow peers, on all connections. 8 MiB; a single response
+    /// may be larger. An eighth is for event streams with slow readers. From half of it on,
+    /// connections without a read for a second are closed. `TINYMCP_UNSENT_BYTES`.
     pub unsent_bytes: usize,
-    /// Longest time a peer may take to read anything of what waits for it. 10 s.
-    /// `TINYMCP_STALL_MS`.
+    /// Longest time in which a peer reads nothing of a pending response. 10 s. `TINYMCP_STALL_MS`.
     pub stall_timeout: Duration,
-    /// How long an event stream may be silent before a comment is sent, so that proxies do not
-    /// close it and dead peers are noticed. 15 s. `TINYMCP_COMMENT_MS`.
+    /// Time without an event after which a comment is sent. It keeps proxies from closing the
+    /// stream and detects dead peers. 15 s. `TINYMCP_COMMENT_MS`.
     pub comment_interval: Duration,
-    /// Longest pause of a peer whose request was refused, while the rest of the request is read and
-    /// dropped so that the peer can read the answer; 64 MiB and `body_timeout` at most in all. 2 s.
+    /// Longest pause of a peer whose request was rejected. The rest of the request is read and
+    /// dropped, at most 64 MiB and for `body_timeout`, so that the peer reads the response. 2 s.
     /// `TINYMCP_LINGER_MS`.
     pub linger: Duration,
-    /// Sessions open at once, of clients before 2026-07-28. 1024: one costs about a kilobyte.
-    /// Beyond it the one that has been idle for longest has to go. `TINYMCP_SESSIONS`.
+    /// Sessions open at once, of clients before 2026-07-28. 1024: one takes about a kilobyte.
+    /// Beyond it the longest idle one is closed. `TINYMCP_SESSIONS`.
     pub sessions: usize,
-    /// How long a session may be idle: no call, no event stream. 30 min: clients open another one
-    /// without asking anybody. `TINYMCP_SESSION_MS`.
+    /// Longest idle time of a session, without a call or an event stream. 30 min: clients open a
+    /// new one automatically. `TINYMCP_SESSION_MS`.
     pub session_timeout: Duration,
-    /// Events of one session that are kept for a client that comes back for them. 256.
-    /// `TINYMCP_REPLAY`.
+    /// Events of one session that a client can resume from. 256. `TINYMCP_REPLAY`.
     pub replay: usize,
     /// Bytes of such events of all sessions; one session gets a quarter. 1 MiB.
     /// `TINYMCP_REPLAY_BYTES`.
     pub replay_bytes: usize,
-    /// After how long a client may come back whose event stream ended early. 1 s.
+    /// Time after which a client may reconnect to an event stream that ended early. 1 s.
     /// `TINYMCP_RETRY_MS`.
     pub retry: Duration,
 }
 
 impl HttpLimits {
-    /// What [`Limits::clamped`] is to the others.
+    /// Clamps these limits, as `Limits::clamped` does the others.
     pub(super) fn clamp(&mut self, most: Duration) {
         self.connections = self.connections.clamp(1, 65_536);
         self.head_bytes = self.head_bytes.clamp(1024, 1 << 20);
@@ -113,7 +110,7 @@ impl Default for HttpLimits {
     }
 }
 
-/// Those of the HTTP server.
+/// Settings of the HTTP server.
 pub(super) const SETTINGS: &[Setting] = &[
     setting("TINYMCP_CONNECTIONS", 1..=65_536, |l, n| l.http.connections = n as usize),
     setting("TINYMCP_STREAMS", 1..=65_536, |l, n| l.http.streams = n as usize),

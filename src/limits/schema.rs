@@ -1,8 +1,8 @@
-//! What a schema may cost when it is compiled and when it is used.
+//! Limits for schemas and validations.
 //!
-//! Nothing is enforced here. The compiler refuses a schema that passes one of the first group, a
-//! validation that passes one of the second ends as a violation of the keyword `limit`. A server
-//! takes those of its [`Limits`](super::Limits), with a depth that its workers' stacks hold.
+//! The compiler rejects a schema that exceeds one. A validation that exceeds one ends as a
+//! violation of the keyword `limit`. A server uses those of its [`Limits`](super::Limits), with a
+//! depth that fits the stacks of its workers.
 //!
 //! Invariant: whatever schema and value come, the memory and time of a check follow from these
 //! numbers and from the sizes of schema and value.
@@ -18,9 +18,8 @@ pub struct SchemaLimits {
     /// Subschemas of one schema, those of referenced documents included. 100,000: about 50 bytes
     /// each when compiled. `TINYMCP_SCHEMA_NODES`.
     pub nodes: usize,
-    /// Cells of tables that compiling all patterns of one schema may take. 262,144: a hundred
-    /// milliseconds and half a megabyte, and a thousand patterns of a usual size.
-    /// `TINYMCP_SCHEMA_PATTERNS`.
+    /// Cells of tables for all patterns of one schema. 262,144: a hundred milliseconds and half a
+    /// megabyte, and a thousand patterns of a usual size. `TINYMCP_SCHEMA_PATTERNS`.
     pub patterns: usize,
     /// Nesting of a schema's text. 128: as deep as a message.
     pub nesting: u32,
@@ -28,14 +27,14 @@ pub struct SchemaLimits {
     /// message; each level takes less than [`SchemaLimits::LEVEL_BYTES`] of stack in a release
     /// build. `TINYMCP_SCHEMA_DEPTH`.
     pub depth: u32,
-    /// Steps one validation may take beside [`SchemaLimits::steps_per_byte`]; a step is a
-    /// subschema applied, an element or a member gone through, or about eight bytes looked at.
-    /// 1,000,000: some ten milliseconds. `TINYMCP_SCHEMA_STEPS`.
+    /// Steps of one validation in addition to [`SchemaLimits::steps_per_byte`]. A step is an
+    /// applied subschema, an element, a member, or about eight bytes of text. 1,000,000: some ten
+    /// milliseconds. `TINYMCP_SCHEMA_STEPS`.
     pub steps: u64,
     /// Steps allowed for each byte of the value's text. 8.
     pub steps_per_byte: u64,
-    /// Verdicts kept within one validation for subschemas that are reached on many paths.
-    /// 100,000: 32 bytes each. `TINYMCP_SCHEMA_VERDICTS`.
+    /// Cached verdicts of one validation, for subschemas with several paths to them. 100,000: 32
+    /// bytes each. `TINYMCP_SCHEMA_VERDICTS`.
     pub verdicts: usize,
 }
 

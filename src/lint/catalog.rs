@@ -82,7 +82,7 @@ impl Snapshot {
         self.doc.text()
     }
 
-    /// Whether `nextCursor` announces more tools.
+    /// Returns `true` if `nextCursor` announces more tools.
     pub fn is_partial(&self) -> bool {
         let cursor = |path| self.doc.root().pointer(path).is_some_and(|c| !c.is_null());
         cursor("/nextCursor") || cursor("/result/nextCursor")

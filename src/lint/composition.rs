@@ -7,7 +7,7 @@
 //! # Invariants
 //! - In doubt a subschema is marked as shared. The fix never changes a shared subschema.
 //! - Marks are only ever added, so each subschema is queued at most once for each mark.
-//! - A group holds at most [`GROUP`] tree, so the cost is bounded by the size of the schema.
+//! - A group holds at most [`GROUP`] subschemas, so the cost is bounded by the size of the schema.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ pub(super) enum Form {
     Composed,
 }
 
-/// The marks of all tree, by index.
+/// The marks of all subschemas, by index.
 pub(super) struct Marks {
     pub forms: Vec<Form>,
     /// Another schema may constrain the same members or elements.
@@ -42,7 +42,7 @@ pub(super) struct Marks {
     pub reachable: Vec<bool>,
 }
 
-/// Whether a keyword is an annotation or a container of definitions.
+/// Returns `true` if a keyword is an annotation or a container of definitions.
 pub(super) fn is_annotation(keyword: &str) -> bool {
     matches!(
         keyword,
@@ -124,7 +124,8 @@ impl Marks {
     }
 }
 
-/// Whether another schema of the group of a subschema has keywords for members or elements.
+/// Returns `true` if another schema of the group of a subschema has keywords for members or
+/// elements.
 fn constrained_elsewhere(tree: &SchemaTree<'_>, at: usize) -> bool {
     const KEYWORDS: &[&str] = &[
         "properties",
@@ -250,7 +251,7 @@ impl Group {
         Some(Group { nodes })
     }
 
-    /// Whether the group as a whole describes objects.
+    /// Returns `true` if the group as a whole describes objects.
     pub(super) fn is_object(&self, tree: &SchemaTree<'_>) -> bool {
         let first = self.nodes.first().is_some_and(|at| is_object(tree.node(*at).value));
         let typed = self.nodes.first().is_some_and(|at| tree.node(*at).value.get("type").is_some());
@@ -258,7 +259,7 @@ impl Group {
     }
 }
 
-/// Whether a schema rejects or constrains members that it does not declare.
+/// Returns `true` if a schema rejects or constrains members that it does not declare.
 pub(super) fn is_closed(schema: Value<'_>) -> bool {
     ["additionalProperties", "unevaluatedProperties"].iter().any(|keyword| match schema.get(keyword) {
         Some(extra) => extra.as_bool() == Some(false) || extra.members().any(|(k, _)| !is_annotation(k)),
@@ -266,7 +267,7 @@ pub(super) fn is_closed(schema: Value<'_>) -> bool {
     })
 }
 
-/// Whether a subschema, or one that applies it to the same value, is closed.
+/// Returns `true` if a subschema, or one that applies it to the same value, is closed.
 pub(super) fn is_closed_from_above(tree: &SchemaTree<'_>, at: usize) -> bool {
     let mut here = at;
     loop {

@@ -18,7 +18,7 @@ use super::tree::{Role, SchemaTree, Target, is_object};
 use super::{Look, validity_rules};
 use crate::json::{Kind, Value};
 
-/// What the autofix does with optional members.
+/// Treatment of optional members by the autofix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Optional {
     /// Declared members become required.
@@ -28,7 +28,7 @@ pub enum Optional {
     Keep,
 }
 
-/// How an object is closed.
+/// Keyword that closes an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Close {
     Additional,
@@ -40,7 +40,7 @@ pub(super) struct Plan {
     close: Vec<Option<Close>>,
     /// Members that become required.
     require: Vec<bool>,
-    /// SchemaTree left as they are, with the reason.
+    /// Subschemas left as they are, with the reason.
     pub left: Vec<(usize, String)>,
 }
 
@@ -83,12 +83,12 @@ impl Plan {
         self.left.push((at, reason.into()));
     }
 
-    /// Whether the fix closes this object.
+    /// Returns `true` if the fix closes this object.
     pub(super) fn closes(&self, at: usize) -> bool {
         self.close[at].is_some()
     }
 
-    /// Whether the fix makes a member of this object required.
+    /// Returns `true` if the fix makes a member of this object required.
     pub(super) fn requires(&self, tree: &SchemaTree<'_>, at: usize) -> bool {
         tree.children(at).any(|child| self.require[child])
     }
@@ -163,7 +163,7 @@ impl Plan {
     }
 }
 
-/// How the fix closes an object, or the reason not to.
+/// The keyword with which the fix closes an object, or the reason not to close it.
 fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
     let schema = look.tree.node(at).value;
     let close = match look.marks.forms[at] {
@@ -208,7 +208,7 @@ fn closable(look: &Look<'_>, at: usize) -> Result<Option<Close>, String> {
     Ok(Some(close))
 }
 
-/// Whether the schemas beside an object only require members of it.
+/// Returns `true` if the schemas beside an object only require members of it.
 fn only_requires_beside(look: &Look<'_>, at: usize) -> bool {
     Group::of(&look.tree, at).is_some_and(|group| {
         group.nodes.iter().skip(1).all(|other| {
@@ -233,7 +233,7 @@ fn demanded<'d>(schema: Value<'d>) -> Vec<&'d str> {
     names
 }
 
-/// Whether an object accepts undeclared members.
+/// Returns `true` if an object accepts undeclared members.
 fn open(schema: Value<'_>) -> Result<bool, String> {
     let kind = |keyword| schema.get(keyword).map(|v| (v.kind(), v.as_bool()));
     match (kind("additionalProperties"), kind("unevaluatedProperties")) {
@@ -245,7 +245,8 @@ fn open(schema: Value<'_>) -> Result<bool, String> {
     }
 }
 
-/// Whether all declared members of an object may be required together, or the reason not to.
+/// Returns `true` if all declared members of an object may be required together. Otherwise `false`,
+/// or the reason as an error.
 fn requirable(schema: Value<'_>) -> Result<bool, &'static str> {
     let Some(properties) = schema.get("properties").filter(|p| !p.is_empty()) else { return Ok(false) };
     let required = schema.get("required");
@@ -276,8 +277,8 @@ fn requirable(schema: Value<'_>) -> Result<bool, &'static str> {
     Ok(true)
 }
 
-/// Whether a subschema certainly accepts a value. Follows references and the alternatives of one
-/// `anyOf`.
+/// Returns `true` if a subschema certainly accepts a value. Follows references and the alternatives
+/// of one `anyOf`.
 fn accepts_something(look: &Look<'_>, at: usize) -> bool {
     let Some(at) = follow(look, at) else { return false };
     let schema = look.tree.node(at).value;
@@ -308,7 +309,7 @@ fn follow(look: &Look<'_>, mut at: usize) -> Option<usize> {
     None
 }
 
-/// Whether a schema without combinators accepts a value, as far as its keywords show.
+/// Returns `true` if a schema without combinators accepts a value, as far as its keywords show.
 fn is_satisfiable(look: &Look<'_>, at: usize) -> bool {
     const UNCERTAIN: &[&str] = &[
         "allOf",

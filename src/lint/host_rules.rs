@@ -252,7 +252,7 @@ fn reference(reporter: &mut Reporter<'_>, at: usize, schema: Value<'_>) {
     }
 }
 
-/// Whether the reference of a node leads back to the node.
+/// Returns `true` if the reference of a node leads back to the node.
 pub(super) fn leads_back(look: &Look<'_>, at: usize) -> bool {
     let Target::Node(target) = look.tree.target(at) else { return false };
     look.cycles()[at] == look.cycles()[target]

@@ -1,8 +1,8 @@
 //! Lint for tool schemas, with an autofix and simplified copies for strict hosts.
 //!
 //! The lint reads the raw schemas of a catalog. It reports invalid schemas, missing descriptions
-//! and limits, and what single hosts refuse. Only two rules need the validator (feature `schema`).
-//! Fixed and simplified schemas are new texts; the input never changes.
+//! and limits, and constructs that single hosts refuse. Only two rules need the validator (feature
+//! `schema`). Fixed and simplified schemas are new texts; the input never changes.
 //!
 //! ```
 //! use tinymcp::lint;
@@ -18,7 +18,7 @@
 //!
 //! # Modules
 //!
-//! `tree.rs` lists the tree, `composition.rs` marks those that share their value with others.
+//! `tree.rs` lists the subschemas, `composition.rs` marks those that share their value with others.
 //! `rules.rs`, `validity_rules.rs` and `host_rules.rs` check them, `fix.rs` is the autofix, and
 //! `simplify/` writes the copies for the hosts in `profile.rs`.
 //!
@@ -86,11 +86,11 @@ pub struct Finding {
     pub tool: String,
     /// JSON Pointer (RFC 6901) into the tool object.
     pub pointer: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// How to correct it; may be empty.
+    /// The correction; may be empty.
     pub hint: &'static str,
-    /// Whether the autofix corrects it.
+    /// True if the autofix corrects it.
     pub fixable: bool,
     /// The profile of the host that the finding is about.
     pub profile: Option<&'static str>,
@@ -231,7 +231,7 @@ pub struct Tightened {
     pub text: String,
     /// Number of changes.
     pub changes: usize,
-    /// What was left as it is, with the reason.
+    /// Notes about objects left as they are, with the reason.
     pub left: Vec<Finding>,
 }
 
@@ -263,7 +263,7 @@ pub fn tighten(snapshot: &Snapshot, optional: Optional) -> Tightened {
     Tightened { text: fix::apply(snapshot.text(), edits), changes, left }
 }
 
-/// A schema and what is known about it.
+/// A schema with its analysis.
 struct Look<'d> {
     /// `inputSchema` or `outputSchema`.
     which: &'static str,
@@ -280,7 +280,7 @@ impl<'d> Look<'d> {
         Look { which, tree, marks, plan: OnceCell::new(), cycles: OnceCell::new() }
     }
 
-    /// What the autofix would change.
+    /// The changes that the autofix would make.
     fn plan(&self) -> &Plan {
         self.plan.get_or_init(|| Plan::new(self, Optional::Require))
     }

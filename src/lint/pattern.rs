@@ -5,7 +5,7 @@
 //!
 //! Invariant: one pass over the text.
 
-/// Whether all strings that match the pattern have a bounded length.
+/// Returns `true` if all strings that match the pattern have a bounded length.
 pub(super) fn is_bounded(pattern: &str) -> bool {
     let Some(body) = pattern.strip_prefix('^') else { return false };
     let mut chars = body.chars().peekable();

@@ -38,9 +38,9 @@ pub struct Rule {
     pub severity: Severity,
     /// The smallest set that contains it.
     pub set: RuleSet,
-    /// What it reports.
+    /// Description of its findings.
     pub summary: &'static str,
-    /// How to correct it.
+    /// The correction.
     pub hint: &'static str,
     pub(super) check: Check,
 }
@@ -353,7 +353,7 @@ pub(super) fn schema(choice: &Choice, look: &Look<'_>, hits: &mut Hits) {
     }
 }
 
-/// Whether a subschema alone describes its value, outside of conditions.
+/// Returns `true` if a subschema alone describes its value, outside of conditions.
 fn stands_alone(look: &Look<'_>, at: usize) -> bool {
     !look.marks.conditional[at] && !look.marks.shared[at]
 }
@@ -404,7 +404,7 @@ fn untyped_property(look: &Look<'_>, at: usize) -> Option<String> {
     Some(format!("property {:?} has neither type nor enum", node.name().unwrap_or_default()))
 }
 
-/// Whether a property of a branch refines one that an enclosing schema declares.
+/// Returns `true` if a property of a branch refines one that an enclosing schema declares.
 fn refines(look: &Look<'_>, at: usize) -> bool {
     let Some(name) = look.tree.node(at).name() else { return false };
     let mut here = look.tree.parent(at);
@@ -421,7 +421,8 @@ fn refines(look: &Look<'_>, at: usize) -> bool {
 /// Schemas searched for a type; beyond, a type is assumed.
 const SEARCHED: usize = 1000;
 
-/// Whether a schema restricts the type of its value, by its own keywords or those it combines.
+/// Returns `true` if a schema restricts the type of its value, by its own keywords or those it
+/// combines.
 fn has_some_type(look: &Look<'_>, at: usize) -> bool {
     // Every alternative must restrict it; of `allOf` one element suffices.
     let mut work = vec![at];
@@ -488,8 +489,8 @@ fn unbounded_size(look: &Look<'_>, at: usize) -> Option<String> {
     }
 }
 
-/// Whether a subschema is bounded: by itself, by a schema that it applies to the same value, or by
-/// a schema that has it as a branch.
+/// Returns `true` if a subschema is bounded: by itself, by a schema that it applies to the same
+/// value, or by a schema that has it as a branch.
 fn bounded(look: &Look<'_>, at: usize, test: &dyn Fn(Value<'_>) -> bool) -> bool {
     let mut here = at;
     loop {

@@ -16,24 +16,24 @@ use crate::schema::keyword::Keyword;
 use crate::schema::subschemas::{self, Step, push_token};
 use crate::schema::uri::percent_decoded;
 
-/// How the enclosing schema applies a subschema.
+/// Relation of a subschema to the schema that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The root schema.
     Root,
     /// A value of `properties`.
     Member,
-    /// The remaining members: `additionalProperties`, `unevaluatedProperties`.
+    /// A value of `patternProperties`.
     PatternMember,
-    /// Members that nothing else names: `additionalProperties`, `unevaluatedProperties`.
+    /// Remaining members: `additionalProperties`, `unevaluatedProperties`.
     Extra,
-    /// Applied to the same value: `allOf`, `anyOf`, `oneOf`, `then`, `else`, `dependentSchemas`.
+    /// Elements: `items`, `prefixItems`, `additionalItems`, `unevaluatedItems`.
     Item,
-    /// A condition: `if`, `not`, `contains`, `propertyNames`.
+    /// Applied to the same value: `allOf`, `anyOf`, `oneOf`, `then`, `else`, `dependentSchemas`.
     Branch,
-    /// Applied by references only: `$defs`, `definitions`; also `contentSchema`.
+    /// A condition: `if`, `not`, `contains`, `propertyNames`.
     Condition,
-    /// Kept for references: `$defs`, `definitions`; also `contentSchema`.
+    /// Applied by references only: `$defs`, `definitions`; also `contentSchema`.
     Definition,
 }
 
@@ -271,7 +271,7 @@ pub(super) enum Target {
     Unknown,
 }
 
-/// Whether the `type` of a schema includes this type.
+/// Returns `true` if the `type` of a schema includes this type.
 pub(super) fn has_type(schema: Value<'_>, name: &str) -> bool {
     match schema.get("type") {
         Some(t) => t.as_str() == Some(name) || t.items().any(|t| t.as_str() == Some(name)),
@@ -279,7 +279,7 @@ pub(super) fn has_type(schema: Value<'_>, name: &str) -> bool {
     }
 }
 
-/// Whether a schema describes objects: by its type, or by properties without a type.
+/// Returns `true` if a schema describes objects: by its type, or by properties without a type.
 pub(super) fn is_object(schema: Value<'_>) -> bool {
     match schema.get("type") {
         Some(_) => has_type(schema, "object"),

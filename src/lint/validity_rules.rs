@@ -65,7 +65,7 @@ fn compile(look: &Look<'_>) -> Option<SchemaError> {
     Schema::options().formats(Formats::Assert).compile(schema).err()
 }
 
-/// Whether the pointer of a compile error leads to a pattern.
+/// Returns `true` if the pointer of a compile error leads to a pattern.
 fn is_about_pattern(pointer: &str) -> bool {
     let mut tokens = pointer.rsplit('/');
     tokens.next() == Some("pattern") || tokens.next() == Some("patternProperties")
@@ -276,7 +276,7 @@ pub(super) fn misspelled(look: &Look<'_>, at: usize) -> Option<String> {
     })
 }
 
-/// Whether two words differ by at most two changed, added or removed letters.
+/// Returns `true` if two words differ by at most two changed, added or removed letters.
 fn distance_at_most_two(a: &str, b: &str) -> bool {
     if a.len().abs_diff(b.len()) > 2 {
         return false;

@@ -1,16 +1,14 @@
-//! What a server offers: tools, resources, resource templates and prompts, as they are described
-//! to clients.
+//! Descriptors of tools, resources, resource templates and prompts.
 //!
-//! Descriptors are data: a name, words for people and models, schemas kept as the JSON they were
-//! given as. Handlers are registered beside them. The fields follow MCP server/tools,
-//! server/resources and server/prompts (2026-07-28); what an older revision does not know, its
-//! era leaves out.
+//! Descriptors are data; handlers are registered beside them. Schemas are stored as the JSON that
+//! the program gave. The fields follow MCP server/tools, server/resources and server/prompts
+//! (2026-07-28). `era` omits fields that an older revision does not have.
 
 use crate::json::Json;
 
 use super::uri_template::{TemplateError, UriTemplate};
 
-/// A picture of something, for hosts that show one (MCP basic/index, icons).
+/// An icon for hosts that show one (MCP basic/index, icons).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Icon {
     /// An `https:` or `data:` URI.
@@ -24,7 +22,7 @@ pub struct Icon {
 }
 
 impl Icon {
-    /// A picture at this URI.
+    /// An icon at this URI.
     pub fn new(src: impl Into<String>) -> Icon {
         Icon { src: src.into(), mime_type: None, sizes: Vec::new(), theme: None }
     }
@@ -33,13 +31,13 @@ impl Icon {
 /// Effects of a tool; hints that clients may show (MCP server/tools, annotations).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolHints {
-    /// Changes nothing. Clients assume `false`.
+    /// The tool changes nothing. Clients assume `false`.
     pub read_only: Option<bool>,
-    /// May destroy something. Clients assume `true`.
+    /// The tool may destroy something. Clients assume `true`.
     pub destructive: Option<bool>,
-    /// Calling it twice is the same as calling it once. Clients assume `false`.
+    /// A second call with the same arguments has no further effect. Clients assume `false`.
     pub idempotent: Option<bool>,
-    /// Reaches beyond this machine. Clients assume `true`.
+    /// The tool reaches beyond this machine. Clients assume `true`.
     pub open_world: Option<bool>,
 }
 
@@ -59,11 +57,11 @@ pub struct Tool {
     pub output_schema: Option<Json>,
     /// Effects of the tool. From an untrusted server these are mere claims.
     pub hints: ToolHints,
-    /// Pictures.
+    /// Icons.
     pub icons: Vec<Icon>,
-    /// More for programs, an object.
+    /// `_meta`: more data for programs, an object.
     pub meta: Option<Json>,
-    /// The whole description as the server sent it; nothing for one that was made here.
+    /// The whole description as the server sent it; `None` for one that this program created.
     pub source: Option<Json>,
 }
 
@@ -102,23 +100,24 @@ impl Tool {
     /// [`ToolArguments::schema`](crate::ToolArguments::schema) of its handler's argument type.
     ///
     /// With the feature `schema`, or a compiler of
-    /// [`Server::schema_compiler`](crate::Server::schema_compiler), arguments are checked against it before the handler runs, known formats included. With neither, nothing
-    /// checks the schema or the arguments: an unknown `type` or an invalid pattern is sent to
-    /// clients as it is, and a handler that takes [`Json`] must expect any object.
+    /// [`Server::schema_compiler`](crate::Server::schema_compiler), arguments are checked against
+    /// it before the handler runs, known formats included. With neither, nothing checks the schema
+    /// or the arguments. Clients then receive an invalid schema as it is, and a handler that takes
+    /// [`Json`] must expect any object.
     #[must_use]
     pub fn input_schema(mut self, schema: Json) -> Tool {
         self.input_schema = Some(schema);
         self
     }
 
-    /// The JSON Schema of the structured result; results are held to it under the same conditions.
+    /// The JSON Schema of the structured result. Results are checked under the same conditions.
     #[must_use]
     pub fn output_schema(mut self, schema: Json) -> Tool {
         self.output_schema = Some(schema);
         self
     }
 
-    /// It changes nothing.
+    /// Marks the tool as read-only.
     #[must_use]
     pub fn read_only(mut self) -> Tool {
         self.hints.read_only = Some(true);
@@ -132,15 +131,16 @@ impl Tool {
         self
     }
 
-    /// A picture.
+    /// Adds an icon.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> Tool {
         self.icons.push(icon);
         self
     }
 
-    /// More for programs, an object whose names carry a prefix of yours (MCP basic/index, _meta).
-    /// Registering refuses one that [`ToolOutput::meta`](crate::ToolOutput::meta) would not send.
+    /// Sets `_meta`: more data for programs, an object whose names carry a prefix of yours (MCP
+    /// basic/index, _meta). Registration rejects a value that
+    /// [`ToolOutput::meta`](crate::ToolOutput::meta) would not send.
     #[must_use]
     pub fn meta(mut self, meta: Json) -> Tool {
         self.meta = Some(meta);
@@ -148,7 +148,7 @@ impl Tool {
     }
 }
 
-/// For whom something is meant, and how much it matters (MCP server/resources, annotations).
+/// Audience and priority of a resource or a block of content (MCP server/resources, annotations).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Annotations {
     /// `user`, `assistant` or both.
@@ -169,19 +169,19 @@ pub struct Resource {
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
-    /// What it holds.
+    /// Description of its contents.
     pub description: Option<String>,
     /// Media type of its contents.
     pub mime_type: Option<String>,
     /// Bytes of its contents.
     pub size: Option<u64>,
-    /// For whom it is meant.
+    /// Audience and priority.
     pub annotations: Option<Annotations>,
-    /// Pictures.
+    /// Icons.
     pub icons: Vec<Icon>,
-    /// More for programs, an object.
+    /// `_meta`: more data for programs, an object.
     pub meta: Option<Json>,
-    /// The whole description as the server sent it; nothing for one that was made here.
+    /// The whole description as the server sent it; `None` for one that this program created.
     pub source: Option<Json>,
 }
 
@@ -209,7 +209,7 @@ impl Resource {
         self
     }
 
-    /// What it holds.
+    /// Description of its contents.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Resource {
         self.description = Some(text.into());
@@ -230,21 +230,21 @@ impl Resource {
         self
     }
 
-    /// For whom it is meant.
+    /// Audience and priority.
     #[must_use]
     pub fn annotations(mut self, annotations: Annotations) -> Resource {
         self.annotations = Some(annotations);
         self
     }
 
-    /// A picture.
+    /// Adds an icon.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> Resource {
         self.icons.push(icon);
         self
     }
 
-    /// More for programs, as with [`Tool::meta`].
+    /// Sets `_meta`, as [`Tool::meta`] does.
     #[must_use]
     pub fn meta(mut self, meta: Json) -> Resource {
         self.meta = Some(meta);
@@ -261,17 +261,17 @@ pub struct Template {
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
-    /// What its resources hold.
+    /// Description of the contents of its resources.
     pub description: Option<String>,
     /// Media type, where all of them have the same.
     pub mime_type: Option<String>,
-    /// For whom they are meant.
+    /// Audience and priority.
     pub annotations: Option<Annotations>,
-    /// Pictures.
+    /// Icons.
     pub icons: Vec<Icon>,
-    /// More for programs, an object.
+    /// `_meta`: more data for programs, an object.
     pub meta: Option<Json>,
-    /// The whole description as the server sent it; nothing for one that was made here.
+    /// The whole description as the server sent it; `None` for one that this program created.
     pub source: Option<Json>,
 }
 
@@ -279,7 +279,7 @@ impl Template {
     /// Resources whose URIs this template produces.
     ///
     /// # Errors
-    /// [`TemplateError`] names what is wrong with the template and where.
+    /// [`TemplateError`] has the kind and the position of the error.
     pub fn new(uri_template: &str, name: impl Into<String>) -> Result<Template, TemplateError> {
         Ok(Template::of(UriTemplate::parse(uri_template)?, name.into()))
     }
@@ -310,7 +310,7 @@ impl Template {
         &self.uri
     }
 
-    /// What its resources hold.
+    /// Description of the contents of its resources.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Template {
         self.description = Some(text.into());
@@ -324,21 +324,21 @@ impl Template {
         self
     }
 
-    /// For whom they are meant.
+    /// Audience and priority.
     #[must_use]
     pub fn annotations(mut self, annotations: Annotations) -> Template {
         self.annotations = Some(annotations);
         self
     }
 
-    /// A picture.
+    /// Adds an icon.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> Template {
         self.icons.push(icon);
         self
     }
 
-    /// More for programs, as with [`Tool::meta`].
+    /// Sets `_meta`, as [`Tool::meta`] does.
     #[must_use]
     pub fn meta(mut self, meta: Json) -> Template {
         self.meta = Some(meta);
@@ -354,15 +354,15 @@ pub struct Prompt {
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
-    /// What it is for.
+    /// Description of its purpose.
     pub description: Option<String>,
     /// Arguments, in display order.
     pub arguments: Vec<Argument>,
-    /// Pictures.
+    /// Icons.
     pub icons: Vec<Icon>,
-    /// More for programs, an object.
+    /// `_meta`: more data for programs, an object.
     pub meta: Option<Json>,
-    /// The whole description as the server sent it; nothing for one that was made here.
+    /// The whole description as the server sent it; `None` for one that this program created.
     pub source: Option<Json>,
 }
 
@@ -374,19 +374,19 @@ pub struct Argument {
     pub name: String,
     /// A name for people.
     pub title: Option<String>,
-    /// What to put there.
+    /// Description of the expected value.
     pub description: Option<String>,
-    /// The prompt is refused without it.
+    /// A prompt request without it is rejected.
     pub required: bool,
 }
 
 impl Argument {
-    /// An argument that may be left out.
+    /// An optional argument.
     pub fn optional(name: impl Into<String>) -> Argument {
         Argument { name: name.into(), title: None, description: None, required: false }
     }
 
-    /// An argument without which the prompt is refused.
+    /// A required argument; a prompt request without it is rejected.
     pub fn required(name: impl Into<String>) -> Argument {
         Argument { required: true, ..Argument::optional(name) }
     }
@@ -398,7 +398,7 @@ impl Argument {
         self
     }
 
-    /// What to put there.
+    /// Description of the expected value.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Argument {
         self.description = Some(text.into());
@@ -427,28 +427,28 @@ impl Prompt {
         self
     }
 
-    /// What it is for.
+    /// Description of its purpose.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Prompt {
         self.description = Some(text.into());
         self
     }
 
-    /// An argument, in the order in which hosts show them.
+    /// Adds an argument. Hosts show arguments in this order.
     #[must_use]
     pub fn argument(mut self, argument: Argument) -> Prompt {
         self.arguments.push(argument);
         self
     }
 
-    /// A picture.
+    /// Adds an icon.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> Prompt {
         self.icons.push(icon);
         self
     }
 
-    /// More for programs, as with [`Tool::meta`].
+    /// Sets `_meta`, as [`Tool::meta`] does.
     #[must_use]
     pub fn meta(mut self, meta: Json) -> Prompt {
         self.meta = Some(meta);

@@ -1,9 +1,9 @@
 //! Requests of a handler to the client: elicitation, sampling and roots.
 //!
-//! An [`Ask`] is a question with a key; an answer is found again under that key when the handler
-//! runs the next time. How a question travels (a request of ours in a legacy session, part of an
-//! `input_required` result in the modern era) is the era's business.
-//! Source: MCP client/elicitation, client/sampling, client/roots (2025-11-25 and 2026-07-28).
+//! An [`Ask`] is a request with a key. When the handler runs again, it finds the response under
+//! that key. `era` transports it: as a request in a legacy session, as part of an `input_required`
+//! result in the modern era. Source: MCP client/elicitation, client/sampling, client/roots
+//! (2025-11-25 and 2026-07-28).
 
 #[cfg(feature = "client")]
 pub use super::elicitation::FormResponse;
@@ -17,18 +17,18 @@ use crate::rpc::RpcError;
 
 use super::{ClientCapabilities, Revision};
 
-/// One question of a running call.
+/// Request of a running call to the client.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
-    /// Names the question within its call.
+    /// Key of the request within its call.
     pub key: String,
     /// The request.
     pub request: AskRequest,
-    /// How it is written, by way of the question: a program that never asks links nothing of it.
+    /// Encoder of the request. A program that never sends one does not link it.
     pub write: WriteAsk,
 }
 
-/// Writes what is asked into an open object; the number names it where a revision wants a name.
+/// Writes the request into an open object. The number is its id in revisions that need one.
 pub(crate) type WriteAsk = fn(&mut Writer, Revision, &AskRequest, Option<u64>);
 
 /// Request of a handler to the client.
@@ -43,9 +43,9 @@ pub(crate) enum AskRequest {
         /// URL to open.
         url: String,
     },
-    /// A message of the model.
+    /// A message from the model.
     Sample(Box<Sampling>),
-    /// The folders the client lets the server work in.
+    /// The folders in which the server may work.
     Roots,
 }
 
@@ -68,7 +68,7 @@ impl AskRequest {
     /// Returns `true` if `answer` has the shape of a response to this request.
     ///
     /// # Errors
-    /// Says what is wrong, with a JSON Pointer into the answer.
+    /// The error, with a JSON Pointer into the response.
     pub(crate) fn check(&self, answer: Value<'_>) -> Result<(), String> {
         match self {
             AskRequest::Form(form) => form.check(answer),
@@ -80,12 +80,12 @@ impl AskRequest {
 }
 
 impl ClientCapabilities {
-    /// Everything.
+    /// All capabilities.
     pub const ALL: ClientCapabilities =
         ClientCapabilities { form: true, url: true, sampling: true, sampling_tools: true, roots: true };
 
-    /// The first capability that is needed and was not declared, by its name on the wire: with a
-    /// point in it if only that part of a declared capability is missing.
+    /// Wire name of the first needed capability that was not declared. The name has a point if only
+    /// a part of a declared capability is missing.
     #[cfg(feature = "client")]
     pub(crate) fn missing(self, needed: ClientCapabilities) -> Option<&'static str> {
         let elicits = self.form || self.url;
@@ -125,14 +125,15 @@ impl ClientCapabilities {
 /// The client's response to one request: a result, or a refusal.
 pub(crate) type Answer = Result<Doc, RpcError>;
 
-/// A page the server wants the user to visit. The library never opens it: show the whole address
-/// and who asks, and open it only when the user agrees (client/elicitation, URL mode).
+/// A page the server wants the user to visit. The library never opens it. Show the whole address
+/// and the name of the server, and open it only when the user agrees (client/elicitation, URL
+/// mode).
 #[cfg(feature = "client")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlRequest {
-    /// Why.
+    /// Reason, for the user.
     pub message: String,
-    /// Where.
+    /// URL to open.
     pub url: String,
 }
 
@@ -165,7 +166,7 @@ pub(crate) enum AskReply {
     Roots(Vec<Root>),
 }
 
-/// A folder or file the client lets the server work with.
+/// A folder or file that the server may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// A `file://` URI.
@@ -187,7 +188,7 @@ impl Root {
         self
     }
 
-    /// The roots in an answer that [`AskRequest::check`] let pass.
+    /// The roots in a response that [`AskRequest::check`] accepted.
     pub(crate) fn read_all(answer: Value<'_>) -> Vec<Root> {
         let roots = answer.get("roots").map(Value::items);
         roots

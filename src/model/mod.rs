@@ -1,13 +1,13 @@
-//! The neutral vocabulary: what is asked, by whom, and what came of it.
+//! Protocol types that do not depend on an era: requests, results, descriptors, errors.
 //!
-//! Registry, dispatch and handlers speak only these types; each era turns its wire messages into
-//! a [`Query`] and an outcome back into bytes. Nothing here knows a protocol date or a wire name
-//! that only one era has.
+//! Registry, dispatch and handlers use only these types. Each era decodes its messages to a
+//! [`Query`] and encodes the outcome. No item here depends on a protocol date or a wire name of one
+//! era.
 //!
 //! # Invariants
 //! - A [`Query`] points into its document by [`NodeId`], so that document and query travel
 //!   together to a worker without a copy.
-//! - [`Fault`] is every way a request can fail; codes are the era's business.
+//! - [`Fault`] lists all failures of a request; `era` maps them to codes.
 
 pub(crate) mod catalog;
 pub(crate) mod client_request;
@@ -26,7 +26,7 @@ use std::borrow::Cow;
 
 use crate::json::{Json, NodeId};
 
-/// A revision of the protocol, as a slot number; only `era` gives it a meaning.
+/// A revision of the protocol, as a slot number that only `era` interprets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Revision(pub(crate) u8);
 
@@ -64,13 +64,13 @@ pub enum Level {
     Info,
     /// Normal but significant.
     Notice,
-    /// Something to look at.
+    /// A possible problem.
     Warning,
     /// An operation failed.
     Error,
     /// A component failed.
     Critical,
-    /// Act at once.
+    /// Action is needed at once.
     Alert,
     /// The system is unusable.
     Emergency,
@@ -106,11 +106,11 @@ pub(crate) struct Peer {
     pub revision: Revision,
     /// Declared capabilities.
     pub capabilities: ClientCapabilities,
-    /// Log entries at or above this level are wanted; `None`: none are.
+    /// Lowest level of log entries to send; `None`: send none.
     pub log_level: Option<Level>,
 }
 
-/// A peer whose word holds for a whole connection, and what it asked for meanwhile.
+/// State of a session: the peer and its subscriptions.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     /// Negotiated revision, declared capabilities, log floor.
@@ -128,32 +128,32 @@ pub(crate) struct Session {
 pub(crate) struct Query {
     /// The operation.
     pub operation: Operation,
-    /// By whom.
+    /// The sender.
     pub peer: Peer,
     /// The request's id.
     pub id: NodeId,
-    /// The token that progress is reported to.
+    /// The progress token.
     pub progress: Option<NodeId>,
-    /// Answers of the client to what an earlier round asked, an object by key.
+    /// Responses of the client to the requests of an earlier round, an object by key.
     pub answers: Option<NodeId>,
-    /// The state an earlier round handed out, a string.
+    /// The `requestState` of an earlier round, a string.
     pub state: Option<NodeId>,
     /// The client's description, where the request carries one.
     pub client: Option<NodeId>,
     /// The request's parameters, an object.
     pub params: Option<NodeId>,
-    /// What the request says of itself and its sender, where each does.
+    /// The `_meta` of the request, in the era that reads it.
     pub meta: Option<NodeId>,
 }
 
 /// Operation that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Open a session: answer with what the server is and offers.
+    /// Opens a session; the response describes the server.
     Open,
-    /// Say what the server is and offers, without a session.
+    /// Describes the server, without a session.
     Describe,
-    /// Answer with nothing.
+    /// Has an empty result.
     Ping,
     /// A page of tools.
     ListTools {
@@ -207,19 +207,19 @@ pub(crate) enum Operation {
         /// Arguments that are settled already, an object of strings.
         context: Option<NodeId>,
     },
-    /// Be told of updates of a resource for the rest of the session.
+    /// Subscribes to updates of a resource for the rest of the session.
     Subscribe {
         /// Its URI, a string.
         uri: NodeId,
     },
-    /// No longer.
+    /// Ends such a subscription.
     Unsubscribe {
         /// Its URI, a string.
         uri: NodeId,
     },
-    /// Log from this level on for the rest of the session.
+    /// Sets the log level for the rest of the session.
     SetLevel(Level),
-    /// Be told of changes until the request is cancelled.
+    /// Subscribes to changes until the request is cancelled.
     Listen {
         /// The filter, an object.
         filter: NodeId,
@@ -240,9 +240,9 @@ pub(crate) enum CompletionKind {
 pub(crate) enum Note {
     /// The session is ready.
     Ready,
-    /// Stop working on a request; the id's node.
+    /// Cancels a request; the node of its id.
     Cancelled(NodeId),
-    /// Nothing that this server acts on.
+    /// A notification without effect on this server.
     Ignored,
 }
 
@@ -259,7 +259,7 @@ pub enum Change {
     Updated(String),
 }
 
-/// What a listen request asks to be told, and, as an answer, what it will be told.
+/// Filter of a listen request; in the acknowledgement, the accepted filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
     /// Changes of the list of tools.
@@ -290,17 +290,17 @@ impl Filter {
 pub struct ServerCapabilities {
     /// It has tools, or may get some while it runs.
     pub tools: bool,
-    /// It tells when the list of tools changes.
+    /// It sends notifications about changes of the list of tools.
     pub tools_changed: bool,
     /// It has resources or templates.
     pub resources: bool,
-    /// It tells when the list of resources changes.
+    /// It sends notifications about changes of the list of resources.
     pub resources_changed: bool,
     /// Updates of single resources can be subscribed to.
     pub subscribe: bool,
     /// It has prompts.
     pub prompts: bool,
-    /// It tells when the list of prompts changes.
+    /// It sends notifications about changes of the list of prompts.
     pub prompts_changed: bool,
     /// It completes arguments.
     pub completions: bool,
@@ -311,23 +311,23 @@ pub struct ServerCapabilities {
 /// Scope and duration for which a response may be cached (MCP 2026-07-28 server/utilities/caching).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheHint {
-    /// Milliseconds the answer stays fresh; 0: stale at once.
+    /// Milliseconds for which the response stays fresh; 0: stale at once.
     pub ttl_ms: u32,
     /// Other users may receive it; only for data that is the same for everybody.
     pub public: bool,
 }
 
-/// Every way a request can fail on the wire.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) enum Fault {
-    /// The bytes are not JSON; says what and where.
+    /// The bytes are not JSON; describes the error and its position.
     Parse(String),
-    /// The JSON is no request.
+    /// The JSON is not a valid request.
     InvalidRequest(Cow<'static, str>),
     /// No such method, or nothing behind it is registered.
     UnknownMethod(String),
-    /// Parameters are missing or wrong.
+    /// A parameter is missing or invalid.
     InvalidParams(Cow<'static, str>),
     /// No resource has this URI.
     ResourceNotFound(String),
@@ -335,9 +335,10 @@ pub(crate) enum Fault {
     MissingCapability(ClientCapabilities),
     /// The request names a revision that is not served.
     UnsupportedVersion(String),
-    /// The state that came back is not one that was handed out for this request, or has expired.
+    /// The `requestState` was not issued for this request, or has expired.
     ForeignState,
-    /// The server failed. The sentence is the library's own, never a handler's or a panic's.
+    /// Internal error. The message is a constant of the library, never a text of a handler or a
+    /// panic.
     Internal(&'static str),
     /// A handler's own protocol error.
     Custom {
@@ -350,7 +351,7 @@ pub(crate) enum Fault {
     },
 }
 
-/// The server as it presents itself.
+/// Name, version and description of a server or client (`Implementation`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// For programs.

@@ -1,7 +1,7 @@
-//! A result of another server on its way through: what a hub that is served passes on.
+//! Result of an upstream server that a hub passes on.
 //!
-//! What it does: keeps the members of a result as they came, apart from those that belong to the
-//! connection it came over. Which those are `era` knows.
+//! The members stay as received, except those that belong to the upstream connection, which `era`
+//! removes.
 
 use crate::json::Json;
 
@@ -10,24 +10,24 @@ use super::CacheHint;
 /// Kind of a proxied result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// Of a tool.
+    /// Result of a tool.
     Tool,
     /// The contents of a resource.
     Contents,
-    /// A filled-in prompt.
+    /// Messages of a prompt.
     Prompt,
-    /// Offered values.
+    /// Completion values.
     Completion,
 }
 
-/// A result as it came.
+/// A result as received.
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {
     /// Kind of the result.
     pub passage: Passage,
     /// Its members, an object.
     pub members: Json,
-    /// Those of its `_meta`, as text without braces.
+    /// The members of its `_meta`, as text without braces.
     pub meta: String,
     /// Freshness of the result, if the server states it.
     pub cache: Option<CacheHint>,

@@ -1,7 +1,7 @@
-//! Sampling: asking the client's model for a message, with or without tools for it to use.
+//! Sampling: requests for a message of the client's model, with or without tools.
 //!
-//! Source: MCP client/sampling (2025-11-25, 2026-07-28). Deprecated there since 2026-07-28; it
-//! works in every revision that has it.
+//! Source: MCP client/sampling (2025-11-25, 2026-07-28). The specification deprecates it since
+//! 2026-07-28; it works in every revision that has it.
 
 use crate::json::{Doc, Json, Kind, Value};
 use crate::model::catalog::Tool;
@@ -25,7 +25,7 @@ pub struct Sampling {
     pub hints: Vec<String>,
     /// Priorities of cost, speed and intelligence, each from 0 to 1.
     pub priorities: [Option<f64>; 3],
-    /// Tools that the model may ask to have run.
+    /// Tools that the model may request.
     pub tools: Vec<Tool>,
     /// Rule for the use of tools.
     pub tool_choice: Option<ToolChoice>,
@@ -38,7 +38,7 @@ pub struct Sampling {
 pub enum Block {
     /// Text, a picture or a sound.
     Content(Content),
-    /// The model wants a tool run.
+    /// The model requests a tool call.
     ToolUse(ToolUse),
     /// Result of a tool.
     ToolResult {
@@ -52,7 +52,7 @@ pub enum Block {
 }
 
 impl Block {
-    /// The blocks of content: itself, or what a tool gave.
+    /// The content: the block itself, or the result of a tool.
     fn contents(&self) -> &[Content] {
         match self {
             Block::Content(content) => std::slice::from_ref(content),
@@ -62,7 +62,7 @@ impl Block {
     }
 }
 
-/// The model's wish to have a tool run.
+/// A tool call that the model requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolUse {
     /// Names this use.
@@ -76,11 +76,11 @@ pub struct ToolUse {
 /// Rule for the model's use of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model decides.
     Auto,
-    /// It must.
+    /// The model must use a tool.
     Required,
-    /// It must not.
+    /// The model must not use a tool.
     None,
 }
 
@@ -138,7 +138,7 @@ impl Sampling {
         self
     }
 
-    /// Ends the message where this text would come.
+    /// Adds a text that ends the message.
     #[must_use]
     pub fn stop(mut self, text: impl Into<String>) -> Sampling {
         self.stop.push(text.into());
@@ -164,7 +164,7 @@ impl Sampling {
         self
     }
 
-    /// A tool that the model may ask to have run. Needs a client that declared `sampling.tools`.
+    /// Adds a tool that the model may request. Needs a client that declared `sampling.tools`.
     #[must_use]
     pub fn tool(mut self, tool: Tool) -> Sampling {
         self.tools.push(tool);
@@ -189,13 +189,13 @@ impl Sampling {
         !self.tools.is_empty() || self.tool_choice.is_some()
     }
 
-    /// Every block of content, also of what tools gave.
+    /// Every block of content, also of tool results.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &Content> {
         self.messages.iter().flat_map(|(_, blocks)| blocks).flat_map(Block::contents)
     }
 
-    /// What a client must refuse: tool uses and results that do not pair up (MCP client/sampling,
-    /// "tool result content restriction" and "tool use and result balance").
+    /// Finds tool uses and results that do not pair up, which a client must reject (MCP
+    /// client/sampling, "tool result content restriction" and "tool use and result balance").
     pub(crate) fn unpaired(&self) -> Option<&'static str> {
         let mut open: Vec<&str> = Vec::new();
         for (role, blocks) in &self.messages {
@@ -268,7 +268,7 @@ impl SampleResponse {
         self
     }
 
-    /// Every block of content, also of what tools gave.
+    /// Every block of content, also of tool results.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &Content> {
         self.blocks.iter().flat_map(Block::contents)
     }
@@ -313,7 +313,7 @@ impl SampleResult {
         self.blocks().filter_map(|b| b.get("text")?.as_str()).collect()
     }
 
-    /// The tools the model wants run.
+    /// The tool calls that the model requests.
     pub fn tool_uses(&self) -> impl Iterator<Item = ToolUse> {
         self.blocks().filter_map(|b| {
             (b.get("type")?.as_str()? == "tool_use").then_some(())?;

@@ -1,7 +1,6 @@
-//! Tasks: a call whose answer is fetched later, in the words that both eras share.
+//! Tasks: calls whose result the client fetches later.
 //!
-//! What it does: names what a server says of a task. What it does not: run or keep any; a server of
-//! this library makes none.
+//! Only the description of a task; a server of this library creates none.
 
 use std::time::Duration;
 
@@ -11,18 +10,18 @@ use crate::json::Json;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Task {
-    /// Its name, the server's alone to understand.
+    /// Its id, opaque to the client.
     pub id: String,
     /// Its state.
     pub status: TaskStatus,
-    /// The same for people.
+    /// Description of the state for people.
     pub message: Option<String>,
-    /// How long to wait between two questions about it, where the server says so.
+    /// Pause between two polls, if the server states it.
     pub poll_interval: Option<Duration>,
-    /// How long the server keeps it from its creation on; `None`: for ever, or it does not say.
+    /// Time from its creation for which the server keeps it. `None`: unlimited or not stated.
     pub ttl: Option<Duration>,
-    /// All of it as it came: also when it was created, and in a revision without sessions the
-    /// `result`, the `error` or the `inputRequests` of [`crate::Client::task`].
+    /// The whole description as received. In the stateless protocol it also has the `result`, the
+    /// `error` or the `inputRequests` of [`crate::Client::task`].
     pub source: Json,
 }
 
@@ -30,15 +29,15 @@ pub struct Task {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskStatus {
-    /// It runs.
+    /// Running.
     Working,
-    /// It waits for what the server asks.
+    /// Waiting for input that the server requested.
     InputRequired,
-    /// Done; there is a result.
+    /// Finished with a result.
     Completed,
-    /// Not done; there is an error.
+    /// Finished with an error.
     Failed,
-    /// Called off.
+    /// Cancelled.
     Cancelled,
 }
 

@@ -1,9 +1,8 @@
 //! URI templates (RFC 6570, levels 1 to 3): parsed once, expanded, and matched against URIs.
 //!
-//! What it does: [`UriTemplate::expand`] writes the URI for a set of variables;
-//! [`UriTemplate::matches`] reads the variables back out of a URI. What it does not: the
-//! modifiers of level 4 (`{var:3}`, `{list*}`), which are refused when the template is parsed;
-//! resolving, normalising or fetching URIs; comparing scheme or host without regard to case.
+//! [`UriTemplate::expand`] writes the URI for a set of variables. [`UriTemplate::matches`] reads
+//! the variables from a URI. The parser rejects the modifiers of level 4 (`{var:3}`, `{list*}`).
+//! URIs are neither resolved nor normalised, and scheme and host are compared with regard to case.
 //!
 //! # Matching
 //!
@@ -18,25 +17,25 @@
 //! | `{x}` `{.x}` `{/x}` `{;x}` `{?x}` `{&x}` | unreserved characters, percent-encoded characters |
 //! | `{+x}` `{#x}` | reserved characters as well |
 //!
-//! Where a URI can be read in several ways, the rule that picks one is:
+//! If a URI has several readings, the rule is:
 //!
 //! 1. the reading that defines the most variables; then
 //! 2. the reading in which the first variable takes the longest text, then the second, and so on.
 //!
 //! So `{a}{b}` on `xyz` gives `xy` and `z`; `{name}{.ext}` on `a.tar.gz` gives `a.tar` and `gz`;
-//! `{+path}{?line}` on `a/b?line=3` gives `a/b` and `3`. Where `{x}` or `{+x}` stands for no text
-//! at all, the variable counts as undefined, although an empty value expands to the same. Where
-//! only some variables of a list like `{x,y}` are there, they are the first ones.
+//! `{+path}{?line}` on `a/b?line=3` gives `a/b` and `3`. If `{x}` or `{+x}` matches no text at all,
+//! the variable counts as undefined, although an empty value expands to the same. If only some
+//! variables of a list like `{x,y}` are present, they are the first ones.
 //!
-//! A variable that occurs twice must say the same at every place. The reading is picked before
-//! that is checked: such a template never accepts a URI that it could not have produced, and may
-//! refuse an ambiguous one that it could.
+//! A variable that occurs twice must have the same value at every place. The reading is chosen
+//! before this check. So such a template never accepts a URI that it could not have produced, and
+//! may reject an ambiguous one that it could.
 //!
 //! # Values are untrusted
 //!
 //! Values arrive decoded: `{x}` on `..%2F..%2Fetc` gives `../../etc`, a `/` in a place where no
-//! literal `/` could stand, and a value may hold NUL. Whoever turns a value into a file name, a
-//! query or a command must confine it first; a match says nothing about safety.
+//! literal `/` could stand, and a value may hold NUL. A handler must confine a value before it
+//! becomes part of a file name, a query or a command: a match does not make it safe.
 //!
 //! # Invariants
 //!

@@ -17,7 +17,7 @@ use crate::json::Writer;
 #[derive(Clone, Copy, Debug)]
 pub struct Constraint {
     doc: &'static str,
-    /// Whether the value is a member of a record, where `None` is an absent member.
+    /// True if the value is a member of a record, where `None` is an absent member.
     pub(super) member: bool,
     /// The bits of an `i64`, `u64` or `f64`, depending on the type.
     pub(super) min: Option<u64>,
@@ -179,7 +179,7 @@ impl<N: Copy> Ends<N, RangeToInclusive<N>> {
 pub trait Ranged {
     /// The number type of the ends of the range.
     type Number: Copy;
-    /// Whether the number type is floating-point.
+    /// True if the number type is floating-point.
     const FLOAT: bool = false;
 }
 
@@ -199,8 +199,8 @@ pub trait Measured {}
 )]
 pub trait Counted {}
 
-/// Whether the numbers of a field are floating-point. A function, so that the compiler points at
-/// the type if it has no numbers.
+/// Returns `true` if the numbers of a field are floating-point. A function, so that the compiler
+/// points at the type if it has no numbers.
 #[doc(hidden)]
 pub const fn is_float<T: Ranged>() -> bool {
     T::FLOAT

@@ -208,14 +208,14 @@ macro_rules! record {
 ///     #[derive(Clone, Copy, Debug, PartialEq)]
 ///     pub enum Direction {
 ///         In = "in",
-///         /// Drives the pin; starts low
+///         /// Starts low
 ///         Out = "out",
 ///     }
 /// }
 ///
 /// assert_eq!(
 ///     record::schema::<Direction>().as_str(),
-///     r#"{"type":"string","description":"Direction of a pin\n- out: Drives the pin; starts low","enum":["in","out"]}"#
+///     r#"{"type":"string","description":"Direction of a pin\n- out: Starts low","enum":["in","out"]}"#
 /// );
 /// assert_eq!(Direction::Out.as_str(), "out");
 ///

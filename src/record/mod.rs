@@ -87,7 +87,7 @@ pub mod generated {
     note = "define it with `record!` or `choice!`, or implement `FromJson` and `ToJson` for it"
 )]
 pub trait FromJson: Sized {
-    /// Whether a record field of this type is optional.
+    /// True if a record field of this type is optional.
     #[doc(hidden)]
     const OPTIONAL: bool = false;
 
@@ -111,7 +111,7 @@ pub trait FromJson: Sized {
         None
     }
 
-    /// Whether this is the value of an absent field.
+    /// Returns `true` if this is the value of an absent field.
     #[doc(hidden)]
     fn is_absent(&self) -> bool {
         false

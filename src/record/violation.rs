@@ -33,7 +33,7 @@ pub struct Violation {
     pub path: String,
     /// The JSON Schema keyword that failed.
     pub keyword: &'static str,
-    /// What is expected and what was found. For an unknown name, the allowed names.
+    /// The expected and the actual value. For an unknown name, the allowed names.
     pub message: String,
 }
 

@@ -1,8 +1,7 @@
 //! JSON-RPC 2.0 messages as views over a document.
 //!
-//! What it does: tells requests, notifications and responses apart with strict shapes, keeps ids
-//! with their JSON type, names the error codes. What it does not: batches (an era that allows
-//! them splits the array), methods, `_meta`; unknown members are ignored.
+//! Classifies a document as request, notification or response, with strict shapes. Ids keep their
+//! JSON type. Unknown members are ignored. Batches, methods and `_meta` are the task of `era`.
 //!
 //! Source: JSON-RPC 2.0 §4–5; MCP basic/index of each revision (ids are strings or integers,
 //! never null; `params` is an object).
@@ -31,18 +30,18 @@ pub(crate) mod code {
     pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
     /// The parameters are wrong.
     pub(crate) const INVALID_PARAMS: i32 = -32602;
-    /// The server failed; nothing more is said.
+    /// Internal error, without details.
     pub(crate) const INTERNAL: i32 = -32603;
 }
 
 /// One message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message<'d> {
-    /// Wants an answer.
+    /// Needs a response.
     Request(Request<'d>),
-    /// Wants none.
+    /// Has no response.
     Notification(Notification<'d>),
-    /// Answers one of ours.
+    /// Responds to a request of this side.
     Response(Response<'d>),
 }
 
@@ -69,7 +68,7 @@ pub(crate) struct Notification<'d> {
 /// `{jsonrpc, id, result}` or `{jsonrpc, id, error}`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Response<'d> {
-    /// The id of the request that is answered.
+    /// The id of the request.
     pub id: Value<'d>,
     /// The result object, or the error object.
     pub outcome: Result<Value<'d>, Value<'d>>,
@@ -84,7 +83,7 @@ pub(crate) struct ShapeError<'d> {
     pub message: &'static str,
     /// The request's id.
     pub id: Option<Value<'d>>,
-    /// Whether the peer must be told: a malformed response or notification is never answered
+    /// True if an error response must be sent. A malformed response or notification gets none
     /// (JSON-RPC 2.0 §4.1).
     pub answer: bool,
 }
@@ -93,7 +92,7 @@ impl<'d> Message<'d> {
     /// Reads the root of a document as one message.
     ///
     /// # Errors
-    /// [`ShapeError`] says what is missing or of the wrong type.
+    /// [`ShapeError`] names the member that is missing or has the wrong type.
     pub(crate) fn read(root: Value<'d>) -> Result<Message<'d>, ShapeError<'d>> {
         if root.kind() != Kind::Object {
             return Err(refuse("a message is one JSON object", None));
@@ -122,7 +121,7 @@ impl<'d> Message<'d> {
         let Some(method) = method.as_str() else {
             return Err(refuse("method must be a string", good_id));
         };
-        // Clients that write every member of a record write null for an absent one.
+        // Some clients write `null` for an absent member.
         let params = params.filter(|p| !p.is_null());
         let bad_params = params.is_some_and(|p| p.kind() != Kind::Object);
         match (id, good_id) {
@@ -167,8 +166,8 @@ fn read_response<'d>(
     }
 }
 
-/// The id of an answer is one of ours: an error that names it would end a request of the peer's
-/// that happens to have the same.
+/// Never echoes the id of a malformed response: ids are per direction, so the error could match a
+/// request of the peer.
 #[cold]
 #[inline(never)]
 fn wrong_version(answer: bool, id: Option<Value<'_>>) -> ShapeError<'_> {
@@ -199,7 +198,7 @@ pub(crate) enum Id {
 }
 
 impl Id {
-    /// The id at this value; `None` when it cannot be one.
+    /// Reads an id; `None` if the value is not a valid id.
     pub(crate) fn read(value: Value<'_>) -> Option<Id> {
         match value.kind() {
             Kind::String => value.as_str().map(|s| Id::String(s.into())),
@@ -213,7 +212,7 @@ impl Id {
     /// The id as JSON text.
     pub(crate) fn to_raw(&self) -> String {
         match self {
-            // Printing 128 bits would take two kilobytes of code.
+            // Avoids the code for printing 128-bit numbers.
             Id::Number(n) => match u64::try_from(*n) {
                 Ok(n) => n.to_string(),
                 Err(_) => (*n as i64).to_string(),

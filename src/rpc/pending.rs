@@ -1,15 +1,14 @@
-//! The table of requests that wait for their answers: one side of one connection.
+//! Table of the in-flight requests that one side of a connection has sent.
 //!
-//! What it does: gives out ids that rise and never repeat, keeps what belongs to each, bounds how
-//! many there are. What it does not: lock, wait, look at the clock or know what it keeps.
+//! Assigns the ids, stores one entry per request and limits their number. Does not lock or wait.
 //!
 //! # Invariants
 //! - Ids start at 1 and rise by one: no id is used twice on a connection (basic/index, request
 //!   ids).
 //! - `entries` is sorted by id, because ids rise and removal keeps the order.
-//! - What was taken out is never found again: an answer to it is late, whoever sends it.
+//! - A removed entry is never found again, so a late response has no effect.
 
-/// Requests in flight, each with what waits for its answer.
+/// In-flight requests, each with its entry.
 pub(crate) struct Pending<T> {
     entries: Vec<(u64, T)>,
     last: u64,
@@ -17,12 +16,12 @@ pub(crate) struct Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// At most this many at once.
+    /// An empty table for at most this many requests.
     pub(crate) fn new(most: usize) -> Pending<T> {
         Pending { entries: Vec::new(), last: 0, most }
     }
 
-    /// Takes one in under the next id; gives it back when there is no room.
+    /// Inserts an entry under the next id. Returns the entry if the table is full.
     pub(crate) fn insert(&mut self, entry: T) -> Result<u64, T> {
         if self.entries.len() >= self.most {
             return Err(entry);
@@ -43,17 +42,17 @@ impl<T> Pending<T> {
         self.entries.get(self.position(id)?).map(|(_, entry)| entry)
     }
 
-    /// The ids of everything that waits, oldest first.
+    /// The ids of all requests, oldest first.
     pub(crate) fn ids(&self) -> Vec<u64> {
         self.entries.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Everything that waits, oldest first.
+    /// Removes and returns all entries, oldest first.
     pub(crate) fn take_all(&mut self) -> Vec<(u64, T)> {
         std::mem::take(&mut self.entries)
     }
 
-    /// The id of the one request that waits, if it is the only one.
+    /// The id of the request, if there is exactly one.
     pub(crate) fn only(&self) -> Option<u64> {
         match self.entries.as_slice() {
             [(id, _)] => Some(*id),

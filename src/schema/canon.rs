@@ -82,8 +82,8 @@ pub(super) fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
-/// Whether two texts are equal. Most names and words are short, and a call costs more than the
-/// comparison.
+/// Returns `true` if two texts are equal. Most names and words are short, and a call costs more
+/// than the comparison.
 #[inline]
 pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {

@@ -80,7 +80,7 @@ impl<'a> Decimal<'a> {
         self.negative
     }
 
-    /// Whether the value is an integer, in any notation.
+    /// Returns `true` if the value is an integer, in any notation.
     pub(super) fn is_whole(self) -> bool {
         self.exponent >= 0
     }
@@ -159,8 +159,8 @@ impl<'a> Decimal<'a> {
         first.cmp(&other_first).then_with(|| self.digits().cmp(other.digits()))
     }
 
-    /// Whether the value is an integer times `divisor`. `None` if the divisor is zero or has more
-    /// digits than [`MOST_DIVISOR_DIGITS`].
+    /// Returns `true` if the value is an integer times `divisor`. `None` if the divisor is zero or
+    /// has more digits than [`MOST_DIVISOR_DIGITS`].
     pub(super) fn is_multiple_of(self, divisor: Decimal<'_>) -> Option<bool> {
         if divisor.is_zero() || divisor.count() > MOST_DIVISOR_DIGITS {
             return None;
@@ -220,14 +220,14 @@ fn exponent(text: &[u8]) -> i64 {
     if negative { -n } else { n }
 }
 
-/// Whether a text is an integer; `1.0` and `1e2` are.
+/// Returns `true` if a text is an integer; `1.0` and `1e2` are.
 #[inline(never)]
 pub(super) fn is_integer(text: &[u8]) -> bool {
     // A fraction or an exponent contains a byte that is neither digit nor sign.
     text.iter().all(|b| *b <= b'9' && *b != b'.') || Decimal::of(text).is_whole()
 }
 
-/// Whether the number has no other notation without exponent or fraction.
+/// Returns `true` if the number has no other notation without exponent or fraction.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     text != b"-0" && text.iter().all(|b| *b <= b'9' && *b != b'.')
 }

@@ -11,7 +11,7 @@ pub struct SchemaError {
     /// JSON Pointer (RFC 6901) into the schema, empty for the whole. For another document, its URI
     /// and `#` precede the pointer.
     pub pointer: String,
-    /// What is wrong and what is accepted.
+    /// The error and what is accepted instead.
     pub message: String,
 }
 

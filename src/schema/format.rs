@@ -47,7 +47,7 @@ impl Format {
         (!late || dialect != Dialect::Draft07).then_some(*format)
     }
 
-    /// Whether a string has the format.
+    /// Returns `true` if a string has the format.
     pub(super) fn accepts(self, text: &str) -> bool {
         match self {
             Format::Date => time::is_date(text),

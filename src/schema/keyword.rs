@@ -210,7 +210,7 @@ impl Keyword {
 pub(super) struct Rules {
     pub(super) dialect: Dialect,
     pub(super) vocabularies: u8,
-    /// Whether the metaschema turns format assertion on.
+    /// True if the metaschema turns format assertion on.
     pub(super) format_assertion: bool,
 }
 
@@ -227,7 +227,7 @@ impl Rules {
         }
     }
 
-    /// Whether keywords beside `$ref` are ignored.
+    /// Returns `true` if keywords beside `$ref` are ignored.
     pub(super) fn ref_stands_alone(self) -> bool {
         self.dialect == Dialect::Draft07
     }

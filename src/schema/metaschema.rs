@@ -88,7 +88,7 @@ pub(super) fn text(uri: &str) -> Option<String> {
     Some(out.text)
 }
 
-/// Whether a keyword belongs to a dialect although its metaschema does not list it.
+/// Returns `true` if a keyword belongs to a dialect although its metaschema does not list it.
 fn is_foreign(keyword: Keyword, old: bool) -> bool {
     match keyword {
         Keyword::Defs => old,

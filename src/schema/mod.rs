@@ -7,7 +7,9 @@
 //!
 //! ```
 //! use tinymcp::schema::Schema;
-//! let schema = Schema::parse(r#"{"type": "object", "properties": {"pin": {"type": "integer", "maximum": 27}}}"#)?;
+//! let schema = Schema::parse(
+//!     r#"{"type": "object", "properties": {"pin": {"type": "integer", "maximum": 27}}}"#,
+//! )?;
 //! let doc = tinymcp::json!({"pin": 99}).to_doc();
 //! let violation = schema.check(doc.root()).err().unwrap();
 //! assert_eq!((violation.path.as_str(), violation.keyword), ("/pin", "maximum"));
@@ -184,7 +186,7 @@ impl Schema {
         Options::new()
     }
 
-    /// Whether the value is valid. The cheapest check.
+    /// Returns `true` if the value is valid. The cheapest check.
     pub fn is_valid(&self, value: Value<'_>) -> bool {
         self.run(value).verdict()
     }

@@ -108,7 +108,7 @@ impl Pattern {
         self.cost
     }
 
-    /// Whether the text contains a match.
+    /// Returns `true` if the text contains a match.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         self.parts.iter().all(|part| part.program.is_match(&self.alphabet, text) != part.negative)
     }
@@ -124,7 +124,7 @@ impl Pattern {
     }
 }
 
-/// Whether the text is a pattern of ECMA-262, supported by [`Pattern::compile`] or not.
+/// Returns `true` if the text is a pattern of ECMA-262, supported by [`Pattern::compile`] or not.
 pub(crate) fn is_pattern(source: &str) -> bool {
     syntax::read(source).err().is_none_or(|e| e.kind() == Kind::Unsupported)
 }

@@ -59,7 +59,7 @@ pub(super) fn types_in(node_ref: NodeRef<'_>, mask: u8) -> u8 {
     mask & (BITS >> (node_ref.tag() * 8)) as u8
 }
 
-/// Whether a value has one of these types.
+/// Returns `true` if a value has one of these types.
 #[inline(always)]
 pub(super) fn is_of(node_ref: NodeRef<'_>, mask: u8) -> bool {
     match types_in(node_ref, mask) {
@@ -124,7 +124,7 @@ impl Span {
         pool.get(start..start + self.len as usize).unwrap_or_default()
     }
 
-    /// Whether the range is this string.
+    /// Returns `true` if the range is this string.
     #[inline(never)]
     pub(super) fn is(self, program: &Program, text: Value<'_>) -> bool {
         let bytes = self.bytes(program.pool.as_bytes());
@@ -251,7 +251,7 @@ pub(super) struct Object {
     pub(super) required: u32,
     /// Schema for members that neither `properties` nor `patternProperties` name.
     pub(super) additional: Child,
-    /// Whether `additionalProperties` is present, for `unevaluatedProperties`.
+    /// True if `additionalProperties` is present, for `unevaluatedProperties`.
     pub(super) has_additional: bool,
     /// The marks of all names, and of the required ones; see [`mark()`].
     pub(super) known: u64,
@@ -304,7 +304,7 @@ pub(super) fn bits(required: u32) -> u64 {
 }
 
 impl Object {
-    /// Whether every object with names of these marks is invalid.
+    /// Returns `true` if every object with names of these marks is invalid.
     pub(super) fn refuses(&self, marks: u64) -> bool {
         let closed = self.additional == Child::NONE && self.patterned.len == 0;
         self.needed & !marks != 0 || closed && marks & !self.known != 0
@@ -323,7 +323,7 @@ impl Property {
         Property { head, name, child, required, unused: unused as u8 }
     }
 
-    /// Whether the text continues with this name, given its next eight bytes.
+    /// Returns `true` if the text continues with this name, given its next eight bytes.
     #[inline(always)]
     pub(super) fn is_ahead(&self, program: &Program, name: NodeRef<'_>, ahead: u64) -> bool {
         (ahead ^ self.head) << (self.unused & 63) == 0
@@ -357,7 +357,7 @@ pub(super) struct Array {
     /// A range of the children.
     pub(super) prefix: Span,
     pub(super) rest: Option<Child>,
-    /// Whether the keywords are `items` and `additionalItems` of draft-07.
+    /// True if the keywords are `items` and `additionalItems` of draft-07.
     pub(super) is_old: bool,
 }
 
@@ -379,7 +379,7 @@ pub(super) struct Contains {
     pub(super) child: Child,
     pub(super) min: u32,
     pub(super) max: u32,
-    /// Whether matching elements count as evaluated.
+    /// True if matching elements count as evaluated.
     pub(super) evaluates: bool,
     pub(super) has_min: bool,
 }

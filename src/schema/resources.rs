@@ -108,7 +108,7 @@ pub(super) struct ResourceIndex {
     anchored: Vec<Place>,
     /// References, to be resolved after the pass.
     pub(super) references: Vec<Place>,
-    /// Whether there is a dynamic or recursive reference.
+    /// True if there is a dynamic or recursive reference.
     pub(super) has_dynamic: bool,
 }
 
@@ -160,7 +160,7 @@ impl ResourceIndex {
         self.anchored.get(self.anchors.get(&key(&[resource], name))? as usize).copied()
     }
 
-    /// Whether a place in a resource has this dynamic anchor.
+    /// Returns `true` if a place in a resource has this dynamic anchor.
     pub(super) fn is_dynamic(&self, resource: u32, name: &str, at: Place) -> bool {
         self.dynamic.get(&key(&[resource, at.document, at.node.index()], name)).is_some()
     }

@@ -56,7 +56,7 @@ pub(super) struct Run<'p, 'd> {
     quiet: bool,
     /// Number of violations to collect; the run ends with the last one.
     most: usize,
-    /// Whether violations record their path through the schema.
+    /// True if violations record their path through the schema.
     trails: bool,
     found: Vec<Found>,
     verdicts: Option<Box<Verdicts>>,
@@ -140,7 +140,7 @@ impl<'p, 'd> Run<'p, 'd> {
         }
     }
 
-    /// Whether the value is valid.
+    /// Returns `true` if the value is valid.
     pub(super) fn verdict(mut self) -> bool {
         let fits = self.start();
         // Most validations cache no verdicts; the test is cheaper than dropping an empty cache.
@@ -206,7 +206,7 @@ impl<'p, 'd> Run<'p, 'd> {
         Violation { path: String::new(), keyword: "limit", message: message.to_owned() }
     }
 
-    /// Whether a value has one of these types. Reading a long number costs steps.
+    /// Returns `true` if a value has one of these types. Reading a long number costs steps.
     #[inline(always)]
     fn has_type(&mut self, node_ref: NodeRef<'d>, mask: u8) -> bool {
         match types_in(node_ref, mask) {
@@ -247,7 +247,7 @@ impl<'p, 'd> Run<'p, 'd> {
         self.steps = self.steps.saturating_sub(steps as u64);
     }
 
-    /// Whether a violation ends the run here.
+    /// Returns `true` if a violation ends the run here.
     #[inline]
     fn halts(&self) -> bool {
         self.quiet || self.found.len() >= self.most || self.over
@@ -530,7 +530,7 @@ impl<'p, 'd> Run<'p, 'd> {
         inner.found.pop().map(|found| found.violation)
     }
 
-    /// Whether this run serves a message of another run.
+    /// Returns `true` if this run serves a message of another run.
     pub(super) fn is_nested(&self) -> bool {
         self.nested
     }

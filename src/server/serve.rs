@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::era::Card;
+use crate::era::ServerIdentity;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
@@ -62,7 +62,7 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
     let core = Arc::new(Core {
         logging: server.catalog.promised().logging,
         catalog: server.catalog,
-        card: Card::new(server.identity),
+        card: ServerIdentity::new(server.identity),
         limits,
         eras: server.eras,
         list_cache: server.list_cache,

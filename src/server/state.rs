@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-use crate::era::{Card, Eras};
+use crate::era::{Eras, ServerIdentity};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Value, Writer};
 use crate::limits::Limits;
@@ -186,7 +186,7 @@ impl Catalog {
 /// What a serving loop and its workers share.
 pub(crate) struct Core {
     pub catalog: Arc<Catalog>,
-    pub card: Card,
+    pub card: ServerIdentity,
     /// Whether handlers may log; settled when serving starts.
     pub logging: bool,
     pub limits: Limits,

@@ -1,4 +1,4 @@
-//! Reading descriptions: tools, resources, templates, prompts.
+//! Decoding of descriptors: tools, resources, templates, prompts.
 
 use crate::json::{Kind, Value};
 use crate::model::catalog::{Annotations, Argument, Icon, Prompt, Resource, Template, Tool, ToolHints};
@@ -12,7 +12,7 @@ fn object(value: Value<'_>, name: &str) -> Option<crate::json::Json> {
     value.get(name).filter(|v| v.kind() == Kind::Object).map(Value::to_json)
 }
 
-/// A tool; nothing when it has no name or no input schema.
+/// A tool; `None` without a name or an input schema.
 pub(crate) fn tool(value: Value<'_>) -> Option<Tool> {
     let mut tool = Tool::new(text(value, "name")?);
     tool.input_schema = Some(object(value, "inputSchema")?);
@@ -37,7 +37,7 @@ pub(crate) fn tool(value: Value<'_>) -> Option<Tool> {
     Some(tool)
 }
 
-/// A resource; nothing when it has no URI. One without a name is called by its URI.
+/// A resource; `None` without a URI. The name defaults to the URI.
 pub(crate) fn resource(value: Value<'_>) -> Option<Resource> {
     let uri = text(value, "uri")?;
     let name = text(value, "name").unwrap_or_else(|| uri.clone());
@@ -53,8 +53,8 @@ pub(crate) fn resource(value: Value<'_>) -> Option<Resource> {
     Some(resource)
 }
 
-/// A template; nothing when it has no template text. One that this library cannot expand is kept
-/// for its text.
+/// A template; `None` without a template text. A text that this library cannot expand is stored as
+/// it is.
 pub(crate) fn template(value: Value<'_>) -> Option<Template> {
     let uri = value.get("uriTemplate")?.as_str()?;
     let name = text(value, "name").unwrap_or_else(|| uri.to_owned());
@@ -70,7 +70,7 @@ pub(crate) fn template(value: Value<'_>) -> Option<Template> {
     Some(template)
 }
 
-/// A prompt; nothing when it has no name.
+/// A prompt; `None` without a name.
 pub(crate) fn prompt(value: Value<'_>) -> Option<Prompt> {
     let mut prompt = Prompt::new(text(value, "name")?);
     prompt.title = text(value, "title");

@@ -1,4 +1,4 @@
-//! Reading questions: elicitation, sampling, roots, from any revision that has them.
+//! Decoding of requests to the client: elicitation, sampling, roots.
 //!
 //! Source: MCP client/elicitation, client/sampling, client/roots (2025-06-18 to 2026-07-28).
 
@@ -11,10 +11,10 @@ use crate::rpc::{RpcError, code};
 use super::catalog::{text, tool};
 use super::content::{content, role};
 
-/// Reads a question by its method.
+/// Reads a request to the client.
 ///
 /// # Errors
-/// Reads a server's request of a session; the error is the response to send.
+/// The error response to send.
 pub(crate) fn inquiry(method: &str, params: Option<Value<'_>>) -> Result<AskRequest, RpcError> {
     let wrong = |what| RpcError::new(code::INVALID_PARAMS, what);
     match method {

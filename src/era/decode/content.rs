@@ -1,4 +1,4 @@
-//! Reading results: content blocks, and what tools, resources, prompts and completion give.
+//! Decoding of results: content blocks, tools, resources, prompts, completion.
 
 use base64ct::{Base64, Encoding};
 
@@ -9,7 +9,7 @@ use crate::model::content::{
 
 use super::catalog::{annotations, resource, text};
 
-/// One block. What this library cannot read, or reads only in part, is kept as it came.
+/// One block. A block of an unknown kind, or with a malformed member, stays as received.
 pub(in crate::era) fn content(value: Value<'_>) -> Content {
     let read = || {
         Some(match value.get("type")?.as_str()? {
@@ -47,7 +47,7 @@ fn resource_contents(value: Value<'_>) -> Option<ResourceContents> {
     Some(contents)
 }
 
-/// A tool's result; nothing when it has neither content nor a structured value.
+/// A tool's result; `None` if it has neither content nor a structured value.
 pub(crate) fn tool_output(result: Value<'_>) -> Option<ToolOutput> {
     let structured = result.get("structuredContent");
     let blocks = result.get("content").filter(|c| c.kind() == Kind::Array);
@@ -56,21 +56,21 @@ pub(crate) fn tool_output(result: Value<'_>) -> Option<ToolOutput> {
     }
     let mut output = ToolOutput::new();
     output.content = blocks.into_iter().flat_map(Value::items).map(content).collect();
-    // `null` is a value, absence is none.
+    // `null` is a value.
     output.structured = structured.map(Value::to_json);
     output.is_error = result.get("isError").and_then(Value::as_bool) == Some(true);
     output.meta = result.get("_meta").filter(|m| m.kind() == Kind::Object).map(Value::to_json);
     Some(output)
 }
 
-/// What reading a resource gave; nothing when a piece has neither text nor bytes.
+/// Contents of a resource; `None` if a piece has neither text nor bytes.
 pub(crate) fn read_output(result: Value<'_>) -> Option<ReadOutput> {
     let contents = result.get("contents").filter(|c| c.kind() == Kind::Array)?;
     let pieces: Option<Vec<ResourceContents>> = contents.items().map(resource_contents).collect();
     Some(pieces?.into())
 }
 
-/// A filled-in prompt; nothing when a message has no speaker.
+/// Messages of a prompt; `None` if a message has no role.
 pub(crate) fn prompt_output(result: Value<'_>) -> Option<PromptOutput> {
     let messages = result.get("messages").filter(|m| m.kind() == Kind::Array)?;
     let mut output = PromptOutput::new();
@@ -89,7 +89,7 @@ pub(super) fn role(message: Value<'_>) -> Option<Role> {
     }
 }
 
-/// Offered values.
+/// Completion values.
 pub(crate) fn completion(result: Value<'_>) -> Option<Completion> {
     let completion = result.get("completion")?;
     let values = completion.get("values").filter(|v| v.kind() == Kind::Array)?;

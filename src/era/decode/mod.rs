@@ -1,12 +1,11 @@
-//! Reading what servers say: descriptions, results, notifications and questions, in any revision.
+//! Decoding of messages from servers: descriptors, results, notifications and requests, in any
+//! revision.
 //!
-//! What it does: turns wire values into the neutral model, from the union of all revisions, so that
-//! a member that came too early or too late is read all the same. What it does not: judge what the
-//! peer negotiated; what is missing but required makes a value unreadable, everything else is left
-//! out.
+//! The decoder accepts the members of all revisions, whatever was negotiated. A missing required
+//! member makes a value unreadable; other missing members are left out.
 //!
 //! # Invariants
-//! - Schemas, `_meta`, structured results and unknown blocks are kept as the text they came as.
+//! - Schemas, `_meta`, structured results and unknown blocks keep their text.
 
 mod catalog;
 mod client_request;
@@ -28,10 +27,10 @@ pub(crate) use client_request::inquiry;
 pub(crate) use content::{completion, prompt_output, read_output, tool_output};
 pub(crate) use task::{makes_tasks, task};
 
-/// The subscriptions that an acknowledgement may name: as many as the largest filter of ours.
+/// Largest number of subscriptions in an acknowledgement: that of the largest filter.
 const MOST_ACKNOWLEDGED: usize = 1 << 16;
 
-/// Reads a notification; what is malformed means nothing.
+/// Reads a notification; a malformed one is ignored.
 pub(super) fn told<'d>(notification: &Notification<'d>) -> ServerEvent<'d> {
     let Some(params) = notification.params else {
         return match notification.method {
@@ -91,7 +90,7 @@ fn log<'d>(params: Value<'d>) -> Option<ServerEvent<'d>> {
 
 /// Reads the answer to `server/discover`.
 pub(super) fn discovered(result: Value<'_>) -> Greeting {
-    // Servers from before the revision was final say who they are in the body.
+    // Servers of draft revisions name themselves in the body.
     let info = result.get("_meta").and_then(|m| m.get("io.modelcontextprotocol/serverInfo"));
     greeting(V2026_07_28, result, info.or_else(|| result.get("serverInfo")))
 }

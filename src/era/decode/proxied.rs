@@ -1,5 +1,5 @@
-//! Results that are passed on: the members that belong to one hop are taken off, everything else
-//! stays byte for byte.
+//! Decoding of results that a hub passes on: removes the members of one hop and keeps the rest byte
+//! for byte.
 
 use crate::json::{Kind, Value, Writer};
 use crate::model::Revision;
@@ -11,8 +11,8 @@ use super::super::version::V2026_07_28;
 
 pub(in crate::era) use super::content::content as block;
 
-/// How a result is read that is to be passed on, from a server of this revision. What it reads is
-/// nothing when the result lacks what makes it one.
+/// Decoder for results of this kind from a server of this revision. It returns `None` for a result
+/// without its required member.
 pub(crate) fn relayed(passage: Passage, revision: Revision) -> fn(Value<'_>) -> Option<Relayed> {
     match (passage, revision == V2026_07_28) {
         (Passage::Tool, false) => |result| read(result, Passage::Tool, false),
@@ -44,7 +44,7 @@ fn read(result: Value<'_>, passage: Passage, modern: bool) -> Option<Relayed> {
     for (name, value) in result.members() {
         match name {
             "_meta" => {
-                // Who passes a result on names itself (2026-07-28 basic/index).
+                // Each server names itself (2026-07-28 basic/index).
                 for (name, value) in value.members().filter(|(name, _)| *name != SERVER_INFO) {
                     meta.key(name).value(value);
                 }

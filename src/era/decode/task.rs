@@ -1,4 +1,4 @@
-//! Reading what servers say of tasks, and whether they make any.
+//! Decoding of tasks, and of the capability to create them.
 //!
 //! Source: MCP 2025-11-25 basic/utilities/tasks (times are `ttl` and `pollInterval`); the extension
 //! `io.modelcontextprotocol/tasks` of 2026-07-28 (`ttlMs` and `pollIntervalMs`). All are
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::json::{Json, Value};
 use crate::model::task::{Task, TaskStatus};
 
-/// Reads a task; nothing when it has no name or no status that is known.
+/// Reads a task; `None` without an id or a known status.
 pub(crate) fn task(value: Value<'_>) -> Option<Task> {
     let time = |names: [&str; 2]| {
         let ms = names.into_iter().find_map(|name| value.get(name)?.as_u64());
@@ -25,8 +25,9 @@ pub(crate) fn task(value: Value<'_>) -> Option<Task> {
     })
 }
 
-/// Whether a server that said this in a session makes tasks of the calls of tools. It must not be
-/// asked to otherwise (2025-11-25 basic/utilities/tasks, capability negotiation).
+/// Returns `true` if a server with these session capabilities creates tasks for tool calls.
+/// Otherwise a client must not request one (2025-11-25 basic/utilities/tasks, capability
+/// negotiation).
 pub(crate) fn makes_tasks(capabilities: &Json) -> bool {
     let doc = capabilities.to_doc();
     let tools = doc.root().get("tasks").and_then(|t| t.get("requests")?.get("tools"));

@@ -1,4 +1,4 @@
-//! Descriptors: tools, resources, templates, prompts, and the description of an implementation.
+//! Encoding of descriptors: tools, resources, templates, prompts, implementations.
 
 use crate::json::Writer;
 use crate::model::Identity;
@@ -6,7 +6,7 @@ use crate::model::catalog::{Annotations, Icon, Prompt, Resource, Template, Tool,
 
 use super::super::version::Features;
 
-/// A tool; `outputSchema` only where the revision can carry it.
+/// A tool; `outputSchema` only in revisions that have it.
 pub(in crate::era) fn tool(w: &mut Writer, features: &Features, tool: &Tool) {
     w.begin_object();
     w.key("name").string(&tool.name);
@@ -43,8 +43,8 @@ pub(in crate::era) fn tool(w: &mut Writer, features: &Features, tool: &Tool) {
     w.end_object();
 }
 
-/// The members of another server's description that no revision here has: they are not ours to
-/// drop. `own` are members of this kind of description, beside those that several have.
+/// Copies the members of another server's descriptor that no revision here has. `own` lists the
+/// members of this kind of descriptor, in addition to the common ones.
 fn others(w: &mut Writer, source: &Option<crate::json::Json>, own: &[&str]) {
     const COMMON: [&str; 6] = ["name", "title", "description", "annotations", "icons", "_meta"];
     let Some(source) = source else { return };
@@ -55,8 +55,8 @@ fn others(w: &mut Writer, source: &Option<crate::json::Json>, own: &[&str]) {
     }
 }
 
-/// Whether a schema's root says `"type":"object"`, which older revisions require of an output
-/// schema (2025-06-18, 2025-11-25 server/tools).
+/// Returns `true` if a schema's root has `"type":"object"`, which older revisions require of an
+/// output schema (2025-06-18, 2025-11-25 server/tools).
 fn says_object(schema: &str) -> bool {
     let doc = crate::json::Doc::parse(schema.as_bytes());
     doc.is_ok_and(|d| d.root().get("type").and_then(|t| t.as_str()) == Some("object"))

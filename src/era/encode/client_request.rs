@@ -1,4 +1,4 @@
-//! Questions: elicitation forms and URLs, sampling, roots, as `{method, params}` of each revision.
+//! Encoding of requests to the client: elicitation, sampling, roots.
 
 #[cfg(feature = "client")]
 use crate::json::Json;
@@ -16,7 +16,7 @@ use super::frame::number;
 
 /// `"method":…,"params":…` into an open object.
 ///
-/// `elicitation_id` names a URL elicitation where the revision wants a name (2025-11-25).
+/// `elicitation_id` is the id of a URL elicitation in revisions that need one (2025-11-25).
 #[cold]
 pub(crate) fn question(
     w: &mut Writer,
@@ -86,7 +86,7 @@ fn field(w: &mut Writer, features: &Features, field: &Field) {
         FieldKind::Integer => ("integer", "minimum", "maximum"),
         FieldKind::Bool => ("boolean", "", ""),
         FieldKind::One { .. } => ("string", "", ""),
-        // 2025-06-18 has no multiple choice: the nearest it can show is a single one.
+        // 2025-06-18 has no multiple choice, so a single one replaces it.
         FieldKind::Many { .. } if !features.rich_forms => ("string", "", ""),
         FieldKind::Many { .. } => ("array", "minItems", "maxItems"),
     };
@@ -163,7 +163,8 @@ fn sample(w: &mut Writer, features: &Features, sampling: &Sampling) {
             }
             w.end_array().end_object();
         } else {
-            // Older revisions hold one block a message: several become several messages.
+            // Older revisions have one block per message, so several blocks become several
+            // messages.
             for block in blocks {
                 w.begin_object();
                 w.key("role").string(role.as_str());
@@ -252,7 +253,7 @@ fn block(w: &mut Writer, features: &Features, block: &Block) {
     }
 }
 
-/// A client's answer to a question.
+/// The client's response to a request.
 #[cfg(feature = "client")]
 pub(in crate::era) fn ask_reply(features: &Features, reply: &AskReply) -> Json {
     super::object(|w| match reply {
@@ -292,7 +293,7 @@ fn sampled(w: &mut Writer, features: &Features, reply: &SampleResponse) {
             }
             w.end_array();
         }
-        // Older revisions hold one block: the texts become one.
+        // Older revisions have one block, so the texts are joined.
         blocks => {
             let texts = blocks.iter().filter_map(|b| match b {
                 Block::Content(content) => content.as_text(),

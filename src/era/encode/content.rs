@@ -1,4 +1,5 @@
-//! Results and content blocks, down-converted for revisions that lack a block or a member.
+//! Encoding of results and content blocks, down-converted for revisions that lack a block or a
+//! member.
 
 use base64ct::{Base64, Encoding};
 
@@ -36,7 +37,7 @@ pub(super) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutp
 /// One content block.
 pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
     let (mut block, mut notes, mut more): (_, Option<&Annotations>, &Option<Json>) = (block, None, &None);
-    // Nested wrappers: the innermost words win, as documented at `Content::Annotated`.
+    // Nested wrappers: the innermost annotations win, as documented at `Content::Annotated`.
     while let Content::Annotated { content, annotations, meta } = block {
         block = content;
         notes = annotations.as_ref().or(notes);
@@ -79,7 +80,7 @@ pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
             w.key("resource");
             resource_contents(w, features, contents);
         }
-        // The loop above took every wrapper off, and a foreign block is written by now.
+        // The loop above removed every wrapper, and a foreign block is written already.
         Content::Annotated { .. } | Content::Other(_) => {}
     }
     annotations(w, features, notes);

@@ -1,4 +1,4 @@
-//! The parts of answers and notifications that differ between eras only in their envelope.
+//! Encoding of responses and notifications, except the envelope of an era.
 
 use crate::json::{Json, Writer};
 use crate::model::{Change, Revision};
@@ -16,7 +16,7 @@ pub(in crate::era) fn object(fill: impl FnOnce(&mut Writer)) -> Json {
     w.into_json()
 }
 
-/// The start of an answer, up to its open result object.
+/// The start of a response, up to its open result object.
 pub(in crate::era) fn begin_result(w: &mut Writer, id: &str) {
     w.solid_open("{\"jsonrpc\":\"2.0\",\"id\":").solid(id).solid_open("\"result\":{");
 }
@@ -28,7 +28,7 @@ pub(in crate::era) fn begin_notification(w: &mut Writer, method: &str) {
     w.key("params").begin_object();
 }
 
-/// A number, without a fraction where it has none: counts and lengths are integers to most readers.
+/// A number, without a fraction if it has none: most readers expect counts as integers.
 pub(super) fn number(w: &mut Writer, n: f64) {
     if n.fract() == 0.0 && n.abs() < 9e15 {
         w.i64(n as i64);
@@ -37,15 +37,15 @@ pub(super) fn number(w: &mut Writer, n: f64) {
     }
 }
 
-/// Ends what [`begin_result`] or [`begin_notification`] began.
+/// Ends a message of [`begin_result`] or [`begin_notification`].
 pub(in crate::era) fn end(w: &mut Writer) {
     w.end_object().end_object();
 }
 
 /// The members of a result that are the same in both eras.
 ///
-/// Gives the text of the result's own `_meta` members, which the envelope has to place. Replies
-/// that only one era has (greetings, questions, the end of listening) have no common members.
+/// Returns the members of the result's own `_meta` as text, for the envelope. Replies of a single
+/// era (greetings, requests to the client, the end of a listen request) have no common members.
 pub(in crate::era) fn reply_members<'a>(w: &mut Writer, revision: Revision, reply: Reply<'a>) -> &'a str {
     let features = features(revision);
     match reply {
@@ -129,7 +129,7 @@ pub(in crate::era) fn offer(w: &mut Writer, features: &Features, offer: ServerCa
     w.end_object();
 }
 
-/// A client's capabilities, as far as this revision knows them, and extensions without settings.
+/// A client's capabilities that this revision has, and extensions without settings.
 #[cfg(feature = "client")]
 pub(in crate::era) fn client_capabilities(
     w: &mut Writer,
@@ -140,7 +140,7 @@ pub(in crate::era) fn client_capabilities(
     w.begin_object();
     if declared.roots {
         w.key("roots").begin_object();
-        // Changes are told in sessions; elsewhere the word does no harm and says nothing.
+        // Only sessions have notifications about changed roots.
         if !features.any_structured {
             w.key("listChanged").bool(true);
         }
@@ -155,7 +155,7 @@ pub(in crate::era) fn client_capabilities(
     }
     if (declared.form && features.elicitation) || (declared.url && features.rich_forms) {
         w.key("elicitation").begin_object();
-        // `{}` means forms; older revisions know nothing else.
+        // `{}` means forms; older revisions have nothing else.
         if features.rich_forms {
             if declared.form {
                 w.key("form").begin_object().end_object();
@@ -207,7 +207,7 @@ pub(in crate::era) fn signal_members(w: &mut Writer, revision: Revision, signal:
                 w.key("uri").string(uri);
             }
         },
-        // Only the modern era listens; it writes these itself.
+        // Only the modern era has these; it writes them itself.
         Signal::Acknowledged { .. } | Signal::ListenCancelled { .. } => {
             begin_notification(w, "notifications/cancelled")
         }

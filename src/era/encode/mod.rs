@@ -1,5 +1,5 @@
-//! Writing what both eras say alike; what a revision does not know is left out or said in the
-//! nearest older form (requirements, section AE).
+//! Encoding shared by both eras. A member that a revision lacks is left out or down-converted
+//! (requirements, section AE).
 
 mod catalog;
 mod client_request;

@@ -1,7 +1,8 @@
-//! Results that are passed on: byte for byte, but for what the client's revision cannot carry.
+//! Encoding of results that a hub passes on: byte for byte, except members that the client's
+//! revision lacks.
 //!
-//! A revision without audio, links or structured results gets those in the nearest older form, as
-//! it does from a handler; members that no revision knows go to all of them.
+//! Audio, links and structured results are down-converted, as those of a handler are. Members that
+//! no revision knows are passed to all of them.
 
 use crate::json::{Kind, Value, Writer};
 use crate::model::proxied_result::{Passage, Relayed};
@@ -35,18 +36,17 @@ fn members(w: &mut Writer, revision: Revision, result: &Relayed) {
     }
     for (name, value) in root.members() {
         match (name, result.passage) {
-            // The envelope has its own of these names; what a server of a session says by them has
-            // no such meaning.
+            // The envelope writes members of these names; those of a session have another meaning.
             ("resultType", _) | ("ttlMs" | "cacheScope", Passage::Contents) if modern => {}
             ("structuredContent", Passage::Tool) if structured.is_some() => {}
-            // The place of what cannot be carried.
+            // Replaced by the text below.
             ("content", Passage::Tool) if structured.is_some() && value.is_empty() => {}
             ("content", Passage::Tool) => blocks(w.key(name), features, value),
             ("messages", Passage::Prompt) => messages(w.key(name), features, value),
             _ => _ = w.key(name).value(value),
         }
     }
-    // A structured value alone is also sent as text, and so is one that cannot be carried
+    // A structured value alone is also sent as text, and so is one that the revision lacks
     // (server/tools, structured content).
     let alone = root.get("content").is_none_or(|c| structured.is_some() && c.is_empty());
     if let Some(value) = root.get("structuredContent").filter(|_| result.passage == Passage::Tool && alone) {

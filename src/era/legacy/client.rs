@@ -1,12 +1,10 @@
-//! The client side of the legacy era: requests without metadata, a session that the server may
-//! speak in unasked.
+//! Client side of the legacy era: requests without metadata, in a session.
 //!
 //! Source: MCP 2025-11-25 basic/lifecycle, basic/utilities (cancellation, progress), server/*.
 //!
 //! # Invariants
-//! - No member of `_meta` that only the modern era knows leaves from here, unless the caller wrote
-//!   it.
-//! - Parameters are left out where there are none.
+//! - No member of `_meta` of the modern era is written, unless the caller gave it.
+//! - Empty parameters are left out.
 
 use std::borrow::Cow;
 
@@ -19,7 +17,7 @@ use super::super::modern::header;
 use super::super::outgoing::OutgoingRequest;
 use super::super::{decode, version};
 
-/// The legacy era, to be named by clients that speak it.
+/// The legacy era for clients.
 pub(crate) static CLIENT: LegacyClient = LegacyClient;
 
 pub(crate) struct LegacyClient;
@@ -69,8 +67,8 @@ impl ClientEra for LegacyClient {
         result: Value<'d>,
         order: &OutgoingRequest,
     ) -> Result<Outcome<'d>, Cow<'static, str>> {
-        // A server may answer at once although a task was asked for (2025-11-25
-        // basic/utilities/tasks); a member of this name that nobody asked for is the tool's own.
+        // A server may respond at once to a request for a task (2025-11-25 basic/utilities/tasks).
+        // Without such a request, a member of this name belongs to the tool.
         match result.get("task").filter(|_| order.task && order.is_tool_call()) {
             Some(task) => {
                 decode::task(task).map(Outcome::Task).ok_or_else(|| "a task without name or status".into())
@@ -80,7 +78,7 @@ impl ClientEra for LegacyClient {
     }
 
     fn headers(&self, revision: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)> {
-        // The opening request is the one that says which revision there will be.
+        // The opening request negotiates the revision.
         if order.is_some_and(|o| o.method == "initialize") {
             return Vec::new();
         }

@@ -14,7 +14,7 @@ use super::super::{Encoded, Params};
 use super::header::{LAST_EVENT, SESSION};
 use super::server::LegacyServer;
 
-/// Bytes of a version that are said again; those there are have ten.
+/// Longest version that an error quotes; valid ones have ten bytes.
 const LONGEST_VERSION: usize = 64;
 
 static SESSIONS: Sessions = Sessions {
@@ -30,7 +30,7 @@ static SESSIONS: Sessions = Sessions {
 };
 
 impl HttpEra for LegacyServer {
-    /// A session is all that a request has to name.
+    /// A request only has to name its session.
     fn check(&self, _: &dyn Fields, _: &Request<'_>, _: &Params<'_>) -> Result<(), Fault> {
         Ok(())
     }
@@ -39,12 +39,12 @@ impl HttpEra for LegacyServer {
         Ok(())
     }
 
-    /// Those that listen do so with GET.
+    /// Event streams use GET.
     fn streams(&self, _: &str) -> bool {
         false
     }
 
-    /// Errors are answers like others, except those which say that the message was none.
+    /// Errors have status 200, except those for bytes that are not a message.
     fn status(&self, encoded: Encoded) -> u16 {
         match encoded.error {
             Some(code::PARSE | code::INVALID_REQUEST) => 400,
@@ -57,7 +57,7 @@ impl HttpEra for LegacyServer {
     }
 }
 
-/// Any version that has sessions will do, also one that was not negotiated: the session knows its
+/// Accepts any version that has sessions, also one that was not negotiated: the session stores its
 /// own. Others MUST be answered with 400 (2025-11-25 basic/transports, protocol version header),
 /// with the error that basic/lifecycle gives as its example.
 fn check(fields: &dyn Fields) -> Result<(), Fault> {

@@ -1,4 +1,4 @@
-//! The legacy era, 2024-11-05 to 2025-11-25: a handshake opens a session that keeps what was said.
+//! The legacy era, 2024-11-05 to 2025-11-25: a handshake opens a session.
 
 #[cfg(feature = "client")]
 mod client;

@@ -1,11 +1,11 @@
-//! The server side of the legacy era.
+//! Server side of the legacy era.
 //!
-//! Source: MCP 2025-11-25 basic/lifecycle, basic/utilities, server/*; what older revisions lack
-//! comes from the revision table.
+//! Source: MCP 2025-11-25 basic/lifecycle, basic/utilities, server/*. The revision table lists the
+//! features that older revisions lack.
 //!
 //! # Invariants
 //! - `initialize` is never answered with a modern date: an unknown or newer one gets 2025-11-25.
-//! - Members of `_meta` that only the modern era knows are inert here.
+//! - Members of `_meta` of the modern era have no effect.
 
 use crate::json::{Json, Kind, Value, Writer};
 use crate::model::client_request::Ask;
@@ -22,15 +22,15 @@ use super::super::{
     write_error,
 };
 
-/// The legacy era, to be named by servers that speak it.
+/// The legacy era for servers.
 pub(crate) static SERVER: LegacyServer = LegacyServer;
 
 pub(crate) struct LegacyServer;
 
-/// Characters of a client's name and version that a session keeps: people read them.
+/// Characters of a client's name and version that a session stores, for display.
 const SHOWN: usize = 200;
 
-/// The part of a client's description that a session keeps, because it may hold images of any size.
+/// Name and version of a client. The rest of its description may contain images of any size.
 fn name_of(client: Value<'_>) -> Json {
     encode::object(|w| {
         for member in ["name", "version"] {
@@ -158,7 +158,7 @@ impl ServerEra for LegacyServer {
         encode::end(w);
     }
 
-    /// Only the modern era listens.
+    /// Only the modern era has listen requests.
     fn filter(&self, _filter: Value<'_>, _most: usize) -> Result<Filter, Fault> {
         Ok(Filter::default())
     }
@@ -185,7 +185,7 @@ fn opening_peer(params: &Params<'_>) -> Result<Peer, Fault> {
         return Err(params::invalid("capabilities must be an object"));
     }
     let mut capabilities = declared.map(params::capabilities).unwrap_or_default();
-    // A peer cannot answer what its revision does not have, whatever it declares.
+    // A capability that the revision lacks does not count, even if declared.
     let features = features(revision);
     capabilities.form &= features.elicitation;
     capabilities.url &= features.rich_forms;

@@ -1,13 +1,12 @@
-//! The client side of the modern era: every request carries its version, its sender and what the
-//! sender can do.
+//! Client side of the modern era: every request carries version, identity and capabilities.
 //!
 //! Source: MCP 2026-07-28 basic/index (`_meta`, result types), basic/patterns (mrtr,
 //! subscriptions), basic/transports/streamable-http (request headers).
 //!
 //! # Invariants
 //! - Every request has `params._meta` with the version and the capabilities.
-//! - `requestState` leaves byte for byte as it came, and only when it came.
-//! - A result of a kind that was not negotiated is no result.
+//! - `requestState` is echoed byte for byte.
+//! - A result of a kind that was not negotiated is an error.
 
 use std::borrow::Cow;
 
@@ -21,12 +20,12 @@ use super::super::version::{self, V2026_07_28, features};
 use super::super::{decode, encode};
 use super::header;
 
-/// The modern era, to be named by clients that speak it.
+/// The modern era for clients.
 pub(crate) static CLIENT: ModernClient = ModernClient;
 
 pub(crate) struct ModernClient;
 
-/// The extension by which calls may be answered with tasks.
+/// The extension for results that are tasks.
 pub(in crate::era) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// The `_meta` members that every request carries (basic/index, request metadata).
@@ -109,11 +108,11 @@ impl ClientEra for ModernClient {
                 }
                 Ok(Outcome::InputRequired { questions, state })
             }
-            // Only the call of a tool, and only where that was declared (extension of tasks).
+            // Only for a tool call, and only if declared (extension of tasks).
             Some("task") if order.task && order.is_tool_call() => {
                 decode::task(result).map(Outcome::Task).ok_or_else(|| "a task without name or status".into())
             }
-            // Examples of the specification say so of a task's state, against its own text.
+            // Examples of the specification have this type for a task's state, against its text.
             Some("task") if order.task => Ok(Outcome::Complete(CacheHint::default())),
             Some(other) => {
                 let short: String = other.chars().take(40).collect();
@@ -124,7 +123,7 @@ impl ClientEra for ModernClient {
     }
 
     fn headers(&self, _: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)> {
-        // As in `_meta`: this era has one revision, also before the server has confirmed it.
+        // As in `_meta`: this era has one revision, even before the server has confirmed it.
         let mut headers = vec![(header::VERSION.to_owned(), version::name(V2026_07_28).to_owned())];
         if let Some(order) = order {
             headers.push((header::METHOD.to_owned(), order.method.clone().into_owned()));
@@ -136,7 +135,7 @@ impl ClientEra for ModernClient {
     }
 }
 
-/// How long an answer stays fresh. What is missing or wrong is stale at once and nobody else's
+/// Cache hint of a result. Without a valid hint it is stale at once and private
 /// (server/utilities/caching).
 pub(in crate::era) fn hint(result: Value<'_>) -> CacheHint {
     let ttl = result.get("ttlMs").and_then(Value::as_u64).unwrap_or_default();

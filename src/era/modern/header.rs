@@ -1,14 +1,13 @@
-//! Headers of a modern POST that mirror its body, for proxies that read no JSON.
+//! Headers of a modern POST that mirror its body, for proxies that do not parse JSON.
 //!
-//! What it does: names the headers, encodes and decodes their values; `mirror` below has those of
-//! arguments. What it does not: know HTTP, or keep anything.
+//! Names, encoding and decoding of the headers. `header_params.rs` has those of tool arguments.
 //!
 //! Source: MCP 2026-07-28 basic/transports/streamable-http (request headers, value encoding).
 //! Header names are compared without regard to case, values with it.
 //!
 //! # Invariant
-//! - What [`encode`] writes holds visible ASCII and inner spaces only, and [`decode`] gives it
-//!   back.
+//! - The output of [`encode`] has only visible ASCII and inner spaces, and [`decode`] restores the
+//!   value.
 
 use std::borrow::Cow;
 
@@ -33,7 +32,7 @@ pub(crate) const NAME: &str = "Mcp-Name";
 #[cfg(any(feature = "http-server", feature = "http-client"))]
 pub(crate) const PARAM: &str = "Mcp-Param-";
 
-/// A header is missing, malformed, or says something else than the body; HTTP status 400.
+/// A header is missing, malformed, or differs from the body; HTTP status 400.
 pub(crate) const MISMATCH: i32 = -32020;
 
 /// The parameter that [`NAME`] mirrors; `None` for methods without that header. The last three
@@ -56,8 +55,7 @@ fn encoded(value: &str) -> Option<&str> {
     value.strip_prefix(SENTINEL.0)?.strip_suffix(SENTINEL.1)
 }
 
-/// A value as a header carries it: as it is where that is safe, otherwise
-/// `=?base64?…?=` over its UTF-8 bytes.
+/// Encodes a header value: as it is if that is safe, otherwise `=?base64?…?=` over its UTF-8 bytes.
 #[cfg(feature = "client")]
 pub(crate) fn encode(value: &str) -> Cow<'_, str> {
     let edge = |b: Option<&u8>| matches!(b, Some(b' ' | b'\t'));
@@ -73,9 +71,9 @@ pub(crate) fn encode(value: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The value a header carries, without the spaces and tabs around it (RFC 9110 §5.5). `None` when
-/// it is malformed: bytes a header may not hold, or bad base64 between the markers. Without both
-/// markers it means itself.
+/// Decodes a header value, without the spaces and tabs around it (RFC 9110 §5.5). `None` if it has
+/// bytes that are not allowed, or invalid base64 between the markers. Without both markers it is
+/// taken as it is.
 #[cfg(feature = "http-server")]
 pub(crate) fn decode(header: &[u8]) -> Option<Cow<'_, str>> {
     let text = std::str::from_utf8(header).ok()?.trim_matches([' ', '\t']);

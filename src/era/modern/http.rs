@@ -1,5 +1,4 @@
-//! HTTP of the modern era: fields that repeat what the body says, so that intermediaries
-//! need not read it, and a status for every error.
+//! HTTP rules of the modern era: header fields that mirror the body, and the status of every error.
 //!
 //! Source: MCP 2026-07-28 basic/transports/streamable-http (request headers, server validation),
 //! basic/index (error codes).
@@ -15,8 +14,8 @@ use super::header::{self, METHOD, MISMATCH, Mirror, NAME, VERSION};
 use super::server::{self, MISSING_CAPABILITY, ModernServer, UNSUPPORTED_VERSION};
 
 impl HttpEra for ModernServer {
-    /// In the order in which the conformance suite tells mistakes apart (requirement H26-28):
-    /// version field, `_meta`, both alike, version known, method, name.
+    /// In the order that the conformance suite expects (requirement H26-28): version field,
+    /// `_meta`, both equal, version known, method, name.
     fn check(&self, fields: &dyn Fields, request: &Request<'_>, params: &Params<'_>) -> Result<(), Fault> {
         let Some(version) = fields.field(VERSION) else {
             let speaks = version::name(V2026_07_28);
@@ -43,7 +42,7 @@ impl HttpEra for ModernServer {
         let name = params.object.and_then(|params| params.get(member));
         match (fields.field(NAME), name.and_then(Value::as_str)) {
             (None, _) => Err(mismatch(format!("{NAME} header is missing"))),
-            // The body is what is wrong; it is told so with the other parameters.
+            // The body is invalid; the check of the parameters reports it.
             (Some(_), None) => Ok(()),
             (Some(field), Some(name)) => match header::decode(field) {
                 Some(text) if text == name => Ok(()),
@@ -56,8 +55,8 @@ impl HttpEra for ModernServer {
         method == "subscriptions/listen"
     }
 
-    /// Errors that a client can mend travel as 400, an unknown method as 404, everything else as
-    /// the answer it is (requirements H26-20, H26-21).
+    /// Errors that a client can correct have status 400, an unknown method 404, everything else 200
+    /// (requirements H26-20, H26-21).
     fn status(&self, encoded: Encoded) -> u16 {
         match encoded.error {
             Some(code::METHOD_NOT_FOUND) => 404,

@@ -1,4 +1,4 @@
-//! The modern era, 2026-07-28: every request says what it needs, and nothing is kept.
+//! The modern era, 2026-07-28: stateless requests.
 
 #[cfg(feature = "client")]
 pub(super) mod client;

@@ -1,12 +1,11 @@
-//! The server side of the modern era.
+//! Server side of the modern era.
 //!
 //! Source: MCP 2026-07-28 basic/index (`_meta`, result types, error codes), basic/versioning,
 //! basic/patterns (mrtr, subscriptions), server/*.
 //!
 //! # Invariants
 //! - Every result carries `resultType` and names the server in its `_meta`.
-//! - Cache hints stand on exactly the complete results that must have them
-//!   (server/utilities/caching).
+//! - Exactly the complete results that must have cache hints have them (server/utilities/caching).
 //! - Nothing is derived from earlier requests.
 
 use crate::json::{Json, Kind, Value, Writer};
@@ -30,15 +29,15 @@ pub(in crate::era) const UNSUPPORTED_VERSION: i32 = -32022;
 pub(in crate::era) const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// The modern era, to be named by servers that speak it.
+/// The modern era for servers.
 pub(crate) static SERVER: ModernServer = ModernServer;
 
 pub(crate) struct ModernServer;
 
 /// Error for a request that names no version and belongs to no session.
 pub(in crate::era) fn unversioned(legacy_too: bool) -> Fault {
-    // A client that cannot go on shows its user this text (basic/versioning: a server without
-    // sessions names its versions in whatever it answers to initialize).
+    // Clients show this text to the user (basic/versioning: a server without sessions names its
+    // versions in its response to initialize).
     let otherwise = if legacy_too { ", or open a session with initialize first" } else { "" };
     let version = version::name(V2026_07_28);
     Fault::Custom {
@@ -69,7 +68,7 @@ pub(in crate::era) fn server_info(identity: &Identity) -> String {
     info.as_str().trim_start_matches('{').strip_suffix('}').unwrap_or_default().to_owned()
 }
 
-/// The version and the client's capabilities, which every request's `_meta` has to name.
+/// The version and the client's capabilities, which every request's `_meta` must have.
 pub(super) fn declared<'d>(params: &Params<'d>) -> Result<(&'d str, Value<'d>), Fault> {
     let meta = &params.meta;
     let Some(version) = meta.version else {
@@ -136,7 +135,7 @@ impl ServerEra for ModernServer {
             operation,
             Operation::CallTool { .. } | Operation::ReadResource { .. } | Operation::GetPrompt { .. }
         ) {
-            // A malformed answer is an error, never "no answer" (basic/patterns/mrtr).
+            // A malformed response is an error, not a missing one (basic/patterns/mrtr).
             query.answers = match params.input_responses {
                 Some(answers) if answers.kind() != Kind::Object => {
                     return Err(params::invalid("inputResponses must be an object"));
@@ -252,8 +251,7 @@ impl ServerEra for ModernServer {
         Questions::InResult
     }
 
-    /// The modern server sends no requests (basic/patterns); its questions are in
-    /// [`Reply::Asked`].
+    /// The modern server sends no requests (basic/patterns); [`Reply::Asked`] contains them.
     fn question(&self, _w: &mut Writer, _revision: Revision, _id: u64, _ask: &Ask) {}
 
     fn withdraw(&self, _w: &mut Writer, _id: u64) {}

@@ -23,7 +23,7 @@ pub(super) struct View<'d> {
     pub needed: HashSet<&'d str>,
     /// The names of `keywords`.
     seen: HashSet<&'d str>,
-    /// Whether the schema has `properties`.
+    /// True if the schema has `properties`.
     pub declares: bool,
     /// The combinators that were merged.
     pub merged: Vec<&'static str>,

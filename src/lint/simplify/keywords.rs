@@ -109,7 +109,8 @@ impl<'d> Copy<'_, 'd> {
         parts
     }
 
-    /// Whether a title or a description repeats the name, title or description of its owner.
+    /// Returns `true` if a title or a description repeats the name, title or description of its
+    /// owner.
     fn is_redundant(&self, keyword: &str, inner: Value<'_>, root: bool, name: Option<&str>) -> bool {
         let Some(text) = inner.as_str() else { return false };
         match keyword {
@@ -272,7 +273,8 @@ impl<'d> Copy<'_, 'd> {
         parts.push((Cow::Borrowed(keyword), value));
     }
 
-    /// Whether no branch under a keyword has a type, so that the branches only add constraints.
+    /// Returns `true` if no branch under a keyword has a type, so that the branches only add
+    /// constraints.
     fn untyped(&self, from: usize, keyword: &str) -> bool {
         let tree = &self.look.tree;
         let mut branches = tree.children(from).filter(|c| tree.node(*c).keyword == keyword);
@@ -361,7 +363,7 @@ pub(super) fn allows_null(view: &View<'_>) -> bool {
     types_of(view).contains(&"null") || branch("anyOf") || branch("oneOf")
 }
 
-/// Whether two texts differ only in case, spaces and punctuation.
+/// Returns `true` if two texts differ only in case, spaces and punctuation.
 fn same_words(a: &str, b: &str) -> bool {
     let plain = |text: &str| -> String {
         text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()

@@ -1,17 +1,17 @@
-//! The table that matches a URI against a template.
+//! Table that matches a URI against a template.
 //!
-//! What it does: for every piece of the template (a row) and every place in the URI (a column)
-//! it notes how well the rest of the URI can be read from there, filling rows and columns from
-//! the end; then it reads the best path from the start. What it does not: decide which template
-//! is right, or know the values' meaning.
+//! Each piece of the template is a row, each position in the URI a column. A cell scores the best
+//! reading of the rest of the URI from there. The table is filled from the end; then the best path
+//! is read from the start.
 //!
 //! # Invariants
 //!
 //! - A cell looks only at cells further down or further right, so filling needs one pass.
-//! - [`Table::best`] and [`Table::best_block`] both fill cells and read the path: what is read is
-//!   what was counted.
-//! - A cell holds 0 where the rest cannot be read, else one more than the number of variables the
-//!   best reading of the rest defines; [`UriTemplate::MAX_VARIABLES`] keeps that within a byte.
+//! - [`Table::best`] and [`Table::best_block`] both fill cells and read the path, so the path read
+//!   is the path counted.
+//! - A cell is 0 if the rest cannot be read. Otherwise it is one more than the number of variables
+//!   that the best reading of the rest defines; [`UriTemplate::MAX_VARIABLES`] keeps that within a
+//!   byte.
 //! - Values are consumed by whole characters ([`character`]), so decoding a value cannot fail.
 
 use super::percent::{character, decode, literal_at};
@@ -356,7 +356,7 @@ impl<'t> Table<'t> {
         best
     }
 
-    /// Notes the parameters of an expression with names and gives the place after it.
+    /// Records the parameters of an expression with names. Returns the position after it.
     fn read_block(&self, row: usize, at: usize, op: Op, vars: &[u8], said: &mut [Said]) -> Option<usize> {
         let found = self.parameters(row, op, vars);
         let here = found.iter().position(|p| p.at == at);
@@ -379,7 +379,7 @@ impl<'t> Table<'t> {
         Some(step.at)
     }
 
-    /// Notes what one row says of its variable.
+    /// Records the value of the variable of one row.
     fn say(&self, row: usize, now: Said, said: &mut [Said]) -> Option<()> {
         match self.rows[row] {
             Row::Value { var, .. } => agree(&mut said[usize::from(var)], now),
@@ -387,13 +387,13 @@ impl<'t> Table<'t> {
         }
     }
 
-    /// Notes that the variables of these rows are undefined.
+    /// Records that the variables of these rows are undefined.
     fn undefined(&self, from: usize, to: usize, said: &mut [Said]) -> Option<()> {
         (from..to).try_for_each(|row| self.say(row, Said::Undefined, said))
     }
 }
 
-/// Adds what one occurrence says; `None` when it contradicts an earlier one.
+/// Adds the value of one occurrence; `None` if it contradicts an earlier one.
 fn agree(before: &mut Said, now: Said) -> Option<()> {
     let may_be_blank = |said: &Said| match said {
         Said::Text(text) => text.is_empty(),

@@ -1,12 +1,11 @@
 //! Characters of templates and URIs, and percent-encoding.
 //!
-//! What it does: the character classes of RFC 3986 and RFC 6570, encoding of values, decoding by
-//! whole characters. What it does not: know about expressions.
+//! Character classes of RFC 3986 and RFC 6570, encoding of values, decoding by whole characters.
 //!
 //! # Invariants
 //!
 //! - Every function looks at its input once, from left to right.
-//! - What [`character`] accepts, [`decode`] turns into UTF-8.
+//! - [`decode`] turns every text that [`character`] accepts into UTF-8.
 
 /// RFC 6570 section 2.1, without `%` being followed by digits, which the caller checks.
 pub(super) fn is_literal(c: char) -> bool {

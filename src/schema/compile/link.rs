@@ -183,7 +183,7 @@ fn pass_on(t: &mut Tables) -> Box<[Forward]> {
     forwards.into()
 }
 
-/// Whether an operation reads the value alone.
+/// Returns `true` if an operation reads the value alone.
 fn is_leaf(op: &Op) -> bool {
     matches!(
         op,

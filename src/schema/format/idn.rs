@@ -8,7 +8,7 @@
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 
-/// Whether a text is a host name, internationalised or not.
+/// Returns `true` if a text is a host name, internationalised or not.
 pub(super) fn is_hostname(text: &str) -> bool {
     let idna = Uts46::new();
     let deny = AsciiDenyList::STD3;

@@ -4,7 +4,7 @@
 
 use super::host;
 
-/// Whether a text is a mailbox; `wide` allows characters beyond ASCII.
+/// Returns `true` if a text is a mailbox; `wide` allows characters beyond ASCII.
 pub(super) fn is_email(text: &str, wide: bool) -> bool {
     let Some(at) = text.bytes().rposition(|b| b == b'@') else { return false };
     let (Some(local), Some(domain)) = (text.get(..at), text.get(at + 1..)) else { return false };

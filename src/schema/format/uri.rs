@@ -115,7 +115,8 @@ const CLASSES: [u8; 128] = {
     classes
 };
 
-/// Whether a text has only unreserved characters, sub-delimiters, percent escapes and `more`.
+/// Returns `true` if a text has only unreserved characters, sub-delimiters, percent escapes and
+/// `more`.
 fn is_made_of(text: &str, more: u8, wide: bool, private: bool) -> bool {
     behind(text, more, wide, private).is_empty()
 }

@@ -120,7 +120,7 @@ impl CharClasses {
     }
 }
 
-/// Whether a set contains a kind.
+/// Returns `true` if a set contains a kind.
 pub(super) fn has(kinds: &Kinds, kind: usize) -> bool {
     kinds[kind / 64] >> (kind % 64) & 1 == 1
 }

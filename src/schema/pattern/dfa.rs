@@ -179,12 +179,12 @@ impl Dfa {
         }
     }
 
-    /// Whether a state with a row matches at the end of the text.
+    /// Returns `true` if a state with a row matches at the end of the text.
     pub(super) fn matches_at_end(&self, state: usize) -> bool {
         self.next(state, self.columns - 1) == MATCH
     }
 
-    /// Whether the text matches.
+    /// Returns `true` if the text matches.
     pub(super) fn is_match(&self, alphabet: &CharClasses, text: &str) -> bool {
         match &self.cells {
             Cells::Narrow(cells) => run(cells, self.columns, self.start, alphabet, text),

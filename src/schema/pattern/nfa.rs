@@ -325,7 +325,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether the match of a part depends on the text before it.
+/// Returns `true` if the match of a part depends on the text before it.
 fn looks_back(node: &Node) -> bool {
     match node {
         Node::Start | Node::Word(_) => true,

@@ -69,7 +69,7 @@ impl Program {
             })
     }
 
-    /// Whether the text matches.
+    /// Returns `true` if the text matches.
     pub(super) fn is_match(&self, alphabet: &CharClasses, text: &str) -> bool {
         match self {
             Program::Count(count) => count.is_match(alphabet, text),

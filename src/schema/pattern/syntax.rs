@@ -57,7 +57,7 @@ pub(super) enum Node {
 pub(super) struct Tree {
     pub(super) root: Node,
     pub(super) sets: Vec<CharSet>,
-    /// Whether a word boundary occurs.
+    /// True if a word boundary occurs.
     pub(super) word: bool,
 }
 
@@ -160,7 +160,7 @@ impl<'p> Reader<'p> {
         loop {
             let at = self.at;
             let Some(c) = self.next() else { break };
-            // Whether a quantifier is allowed here.
+            // True if a quantifier may follow.
             let mut repeatable = true;
             let node = match c {
                 '(' => {

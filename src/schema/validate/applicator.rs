@@ -131,8 +131,8 @@ impl<'d> Run<'_, 'd> {
         Some(marks)
     }
 
-    /// Whether the names alone exclude a branch. Alternatives for objects mostly differ in their
-    /// names.
+    /// Returns `true` if the names alone exclude a branch. Alternatives for objects mostly differ
+    /// in their names.
     #[inline]
     fn refuses(&self, child: Child, marks: Option<u64>) -> bool {
         let (Some(marks), None) = (marks, child.as_types()) else { return false };

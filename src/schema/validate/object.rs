@@ -142,7 +142,8 @@ impl<'p, 'd> Run<'p, 'd> {
         false
     }
 
-    /// Whether all required names are present, for tables with more required names than bits.
+    /// Returns `true` if all required names are present, for tables with more required names than
+    /// bits.
     #[inline(never)]
     fn has_required(&mut self, object: &Object, value: Value<'d>) -> bool {
         self.charge(value.len());

@@ -116,7 +116,7 @@ impl<'p, 'd> Run<'p, 'd> {
         self.fail(value, why)
     }
 
-    /// Whether an operation without subschemas accepts the value.
+    /// Returns `true` if an operation without subschemas accepts the value.
     #[inline(never)]
     pub(super) fn holds(&mut self, op: &Op, value: Value<'d>) -> bool {
         let node_ref = value.node_ref();
@@ -160,7 +160,8 @@ impl<'p, 'd> Run<'p, 'd> {
         holds && !self.over
     }
 
-    /// Whether the length of a string is in range; counts characters if its bytes do not decide.
+    /// Returns `true` if the length of a string is in range; counts characters if its bytes do not
+    /// decide.
     #[inline(never)]
     fn counts(&mut self, text: &[u8], min: u32, max: u32) -> bool {
         self.reads(text.len()) && has_counted_length(text, min as usize, max as usize)
@@ -177,7 +178,7 @@ impl<'p, 'd> Run<'p, 'd> {
         pattern.is_match(text)
     }
 
-    /// Whether the whole range between two integers is within the bounds.
+    /// Returns `true` if the whole range between two integers is within the bounds.
     #[inline]
     fn clears(&self, index: u32, low: i64, high: i64) -> bool {
         self.program.bounds.get(index as usize).is_some_and(|b| b.low <= low && high <= b.high)
@@ -275,7 +276,8 @@ impl<'p, 'd> Run<'p, 'd> {
     }
 }
 
-/// Whether the length of a string is in range, if its bytes decide: a character has one to four.
+/// Returns `true` if the length of a string is in range, if its bytes decide: a character has one
+/// to four.
 #[inline]
 fn clearly_has_length(bytes: usize, min: u32, max: u32) -> bool {
     bytes <= max as usize && bytes.div_ceil(4) >= min as usize

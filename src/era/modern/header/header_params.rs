@@ -1,8 +1,7 @@
-//! Arguments of tools that travel in headers too.
+//! Tool arguments that are mirrored in headers.
 //!
-//! What it does: finds the `x-mcp-header` annotations of a tool's input schema and says whether
-//! they are valid, gives the headers of a call's arguments, compares headers with arguments. What
-//! it does not: keep anything.
+//! Finds and checks the `x-mcp-header` annotations of a tool's input schema, returns the headers
+//! for a call's arguments, and compares headers with arguments.
 //!
 //! Source: MCP 2026-07-28 basic/transports/streamable-http (schema extension, server behavior for
 //! custom headers) and server/tools (x-mcp-header).
@@ -23,10 +22,11 @@ use super::decode;
 use super::encode;
 
 const ANNOTATION: &str = "x-mcp-header";
-/// Mirrored arguments of one tool. Servers and proxies refuse requests of about a hundred headers.
+/// Largest number of mirrored arguments of one tool. Servers and proxies refuse requests with about
+/// a hundred headers.
 pub(super) const MOST: usize = 64;
 
-/// One argument that travels in a header too.
+/// One mirrored argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mirror {
     /// The header's whole name.
@@ -49,33 +49,33 @@ impl fmt::Display for BadAnnotation {
     }
 }
 
-/// A part of a schema that is still to be looked at.
+/// A part of a schema to visit.
 enum Part<'d> {
-    /// A schema whose value has a fixed place in the arguments: the last step of the way there.
+    /// A schema whose value has a fixed place in the arguments, with the last step of its path.
     Placed(Value<'d>, Option<usize>),
-    /// A schema, or something that may hold schemas, whose values have no fixed place.
+    /// A schema, or a value that may contain schemas, without a fixed place.
     Loose(Value<'d>),
-    /// An object with schemas as members, which have no fixed place.
+    /// An object of schemas without a fixed place.
     LooseMap(Value<'d>),
 }
 
-/// A property on the way to others.
+/// A property on the path to others.
 struct Step<'d> {
     name: &'d str,
     parent: Option<usize>,
 }
 
-/// The arguments that an input schema wants mirrored, in the order of the schema.
+/// The mirrored arguments of an input schema, in the order of the schema.
 ///
-/// An annotation counts on a property of type string, integer or boolean that is reached from the
-/// root through `properties` alone. One anywhere else, one that is no token, and one that another
-/// repeats in any case make the whole tool invalid (streamable-http, schema extension).
+/// An annotation is valid on a property of type string, integer or boolean that is reached from the
+/// root through `properties` alone. Any other annotation, one that is not a token, and a duplicate
+/// without regard to case make the whole tool invalid (streamable-http, schema extension).
 ///
 /// # Errors
 /// The first bad annotation found.
 pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
     let mut found: Vec<(usize, Mirror)> = Vec::new();
-    // Most schemas have none, and then nothing need be walked; escapes could hide one.
+    // Most schemas have no annotation, so they are not walked; escapes could hide one.
     if !schema.raw().contains(ANNOTATION) && !schema.raw().contains('\\') {
         return Ok(Vec::new());
     }
@@ -118,12 +118,12 @@ pub(crate) fn mirrors(schema: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
     Ok(found.into_iter().map(|(_, mirror)| mirror).collect())
 }
 
-/// Opens everything below a schema but its `properties`. What an unknown keyword holds may be the
-/// target of a reference, so it is looked at too.
+/// Opens everything below a schema except its `properties`. Values of unknown keywords are
+/// included, because they may be targets of references.
 fn walk<'d>(schema: Value<'d>, open: &mut Vec<Part<'d>>) {
     for (keyword, value) in schema.members() {
         match keyword {
-            // Data, whatever it looks like.
+            // Data, not schemas.
             "const" | "enum" | "default" | "examples" | "required" | ANNOTATION | "properties" => {}
             "patternProperties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
                 open.push(Part::LooseMap(value));
@@ -171,8 +171,8 @@ fn bad(annotation: Value<'_>, reason: &'static str) -> BadAnnotation {
 }
 
 impl Mirror {
-    /// The argument that is mirrored; `None` when it is absent, null, or nothing a header can
-    /// say, which the check of the arguments refuses anyway.
+    /// The mirrored argument; `None` if it is absent, null, or of a type that the check of the
+    /// arguments rejects.
     pub(crate) fn argument<'d>(&self, arguments: Option<Value<'d>>) -> Option<Value<'d>> {
         let mut at = arguments?;
         for name in &self.path {
@@ -181,7 +181,7 @@ impl Mirror {
         matches!(at.kind(), Kind::String | Kind::Number | Kind::Bool).then_some(at)
     }
 
-    /// The header's value for these arguments, not yet encoded; `None` when none is to be sent.
+    /// The header's value for these arguments, not yet encoded; `None` if no header is sent.
     #[cfg(feature = "http-client")]
     pub(crate) fn text<'d>(&self, arguments: Option<Value<'d>>) -> Option<Cow<'d, str>> {
         let argument = self.argument(arguments)?;
@@ -196,7 +196,7 @@ impl Mirror {
         Some(Cow::Borrowed(argument.raw()))
     }
 
-    /// Compares the header, as it came, with the arguments (streamable-http, server behavior for
+    /// Compares the header, as received, with the arguments (streamable-http, server behavior for
     /// custom headers).
     ///
     /// # Errors
@@ -233,8 +233,8 @@ pub(crate) fn params(mirrors: &[Mirror], arguments: Option<Value<'_>>, out: &mut
 #[cfg(feature = "http-client")]
 const EXACT: f64 = 9_007_199_254_740_991.0;
 
-/// Whether a decoded header says what a body's value says: numbers as numbers, everything else to
-/// the letter.
+/// Returns `true` if a decoded header equals a value of the body: numbers by value, everything else
+/// by text.
 #[cfg(feature = "http-server")]
 fn agrees(text: &str, value: Value<'_>) -> bool {
     match value.kind() {
