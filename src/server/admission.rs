@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::era::{Encoded, Reply, ReplyTarget};
 use crate::json::Doc;
 use crate::model::Fault;
-use crate::transport::FrameSink;
+use crate::transport::ReplySink;
 
 use super::call::{self, CallResult, Exchange, Job};
 use super::dispatch::{Dispatcher, InlineTools, PlannedCall};
@@ -31,11 +31,11 @@ pub(super) const BUSY: Fault = Fault::Internal("The server is busy: too many cal
 
 impl Dispatcher<dyn InlineTools> {
     /// Runs an inline handler, or admits a call for the pool.
-    pub(super) fn start(&mut self, call: PlannedCall, doc: Box<Doc>, outlet: &Arc<dyn FrameSink>) -> Started {
+    pub(super) fn start(&mut self, call: PlannedCall, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Started {
         match call.inline() {
-            Some(place) => self.run_inline(place, call, doc, outlet),
+            Some(place) => self.run_inline(place, call, doc, sink),
             None => {
-                let job = self.job(call, doc, outlet);
+                let job = self.job(call, doc, sink);
                 self.admit(job)
             }
         }
@@ -46,7 +46,7 @@ impl Dispatcher<dyn InlineTools> {
         place: usize,
         mut call: PlannedCall,
         doc: Box<Doc>,
-        outlet: &Arc<dyn FrameSink>,
+        sink: &Arc<dyn ReplySink>,
     ) -> Started {
         let to = ReplyTarget {
             id: doc.at(call.query.id).raw(),
@@ -59,7 +59,7 @@ impl Dispatcher<dyn InlineTools> {
             Some(handler) => {
                 let exchange = Exchange {
                     conn: &self.conn,
-                    outlet: &**outlet,
+                    sink: &**sink,
                     era: call.era,
                     doc: &doc,
                     query: &call.query,
@@ -73,7 +73,7 @@ impl Dispatcher<dyn InlineTools> {
             CallResult::Done(outcome) => outcome.reply(&self.conn),
             CallResult::Fault(fault) => Reply::Fault(fault),
             _ => {
-                let job = self.job(call, doc, outlet);
+                let job = self.job(call, doc, sink);
                 return self.park(job, conclusion);
             }
         };
@@ -89,7 +89,7 @@ impl Dispatcher<dyn InlineTools> {
         // Only running calls count against the memory for calls; parking has a bound of its own.
         match self.conn.begin(&job, usize::MAX) {
             Ok(()) => {
-                job.outlet.expect();
+                job.sink.expect();
                 job.settle(conclusion);
                 Started::Parked
             }
@@ -97,10 +97,10 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    fn job(&self, call: PlannedCall, doc: Box<Doc>, outlet: &Arc<dyn FrameSink>) -> Job {
+    fn job(&self, call: PlannedCall, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Job {
         Job {
             conn: Arc::clone(&self.conn),
-            outlet: Arc::clone(outlet),
+            sink: Arc::clone(sink),
             era: call.era,
             doc,
             query: call.query,
@@ -117,7 +117,7 @@ impl Dispatcher<dyn InlineTools> {
         job.accepted = Some(Instant::now());
         match self.conn.begin(&job, self.core.limits.in_flight_bytes) {
             Ok(()) => {
-                job.outlet.expect();
+                job.sink.expect();
                 Started::Admitted(job)
             }
             Err(Refusal::Duplicate) => Started::Done(self.refuse(job, &duplicate())),

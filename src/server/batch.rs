@@ -4,15 +4,15 @@
 //! requests of the batch's calls are not part of the array and are sent at once.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::era::Encoded;
 use crate::json::Writer;
-use crate::transport::FrameSink;
+use crate::transport::{FrameSink, ReplySink, Requester};
 
-/// An outlet that keeps answers until all are there.
+/// Sink that holds the responses of one batch until all of them are complete.
 pub(crate) struct Batch {
-    outlet: Arc<dyn FrameSink>,
+    sink: Arc<dyn ReplySink>,
     state: Mutex<State>,
 }
 
@@ -27,8 +27,8 @@ struct State {
 }
 
 impl Batch {
-    pub(crate) fn new(outlet: Arc<dyn FrameSink>) -> Arc<Batch> {
-        Arc::new(Batch { outlet, state: Mutex::default() })
+    pub(crate) fn new(sink: Arc<dyn ReplySink>) -> Arc<Batch> {
+        Arc::new(Batch { sink, state: Mutex::default() })
     }
 
     /// Moves responses that were ready at once into the batch.
@@ -64,7 +64,7 @@ impl Batch {
             frame.append(&mut state.answers);
             frame.extend_from_slice(b"]\n");
             drop(state);
-            self.outlet.answer(&frame, Encoded::default());
+            self.sink.answer(&frame, Encoded::default());
         }
     }
 }
@@ -80,9 +80,23 @@ impl State {
 
 impl FrameSink for Batch {
     fn send(&self, frames: &[u8]) {
-        self.outlet.send(frames);
+        self.sink.send(frames);
     }
 
+    fn closed(&self) -> bool {
+        self.sink.closed()
+    }
+
+    fn congested(&self) -> bool {
+        self.sink.congested()
+    }
+
+    fn close(&self, deadline: Instant) {
+        self.sink.close(deadline);
+    }
+}
+
+impl ReplySink for Batch {
     #[cold]
     fn expect(&self) {
         self.state().open += 1;
@@ -103,32 +117,16 @@ impl FrameSink for Batch {
 
     #[cold]
     fn post(&self, frames: &[u8], answer: Option<Encoded>) -> bool {
-        let Some(encoded) = answer else { return self.outlet.post(frames, None) };
-        // Posting nothing tells whether the outlet below can post.
-        let can = self.outlet.post(b"", None);
+        let Some(encoded) = answer else { return self.sink.post(frames, None) };
+        // An empty post reports whether the sink below supports posting.
+        let can = self.sink.post(b"", None);
         if can {
             self.answer(frames, encoded);
         }
         can
     }
 
-    fn principal(&self) -> Option<&str> {
-        self.outlet.principal()
-    }
-
-    fn pause(&self, time: Duration) {
-        self.outlet.pause(time);
-    }
-
-    fn closed(&self) -> bool {
-        self.outlet.closed()
-    }
-
-    fn congested(&self) -> bool {
-        self.outlet.congested()
-    }
-
-    fn close(&self, deadline: Instant) {
-        self.outlet.close(deadline);
+    fn requester(&self) -> Option<&dyn Requester> {
+        self.sink.requester()
     }
 }

@@ -10,7 +10,7 @@ use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::Variables;
 use crate::model::{Fault, Operation, Query};
 use crate::pool;
-use crate::transport::FrameSink;
+use crate::transport::{ReplySink, Requester};
 
 use super::connection::Connection;
 use super::context::Context;
@@ -26,7 +26,7 @@ use super::tool_error::{Reason, ToolError};
 pub(crate) struct Job {
     pub conn: Arc<Connection>,
     /// Where its answer goes; a batch collects them.
-    pub outlet: Arc<dyn FrameSink>,
+    pub sink: Arc<dyn ReplySink>,
     pub era: &'static dyn ServerEra,
     pub doc: Box<Doc>,
     pub query: Query,
@@ -122,7 +122,7 @@ impl Job {
     pub(crate) fn exchange(&self) -> Exchange<'_> {
         Exchange {
             conn: &self.conn,
-            outlet: &*self.outlet,
+            sink: &*self.sink,
             era: self.era,
             doc: &self.doc,
             query: &self.query,
@@ -156,7 +156,12 @@ impl Job {
         match self.era.questions() {
             Questions::Requests => return Arc::clone(conn).park(self, asks),
             Questions::InResult => {
-                match conn.core.seal(self.outlet.principal(), &self.query, &self.doc, &self.answers) {
+                match conn.core.seal(
+                    self.sink.requester().and_then(Requester::principal),
+                    &self.query,
+                    &self.doc,
+                    &self.answers,
+                ) {
                     Ok(state) => conn.finish(&self, Reply::Asked { asks, state: &state }),
                     Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
                 }
@@ -184,7 +189,7 @@ impl Outcome {
 /// A call as its handler's surroundings see it, owned by whoever runs it.
 pub(crate) struct Exchange<'c> {
     pub conn: &'c Connection,
-    pub outlet: &'c dyn FrameSink,
+    pub sink: &'c dyn ReplySink,
     pub era: &'static dyn ServerEra,
     pub doc: &'c Doc,
     pub query: &'c Query,
@@ -205,7 +210,7 @@ pub(crate) fn conclude(
         doc: exchange.doc,
         query: exchange.query,
         era: exchange.era,
-        outlet: exchange.outlet,
+        sink: exchange.sink,
         call: exchange.call,
         deadline: exchange.deadline,
         logging: core.logging,

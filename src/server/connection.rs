@@ -22,9 +22,11 @@ use crate::model::client_request::{Answer, Ask, AskRequest};
 use crate::model::content::ToolOutput;
 use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
-use crate::transport::FrameSink;
+use crate::transport::ReplySink;
 
 use super::call::Job;
+#[cfg(feature = "http-server")]
+use super::in_flight::ends_with;
 use super::in_flight::{Call, InFlight, Refusal, Running};
 use super::outbox::Outbox;
 use super::state::{Core, ParkPermit};
@@ -32,7 +34,7 @@ use super::state::{Core, ParkPermit};
 /// The shared state of one connection.
 pub(crate) struct Connection {
     pub core: Arc<Core>,
-    pub outlet: Arc<dyn FrameSink>,
+    pub sink: Arc<dyn ReplySink>,
     /// Many clients without sessions share it: their ids have nothing to do with each other.
     shared: bool,
     session: Mutex<Option<Session>>,
@@ -86,7 +88,7 @@ struct Listen {
     filter: Filter,
     era: &'static dyn ServerEra,
     revision: Revision,
-    outlet: Arc<dyn FrameSink>,
+    sink: Arc<dyn ReplySink>,
 }
 
 /// A panic while one of these locks is held leaves complete values behind, so poisoning is ignored.
@@ -95,10 +97,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    pub(crate) fn new(core: Arc<Core>, outlet: Arc<dyn FrameSink>) -> Connection {
+    pub(crate) fn new(core: Arc<Core>, sink: Arc<dyn ReplySink>) -> Connection {
         Connection {
             core,
-            outlet,
+            sink,
             shared: false,
             session: Mutex::default(),
             calls: InFlight::default(),
@@ -112,10 +114,10 @@ impl Connection {
         }
     }
 
-    /// For the requests of many clients, each of which is answered to an outlet of its own.
+    /// For the requests of many clients, each of which is answered to an sink of its own.
     #[cfg(feature = "http-server")]
-    pub(crate) fn shared(core: Arc<Core>, outlet: Arc<dyn FrameSink>) -> Connection {
-        Connection { shared: true, ..Connection::new(core, outlet) }
+    pub(crate) fn shared(core: Arc<Core>, sink: Arc<dyn ReplySink>) -> Connection {
+        Connection { shared: true, ..Connection::new(core, sink) }
     }
 
     /// Says whether the thread that reads does anything but wait for input.
@@ -172,7 +174,7 @@ impl Connection {
             era: job.era,
             revision: job.query.peer.revision,
             operation: job.query.operation,
-            outlet: Arc::clone(&job.outlet),
+            sink: Arc::clone(&job.sink),
             weight: job.weight(),
         }))
     }
@@ -207,13 +209,13 @@ impl Connection {
                 let encoded = job.era.reply(w, &job.to(), reply);
                 w.newline();
                 if job.posts {
-                    return self.outbox.answer(&job.outlet, w.as_bytes().to_vec(), encoded);
+                    return self.outbox.answer(&job.sink, w.as_bytes().to_vec(), encoded);
                 }
-                job.outlet.answer(w.as_bytes(), encoded);
+                job.sink.answer(w.as_bytes(), encoded);
             });
         }
         self.answering.fetch_sub(1, Ordering::SeqCst);
-        if self.outlet.closed() || self.core.catalog.stopping() {
+        if self.sink.closed() || self.core.catalog.stopping() {
             // Nobody else may notice: the thread that reads waits for input, the end for this.
             self.core.watchdog.ring();
         }
@@ -228,7 +230,7 @@ impl Connection {
             // First what takes questions back: nothing follows the end of the call on its stream.
             self.drop_settled();
             if mine {
-                running.outlet.abandon();
+                running.sink.abandon();
             }
         } else {
             lock(&self.listens).retain(|listen| listen.id != *id);
@@ -257,7 +259,7 @@ impl Connection {
             return;
         }
         let mut listens = lock(&self.listens);
-        if let Some(at) = listens.iter().position(|listen| listen.outlet.ends_with(exchange)) {
+        if let Some(at) = listens.iter().position(|listen| ends_with(&*listen.sink, exchange)) {
             listens.swap_remove(at);
         }
     }
@@ -293,14 +295,14 @@ impl Connection {
                 call.job.era.withdraw(&mut w, *id);
                 w.newline();
             }
-            self.outbox.send(&call.job.outlet, w.into_bytes());
+            self.outbox.send(&call.job.sink, w.into_bytes());
         }
     }
 
     /// Parks a call and sends its questions to the client.
     pub(crate) fn park(&self, job: Job, asks: &[Ask]) {
         let (era, revision) = (job.era, job.query.peer.revision);
-        let (call, outlet) = (Arc::clone(&job.call), Arc::clone(&job.outlet));
+        let (call, sink) = (Arc::clone(&job.call), Arc::clone(&job.sink));
         let weight = job.weight();
         // Before the client can answer, which gives the call another deadline.
         self.change(&call, self.core.limits.ask_timeout, 0);
@@ -325,7 +327,7 @@ impl Connection {
             }
             parked.calls.push(ParkedCall { job, open, _seat: seat });
             // Under the lock: whoever takes the questions back does so after they were asked.
-            self.outbox.send(&outlet, w.into_bytes());
+            self.outbox.send(&sink, w.into_bytes());
         }
         if call.is_settled() {
             self.drop_settled();
@@ -352,7 +354,7 @@ impl Connection {
         w.newline();
         let mut unsent = w.into_bytes();
         if ready {
-            self.outbox.send(&self.outlet, std::mem::take(&mut unsent));
+            self.outbox.send(&self.sink, std::mem::take(&mut unsent));
         }
         parked.asked.push(Asked { id, then, unsent });
         Ok(())
@@ -361,7 +363,7 @@ impl Connection {
     /// The session is ready for requests: sends those that waited for that.
     pub(crate) fn ready(&self) {
         for asked in lock(&self.parked).asked.iter_mut().filter(|asked| !asked.unsent.is_empty()) {
-            self.outbox.send(&self.outlet, std::mem::take(&mut asked.unsent));
+            self.outbox.send(&self.sink, std::mem::take(&mut asked.unsent));
         }
     }
 
@@ -424,7 +426,7 @@ impl Connection {
 
     /// Whether the client does not read what it has been sent.
     pub(super) fn congested(&self) -> bool {
-        self.outlet.congested() || self.outbox.busy()
+        self.sink.congested() || self.outbox.busy()
     }
 
     #[cold]
@@ -441,7 +443,7 @@ impl Connection {
                 if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
                     era.signal(&mut w, session.peer.revision, Signal::Change { change, listen: None });
                     w.newline();
-                    self.outbox.send(&self.outlet, w.into_bytes());
+                    self.outbox.send(&self.sink, w.into_bytes());
                 }
             }
         }
@@ -450,7 +452,7 @@ impl Connection {
             let signal = Signal::Change { change, listen: Some(&listen.raw) };
             listen.era.signal(&mut w, listen.revision, signal);
             w.newline();
-            self.outbox.send(&listen.outlet, w.into_bytes());
+            self.outbox.send(&listen.sink, w.into_bytes());
         }
     }
 
@@ -467,7 +469,7 @@ impl Connection {
             let mut w = Writer::new();
             era.signal(&mut w, session.peer.revision, Signal::Log { level, logger, data });
             w.newline();
-            self.outbox.send(&self.outlet, w.into_bytes());
+            self.outbox.send(&self.sink, w.into_bytes());
         }
     }
 
@@ -518,7 +520,7 @@ impl Connection {
                 running.era.reply(&mut w, &to, Reply::Fault(&Fault::Internal(why)))
             };
             w.newline();
-            self.outbox.answer(&running.outlet, w.into_bytes(), encoded);
+            self.outbox.answer(&running.sink, w.into_bytes(), encoded);
         }
     }
 
@@ -547,17 +549,17 @@ impl Connection {
         }
     }
 
-    /// Answers what still runs, ends every subscription and closes the outlet; what was said before
+    /// Answers what still runs, ends every subscription and closes the sink; what was said before
     /// gets until `deadline` to leave.
     pub(crate) fn close(&self, deadline: Instant) {
         self.give_all_up("The server is shutting down");
         self.end_listens();
         self.outbox.close(deadline);
-        let left = || self.answering.load(Ordering::SeqCst) > 0 && !self.outlet.closed();
+        let left = || self.answering.load(Ordering::SeqCst) > 0 && !self.sink.closed();
         while left() && Instant::now() < deadline {
             self.core.watchdog.pause();
         }
-        self.outlet.close(deadline);
+        self.sink.close(deadline);
     }
 
     /// Answers whatever still runs.

@@ -31,7 +31,7 @@ use crate::model::client_request::{
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
 use crate::record::Violation;
 use crate::rpc::RpcError;
-use crate::transport::FrameSink;
+use crate::transport::{ReplySink, Requester};
 
 use super::connection::Connection;
 use super::in_flight::Call;
@@ -45,7 +45,7 @@ pub struct Context<'c> {
     pub(crate) doc: &'c Doc,
     pub(crate) query: &'c Query,
     pub(crate) era: &'static dyn ServerEra,
-    pub(crate) outlet: &'c dyn FrameSink,
+    pub(crate) sink: &'c dyn ReplySink,
     /// Knows when the client cancelled, the watchdog bit or the server stops.
     pub(crate) call: Option<&'c Call>,
     /// The same, decided by the clock: a handler that runs inline has nobody to set its flag.
@@ -66,7 +66,7 @@ impl Context<'_> {
     pub fn cancelled(&self) -> bool {
         self.stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
-            || self.outlet.closed()
+            || self.sink.closed()
     }
 
     /// Whether the server is coming to its end: the client hung up, a signal came or
@@ -154,14 +154,16 @@ impl Context<'_> {
     /// Who sends the request, as `HttpServer::bearer` found out (feature `http-server`); `None`
     /// where nobody asked.
     pub fn principal(&self) -> Option<&str> {
-        self.outlet.principal()
+        self.sink.requester().and_then(Requester::principal)
     }
 
     /// Lets go of the client, which comes back after this time for what it missed: a call that
     /// takes long need not hold a connection meanwhile. Works over HTTP for sessions of 2025-11-25,
     /// and does nothing elsewhere: other clients keep waiting.
     pub fn detach(&self, time: Duration) {
-        self.outlet.pause(time);
+        if let Some(requester) = self.sink.requester() {
+            requester.pause(time);
+        }
     }
 
     /// The `_meta` object of the request, with whatever the client put there.
@@ -302,7 +304,7 @@ impl Context<'_> {
         let mut w = Writer::new();
         self.era.signal(&mut w, self.query.peer.revision, signal);
         w.newline();
-        self.outlet.send(w.as_bytes());
+        self.sink.send(w.as_bytes());
     }
 }
 

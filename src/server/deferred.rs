@@ -124,7 +124,7 @@ impl Deferred {
         let mut w = Writer::new();
         job.era.signal(&mut w, job.query.peer.revision, signal);
         w.newline();
-        job.conn.outbox().send(&job.outlet, w.into_bytes());
+        job.conn.outbox().send(&job.sink, w.into_bytes());
     }
 
     /// Answers a request for updates of this resource when the server's delegate knows if they will

@@ -16,7 +16,7 @@ use crate::model::client_request::Answer;
 use crate::model::{Fault, Note, Peer, Query, Revision, ServerCapabilities};
 use crate::rpc::excerpt::{Excerpt, Shape};
 use crate::rpc::{Id, Notification, Request, RpcError};
-use crate::transport::FrameSink;
+use crate::transport::ReplySink;
 
 use super::InlineSend;
 use super::call::{self, Exchange, InlineFn, Job, Target};
@@ -220,16 +220,16 @@ impl Dispatcher<dyn InlineTools> {
         self.peer = peer;
     }
 
-    /// Decides about one message. Responses of calls go to `outlet`; a response that is complete at
+    /// Decides about one message. Responses of calls go to `sink`; a response that is complete at
     /// once is written to `out`.
     pub(super) fn dispatch(
         &mut self,
         doc: &Doc,
         message: &Classified<'_>,
-        outlet: &Arc<dyn FrameSink>,
+        sink: &Arc<dyn ReplySink>,
     ) -> Action {
         match message.kind {
-            MessageKind::Request(request) => self.request(doc, &request, &message.params, outlet),
+            MessageKind::Request(request) => self.request(doc, &request, &message.params, sink),
             MessageKind::Notification(notification) => {
                 self.notification(doc, &notification, &message.params);
                 Action::Ignore
@@ -265,14 +265,10 @@ impl Dispatcher<dyn InlineTools> {
     /// Parses and dispatches one message of a batch.
     #[cold]
     #[inline(never)]
-    pub(super) fn batch_item(
-        &mut self,
-        message: Value<'_>,
-        outlet: &Arc<dyn FrameSink>,
-    ) -> (Box<Doc>, Action) {
+    pub(super) fn batch_item(&mut self, message: Value<'_>, sink: &Arc<dyn ReplySink>) -> (Box<Doc>, Action) {
         let mut doc = self.core.spare_doc();
         let action = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
-            Ok(()) => self.dispatch(&doc, &classify_single(doc.root()), outlet),
+            Ok(()) => self.dispatch(&doc, &classify_single(doc.root()), sink),
             Err(error) => Action::Reply(self.reject(None, &parse_fault(error))),
         };
         (doc, action)
@@ -292,14 +288,14 @@ impl Dispatcher<dyn InlineTools> {
         doc: &Doc,
         request: &Request<'_>,
         params: &Params<'_>,
-        outlet: &Arc<dyn FrameSink>,
+        sink: &Arc<dyn ReplySink>,
     ) -> Action {
         let era = match self.core.eras.of_request(request, params, self.peer.is_some()) {
             Ok(era) => era,
             Err(fault) => return Action::Reply(self.reject(Some(request.id.raw()), &fault)),
         };
         let (revision, fault) = match era.request(request, params, self.peer) {
-            Ok(query) => match self.operation(doc, request, params, era, &query, outlet) {
+            Ok(query) => match self.operation(doc, request, params, era, &query, sink) {
                 Ok(action) => return action,
                 Err(fault) => (query.peer.revision, fault),
             },

@@ -19,7 +19,9 @@ use std::time::Instant;
 use crate::era::ServerEra;
 use crate::model::{Operation, Revision};
 use crate::rpc::Id;
-use crate::transport::FrameSink;
+use crate::transport::ReplySink;
+#[cfg(feature = "http-server")]
+use crate::transport::Requester;
 
 /// What is run when a call is cancelled whose handler has left.
 type Hook = Box<dyn FnOnce() + Send>;
@@ -113,7 +115,7 @@ pub(crate) struct Running {
     pub era: &'static dyn ServerEra,
     pub revision: Revision,
     pub operation: Operation,
-    pub outlet: Arc<dyn FrameSink>,
+    pub sink: Arc<dyn ReplySink>,
     /// Bytes of its document; 0 while the call is parked.
     pub weight: usize,
 }
@@ -192,6 +194,12 @@ impl Table {
         }
         self.calls.iter().position(|running| running.id == *id)
     }
+}
+
+/// Returns whether a sink answers the request of this HTTP exchange, and only that.
+#[cfg(feature = "http-server")]
+pub(crate) fn ends_with(sink: &dyn ReplySink, exchange: u64) -> bool {
+    sink.requester().and_then(Requester::exchange) == Some(exchange)
 }
 
 /// Hash of an id.
@@ -281,7 +289,7 @@ impl InFlight {
     #[cfg(feature = "http-server")]
     pub(crate) fn take_exchange(&self, exchange: u64) -> Option<Running> {
         let mut table = self.table();
-        let at = table.calls.iter().position(|running| running.outlet.ends_with(exchange))?;
+        let at = table.calls.iter().position(|running| ends_with(&*running.sink, exchange))?;
         let running = table.take(at);
         self.tell_of_room(&table);
         Some(running)
@@ -293,7 +301,7 @@ impl InFlight {
         let (mut gone, mut at) = (Vec::new(), 0);
         let mut table = self.table();
         while let Some(running) = table.calls.get(at) {
-            match running.outlet.closed() {
+            match running.sink.closed() {
                 true => gone.push(table.take(at)),
                 false => at += 1,
             }

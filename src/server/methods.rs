@@ -8,7 +8,7 @@ use crate::json::{Doc, ErrorKind, NodeId, ParseError, Value};
 use crate::model::content::Completion;
 use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
-use crate::transport::FrameSink;
+use crate::transport::{ReplySink, Requester};
 
 use super::call::{Target, check_prompt};
 use super::cursor;
@@ -59,7 +59,7 @@ impl Dispatcher<dyn InlineTools> {
         params: &Params<'_>,
         era: &'static dyn ServerEra,
         query: &Query,
-        outlet: &Arc<dyn FrameSink>,
+        sink: &Arc<dyn ReplySink>,
     ) -> Result<Action, Fault> {
         if era.questions() == Questions::InResult {
             self.client_came(query.peer.capabilities);
@@ -69,7 +69,7 @@ impl Dispatcher<dyn InlineTools> {
             Operation::CallTool { .. }
             | Operation::ReadResource { .. }
             | Operation::GetPrompt { .. }
-            | Operation::Complete { .. } => match self.work(doc, request, query, outlet)? {
+            | Operation::Complete { .. } => match self.work(doc, request, query, sink)? {
                 Some((target, answers)) => {
                     return Ok(Action::Call(PlannedCall { era, query: *query, target, answers }));
                 }
@@ -84,7 +84,7 @@ impl Dispatcher<dyn InlineTools> {
                 return self.list(doc, request, era, query).map(Action::Reply);
             }
             Operation::Listen { filter } => {
-                self.listen(doc.at(filter), request, era, query, outlet)?;
+                self.listen(doc.at(filter), request, era, query, sink)?;
                 return Ok(Action::Ignore);
             }
             Operation::Open => {
@@ -126,7 +126,7 @@ impl Dispatcher<dyn InlineTools> {
         doc: &Doc,
         request: &Request<'_>,
         query: &Query,
-        outlet: &Arc<dyn FrameSink>,
+        sink: &Arc<dyn ReplySink>,
     ) -> Result<Option<(Target, Answers)>, Fault> {
         let offer = self.offer;
         let work = match query.operation {
@@ -137,7 +137,8 @@ impl Dispatcher<dyn InlineTools> {
                 else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {name}").into()));
                 };
-                let answers = self.core.answers(outlet.principal(), query, doc)?;
+                let answers =
+                    self.core.answers(sink.requester().and_then(Requester::principal), query, doc)?;
                 return Ok(Some((Target::Tool(entry), answers)));
             }
             Operation::ReadResource { uri } => {
@@ -166,7 +167,7 @@ impl Dispatcher<dyn InlineTools> {
             }
             _ => return Ok(None),
         };
-        let answers = self.core.answers(outlet.principal(), query, doc)?;
+        let answers = self.core.answers(sink.requester().and_then(Requester::principal), query, doc)?;
         Ok(Some((work, answers)))
     }
 
@@ -246,7 +247,7 @@ impl Dispatcher<dyn InlineTools> {
         request: &Request<'_>,
         era: &'static dyn ServerEra,
         query: &Query,
-        outlet: &Arc<dyn FrameSink>,
+        sink: &Arc<dyn ReplySink>,
     ) -> Result<(), Fault> {
         let offer = self.offer;
         let any = offer.tools_changed || offer.prompts_changed || offer.resources_changed;
@@ -267,18 +268,10 @@ impl Dispatcher<dyn InlineTools> {
         let revision = query.peer.revision;
         let delegate = self.core.catalog.delegate().filter(|_| !honoured.uris.is_empty());
         let uris = if delegate.is_some() { honoured.uris.clone() } else { Vec::new() };
-        self.conn.listen(
-            id.clone(),
-            request.id.raw(),
-            honoured,
-            era,
-            revision,
-            outlet,
-            delegate.is_none(),
-        )?;
+        self.conn.listen(id.clone(), request.id.raw(), honoured, era, revision, sink, delegate.is_none())?;
         if let Some(delegate) = delegate {
-            let (conn, outlet) = (Arc::clone(&self.conn), Arc::clone(outlet));
-            delegate.watch(uris, Box::new(move |watched| conn.acknowledge(&id, &outlet, &watched)));
+            let (conn, sink) = (Arc::clone(&self.conn), Arc::clone(sink));
+            delegate.watch(uris, Box::new(move |watched| conn.acknowledge(&id, &sink, &watched)));
         }
         Ok(())
     }

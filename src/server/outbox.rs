@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::era::Encoded;
-use crate::transport::FrameSink;
+use crate::transport::ReplySink;
 
 /// Idle time after which the sender thread ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ struct State {
 }
 
 struct Message {
-    to: Arc<dyn FrameSink>,
+    to: Arc<dyn ReplySink>,
     frames: Vec<u8>,
     /// Set for an expected answer, as [`FrameSink::answer`] takes it.
     answer: Option<Encoded>,
@@ -54,12 +54,12 @@ struct Message {
 
 impl Outbox {
     /// Queues whole frames.
-    pub(crate) fn send(&self, to: &Arc<dyn FrameSink>, frames: Vec<u8>) {
+    pub(crate) fn send(&self, to: &Arc<dyn ReplySink>, frames: Vec<u8>) {
         self.put(Message { to: Arc::clone(to), frames, answer: None });
     }
 
     /// Queues an expected response.
-    pub(crate) fn answer(&self, to: &Arc<dyn FrameSink>, frame: Vec<u8>, encoded: Encoded) {
+    pub(crate) fn answer(&self, to: &Arc<dyn ReplySink>, frame: Vec<u8>, encoded: Encoded) {
         self.put(Message { to: Arc::clone(to), frames: frame, answer: Some(encoded) });
     }
 

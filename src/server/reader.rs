@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::json::{Doc, Value, Writer};
 use crate::pool::{self, Refused};
-use crate::transport::{FrameSink, FrameSource, Input};
+use crate::transport::{FrameSource, Input, ReplySink};
 
 use super::admission::{BUSY, Started};
 use super::batch::Batch;
@@ -28,13 +28,17 @@ const BATCH_BYTES: usize = 64 << 10;
 const BATCH_JOBS: usize = 64;
 
 /// Reads until the input ends, the peer is gone or the program asks to stop.
-pub(super) fn read<I>(conn: &Arc<Connection>, mut inlet: Box<dyn FrameSource>, inline: I) -> Result<(), Error>
+pub(super) fn read<I>(
+    conn: &Arc<Connection>,
+    mut source: Box<dyn FrameSource>,
+    inline: I,
+) -> Result<(), Error>
 where
     I: InlineTools + 'static,
 {
     let mut dispatcher = Dispatcher::new(Arc::clone(conn), inline, true);
     let jobs = Vec::new();
-    Reader { conn, dispatcher: dispatcher.whole(), jobs, large_out: false }.read(&mut *inlet)
+    Reader { conn, dispatcher: dispatcher.whole(), jobs, large_out: false }.read(&mut *source)
 }
 
 struct Reader<'r> {
@@ -47,9 +51,9 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self, inlet: &mut dyn FrameSource) -> Result<(), Error> {
+    fn read(&mut self, source: &mut dyn FrameSource) -> Result<(), Error> {
         let result = loop {
-            let input = inlet.next();
+            let input = source.next();
             self.conn.set_reading(true);
             if self.over() {
                 break Ok(());
@@ -64,7 +68,7 @@ impl Reader<'_> {
             if self.over() {
                 break Ok(());
             }
-            if !inlet.ready() {
+            if !source.ready() {
                 self.flush();
                 self.conn.set_reading(false);
             }
@@ -75,7 +79,7 @@ impl Reader<'_> {
 
     /// Whether there is no point in reading on.
     fn over(&self) -> bool {
-        self.conn.outlet.closed() || self.conn.core.catalog.stopping()
+        self.conn.sink.closed() || self.conn.core.catalog.stopping()
     }
 
     /// Handles one frame.
@@ -85,8 +89,8 @@ impl Reader<'_> {
         self.dispatcher.doc = match parsed {
             Ok(()) => {
                 let conn = self.conn;
-                let action = self.dispatcher.dispatch(&doc, &classify(doc.root()), &conn.outlet);
-                self.carry_out(action, doc, &conn.outlet)
+                let action = self.dispatcher.dispatch(&doc, &classify(doc.root()), &conn.sink);
+                self.carry_out(action, doc, &conn.sink)
             }
             Err(unread) => {
                 self.dispatcher.reject(unread.id.as_deref(), &unread.fault);
@@ -106,7 +110,7 @@ impl Reader<'_> {
     }
 
     /// Carries an action out. Returns the document unless a call keeps it.
-    fn carry_out(&mut self, action: Action, doc: Box<Doc>, outlet: &Arc<dyn FrameSink>) -> Option<Box<Doc>> {
+    fn carry_out(&mut self, action: Action, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Option<Box<Doc>> {
         let call = match action {
             Action::Call(call) => call,
             Action::Resume(job) => {
@@ -122,7 +126,7 @@ impl Reader<'_> {
         if call.inline().is_some() {
             self.flush();
         }
-        let mut started = self.dispatcher.start(call, doc, outlet);
+        let mut started = self.dispatcher.start(call, doc, sink);
         if let Started::NoRoom(job) = started {
             self.flush();
             self.conn.wait_for_room(&job);
@@ -146,11 +150,11 @@ impl Reader<'_> {
     fn batch(&mut self, messages: Value<'_>) {
         // From here on `out` holds the response to one message.
         self.send();
-        let batch = Batch::new(Arc::clone(&self.conn.outlet));
-        let outlet: Arc<dyn FrameSink> = batch.clone();
+        let batch = Batch::new(Arc::clone(&self.conn.sink));
+        let sink: Arc<dyn ReplySink> = batch.clone();
         for message in messages.items() {
-            let (doc, action) = self.dispatcher.batch_item(message, &outlet);
-            if let Some(doc) = self.carry_out(action, doc, &outlet) {
+            let (doc, action) = self.dispatcher.batch_item(message, &sink);
+            if let Some(doc) = self.carry_out(action, doc, &sink) {
                 self.conn.core.recycle(doc);
             }
             batch.collect(&mut self.dispatcher.out);
@@ -171,7 +175,7 @@ impl Reader<'_> {
         if out.is_empty() {
             return;
         }
-        self.conn.outlet.send(out.as_bytes());
+        self.conn.sink.send(out.as_bytes());
         let large = out.len() > 4 * BATCH_BYTES;
         out.clear();
         if !large && std::mem::take(&mut self.large_out) {

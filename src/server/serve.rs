@@ -97,7 +97,7 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     let done = Arc::clone(&served.done);
     let (reading, inline) = (Arc::clone(&conn), parts.inline);
     spawn("mcp-reader", conn.core.limits.worker_stack, move || {
-        served.with(read(&reading, link.inlet, inline))
+        served.with(read(&reading, link.source, inline))
     })?;
     let ended = parts.core.watchdog.watch(&parts.core.catalog, || over(&conn, &done.flag));
     let why = end(&conn, &done.flag, parts.hooks);
@@ -111,7 +111,7 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
 /// That nothing was lost for another reason than a client that is gone, or that does not read while
 /// somebody else wants the end.
 fn all_sent(conn: &Connection, ended: Ended) -> Result<(), Error> {
-    match conn.outlet.failure() {
+    match conn.sink.failure() {
         Some(error) if ended == Ended::Told && error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
         Some(error) => Err(Error::new(ErrorKind::Io, "the answers cannot be written").with_source(error)),
         None => Ok(()),
@@ -137,7 +137,7 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
     if served.load(Ordering::Acquire) {
         return Some(Ended::Served);
     }
-    let told = conn.core.watchdog.terminated() || conn.core.catalog.stopping() || conn.outlet.closed();
+    let told = conn.core.watchdog.terminated() || conn.core.catalog.stopping() || conn.sink.closed();
     told.then_some(Ended::Told)
 }
 
@@ -182,7 +182,7 @@ fn here(
             }
         })?
     };
-    let result = read(&conn, link.inlet, all_inline(parts.inline, inline));
+    let result = read(&conn, link.source, all_inline(parts.inline, inline));
     served.store(true, Ordering::Release);
     parts.core.watchdog.ring();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
@@ -227,7 +227,7 @@ fn all_inline(first: Vec<Box<super::InlineSend>>, rest: Vec<Box<InlineFn>>) -> V
 }
 
 fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
-    let conn = Arc::new(Connection::new(Arc::clone(core), Arc::clone(&link.outlet)));
+    let conn = Arc::new(Connection::new(Arc::clone(core), Arc::clone(&link.sink)));
     core.catalog.connect(&conn);
     conn
 }
@@ -259,7 +259,7 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {
         core.watchdog.pause();
     }
     // A signal hurries a client that does not read, too.
-    while !conn.outlet.drain(to_the_last.next_look()) && to_the_last.goes_on() {}
+    while !conn.sink.drain(to_the_last.next_look()) && to_the_last.goes_on() {}
     let hurried = at_work.heard != core.watchdog.terminated();
     let least = Instant::now() + LAST_WRITES;
     conn.close(if hurried { least } else { last.max(least) });
@@ -290,9 +290,7 @@ impl AtWork<'_> {
         if self.heard && now - self.since > PATIENCE {
             self.conn.core.watchdog.let_signals_kill();
         }
-        now < self.deadline
-            && !self.conn.outlet.closed()
-            && self.heard == self.conn.core.watchdog.terminated()
+        now < self.deadline && !self.conn.sink.closed() && self.heard == self.conn.core.watchdog.terminated()
     }
 
     pub(super) fn next_look(&self) -> Instant {

@@ -9,7 +9,7 @@ use crate::json::Writer;
 use crate::model::{Fault, Filter, Revision};
 use crate::rpc::Id;
 use crate::server::tool_error::ToolError;
-use crate::transport::FrameSink;
+use crate::transport::ReplySink;
 
 use super::{Connection, Listen, lock};
 
@@ -33,7 +33,7 @@ impl Connection {
         filter: Filter,
         era: &'static dyn ServerEra,
         revision: Revision,
-        outlet: &Arc<dyn FrameSink>,
+        sink: &Arc<dyn ReplySink>,
         now: bool,
     ) -> Result<(), Fault> {
         let mut listens = lock(&self.listens);
@@ -41,13 +41,13 @@ impl Connection {
         if !self.shared && listens.len() >= self.core.limits.listens {
             return Err(Fault::Internal("Too many listen requests are open"));
         }
-        let outlet = Arc::clone(outlet);
-        let listen = Listen { open: now, id, raw: raw.to_owned(), filter, era, revision, outlet };
+        let sink = Arc::clone(sink);
+        let listen = Listen { open: now, id, raw: raw.to_owned(), filter, era, revision, sink };
         if now {
             // Under the lock: nothing of a subscription may precede its acknowledgment.
             self.send_acknowledgment(&listen);
         }
-        if listen.outlet.closed() {
+        if listen.sink.closed() {
             return Ok(());
         }
         self.listening.store(true, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Connection {
         let signal = Signal::Acknowledged { filter: &listen.filter, listen: &listen.raw };
         listen.era.signal(&mut w, listen.revision, signal);
         w.newline();
-        self.outbox.send(&listen.outlet, w.into_bytes());
+        self.outbox.send(&listen.sink, w.into_bytes());
     }
 
     /// Acknowledges a subscription, for the resources whose updates will come.
@@ -68,12 +68,12 @@ impl Connection {
     pub(crate) fn acknowledge(
         &self,
         id: &Id,
-        outlet: &Arc<dyn FrameSink>,
+        sink: &Arc<dyn ReplySink>,
         watched: &[(String, Result<(), ToolError>)],
     ) {
         let mut listens = lock(&self.listens);
         // Ids of clients without sessions have nothing to do with each other.
-        let mine = |listen: &&mut Listen| listen.id == *id && Arc::ptr_eq(&listen.outlet, outlet);
+        let mine = |listen: &&mut Listen| listen.id == *id && Arc::ptr_eq(&listen.sink, sink);
         let Some(listen) = listens.iter_mut().find(mine) else { return };
         let made = |uri: &String| watched.iter().any(|(other, result)| other == uri && result.is_ok());
         listen.filter.uris.retain(made);
@@ -96,12 +96,12 @@ impl Connection {
             // (requirements, AMB-01).
             listen.era.signal(&mut w, listen.revision, Signal::ListenCancelled { listen: &listen.raw });
             w.newline();
-            self.outbox.send(&listen.outlet, w.into_bytes());
+            self.outbox.send(&listen.sink, w.into_bytes());
             let mut w = Writer::new();
             let to = ReplyTarget { id: &listen.raw, revision: listen.revision, card: &self.core.card };
             let encoded = listen.era.reply(&mut w, &to, Reply::ListenEnded);
             w.newline();
-            self.outbox.answer(&listen.outlet, w.into_bytes(), encoded);
+            self.outbox.answer(&listen.sink, w.into_bytes(), encoded);
         }
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::era::Encoded;
 use crate::era::http::HttpEra;
 use crate::transport::http_server::{Exchange, Field};
-use crate::transport::{FrameSink, sse};
+use crate::transport::{FrameSink, ReplySink, Requester, sse};
 
 use super::stream::{EVENTS, Pace, Streams};
 
@@ -183,6 +183,21 @@ impl FrameSink for Reply {
         self.events(frames, Pace::Patient);
     }
 
+    fn closed(&self) -> bool {
+        match &self.streams {
+            Some(streams) => *self.mode() == Mode::Over || streams.closed(),
+            None => self.exchange.closed(),
+        }
+    }
+
+    fn congested(&self) -> bool {
+        self.exchange.congested()
+    }
+
+    fn close(&self, _deadline: Instant) {}
+}
+
+impl ReplySink for Reply {
     fn answer(&self, frame: &[u8], encoded: Encoded) {
         self.answer_with(frame, encoded, &[]);
     }
@@ -211,6 +226,12 @@ impl FrameSink for Reply {
         }
     }
 
+    fn requester(&self) -> Option<&dyn Requester> {
+        Some(self)
+    }
+}
+
+impl Requester for Reply {
     fn principal(&self) -> Option<&str> {
         self.principal.as_deref()
     }
@@ -226,23 +247,9 @@ impl FrameSink for Reply {
         }
     }
 
-    /// The client of a session may come back.
-    fn ends_with(&self, exchange: u64) -> bool {
-        self.streams.is_none() && self.exchange.id() == exchange
+    fn exchange(&self) -> Option<u64> {
+        self.streams.is_none().then(|| self.exchange.id())
     }
-
-    fn closed(&self) -> bool {
-        match &self.streams {
-            Some(streams) => *self.mode() == Mode::Over || streams.closed(),
-            None => self.exchange.closed(),
-        }
-    }
-
-    fn congested(&self) -> bool {
-        self.exchange.congested()
-    }
-
-    fn close(&self, _deadline: Instant) {}
 }
 
 fn event(frame: &[u8]) -> Vec<u8> {

@@ -15,8 +15,8 @@ use crate::server::connection::Connection;
 use crate::server::diagnostics;
 use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
 use crate::server::state::Core;
-use crate::transport::FrameSink;
 use crate::transport::http_server::{Engine, Listener, Remote};
+use crate::transport::{FrameSink, ReplySink};
 
 use super::HttpServer;
 use super::gate::Gate;
@@ -34,6 +34,8 @@ pub struct BoundServer {
 
 /// Requests without a session have nobody to tell anything to.
 struct Nobody;
+
+impl ReplySink for Nobody {}
 
 impl FrameSink for Nobody {
     fn send(&self, _frames: &[u8]) {}

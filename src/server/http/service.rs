@@ -32,7 +32,7 @@ use crate::server::connection::Connection;
 use crate::server::dispatch::{Action, Dispatcher, PlannedCall, Text};
 use crate::server::methods::shape_fault;
 use crate::server::state::Core;
-use crate::transport::FrameSink;
+use crate::transport::ReplySink;
 use crate::transport::http_server::{Admission, Exchange, Field, Head, Refusal, Remote, Service};
 
 use super::Options;
@@ -123,11 +123,11 @@ impl Endpoint {
         match plan {
             Plan::Alone => {
                 let reply = self.reply(visit, &doc, exchange, self.core.eras.modern, None);
-                let outlet: Arc<dyn FrameSink> = Arc::<Reply>::clone(&reply);
+                let sink: Arc<dyn ReplySink> = Arc::<Reply>::clone(&reply);
                 let shared = Arc::clone(&self.shared);
                 let dispatcher = self.dispatcher.whole();
                 dispatcher.turn_to(&shared, None);
-                let action = dispatcher.dispatch(&doc, &message, &outlet);
+                let action = dispatcher.dispatch(&doc, &message, &sink);
                 match self.check_arguments(visit, &message, &action) {
                     Ok(()) => self.carry_out(action, doc, &reply),
                     Err(stop) => {
@@ -142,14 +142,14 @@ impl Endpoint {
             }
             Plan::Call(conn, streams) => {
                 let reply = self.reply(visit, &doc, exchange, self.core.eras.legacy, Some(streams));
-                let outlet: Arc<dyn FrameSink> = Arc::<Reply>::clone(&reply);
+                let sink: Arc<dyn ReplySink> = Arc::<Reply>::clone(&reply);
                 self.turn_to(&conn, visit);
-                let action = self.dispatcher.whole().dispatch(&doc, &message, &outlet);
+                let action = self.dispatcher.whole().dispatch(&doc, &message, &sink);
                 self.carry_out(action, doc, &reply)
             }
             Plan::Word(conn) => {
                 self.turn_to(&conn, visit);
-                let action = self.dispatcher.whole().dispatch(&doc, &message, &conn.outlet);
+                let action = self.dispatcher.whole().dispatch(&doc, &message, &conn.sink);
                 if let Action::Resume(job) = action {
                     // The pool keeps room for calls that have the client's answers.
                     if let Err(Refused { job, .. }) = self.core.pool.try_submit(*job) {
@@ -284,10 +284,10 @@ impl Endpoint {
     /// Carries out the action for a request whose response goes to `reply`. Returns the document
     /// unless a call keeps it.
     fn carry_out(&mut self, action: Action, doc: Box<Doc>, reply: &Arc<Reply>) -> Option<Box<Doc>> {
-        let outlet: Arc<dyn FrameSink> = Arc::<Reply>::clone(reply);
+        let sink: Arc<dyn ReplySink> = Arc::<Reply>::clone(reply);
         let (doc, encoded) = match action {
             Action::Reply(encoded) => (doc, encoded),
-            Action::Call(call) => match self.dispatcher.whole().start(call, doc, &outlet) {
+            Action::Call(call) => match self.dispatcher.whole().start(call, doc, &sink) {
                 Started::Done(done) => done,
                 Started::Parked => return None,
                 Started::Admitted(job) => {
@@ -333,13 +333,13 @@ impl Endpoint {
     /// Handles several messages, whose responses are sent together.
     fn batch(&mut self, doc: &Doc, reply: &Arc<Reply>) {
         let batch = Batch::new(Arc::<Reply>::clone(reply));
-        let outlet: Arc<dyn FrameSink> = batch.clone();
+        let sink: Arc<dyn ReplySink> = batch.clone();
         let mut jobs = Vec::new();
         for message in doc.root().items() {
             let dispatcher = self.dispatcher.whole();
-            let (doc, action) = dispatcher.batch_item(message, &outlet);
+            let (doc, action) = dispatcher.batch_item(message, &sink);
             let doc = match action {
-                Action::Call(call) => match dispatcher.start(call, doc, &outlet) {
+                Action::Call(call) => match dispatcher.start(call, doc, &sink) {
                     Started::Done((doc, _)) => Some(doc),
                     Started::Parked => None,
                     Started::Admitted(job) => {
@@ -378,13 +378,13 @@ impl Endpoint {
             return Stop::busy().say(&exchange);
         }
         let streams = Arc::new(Streams::new(&self.budget));
-        let outlet: Arc<dyn FrameSink> = Arc::<Streams>::clone(&streams);
-        let conn = Arc::new(Connection::new(Arc::clone(&self.core), outlet));
+        let sink: Arc<dyn ReplySink> = Arc::<Streams>::clone(&streams);
+        let conn = Arc::new(Connection::new(Arc::clone(&self.core), sink));
         let reply = self.reply(visit, doc, exchange, self.core.eras.legacy, Some(Arc::clone(&streams)));
-        let outlet: Arc<dyn FrameSink> = Arc::<Reply>::clone(&reply);
+        let sink: Arc<dyn ReplySink> = Arc::<Reply>::clone(&reply);
         let dispatcher = self.dispatcher.whole();
         dispatcher.turn_to(&conn, None);
-        let action = dispatcher.dispatch(doc, message, &outlet);
+        let action = dispatcher.dispatch(doc, message, &sink);
         let encoded = match action {
             Action::Reply(encoded) => encoded,
             _ => Encoded::RESULT,

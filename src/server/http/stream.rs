@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use crate::era::Encoded;
 use crate::limits::HttpLimits;
 use crate::transport::http_server::{Exchange, Field};
-use crate::transport::{FrameSink, sse};
+use crate::transport::{FrameSink, ReplySink, sse};
 
 /// What every event stream's head says; `X-Accel-Buffering` asks proxies to pass events on at once
 /// (MCP 2026-07-28 basic/transports/streamable-http).
@@ -330,6 +330,21 @@ impl FrameSink for Streams {
         self.post(frames, None);
     }
 
+    fn closed(&self) -> bool {
+        self.state().ended
+    }
+
+    fn congested(&self) -> bool {
+        let general = self.state().general.clone();
+        general.is_some_and(|general| general.congested())
+    }
+
+    fn close(&self, _deadline: Instant) {
+        self.end();
+    }
+}
+
+impl ReplySink for Streams {
     fn post(&self, frames: &[u8], _answer: Option<Encoded>) -> bool {
         let mut out = Vec::new();
         let mut state = self.state();
@@ -350,19 +365,6 @@ impl FrameSink for Streams {
             general.event_now(&out);
         }
         true
-    }
-
-    fn closed(&self) -> bool {
-        self.state().ended
-    }
-
-    fn congested(&self) -> bool {
-        let general = self.state().general.clone();
-        general.is_some_and(|general| general.congested())
-    }
-
-    fn close(&self, _deadline: Instant) {
-        self.end();
     }
 }
 

@@ -118,9 +118,9 @@ impl StreamTransport {
 
     /// A carrier over a link.
     pub(crate) fn over(link: Link) -> StreamTransport {
-        let feed = Arc::clone(&link.outlet).feed();
-        let feed = feed.unwrap_or_else(|| Arc::new(ThreadWriter::new(link.outlet)));
-        StreamTransport::new(link.inlet, feed, Arc::new(LinkGuard))
+        let feed = Arc::clone(&link.sink).feed();
+        let feed = feed.unwrap_or_else(|| Arc::new(ThreadWriter::new(link.sink)));
+        StreamTransport::new(link.source, feed, Arc::new(LinkGuard))
     }
 }
 

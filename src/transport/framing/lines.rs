@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use memchr::memchr;
 
-use super::{FrameSink, FrameSource, Input};
+use super::{FrameSink, FrameSource, Input, ReplySink};
 use crate::sync::Condition;
 
 /// Bytes per read: the capacity of a Linux pipe.
@@ -304,7 +304,7 @@ pub(crate) struct LineSink {
 }
 
 struct State {
-    /// Absent while one thread has taken it to write, and once the outlet is closed.
+    /// Absent while one thread has taken it to write, and once the sink is closed.
     stream: Option<Box<dyn Write + Send>>,
     /// Frames that wait for the thread that writes.
     pending: Vec<u8>,
@@ -368,6 +368,8 @@ impl Drop for Fuse<'_> {
         self.0.drained.release(state);
     }
 }
+
+impl ReplySink for LineSink {}
 
 impl FrameSink for LineSink {
     fn send(&self, frames: &[u8]) {
@@ -434,7 +436,7 @@ impl FrameSink for LineSink {
         }
         state.closed = true;
         self.gone.store(true, Ordering::Release);
-        // The peer reads the end of the stream although threads may still know this outlet.
+        // The peer reads the end of the stream although threads may still know this sink.
         let stream = state.stream.take();
         self.drained.release(state);
         drop(stream);

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounde
 use crossbeam_channel::{TrySendError, at};
 
 use super::lines::LARGE;
-use super::{FrameSink, FrameSource, Input, Link};
+use super::{FrameSink, FrameSource, Input, Link, ReplySink};
 #[cfg(feature = "client")]
 use crate::transport::client::Failure;
 
@@ -56,12 +56,8 @@ pub fn memory_links() -> (Link, Link) {
 fn link(receive: Receiver<Vec<u8>>, send: Sender<Vec<u8>>) -> Link {
     let (closer, open) = bounded(0);
     Link {
-        inlet: Box::new(MemorySource { frames: receive, open: open.clone(), current: Vec::new() }),
-        outlet: Arc::new(MemorySink {
-            frames: Mutex::new(Some(send)),
-            open,
-            closer: Mutex::new(Some(closer)),
-        }),
+        source: Box::new(MemorySource { frames: receive, open: open.clone(), current: Vec::new() }),
+        sink: Arc::new(MemorySink { frames: Mutex::new(Some(send)), open, closer: Mutex::new(Some(closer)) }),
     }
 }
 
@@ -148,6 +144,8 @@ impl MemorySink {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
+
+impl ReplySink for MemorySink {}
 
 impl FrameSink for MemorySink {
     fn send(&self, frames: &[u8]) {

@@ -83,38 +83,6 @@ pub(crate) trait FrameSink: Send + Sync {
         None
     }
 
-    /// Announces one more response.
-    fn expect(&self) {}
-
-    /// Sends an announced response, one whole frame.
-    fn answer(&self, frame: &[u8], _encoded: Encoded) {
-        self.send(frame);
-    }
-
-    /// Withdraws an announced response: its request was cancelled.
-    fn abandon(&self) {}
-
-    /// Sends without waiting for the peer; `answer` is that of an announced response. Returns
-    /// `false` if this sink cannot, and then nothing was sent.
-    fn post(&self, _frames: &[u8], _answer: Option<Encoded>) -> bool {
-        false
-    }
-
-    /// Returns the authenticated sender of the requests that are answered here.
-    fn principal(&self) -> Option<&str> {
-        None
-    }
-
-    /// Disconnects the peer, who reconnects after this time for what was sent meanwhile. Does
-    /// nothing where peers cannot reconnect.
-    fn pause(&self, _time: Duration) {}
-
-    /// Returns whether this sink belongs to that HTTP exchange alone.
-    #[cfg(feature = "http-server")]
-    fn ends_with(&self, _exchange: u64) -> bool {
-        false
-    }
-
     /// Returns whether the peer is gone.
     fn closed(&self) -> bool;
 
@@ -137,10 +105,51 @@ pub(crate) trait FrameSink: Send + Sync {
     fn close(&self, deadline: Instant);
 }
 
+/// Sink for the responses to requests. The defaults are those of a byte stream, which sends a
+/// response like any other frame.
+pub(crate) trait ReplySink: FrameSink {
+    /// Announces one more response.
+    fn expect(&self) {}
+
+    /// Sends an announced response, one whole frame.
+    fn answer(&self, frame: &[u8], _encoded: Encoded) {
+        self.send(frame);
+    }
+
+    /// Withdraws an announced response: its request was cancelled.
+    fn abandon(&self) {}
+
+    /// Sends without waiting for the peer; `answer` is that of an announced response. Returns
+    /// `false` if this sink cannot, and then nothing was sent.
+    fn post(&self, _frames: &[u8], _answer: Option<Encoded>) -> bool {
+        false
+    }
+
+    /// Returns the sender of the request that is answered here, where the transport knows one.
+    fn requester(&self) -> Option<&dyn Requester> {
+        None
+    }
+}
+
+/// Sender of one request, for transports that receive requests one by one.
+pub(crate) trait Requester {
+    /// Returns the authenticated principal.
+    fn principal(&self) -> Option<&str>;
+
+    /// Disconnects the peer, who reconnects after this time for what was sent meanwhile. Does
+    /// nothing where the peer cannot reconnect.
+    fn pause(&self, time: Duration);
+
+    /// Returns the number of the HTTP exchange that the request ends with; `None` where the peer
+    /// may reconnect.
+    #[cfg(feature = "http-server")]
+    fn exchange(&self) -> Option<u64>;
+}
+
 /// Both directions of one connection.
 pub struct Link {
-    pub(crate) inlet: Box<dyn FrameSource>,
-    pub(crate) outlet: Arc<dyn FrameSink>,
+    pub(crate) source: Box<dyn FrameSource>,
+    pub(crate) sink: Arc<dyn ReplySink>,
 }
 
 impl Link {
@@ -154,8 +163,8 @@ impl Link {
         limits: &crate::Limits,
     ) -> Link {
         Link {
-            inlet: Box::new(LineReader::new(read, limits.frame_bytes)),
-            outlet: Arc::new(LineSink::new(write, limits.backlog_bytes)),
+            source: Box::new(LineReader::new(read, limits.frame_bytes)),
+            sink: Arc::new(LineSink::new(write, limits.backlog_bytes)),
         }
     }
 }
