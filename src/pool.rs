@@ -56,9 +56,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+
+use crate::sync::{lock, wait, wait_for};
 
 #[cfg(test)]
 mod tests;
@@ -315,7 +317,7 @@ impl<J: Send + 'static> Pool<J> {
             if left.is_zero() {
                 break;
             }
-            state = shared.quiet.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = wait_for(&shared.quiet, state, left);
         }
         state.watching -= 1;
         state.is_quiet()
@@ -374,7 +376,7 @@ impl<J> State<J> {
 
 impl<J: Send + 'static> Shared<J> {
     fn lock(&self) -> MutexGuard<'_, State<J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Comes back when there is room, or the pool is closed.
@@ -385,11 +387,11 @@ impl<J: Send + 'static> Shared<J> {
             return state;
         }
         state.waiting += 1;
-        state = self.room.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+        state = wait_for(&self.room, state, PATIENCE);
         state.called = false;
         while !state.closed && state.queue.len() >= capacity {
             state.eager += 1;
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.room, state);
             state.eager -= 1;
             state.called = false;
         }

@@ -154,7 +154,7 @@ impl PendingCall {
         state.over = true;
         state.outcome = Some(outcome);
         self.no_longer(&mut state);
-        let told = self.ready.sleeps(&state);
+        let told = self.ready.has_waiters(&state);
         let told = told || self.watch.is_some();
         drop(state);
         told.then(|| WakeUp { who: self })
@@ -388,7 +388,7 @@ impl Wake for PendingCall {
     }
 
     fn sleeps(&self) -> bool {
-        self.ready.sleeps(&self.lock())
+        self.ready.has_waiters(&self.lock())
     }
 }
 

@@ -3,12 +3,13 @@
 //! Only sessions of revision 2025-03-26 may send batches (its basic/index). Notifications and
 //! requests of the batch's calls are not part of the array and are sent at once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::era::Encoded;
 use crate::json::Writer;
-use crate::transport::{FrameSink, ReplySink, Requester};
+use crate::sync::lock;
+use crate::transport::{FrameSink, ReplySink};
 
 /// Sink that holds the responses of one batch until all of them are complete.
 pub(crate) struct Batch {
@@ -34,7 +35,7 @@ impl Batch {
     /// Moves responses that were ready at once into the batch.
     pub(crate) fn collect(&self, out: &mut Writer) {
         if !out.is_empty() {
-            self.state().add(out.as_bytes());
+            lock(&self.state).add(out.as_bytes());
             out.clear();
         }
     }
@@ -50,12 +51,8 @@ impl Batch {
         answers
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         change(&mut state);
         // A batch of notifications alone is not answered.
         if state.complete && state.open == 0 && state.answers.pop().is_some() {
@@ -99,7 +96,7 @@ impl FrameSink for Batch {
 impl ReplySink for Batch {
     #[cold]
     fn expect(&self) {
-        self.state().open += 1;
+        lock(&self.state).open += 1;
     }
 
     #[cold]
@@ -126,7 +123,11 @@ impl ReplySink for Batch {
         can
     }
 
-    fn requester(&self) -> Option<&dyn Requester> {
-        self.sink.requester()
+    fn principal(&self) -> Option<&str> {
+        self.sink.principal()
+    }
+
+    fn pause(&self, time: Duration) {
+        self.sink.pause(time);
     }
 }

@@ -10,7 +10,7 @@ use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
 use crate::model::uri_template::Variables;
 use crate::model::{Fault, Operation, Query};
 use crate::pool;
-use crate::transport::{ReplySink, Requester};
+use crate::transport::ReplySink;
 
 use super::connection::Connection;
 use super::context::Context;
@@ -156,12 +156,7 @@ impl Job {
         match self.era.questions() {
             Questions::Requests => return Arc::clone(conn).park(self, asks),
             Questions::InResult => {
-                match conn.core.seal(
-                    self.sink.requester().and_then(Requester::principal),
-                    &self.query,
-                    &self.doc,
-                    &self.answers,
-                ) {
+                match conn.core.seal(self.sink.principal(), &self.query, &self.doc, &self.answers) {
                     Ok(state) => conn.finish(&self, Reply::Asked { asks, state: &state }),
                     Err(fault) => conn.finish(&self, Reply::Fault(&fault)),
                 }

@@ -13,7 +13,7 @@
 mod subscriptions;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::era::{self, Reply, ReplyTarget, ServerEra, Signal};
@@ -22,11 +22,10 @@ use crate::model::client_request::{Answer, Ask, AskRequest};
 use crate::model::content::ToolOutput;
 use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
+use crate::sync::lock;
 use crate::transport::ReplySink;
 
 use super::call::Job;
-#[cfg(feature = "http-server")]
-use super::in_flight::ends_with;
 use super::in_flight::{Call, InFlight, Refusal, Running};
 use super::outbox::Outbox;
 use super::state::{Core, ParkPermit};
@@ -89,11 +88,6 @@ struct Listen {
     era: &'static dyn ServerEra,
     revision: Revision,
     sink: Arc<dyn ReplySink>,
-}
-
-/// A panic while one of these locks is held leaves complete values behind, so poisoning is ignored.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Connection {
@@ -259,7 +253,7 @@ impl Connection {
             return;
         }
         let mut listens = lock(&self.listens);
-        if let Some(at) = listens.iter().position(|listen| ends_with(&*listen.sink, exchange)) {
+        if let Some(at) = listens.iter().position(|listen| listen.sink.exchange() == Some(exchange)) {
             listens.swap_remove(at);
         }
     }

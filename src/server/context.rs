@@ -31,7 +31,7 @@ use crate::model::client_request::{
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
 use crate::record::Violation;
 use crate::rpc::RpcError;
-use crate::transport::{ReplySink, Requester};
+use crate::transport::ReplySink;
 
 use super::connection::Connection;
 use super::in_flight::Call;
@@ -154,16 +154,14 @@ impl Context<'_> {
     /// Who sends the request, as `HttpServer::bearer` found out (feature `http-server`); `None`
     /// where nobody asked.
     pub fn principal(&self) -> Option<&str> {
-        self.sink.requester().and_then(Requester::principal)
+        self.sink.principal()
     }
 
     /// Lets go of the client, which comes back after this time for what it missed: a call that
     /// takes long need not hold a connection meanwhile. Works over HTTP for sessions of 2025-11-25,
     /// and does nothing elsewhere: other clients keep waiting.
     pub fn detach(&self, time: Duration) {
-        if let Some(requester) = self.sink.requester() {
-            requester.pause(time);
-        }
+        self.sink.pause(time);
     }
 
     /// The `_meta` object of the request, with whatever the client put there.

@@ -13,17 +13,16 @@
 //!   of their own; otherwise the reader could not read the input they wait for.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use crate::era::ServerEra;
 use crate::model::{Operation, Revision};
 use crate::rpc::Id;
+use crate::sync::{Condition, lock};
 use crate::transport::ReplySink;
-#[cfg(feature = "http-server")]
-use crate::transport::Requester;
 
-/// What is run when a call is cancelled whose handler has left.
+/// Callback for the cancellation of a deferred call.
 type Hook = Box<dyn FnOnce() + Send>;
 
 /// State of a call, shared by the parties that may settle it.
@@ -35,9 +34,9 @@ pub(crate) struct Call {
     started: AtomicBool,
     /// Index in the table of calls in flight; only the table changes it.
     place: AtomicUsize,
-    /// Wakes a handler that waits for time to pass; who else is to be told.
-    sleep: Mutex<Option<Hook>>,
-    wake: Condvar,
+    on_cancel: Mutex<Option<Hook>>,
+    /// Wakes a handler in [`Call::wait_until`]; used with the lock of `on_cancel`.
+    wake: Condition,
 }
 
 impl Call {
@@ -47,10 +46,11 @@ impl Call {
         let mine = self.settle();
         self.cancelled.store(true, Ordering::Release);
         // With the lock held no handler is between its check of the flag and its wait.
-        let hook = self.sleep.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.wake.notify_all();
-        if let Some(hook) = hook {
-            hook();
+        let mut hook = lock(&self.on_cancel);
+        let run = hook.take();
+        self.wake.release(hook);
+        if let Some(run) = run {
+            run();
         }
         mine
     }
@@ -59,10 +59,10 @@ impl Call {
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn on_cancel(&self, hook: Hook) {
         {
-            let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
-            // Looked at under the lock, which who cancels takes after the flag is set.
+            let mut slot = lock(&self.on_cancel);
+            // `cancel` sets the flag before it takes this lock, so it finds the hook.
             if !self.is_cancelled() {
-                *sleep = Some(hook);
+                *slot = Some(hook);
                 return;
             }
         }
@@ -75,16 +75,13 @@ impl Call {
 
     /// Blocks until `then` or until the call is cancelled.
     pub(crate) fn wait_until(&self, then: Instant) {
-        let mut sleep = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock(&self.on_cancel);
         while !self.is_cancelled() {
             let left = then.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            sleep = match self.wake.wait_timeout(sleep, left) {
-                Ok((sleep, _)) => sleep,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            guard = self.wake.wait_for(guard, left);
         }
     }
 
@@ -133,7 +130,7 @@ pub(crate) enum Refusal {
 #[derive(Default)]
 pub(crate) struct InFlight {
     table: Mutex<Table>,
-    room: Condvar,
+    room: Condition,
     /// Number of calls, readable without the lock. The reader thread may see too many, never too
     /// few.
     open: AtomicUsize,
@@ -145,8 +142,6 @@ struct Table {
     /// Hash of each id, compared before the id itself.
     keys: Vec<u32>,
     weight: usize,
-    /// The reader thread waits on `room`. A notification without a waiter would cost a system call.
-    waiting: bool,
     /// Serving ends: every call has room.
     over: bool,
 }
@@ -196,12 +191,6 @@ impl Table {
     }
 }
 
-/// Returns whether a sink answers the request of this HTTP exchange, and only that.
-#[cfg(feature = "http-server")]
-pub(crate) fn ends_with(sink: &dyn ReplySink, exchange: u64) -> bool {
-    sink.requester().and_then(Requester::exchange) == Some(exchange)
-}
-
 /// Hash of an id.
 fn key(id: &Id) -> u32 {
     match id {
@@ -215,16 +204,14 @@ fn key(id: &Id) -> u32 {
 }
 
 impl InFlight {
-    /// A panic while the lock is held leaves complete values behind, so poisoning is ignored.
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
-    fn tell_of_room(&self, table: &Table) {
+    /// Publishes the number of calls and wakes the thread in [`InFlight::wait_for_room`].
+    fn release(&self, table: MutexGuard<'_, Table>) {
         self.open.store(table.calls.len(), Ordering::Relaxed);
-        if table.waiting {
-            self.room.notify_all();
-        }
+        self.room.release(table);
     }
 
     /// Enters a call, if with it all of them weigh no more than `most` bytes. Ids that must be
@@ -244,17 +231,16 @@ impl InFlight {
     /// Blocks until a call of this weight fits, or serving ends.
     pub(crate) fn wait_for_room(&self, weight: usize, most: usize) {
         let mut table = self.table();
-        table.waiting = true;
         while !table.has_room(weight, most) {
-            table = self.room.wait(table).unwrap_or_else(PoisonError::into_inner);
+            table = self.room.wait(table);
         }
-        table.waiting = false;
     }
 
     /// Ends all waiting for room, now and later.
     pub(crate) fn end(&self) {
-        self.table().over = true;
-        self.room.notify_all();
+        let mut table = self.table();
+        table.over = true;
+        self.room.release(table);
     }
 
     /// Whether calls may be in flight; for the reader thread.
@@ -271,7 +257,7 @@ impl InFlight {
         let mut table = self.table();
         let at = table.find(call)?;
         let running = table.take(at);
-        self.tell_of_room(&table);
+        self.release(table);
         Some(running)
     }
 
@@ -280,7 +266,7 @@ impl InFlight {
         let mut table = self.table();
         let at = table.find_id(id)?;
         let running = table.take(at);
-        self.tell_of_room(&table);
+        self.release(table);
         Some(running)
     }
 
@@ -289,9 +275,9 @@ impl InFlight {
     #[cfg(feature = "http-server")]
     pub(crate) fn take_exchange(&self, exchange: u64) -> Option<Running> {
         let mut table = self.table();
-        let at = table.calls.iter().position(|running| ends_with(&*running.sink, exchange))?;
+        let at = table.calls.iter().position(|running| running.sink.exchange() == Some(exchange))?;
         let running = table.take(at);
-        self.tell_of_room(&table);
+        self.release(table);
         Some(running)
     }
 
@@ -306,7 +292,7 @@ impl InFlight {
                 false => at += 1,
             }
         }
-        self.tell_of_room(&table);
+        self.release(table);
         gone
     }
 
@@ -328,7 +314,7 @@ impl InFlight {
                 at += 1;
             }
         }
-        self.tell_of_room(&table);
+        self.release(table);
         (late, more)
     }
 
@@ -338,7 +324,7 @@ impl InFlight {
         table.weight = 0;
         let calls = std::mem::take(&mut table.calls);
         table.keys.clear();
-        self.tell_of_room(&table);
+        self.release(table);
         calls
     }
 
@@ -352,6 +338,6 @@ impl InFlight {
             before = std::mem::replace(&mut running.weight, weight);
         }
         table.weight = table.weight + weight - before;
-        self.tell_of_room(&table);
+        self.release(table);
     }
 }

@@ -8,7 +8,7 @@ use crate::json::{Doc, ErrorKind, NodeId, ParseError, Value};
 use crate::model::content::Completion;
 use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
 use crate::rpc::{Id, Request, ShapeError};
-use crate::transport::{ReplySink, Requester};
+use crate::transport::ReplySink;
 
 use super::call::{Target, check_prompt};
 use super::cursor;
@@ -137,8 +137,7 @@ impl Dispatcher<dyn InlineTools> {
                 else {
                     return Err(Fault::InvalidParams(format!("Unknown tool: {name}").into()));
                 };
-                let answers =
-                    self.core.answers(sink.requester().and_then(Requester::principal), query, doc)?;
+                let answers = self.core.answers(sink.principal(), query, doc)?;
                 return Ok(Some((Target::Tool(entry), answers)));
             }
             Operation::ReadResource { uri } => {
@@ -167,7 +166,7 @@ impl Dispatcher<dyn InlineTools> {
             }
             _ => return Ok(None),
         };
-        let answers = self.core.answers(sink.requester().and_then(Requester::principal), query, doc)?;
+        let answers = self.core.answers(sink.principal(), query, doc)?;
         Ok(Some((work, answers)))
     }
 

@@ -9,11 +9,12 @@
 //! - The lock is never held across a send.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::era::Encoded;
+use crate::sync::{Condition, lock};
 use crate::transport::ReplySink;
 
 /// Idle time after which the sender thread ends.
@@ -32,7 +33,7 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
+    changed: Condition,
 }
 
 #[derive(Default)]
@@ -78,12 +79,11 @@ impl Outbox {
             if left.is_zero() {
                 break;
             }
-            state = self.shared.wait(state, left);
+            state = self.shared.changed.wait_for(state, left);
         }
         state.closed = true;
         state.messages.clear();
-        drop(state);
-        self.shared.changed.notify_all();
+        self.shared.changed.release(state);
     }
 
     #[cold]
@@ -99,8 +99,7 @@ impl Outbox {
         state.bytes += message.frames.len();
         state.messages.push_back(message);
         if std::mem::replace(&mut state.thread, true) {
-            drop(state);
-            return self.shared.changed.notify_all();
+            return self.shared.changed.release(state);
         }
         drop(state);
         let shared = Arc::clone(&self.shared);
@@ -114,19 +113,15 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        self.shared.state().closed = true;
-        self.shared.changed.notify_all();
+        let mut state = self.shared.state();
+        state.closed = true;
+        self.shared.changed.release(state);
     }
 }
 
 impl Shared {
-    /// A panic while the lock is held leaves complete values behind, so poisoning is ignored.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'s>(&self, state: MutexGuard<'s, State>, time: Duration) -> MutexGuard<'s, State> {
-        self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+        lock(&self.state)
     }
 
     /// Sends queued messages until the queue was empty for `idle`.
@@ -146,8 +141,9 @@ impl Shared {
                 state = self.state();
                 state.sending = false;
                 state.bytes -= message.frames.len();
-                // For close(), which waits for the last one.
-                self.changed.notify_all();
+                // Wakes `close`, which waits for the last message.
+                self.changed.release(state);
+                state = self.state();
                 continue;
             }
             let left = idle.saturating_sub(last.elapsed());
@@ -155,7 +151,7 @@ impl Shared {
                 state.thread = false;
                 return;
             }
-            state = self.wait(state, left);
+            state = self.changed.wait_for(state, left);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Serving loops: who reads, who watches, and in which order things end.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use crate::era::ServerIdentity;
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
+use crate::sync::lock;
 use crate::transport::{Link, is_gone, own_stdio};
 
 use super::call::{InlineFn, Job};
@@ -101,7 +102,7 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     })?;
     let ended = parts.core.watchdog.watch(&parts.core.catalog, || over(&conn, &done.flag));
     let why = end(&conn, &done.flag, parts.hooks);
-    match (ended, done.result.lock().unwrap_or_else(PoisonError::into_inner).take()) {
+    match (ended, lock(&done.result).take()) {
         (Ended::Served, Some(Err(error))) => Err(error),
         (Ended::Served, None) => Err(Error::new(ErrorKind::Misuse, "the reading thread panicked")),
         _ => all_sent(&conn, why),
@@ -192,7 +193,7 @@ fn here(
 }
 
 fn take_hooks(hooks: &Mutex<Hooks>) -> Hooks {
-    std::mem::take(&mut *hooks.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *lock(hooks))
 }
 
 /// Says that reading ended, also when it ended in a panic: the watching thread waits for this.
@@ -211,7 +212,7 @@ struct Done {
 impl Served {
     /// Reading ended in this way.
     pub(super) fn with(&self, result: Result<(), Error>) {
-        *self.done.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        *lock(&self.done.result) = Some(result);
     }
 }
 

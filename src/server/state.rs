@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use crate::era::{Eras, ServerIdentity};
@@ -12,6 +12,7 @@ use crate::json::{Doc, Value, Writer};
 use crate::limits::Limits;
 use crate::model::{CacheHint, Change, Fault, Operation, Query, ServerCapabilities};
 use crate::pool::Pool;
+use crate::sync::lock;
 
 use super::call::Job;
 use super::connection::Connection;
@@ -39,7 +40,7 @@ pub(crate) struct Spare {
 
 /// What is registered, who must be told when it changes, and whether to stop.
 pub(crate) struct Catalog {
-    registry: RwLock<Arc<Registry>>,
+    registry: Mutex<Arc<Registry>>,
     /// Counts the changes of `registry`, so that readers notice one without a lock.
     version: AtomicUsize,
     promised: Mutex<ServerCapabilities>,
@@ -53,14 +54,10 @@ pub(crate) struct Catalog {
     watchdogs: Mutex<Vec<Weak<Watchdog>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Catalog {
     pub(crate) fn new() -> Catalog {
         Catalog {
-            registry: RwLock::default(),
+            registry: Mutex::default(),
             version: AtomicUsize::new(0),
             promised: Mutex::default(),
             connections: Mutex::default(),
@@ -78,7 +75,7 @@ impl Catalog {
 
     /// The registry as it is now.
     pub(crate) fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.registry))
     }
 
     pub(crate) fn version(&self) -> usize {
@@ -87,7 +84,7 @@ impl Catalog {
 
     /// Changes the registry; readers keep the old one until they look again.
     pub(crate) fn change<R>(&self, edit: impl FnOnce(&mut Registry) -> R) -> R {
-        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut registry = lock(&self.registry);
         let result = edit(Arc::make_mut(&mut registry));
         self.version.fetch_add(1, Ordering::Release);
         result

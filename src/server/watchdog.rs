@@ -160,19 +160,16 @@ impl Waker {
     }
 
     fn ring(&self) {
-        *self.rung.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = true;
+        *crate::sync::lock(&self.rung) = true;
         self.changed.notify_all();
     }
 
     fn wait(&self, time: Option<Duration>) {
-        let mut rung = self.rung.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut rung = crate::sync::lock(&self.rung);
         if !*rung {
             // Without a timeout a day: a spurious wake-up costs nothing.
             let time = time.unwrap_or(Duration::from_secs(86_400));
-            rung = match self.changed.wait_timeout(rung, time) {
-                Ok((rung, _)) => rung,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            rung = crate::sync::wait_for(&self.changed, rung, time);
         }
         *rung = false;
     }

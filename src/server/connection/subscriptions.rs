@@ -9,9 +9,10 @@ use crate::json::Writer;
 use crate::model::{Fault, Filter, Revision};
 use crate::rpc::Id;
 use crate::server::tool_error::ToolError;
+use crate::sync::lock;
 use crate::transport::ReplySink;
 
-use super::{Connection, Listen, lock};
+use super::{Connection, Listen};
 
 impl Connection {
     /// Adds the URIs of all resources with a subscription.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::era::Encoded;
 use crate::era::http::HttpEra;
 use crate::transport::http_server::{Exchange, Field};
-use crate::transport::{FrameSink, ReplySink, Requester, sse};
+use crate::transport::{FrameSink, ReplySink, sse};
 
 use super::stream::{EVENTS, Pace, Streams};
 
@@ -226,12 +226,11 @@ impl ReplySink for Reply {
         }
     }
 
-    fn requester(&self) -> Option<&dyn Requester> {
-        Some(self)
+    /// The client of a session may reconnect.
+    fn exchange(&self) -> Option<u64> {
+        self.streams.is_none().then(|| self.exchange.id())
     }
-}
 
-impl Requester for Reply {
     fn principal(&self) -> Option<&str> {
         self.principal.as_deref()
     }
@@ -245,10 +244,6 @@ impl Requester for Reply {
         if let Mode::Stream(stream) = mode {
             streams.pause(stream, time);
         }
-    }
-
-    fn exchange(&self) -> Option<u64> {
-        self.streams.is_none().then(|| self.exchange.id())
     }
 }
 

@@ -16,13 +16,13 @@
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use memchr::memchr;
 
 use super::{FrameSink, FrameSource, Input, ReplySink};
-use crate::sync::Condition;
+use crate::sync::{Condition, lock};
 
 /// Bytes per read: the capacity of a Linux pipe.
 const CHUNK: usize = 64 << 10;
@@ -338,9 +338,8 @@ impl LineSink {
         }
     }
 
-    /// A panic while the lock is held leaves plain buffers behind, so poisoning is ignored.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Waits until nobody writes any more, at most until then.

@@ -3,7 +3,7 @@
 //! For tests and for hosts that run a server in their own process. Both directions are bounded: a
 //! side that does not read blocks the other, as a pipe does.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, select};
@@ -12,6 +12,7 @@ use crossbeam_channel::{TrySendError, at};
 
 use super::lines::LARGE;
 use super::{FrameSink, FrameSource, Input, Link, ReplySink};
+use crate::sync::lock;
 #[cfg(feature = "client")]
 use crate::transport::client::Failure;
 
@@ -141,7 +142,7 @@ struct MemorySink {
 
 impl MemorySink {
     fn sender(&self) -> Option<Sender<Vec<u8>>> {
-        self.frames.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.frames).clone()
     }
 }
 
@@ -178,8 +179,8 @@ impl FrameSink for MemorySink {
 
     fn close(&self, _deadline: Instant) {
         // The other end already has the frames.
-        drop(self.closer.lock().unwrap_or_else(PoisonError::into_inner).take());
-        drop(self.frames.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(lock(&self.closer).take());
+        drop(lock(&self.frames).take());
     }
 }
 

@@ -125,25 +125,20 @@ pub(crate) trait ReplySink: FrameSink {
         false
     }
 
-    /// Returns the sender of the request that is answered here, where the transport knows one.
-    fn requester(&self) -> Option<&dyn Requester> {
+    /// Returns the authenticated principal of the requests that are answered here.
+    fn principal(&self) -> Option<&str> {
         None
     }
-}
-
-/// Sender of one request, for transports that receive requests one by one.
-pub(crate) trait Requester {
-    /// Returns the authenticated principal.
-    fn principal(&self) -> Option<&str>;
 
     /// Disconnects the peer, who reconnects after this time for what was sent meanwhile. Does
-    /// nothing where the peer cannot reconnect.
-    fn pause(&self, time: Duration);
+    /// nothing where peers cannot reconnect.
+    fn pause(&self, _time: Duration) {}
 
-    /// Returns the number of the HTTP exchange that the request ends with; `None` where the peer
-    /// may reconnect.
+    /// Returns the number of the HTTP exchange without which nothing sent here arrives.
     #[cfg(feature = "http-server")]
-    fn exchange(&self) -> Option<u64>;
+    fn exchange(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Both directions of one connection.
