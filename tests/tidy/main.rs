@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("limits", &["error", "json"]),
     ("transport", &["error", "limits", "era", "pool", "sync"]),
     ("sync", &[]),
-    ("pool", &[]),
+    ("pool", &["sync"]),
     ("tool_name", &[]),
     ("schema", &["json", "limits", "record"]),
     ("lint", &["json", "schema", "tool_name"]),
@@ -44,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pool",
             "schema",
             "lint",
+            "sync",
             "tool_name",
         ],
     ),
@@ -52,7 +53,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         // Structured results are checked against schemas, where that is built in.
         &["error", "limits", "json", "rpc", "model", "era", "transport", "pool", "schema", "sync"],
     ),
-    ("hub", &["error", "limits", "json", "rpc", "model", "pool", "client", "server", "transport"]),
+    ("hub", &["error", "limits", "json", "rpc", "model", "pool", "client", "server", "sync", "transport"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "client", "hub", "transport"]),
 ];
 
