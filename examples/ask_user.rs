@@ -1,4 +1,4 @@
-//! A server's questions, answered at a terminal: runs a tool and fills in the forms it asks for.
+//! Elicitation at a terminal: calls a tool and lets the user fill in the server's forms.
 //!
 //! ```sh
 //! cargo build --example board_server
@@ -6,9 +6,9 @@
 //! cargo run --features client --example ask_user -- TOOL JSON COMMAND ARG…   # of another server
 //! ```
 //!
-//! Each field is shown with what may go there. An empty line takes the default, or leaves the field
-//! out; where neither is possible it declines the whole form. The end of input (Ctrl-D) cancels.
-//! What does not fit is asked for again. Questions go to standard error, the answer of the tool to
+//! Each field is shown with its type and limits. An empty line takes the default, or omits an optional
+//! field; for a required field without a default it declines the form. The end of input (Ctrl-D)
+//! cancels. Invalid input is asked for again. Forms go to standard error, the result of the tool to
 //! standard output.
 
 use std::io::{self, BufRead, Write};
@@ -23,7 +23,7 @@ use tinymcp::{
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let answered = match words.as_slice() {
-        [] => run("erase_pins", "{}", &beside_me("board_server"), &[]),
+        [] => run("erase_pins", "{}", &sibling("board_server"), &[]),
         [tool, arguments, command, args @ ..] => run(tool, arguments, command, args),
         _ => {
             eprintln!("usage: ask_user [TOOL JSON COMMAND [ARG]…]");
@@ -42,8 +42,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Another example: it lies in the same folder.
-fn beside_me(name: &str) -> String {
+/// Path of another example, in the folder of this one.
+fn sibling(name: &str) -> String {
     let me = std::env::current_exe().unwrap_or_default();
     me.parent().unwrap_or(Path::new(".")).join(name).to_string_lossy().into_owned()
 }
@@ -53,7 +53,7 @@ fn run(tool: &str, arguments: &str, command: &str, args: &[String]) -> Result<To
         .map_err(|e| Error::new(ErrorKind::Invalid, format!("the arguments are not JSON: {e}")))?;
     let mut program = Command::new(command);
     program.args(args);
-    // Handlers may run at the same time: whoever has locked the input asks its form to the end.
+    // Handlers may run in parallel; the lock on standard input keeps forms apart.
     Client::builder("ask_user", env!("CARGO_PKG_VERSION"))
         .on_form(|form| Ok(fill(form, &mut io::stdin().lock(), &mut io::stderr())))
         .on_url(|page| Ok(visit(page, &mut io::stdin().lock(), &mut io::stderr())))
@@ -61,13 +61,13 @@ fn run(tool: &str, arguments: &str, command: &str, args: &[String]) -> Result<To
         .call_tool(tool, arguments)
 }
 
-/// What a person typed.
+/// Input of one field.
 enum Typed {
     /// A value, as JSON.
     Value(Json),
-    /// Nothing, and nothing is needed.
+    /// An empty line for an optional field.
     Nothing,
-    /// Nothing where something is needed.
+    /// An empty line for a required field.
     Declined,
     /// The input ended.
     Ended,
@@ -95,7 +95,7 @@ fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormRes
         }
     }
     content.end_object();
-    // A form without fields asks for consent alone.
+    // A form without fields only asks for consent.
     if form.fields.is_empty() {
         return match agree(input, output) {
             Action::Accept => FormResponse::accept(content.into_json()),
@@ -106,9 +106,9 @@ fn fill(form: &Form, input: &mut dyn BufRead, output: &mut dyn Write) -> FormRes
     FormResponse::accept(content.into_json())
 }
 
-/// Shows a page that the server names. Opening it is left to the person.
+/// Shows the URL that the server wants the user to open. The user opens it.
 fn visit(page: &UrlRequest, input: &mut dyn BufRead, output: &mut dyn Write) -> Action {
-    say(output, &format!("\nThe server asks: {}\nIt wants you to open {}\n", page.message, page.url));
+    say(output, &format!("\nThe server asks: {}\nOpen this page: {}\n", page.message, page.url));
     agree(input, output)
 }
 
@@ -121,13 +121,13 @@ fn agree(input: &mut dyn BufRead, output: &mut dyn Write) -> Action {
             Some(typed) => match truth(&typed) {
                 Some(true) => return Action::Accept,
                 Some(false) => return Action::Decline,
-                None => say(output, "Neither yes nor no\n"),
+                None => say(output, "Type yes or no\n"),
             },
         }
     }
 }
 
-/// Asks for one field until what was typed fits.
+/// Asks for one field until the input is valid.
 fn ask(field: &Field, input: &mut dyn BufRead, output: &mut dyn Write) -> Typed {
     say(output, &question(field));
     loop {
@@ -142,12 +142,12 @@ fn ask(field: &Field, input: &mut dyn BufRead, output: &mut dyn Write) -> Typed 
         }
         match read(field, &typed) {
             Ok(value) => return Typed::Value(value),
-            Err(why) => say(output, &format!("{why}; once more\n")),
+            Err(why) => say(output, &format!("{why}; try again\n")),
         }
     }
 }
 
-/// The field as it is shown: its label, what it means, what may go there.
+/// Prompt of a field: label, description, type and limits.
 fn question(field: &Field) -> String {
     let mut text = field.title.as_ref().unwrap_or(&field.name).clone();
     if let Some(about) = &field.description {
@@ -188,12 +188,12 @@ fn options(field: &Field) -> &[(String, Option<String>)] {
     }
 }
 
-/// What was typed as the field's value.
+/// Converts typed text to the field's value.
 fn read(field: &Field, typed: &str) -> Result<Json, String> {
     let mut w = Writer::new();
     let size = match &field.kind {
         FieldKind::Bool => {
-            w.bool(truth(typed).ok_or("Neither yes nor no")?);
+            w.bool(truth(typed).ok_or("Type yes or no")?);
             return Ok(w.into_json());
         }
         FieldKind::Integer => {
@@ -239,7 +239,7 @@ fn choice<'a>(options: &'a [(String, Option<String>)], typed: &str) -> Result<&'
     by_value
         .or_else(by_number)
         .map(|(value, _)| &**value)
-        .ok_or_else(|| format!("{typed:?} is not among them"))
+        .ok_or_else(|| format!("{typed:?} is not one of the options"))
 }
 
 fn truth(typed: &str) -> Option<bool> {
@@ -250,7 +250,7 @@ fn truth(typed: &str) -> Option<bool> {
     }
 }
 
-/// The next line; nothing at the end of the input.
+/// Reads the next line; `None` at the end of input.
 fn line(input: &mut dyn BufRead) -> Option<String> {
     let mut typed = String::new();
     match input.read_line(&mut typed) {
@@ -259,9 +259,9 @@ fn line(input: &mut dyn BufRead) -> Option<String> {
     }
 }
 
-/// Shows what a server wrote without what would steer the terminal.
+/// Prints text of a server without terminal control characters.
 fn say(output: &mut dyn Write, text: &str) {
-    // A terminal that is gone ends the input too, which cancels.
+    // If the terminal is gone, the input has ended too, which cancels the form.
     let _ = output.write_all(plain(text).as_bytes()).and_then(|()| output.flush());
 }
 
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
     use tinymcp::json;
 
-    /// What a field makes of some lines, and what it says meanwhile.
+    /// Value that a field reads from some lines, and the text it prints.
     fn typed(field: Field, lines: &str) -> (Option<String>, String) {
         let mut said = Vec::new();
         let value = match ask(&field, &mut lines.as_bytes(), &mut said) {
@@ -315,11 +315,11 @@ mod tests {
             let name = field.name.clone();
             assert_eq!(typed(field, lines).0.as_deref(), Some(value), "{name}: {lines:?}");
         }
-        assert_eq!(typed(pin(), "99\n").0, None, "the end of input, after what does not fit");
+        assert_eq!(typed(pin(), "99\n").0, None, "the end of input, after invalid input");
     }
 
     #[test]
-    fn a_field_says_what_may_go_there() {
+    fn a_field_shows_its_description_and_options() {
         let field = Field::titled_choice("zone", [("a", "Attic"), ("b", "Basement")])
             .title("Zone")
             .description("Where to\x1b[2J heat")

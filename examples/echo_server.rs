@@ -5,17 +5,17 @@
 //! cargo run --release --features http-server --example echo_server -- --http 127.0.0.1:8080
 //! ```
 //!
-//! `--inline` runs the tools on the thread that reads, `--hand-over` always on a worker, `--many N`
-//! adds N generated tools: all are there for the benchmarks in `benches/stdio`.
+//! For the benchmarks in `benches/stdio`, `--inline` runs the tools on the reader thread and
+//! `--many N` adds N generated tools.
 
 use std::process::ExitCode;
 
 use tinymcp::{Context, Server, Tool, ToolError};
 
 tinymcp::record! {
-    /// What to say back.
+    /// A text to return.
     struct Echo {
-        /// Comes back as it is
+        /// Text that is returned unchanged
         text: String [len ..=4_000_000],
     }
 }
@@ -40,7 +40,7 @@ fn add(_: &mut Context<'_>, arguments: Add) -> Result<String, ToolError> {
 
 fn server(inline: bool, many: usize) -> Result<Server, tinymcp::Error> {
     let mut server = Server::new("echo", env!("CARGO_PKG_VERSION"));
-    let echo_tool = Tool::new("echo").description("Gives the text back").read_only();
+    let echo_tool = Tool::new("echo").description("Returns the text").read_only();
     let add_tool = Tool::new("add").description("Adds two numbers").read_only();
     if inline {
         server.inline_tool(echo_tool, echo)?.inline_tool(add_tool, add)?;
@@ -55,7 +55,7 @@ fn server(inline: bool, many: usize) -> Result<Server, tinymcp::Error> {
 }
 
 fn main() -> ExitCode {
-    let (mut inline, mut hand_over, mut many, mut http) = (false, false, 0, None);
+    let (mut inline, mut many, mut http) = (false, 0, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -65,7 +65,6 @@ fn main() -> ExitCode {
                 None => return usage("--http needs an address"),
             },
             "--inline" => inline = true,
-            "--hand-over" => hand_over = true,
             "--many" => match arguments.next().and_then(|n| n.parse().ok()) {
                 Some(n) => many = n,
                 None => return usage("--many needs a number"),
@@ -73,10 +72,8 @@ fn main() -> ExitCode {
             other => return usage(&format!("unknown argument {other}")),
         }
     }
-    // A local server cannot let its reading thread run the tools of the pool.
     let served = server(inline, many).and_then(|server| match http {
         Some(address) => serve_http(server, &address),
-        None if hand_over => server.into_local().serve_stdio(),
         None => server.serve_stdio(),
     });
     match served {
@@ -101,8 +98,6 @@ fn serve_http(_: Server, _: &str) -> Result<(), tinymcp::Error> {
 }
 
 fn usage(problem: &str) -> ExitCode {
-    eprintln!(
-        "echo_server: {problem}\nusage: echo_server [--stdio | --http ADDR] [--inline | --hand-over] [--many N]"
-    );
+    eprintln!("echo_server: {problem}\nusage: echo_server [--stdio | --http ADDR] [--inline] [--many N]");
     ExitCode::from(2)
 }

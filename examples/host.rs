@@ -26,7 +26,7 @@ use tinymcp::json::Json;
 use tinymcp::{Config, Entry, Error, ErrorKind, Hub, Merged, ServerState, json};
 
 /// Longest wait for the servers.
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -60,7 +60,7 @@ fn calls_of(words: &[String]) -> Result<Vec<(&str, Json)>, Error> {
             .map_err(|e| Error::new(ErrorKind::Invalid, format!("{word} is not JSON: {e}")))?;
         match calls.last_mut() {
             Some((_, last)) => *last = arguments,
-            None => return Err(Error::new(ErrorKind::Invalid, "arguments stand behind the name of a tool")),
+            None => return Err(Error::new(ErrorKind::Invalid, "arguments must follow the name of a tool")),
         }
     }
     Ok(calls)
@@ -81,7 +81,7 @@ fn start(file: &str) -> Result<Hub, Error> {
 
 /// Prints the state of each server, and all entries.
 fn show(hub: &Hub) {
-    for status in hub.wait_settled(Instant::now() + PATIENCE) {
+    for status in hub.wait_settled(Instant::now() + START_TIMEOUT) {
         match status.state {
             ServerState::Running(info) => {
                 say(&format!(

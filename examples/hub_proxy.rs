@@ -5,18 +5,18 @@
 //! cargo run --features hub,http-server --example hub_proxy -- servers.json --http 127.0.0.1:8080
 //! ```
 //!
-//! The file is `{"mcpServers": {"board": {"command": "board_server"}}}`. Standard error gets the lines that
-//! the servers write to theirs, each after its server's key, and what happens to the servers: bad entries,
-//! servers that are down or connect late, tools that cannot be offered. A call to a server that is still
-//! connecting waits for it. The exit status is 2 when the arguments or the file cannot be used, no server
-//! of the file can be used, or the address cannot be served.
+//! The file is `{"mcpServers": {"board": {"command": "board_server"}}}`. Standard error receives the stderr
+//! lines of the servers, each after its server's key, and reports: bad entries, servers that are down or
+//! connect late, tools that cannot be offered. A call to a server that is still connecting waits for it. The
+//! exit status is 2 when the arguments or the file are invalid, no server of the file can be used, or the
+//! address cannot be bound.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tinymcp::{Config, Error, ErrorKind, Hub, Server, ServerState, Status};
 
-/// How long the first lists wait for the servers: many hosts ask for them once, at the start.
+/// Time that the first list requests wait for servers: many hosts request lists only once, at the start.
 const START: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
@@ -42,7 +42,7 @@ fn run() -> Result<(), Error> {
 
     let mut hub = Hub::builder("hub_proxy", env!("CARGO_PKG_VERSION")).on_status(report);
     if address.is_none() {
-        // One client: its servers are told what it can be asked.
+        // There is one client, so upstreams are offered that client's capabilities.
         hub = hub.wait_for_client(START);
     }
     let hub = hub.build()?;

@@ -1,6 +1,6 @@
 //! Text tools for shell pipelines: `word_count`, `sort_lines`, `find_lines`.
 //!
-//! The stateless era is one line per call; nothing is opened and nothing closed:
+//! The stateless protocol needs one line per call and no session:
 //!
 //! ```sh
 //! printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"word_count","arguments":{"text":"to be or not to be"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}' |
@@ -8,7 +8,7 @@
 //! # {"lines":1,"words":6,"characters":18}
 //! ```
 //!
-//! The session era needs `initialize` first, and its answer is the first line that comes out:
+//! A session begins with `initialize`, and its response is the first line of output:
 //!
 //! ```sh
 //! printf '%s\n' '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"sh","version":"1"}}}' '{"jsonrpc":"2.0","method":"notifications/initialized"}' '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"find_lines","arguments":{"text":"one\ntwo\nthree","pattern":"t"}}}' |
@@ -17,7 +17,7 @@
 //! # 3:three
 //! ```
 //!
-//! A whole file goes through with `jq` at both ends:
+//! `jq` before and after the server processes a whole file:
 //!
 //! ```sh
 //! printf '%s\n' pear apple pear fig |
@@ -28,9 +28,9 @@
 //! # pear
 //! ```
 //!
-//! The end of input ends the server after the last answer is written. The tools are short, so they
-//! run inline, on the thread that reads: answers come in the order of the calls, and no other
-//! thread is started for them.
+//! At the end of input the server writes the remaining responses and exits. The tools are fast, so
+//! they run inline, on the reader thread: responses have the order of the calls, and no worker
+//! thread is started.
 
 use std::process::ExitCode;
 
@@ -45,11 +45,11 @@ tinymcp::record! {
 }
 
 tinymcp::record! {
-    /// How much there is of a text.
+    /// Counts of lines, words and characters.
     struct Count {
-        /// Lines, the last one also without a newline
+        /// Lines, including a last line without a newline
         lines: usize,
-        /// What stands between white space
+        /// Words, separated by white space
         words: usize,
         /// Unicode code points
         characters: usize,
@@ -61,9 +61,9 @@ tinymcp::record! {
     struct Sort {
         /// The lines to sort
         text: String [len ..=4_000_000],
-        /// Last one first
+        /// Sort in descending order
         reverse: bool = false,
-        /// Each line once
+        /// Remove repeated lines
         unique: bool = false,
     }
 }
@@ -73,11 +73,11 @@ tinymcp::record! {
     struct Find {
         /// The lines to search
         text: String [len ..=4_000_000],
-        /// What a line must contain, letter for letter
+        /// Text that a line must contain; not a regular expression
         pattern: String [len 1..=1000],
-        /// Whether `A` is also `a`
+        /// Ignore upper and lower case
         ignore_case as "ignoreCase": bool = false,
-        /// The lines without it instead
+        /// Return the lines that do not contain the text
         invert: bool = false,
     }
 }
@@ -102,7 +102,7 @@ fn sort_lines(_: &mut Context<'_>, wanted: Sort) -> Result<String, ToolError> {
     Ok(lines.join("\n"))
 }
 
-/// Numbers the lines, as `grep -n` does. No line is an answer too, and no failure.
+/// Returns matching lines with their numbers, as `grep -n` does; an empty text if none match.
 fn find_lines(_: &mut Context<'_>, wanted: Find) -> Result<String, ToolError> {
     let fold = |text: &str| if wanted.ignore_case { text.to_lowercase() } else { text.to_owned() };
     let pattern = fold(&wanted.pattern);

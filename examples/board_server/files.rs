@@ -1,19 +1,19 @@
 //! A folder of files: tool `file_write`, resources `file:///{+path}`.
 //!
-//! Paths come from a model and are not to be trusted. No path may lead out of the folder: not by
-//! `..`, not by starting at `/`, not by a symbolic link, and not by one that is put in place
-//! between the check and the use.
+//! Paths come from a model and are untrusted. No path may lead out of the folder: not by `..`, not
+//! by a leading `/`, not by a symbolic link, and not by a link that is created between the check
+//! and the use.
 //!
 //! # How the folder is confined
-//! - A path is walked one component at a time. Each folder on the way is opened first and checked
-//!   then: `/proc/self/fd/N` tells where an open folder really is, whatever name led there. The
-//!   next component is looked up in that open folder, which nobody can exchange any more.
-//! - A link at the end is resolved completely, and where it leads is walked like any other path.
-//!   A link that leads nowhere is refused.
+//! - A path is walked one component at a time. Each folder is first opened, then checked:
+//!   `/proc/self/fd/N` gives the real location of an open folder. The next component is looked up in
+//!   that open folder, which cannot be exchanged any more.
+//! - A link as last component is resolved completely, and its target is walked like any other path.
+//!   A dangling link is rejected.
 //! - A file that is read is opened without blocking and without following a link. The open file is
 //!   checked afterwards, so a FIFO or a link that replaces it in between is refused.
-//! - A file is written under another name and then renamed into its place: renaming never follows
-//!   a link, and readers see the old text or the new one.
+//! - A file is written under a temporary name and then renamed: renaming never follows a link, and
+//!   readers see either the old or the new text.
 
 #[cfg(test)]
 mod tests;
@@ -31,18 +31,18 @@ use tinymcp::{
     ReadOutput, Resource, ResourceContents, Server, Template, Tool, ToolError, ToolHints, UriTemplate,
 };
 
-/// Largest file that is read, in bytes: an answer has to fit in memory more than once.
+/// Largest file that is read, in bytes. A response needs several times this memory.
 const LARGEST: u64 = 1 << 20;
 
-/// The URIs of files.
+/// URI template of files.
 const FILES: &str = "file:///{+path}";
 
 tinymcp::record! {
-    /// A text and where it goes.
+    /// A text file to write.
     struct WriteFile {
-        /// Path below the folder, such as notes/today.txt; folders are made as needed
+        /// Path below the folder, such as notes/today.txt; missing folders are created
         path: String [len 1..=4096],
-        /// New contents of the file; replaces the old
+        /// New contents of the file
         text: String [len ..=1_000_000],
     }
 }
@@ -52,11 +52,11 @@ pub(crate) struct Folder {
     /// Its path, without links.
     root: PathBuf,
     open: File,
-    /// Makes the names of unfinished files differ.
+    /// Counter for unique names of temporary files.
     unfinished: AtomicU64,
 }
 
-/// Handling of missing folders on the way.
+/// Handling of missing folders in a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Fail,
@@ -76,7 +76,7 @@ impl Place {
 }
 
 impl Folder {
-    /// Opens the folder; makes it first, with a readme, when it is not there.
+    /// Opens the folder; creates it with a readme if it does not exist.
     pub(crate) fn open(root: &Path) -> io::Result<Folder> {
         fs::create_dir_all(root)?;
         let root = fs::canonicalize(root)?;
@@ -108,7 +108,7 @@ impl Folder {
         Ok(bytes)
     }
 
-    /// Puts a text into a file, all of it or nothing.
+    /// Writes a file atomically.
     pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let place = self.locate(path, Missing::Create)?;
         let (unfinished, mut file) = self.begin(&place.folder)?;
@@ -117,13 +117,13 @@ impl Folder {
             .and_then(|()| file.sync_data())
             .and_then(|()| fs::rename(&unfinished, place.path()));
         if written.is_err() {
-            // The first failure is the one to tell; a file left behind harms nobody.
+            // The first error is returned; a temporary file that remains does no harm.
             let _ = fs::remove_file(&unfinished);
         }
         written
     }
 
-    /// A new file in this folder, and its path.
+    /// Creates a temporary file in this folder; returns its path and the file.
     fn begin(&self, folder: &File) -> io::Result<(PathBuf, File)> {
         for _ in 0..100 {
             let n = self.unfinished.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +136,7 @@ impl Folder {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Finds the place that a path names, which is never outside.
+    /// Resolves a path to a place inside the folder.
     fn locate(&self, path: &str, missing: Missing) -> io::Result<Place> {
         let place = self.walk(Path::new(path), missing)?;
         if !fs::symlink_metadata(place.path()).is_ok_and(|found| found.is_symlink()) {
@@ -171,7 +171,7 @@ impl Folder {
                 _ => {}
             }
         }
-        // The dot lets the system refuse whatever is no folder, before it opens it.
+        // With the dot, the system rejects anything but a folder before it opens it.
         let inner = File::open(path.join("."))?;
         self.check(&inner)?;
         Ok(inner)
@@ -183,7 +183,7 @@ impl Folder {
     }
 }
 
-/// A path to what is open, independent of the name it was opened by.
+/// Path of an open file, independent of its name.
 fn by_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -202,7 +202,7 @@ pub(crate) fn register(server: &mut Server, folder: &Arc<Folder>) -> Result<(), 
             let WriteFile { path, text } = wanted;
             for_write
                 .write(&path, &text)
-                .map_err(|error| ToolError::new(format!("{path:?} was not written: {error}")))?;
+                .map_err(|error| ToolError::new(format!("cannot write {path:?}: {error}")))?;
             handle.resource_updated(&uri_template.expand(|_| Some(&path)))?;
             Ok(format!("wrote {} bytes to {path}", text.len()))
         },
@@ -218,7 +218,7 @@ pub(crate) fn register(server: &mut Server, folder: &Arc<Folder>) -> Result<(), 
     Ok(())
 }
 
-/// Reads a file; a path that is not allowed looks like one that does not exist.
+/// Reads a file. A path that is not allowed gives the same error as a file that does not exist.
 fn contents(folder: &Folder, uri: &str, path: &str) -> Result<ReadOutput, ToolError> {
     let bytes = folder.read(path).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => ToolError::from(error),
@@ -226,8 +226,8 @@ fn contents(folder: &Folder, uri: &str, path: &str) -> Result<ReadOutput, ToolEr
     })?;
     Ok(match String::from_utf8(bytes) {
         Ok(text) => ResourceContents::text(uri, text).mime_type("text/plain"),
-        Err(no_text) => {
-            ResourceContents::bytes(uri, no_text.into_bytes()).mime_type("application/octet-stream")
+        Err(not_text) => {
+            ResourceContents::bytes(uri, not_text.into_bytes()).mime_type("application/octet-stream")
         }
     }
     .into())

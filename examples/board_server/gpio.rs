@@ -1,7 +1,7 @@
-//! The pins: tools `gpio_read`, `gpio_write`, `blink` and `erase_pins`, template `gpio://pin/{pin}`.
+//! GPIO pins: tools `gpio_read`, `gpio_write`, `blink` and `erase_pins`, template `gpio://pin/{pin}`.
 //!
-//! A pin is a file that holds `0` or `1`, as under `/sys/class/gpio`. Files are written in place
-//! and in one piece, so no reader ever finds one empty.
+//! A pin is a file that contains `0` or `1`, as below `/sys/class/gpio`. Files are written in place
+//! with one write, so a reader never finds an empty file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -14,11 +14,11 @@ use tinymcp::{
     Tool, ToolError, ToolHints, ToolOutput, json,
 };
 
-/// Pins 0 to 27, in BCM counting.
+/// Last pin number, in BCM numbering.
 const LAST: u8 = 27;
 
 /// Interval at which a blinking pin checks for cancellation.
-const GLANCE: Duration = Duration::from_millis(5);
+const CANCEL_INTERVAL: Duration = Duration::from_millis(5);
 
 tinymcp::record! {
     /// No arguments.
@@ -28,7 +28,7 @@ tinymcp::record! {
 tinymcp::record! {
     /// A pin to read.
     struct ReadPin {
-        /// Pin number in BCM counting
+        /// Pin number in BCM numbering
         pin: u8 [0..=27],
     }
 }
@@ -36,7 +36,7 @@ tinymcp::record! {
 tinymcp::record! {
     /// A pin to set.
     struct SetPin {
-        /// Pin number in BCM counting
+        /// Pin number in BCM numbering
         pin: u8 [0..=27],
         /// Level to set
         value: u8 [0..=1],
@@ -46,22 +46,22 @@ tinymcp::record! {
 tinymcp::record! {
     /// A pin to switch on and off.
     struct Blink {
-        /// Pin number in BCM counting
+        /// Pin number in BCM numbering
         pin: u8 [0..=27],
-        /// How often it goes on
+        /// Number of blinks
         times: u32 [1..=100] = 3,
         /// Milliseconds from one blink to the next
         interval as "intervalMs": u32 [1..=1000] = 100,
     }
 }
 
-/// The folder in which each pin has one of its own.
+/// Folder with one subfolder per pin.
 pub(crate) struct Pins {
     folder: PathBuf,
 }
 
 impl Pins {
-    /// The pins in this folder; those that are not there yet are made, at 0.
+    /// Opens the pins in this folder; creates missing ones with level 0.
     pub(crate) fn below(folder: &Path) -> io::Result<Pins> {
         let pins = Pins { folder: folder.into() };
         for pin in 0..=LAST {
@@ -82,7 +82,7 @@ impl Pins {
         match fs::read_to_string(self.file(pin))?.trim_end() {
             "0" => Ok(0),
             "1" => Ok(1),
-            other => Err(ToolError::new(format!("Pin {pin} holds {other:?} instead of 0 or 1"))),
+            other => Err(ToolError::new(format!("pin {pin} must contain 0 or 1, got {other:?}"))),
         }
     }
 
@@ -119,12 +119,12 @@ fn register_tools(server: &mut Server, pins: &Arc<Pins>) -> Result<(), Error> {
         Ok(ToolOutput::structured(json!({"pin": read.pin, "value": value}))
             .content(Content::text(value.to_string())))
     })?;
-    let (for_write, tell) = (Arc::clone(pins), handle.clone());
+    let (for_write, notify) = (Arc::clone(pins), handle.clone());
     server.tool(
         Tool::new("gpio_write").description("Sets a pin").hints(harmless()),
         move |_, write: SetPin| {
             for_write.set(write.pin, write.value)?;
-            changed(&tell, write.pin)?;
+            changed(&notify, write.pin)?;
             Ok(format!("pin {} is now {}", write.pin, write.value))
         },
     )?;
@@ -132,7 +132,7 @@ fn register_tools(server: &mut Server, pins: &Arc<Pins>) -> Result<(), Error> {
     server.tool(
         Tool::new("blink")
             .description(
-                "Switches a pin on and off several times, then leaves it as it was. Takes times * intervalMs",
+                "Switches a pin on and off several times, then restores its level. Takes times * intervalMs",
             )
             .hints(harmless()),
         move |ctx, wanted: Blink| blink(ctx, &for_blink, &wanted),
@@ -145,7 +145,7 @@ fn register_tools(server: &mut Server, pins: &Arc<Pins>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Setting a pin destroys nothing, can be repeated, and reaches no further than the board.
+/// Hints of tools that set pins: not destructive, idempotent, closed world.
 fn harmless() -> ToolHints {
     ToolHints {
         destructive: Some(false),
@@ -155,7 +155,7 @@ fn harmless() -> ToolHints {
     }
 }
 
-/// A pin's number as it stands in a URI: no sign, no leading zero, so each pin has one URI.
+/// Parses a pin number of a URI: no sign and no leading zero, so each pin has one URI.
 fn number(text: &str) -> Option<u8> {
     let pin: u8 = text.parse().ok()?;
     (pin <= LAST && pin.to_string() == text).then_some(pin)
@@ -185,7 +185,7 @@ fn blink(ctx: &mut Context<'_>, pins: &Pins, wanted: &Blink) -> Result<String, T
     Ok(format!("pin {pin} blinked {times} times"))
 }
 
-/// Waits, but no longer than the result is wanted; says whether it still is.
+/// Waits; returns false at once if the call is cancelled.
 fn wait(ctx: &Context<'_>, time: Duration) -> bool {
     let until = Instant::now() + time;
     loop {
@@ -196,7 +196,7 @@ fn wait(ctx: &Context<'_>, time: Duration) -> bool {
         if left.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(GLANCE));
+        std::thread::sleep(left.min(CANCEL_INTERVAL));
     }
 }
 
@@ -204,11 +204,11 @@ fn erase(ctx: &mut Context<'_>, pins: &Pins, handle: &Handle) -> Result<&'static
     let form = Form::new("Set every pin to 0?").field(
         Field::boolean("sure")
             .title("Yes, all of them")
-            .description("Whatever they drive goes off")
+            .description("Everything connected to them is switched off")
             .required(),
     );
-    // The handler leaves here until the user has answered, and then starts again from its top:
-    // whatever it does to the board comes after this line.
+    // The handler returns here until the user has answered, then runs again from its start. Side
+    // effects must follow this line.
     let answer = ctx.elicit("confirm", form)?;
     if answer.bool("sure") != Some(true) {
         return Ok("nothing was changed");

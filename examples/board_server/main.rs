@@ -1,19 +1,18 @@
-//! Tools for a small Linux board: its condition, its pins, a folder of files.
+//! Tools for a Linux board: status, GPIO pins, a folder of files.
 //!
 //! ```sh
-//! cargo run --release --example board_server                  # everything in a scratch folder
-//! cargo run --release --example board_server -- --root DIR    # pins and files below DIR, kept
+//! cargo run --release --example board_server                  # pins and files in a temporary folder
+//! cargo run --release --example board_server -- --root DIR    # pins and files below DIR
 //! cargo run --release --features http-server --example board_server -- --http 127.0.0.1:8080
 //! ```
 //!
-//! With `--http`, `--key FILE` names 32 secret bytes that all instances behind one address have in
-//! common; `examples/deploy` shows how.
+//! With `--http`, `--key FILE` names a file with the 32 secret bytes that all instances behind one
+//! address share; see `examples/deploy`.
 //!
-//! It shows what a real server is made of: typed arguments and results, a slow tool with progress
-//! that can be cancelled, a question to the user, resources with templates and updates, a prompt
-//! with completion, log entries. Pins are files, `gpio/gpioN/value`, as sysfs has them; files that
-//! the model writes stay below `files/` (see `files.rs` for how). Linux only, because both need
-//! `/proc`.
+//! Shows the features of a complete server: typed arguments and results, a slow tool with progress
+//! and cancellation, elicitation, resources with templates and updates, a prompt with completion,
+//! log messages. Pins are files, `gpio/gpioN/value`, as in sysfs. Files that the model writes stay
+//! below `files/` (see `files.rs`). Linux only, because both need `/proc`.
 
 #[cfg(target_os = "linux")]
 mod files;
@@ -45,7 +44,7 @@ mod board {
 
     /// The server for the board whose pins and files are below `root`.
     pub(crate) fn server(root: &Path) -> Result<Server, Box<dyn Error>> {
-        let why = |error: io::Error| format!("{} cannot hold pins and files: {error}", root.display());
+        let why = |error: io::Error| format!("cannot use {} for pins and files: {error}", root.display());
         let pins = Arc::new(Pins::below(&root.join("gpio")).map_err(why)?);
         let folder = Arc::new(Folder::open(&root.join("files")).map_err(why)?);
         let mut server = Server::new("board", env!("CARGO_PKG_VERSION"));
@@ -82,7 +81,7 @@ mod board {
         Ok(())
     }
 
-    /// A folder of our own that goes when this value does.
+    /// Temporary folder that is removed on drop.
     pub(crate) struct Scratch(PathBuf);
 
     impl Scratch {
@@ -90,7 +89,7 @@ mod board {
             let (base, process) = (std::env::temp_dir(), std::process::id());
             for attempt in 0..1000 {
                 let folder = base.join(format!("tinymcp-board-{process}-{attempt}"));
-                // Nobody else's folder is ever taken, nor can anybody else look into this one.
+                // Fails if the folder exists; no other user can read the new one.
                 match DirBuilder::new().mode(0o700).create(&folder) {
                     Ok(()) => return Ok(Scratch(folder)),
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -108,7 +107,7 @@ mod board {
     impl Drop for Scratch {
         fn drop(&mut self) {
             if let Err(error) = fs::remove_dir_all(&self.0) {
-                eprintln!("board_server: {} stays: {error}", self.0.display());
+                eprintln!("board_server: cannot remove {}: {error}", self.0.display());
             }
         }
     }
@@ -120,11 +119,11 @@ mod board {
         pub(crate) root: Option<PathBuf>,
         /// Address to listen on; standard input and output if absent.
         pub(crate) http: Option<String>,
-        /// The file with the key that seals the state of calls.
+        /// File with the key that authenticates `requestState`.
         pub(crate) key: Option<PathBuf>,
     }
 
-    /// Serves until the client hangs up, over HTTP until SIGTERM.
+    /// Serves until the end of input, over HTTP until SIGTERM.
     pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         let scratch;
         let root = match &options.root {
@@ -137,8 +136,8 @@ mod board {
         let mut server = server(root)?;
         if let Some(file) = &options.key {
             let name = file.display();
-            let key = fs::read(file).map_err(|error| format!("the key {name} cannot be read: {error}"))?;
-            server.seal_key(key.try_into().map_err(|_| format!("the key {name} has not 32 bytes"))?);
+            let key = fs::read(file).map_err(|error| format!("cannot read the key {name}: {error}"))?;
+            server.seal_key(key.try_into().map_err(|_| format!("the key {name} must have 32 bytes"))?);
         }
         match &options.http {
             Some(address) => serve_http(server, address),

@@ -1,7 +1,7 @@
-//! The board's condition: tool `system_status` and resource `board://status`.
+//! Board status: tool `system_status` and resource `board://status`.
 //!
-//! Everything is read when it is asked for. Free space comes from `df`, because the standard
-//! library has no call for it.
+//! Values are read for each request. Free space is read from `df`, because the standard library has
+//! no call for it.
 
 use std::fs;
 use std::io;
@@ -17,16 +17,16 @@ tinymcp::record! {
 }
 
 tinymcp::record! {
-    /// The board's condition.
+    /// Temperature, memory, disk space and uptime.
     #[derive(Debug)]
     pub(crate) struct Status {
         /// Degrees Celsius; absent where the board has no sensor
         cpu_temperature as "cpuTemperatureCelsius": Option<f64>,
         /// Memory in kibibytes
         memory_total as "memoryTotalKb": u64,
-        /// Memory that programs could still get, in kibibytes
+        /// Memory available to programs, in kibibytes
         memory_available as "memoryAvailableKb": u64,
-        /// Space left where the files are, in kibibytes
+        /// Free space of the file system with the files, in kibibytes
         disk_free as "diskFreeKb": u64,
         /// Seconds since the board started
         uptime as "uptimeSeconds": f64 [0.0..],
@@ -68,7 +68,7 @@ pub(crate) fn register(server: &mut Server, root: &Path) -> Result<(), Error> {
 }
 
 fn missing(what: &str) -> ToolError {
-    ToolError::new(format!("The kernel does not tell {what}"))
+    ToolError::new(format!("/proc has no {what}"))
 }
 
 /// The first sensor, which on common boards is the processor's, in thousandths of a degree.
@@ -89,9 +89,9 @@ fn first_number(text: &str) -> Option<f64> {
 
 fn disk_free(folder: &Path) -> Result<u64, ToolError> {
     let run = Command::new("df").arg("-kP").arg(folder).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let output = run.map_err(|error: io::Error| ToolError::new(format!("df does not run: {error}")))?;
+    let output = run.map_err(|error: io::Error| ToolError::new(format!("cannot run df: {error}")))?;
     available(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| ToolError::new("df does not tell the free space"))
+        .ok_or_else(|| ToolError::new("df printed no free space"))
 }
 
 /// The column before the percentage. Counting from the left would fail on names with spaces.

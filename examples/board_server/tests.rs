@@ -1,4 +1,4 @@
-//! The board as a client sees it.
+//! Tests of the board server through a client.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
@@ -10,12 +10,12 @@ use tinymcp::{MemoryEnd, memory};
 
 use super::board::{self, Scratch};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// `_meta` of a modern request; the client shows forms and wants log entries.
+/// `_meta` of a modern request: the client supports forms and requests log messages.
 const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"info""#;
 
-/// A client of a board in a folder of its own.
+/// A client of a board server in a temporary folder.
 struct Client {
     end: MemoryEnd,
     server: Option<JoinHandle<Result<(), tinymcp::Error>>>,
@@ -45,7 +45,7 @@ impl Client {
     }
 
     fn receive(&self) -> Doc {
-        Doc::parse(self.end.receive(PATIENCE).expect("no message in time")).unwrap()
+        Doc::parse(self.end.receive(TIMEOUT).expect("no message in time")).unwrap()
     }
 
     fn ask(&self, message: &str) -> Doc {
@@ -164,7 +164,7 @@ fn pins_are_set_read_and_refused() {
 }
 
 #[test]
-fn writing_a_pin_tells_its_subscribers() {
+fn writing_a_pin_notifies_its_subscribers() {
     let client = Client::legacy();
     client.ask(r#"{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"gpio://pin/5"}}"#);
     client.send(
@@ -209,12 +209,12 @@ fn a_cancelled_blink_stops_and_leaves_the_pin_as_it_was() {
     let server = client.server.take().unwrap();
     assert!(server.join().unwrap().is_ok());
     // Without the cancellation the call would have had its time of grace, and an answer at its end.
-    assert_eq!(client.end.receive(PATIENCE), None);
+    assert_eq!(client.end.receive(TIMEOUT), None);
     assert_eq!(fs::read_to_string(file).unwrap(), "0\n");
 }
 
 #[test]
-fn erasing_waits_for_the_users_word_in_a_session() {
+fn erasing_waits_for_the_user_in_a_session() {
     for (answer, outcome, left) in [
         (r#"{"action":"accept","content":{"sure":true}}"#, "all pins are 0", "0\n"),
         (r#"{"action":"accept","content":{"sure":false}}"#, "nothing was changed", "1\n"),
@@ -244,7 +244,7 @@ fn erasing_waits_for_the_users_word_in_a_session() {
 }
 
 #[test]
-fn erasing_waits_for_the_users_word_without_a_session() {
+fn erasing_waits_for_the_user_without_a_session() {
     let client = Client::new();
     client.call("gpio_write", r#"{"pin":9,"value":1}"#);
     let asked = client.call("erase_pins", "{}");
@@ -275,7 +275,7 @@ fn the_prompt_names_symptom_and_component() {
 }
 
 #[test]
-fn completion_offers_what_starts_like_it() {
+fn completion_offers_values_with_the_prefix() {
     let client = Client::new();
     for (reference, argument, typed, offered) in [
         (r#"{"type":"ref/prompt","name":"diagnose"}"#, "component", "", r#"["cpu","disk","gpio","memory"]"#),
@@ -318,10 +318,14 @@ fn files_are_written_and_read_back() {
 fn a_folder_or_key_that_cannot_be_used_is_named() {
     let options = board::Options { root: Some("/proc/no/board".into()), ..Default::default() };
     let why = board::run(&options).unwrap_err().to_string();
-    assert!(why.starts_with("/proc/no/board cannot hold pins and files: "), "{why}");
+    assert!(why.starts_with("cannot use /proc/no/board for pins and files: "), "{why}");
     let scratch = Scratch::new().unwrap();
     let key = scratch.path().join("key");
-    for (bytes, said) in [(None, "cannot be read: "), (Some("short"), "has not 32 bytes")] {
+    let path = key.display();
+    for (bytes, expected) in [
+        (None, format!("cannot read the key {path}: ")),
+        (Some("short"), format!("the key {path} must have 32 bytes")),
+    ] {
         if let Some(bytes) = bytes {
             fs::write(&key, bytes).unwrap();
         }
@@ -331,6 +335,6 @@ fn a_folder_or_key_that_cannot_be_used_is_named() {
             ..Default::default()
         };
         let why = board::run(&options).unwrap_err().to_string();
-        assert!(why.contains(&format!("{} {said}", key.display())), "{why}");
+        assert!(why.starts_with(&expected), "{why}");
     }
 }

@@ -100,7 +100,7 @@ fn run(name: &str, args: &[&str], input: &str) -> Output {
 fn ask_user_takes_yes_no_nothing_and_the_end_for_an_answer() {
     program("board_server");
     for (typed, answer, said) in [
-        ("perhaps\nyes\n", "all pins are 0\n", "Neither yes nor no; once more"),
+        ("perhaps\nyes\n", "all pins are 0\n", "Type yes or no; try again"),
         ("no\n", "nothing was changed\n", "The server asks: Set every pin to 0?"),
         ("\n", "nothing was changed\n", "declined"),
         ("", "nothing was changed\n", "cancelled"),

@@ -54,7 +54,7 @@ const STEADY: &[Metric] = &[
 ];
 
 const INLINE: &[Maker] = &[Maker::OursInline];
-const POOL: &[Maker] = &[Maker::OursPool, Maker::OursHandOver];
+const POOL: &[Maker] = &[Maker::OursPool];
 const BOTH: &[Maker] = &[Maker::OursInline, Maker::OursPool];
 
 const ONE: &[Placement] = &[Placement::One];

@@ -19,12 +19,10 @@ pub enum Maker {
     Floor,
     /// The bare loop as figures of peers are usually given: one write for each answer.
     FloorEach,
-    /// This library, tools answered on the reading thread.
+    /// This library, inline tools on the reader thread.
     OursInline,
-    /// This library, tools of the worker pool; quick ones end up on the reading thread.
+    /// This library, tools of the worker pool.
     OursPool,
-    /// This library, every call handed over to a worker.
-    OursHandOver,
     /// A bare loop on a small HTTP crate.
     TinyHttp,
     /// The peer as its README shows it.

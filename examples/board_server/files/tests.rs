@@ -1,4 +1,4 @@
-//! The folder as somebody sees it who wants to get out.
+//! Attempts to leave the folder.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use super::super::board::Scratch;
 use super::Folder;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A folder to break out of: `inside` in the scratch folder, with something worth reading beside.
-fn prison() -> (Scratch, Folder, PathBuf) {
+/// Folder `inside`, with secret files beside it.
+fn fixture() -> (Scratch, Folder, PathBuf) {
     let scratch = Scratch::new().unwrap();
     let root = scratch.path().join("inside");
     let folder = Folder::open(&root).unwrap();
@@ -30,7 +30,7 @@ fn prison() -> (Scratch, Folder, PathBuf) {
 
 #[test]
 fn no_path_leads_out_of_the_folder() {
-    let (scratch, folder, root) = prison();
+    let (scratch, folder, root) = fixture();
     let out = scratch.path();
     symlink(out.join("secret.txt"), root.join("leaf")).unwrap();
     symlink("../secret.txt", root.join("relative")).unwrap();
@@ -83,7 +83,7 @@ fn no_path_leads_out_of_the_folder() {
 
 #[test]
 fn links_that_stay_inside_work() {
-    let (_scratch, folder, root) = prison();
+    let (_scratch, folder, root) = fixture();
     symlink("sub/real.txt", root.join("link")).unwrap();
     symlink(root.join("sub"), root.join("shortcut")).unwrap();
     symlink("../sub", root.join("sub/again")).unwrap();
@@ -101,7 +101,7 @@ fn links_that_stay_inside_work() {
 
 #[test]
 fn only_ordinary_files_of_moderate_size_are_read() {
-    let (_scratch, folder, root) = prison();
+    let (_scratch, folder, root) = fixture();
     fs::write(root.join("most"), vec![b'x'; 1 << 20]).unwrap();
     fs::write(root.join("more"), vec![b'x'; (1 << 20) + 1]).unwrap();
     assert_eq!(folder.read("most").unwrap().len(), 1 << 20);
@@ -113,8 +113,8 @@ fn only_ordinary_files_of_moderate_size_are_read() {
 }
 
 #[test]
-fn a_link_that_is_exchanged_while_it_is_used_leads_nowhere() {
-    let (scratch, folder, root) = prison();
+fn a_link_that_is_exchanged_during_use_is_rejected() {
+    let (scratch, folder, root) = fixture();
     fs::write(root.join("sub/secret.txt"), "harmless").unwrap();
     symlink("sub", root.join("flip")).unwrap();
     let done = Arc::new(AtomicBool::new(false));
@@ -132,7 +132,7 @@ fn a_link_that_is_exchanged_while_it_is_used_leads_nowhere() {
     };
     let (started, mut inside, mut refused) = (Instant::now(), 0, 0);
     while inside < 500 || refused < 500 || inside + refused < 10_000 {
-        assert!(started.elapsed() < PATIENCE, "one of the two never happened: {inside}, {refused}");
+        assert!(started.elapsed() < TIMEOUT, "one of the two never happened: {inside}, {refused}");
         match folder.read("flip/secret.txt") {
             Ok(bytes) => {
                 assert_eq!(bytes, b"harmless");
@@ -167,7 +167,7 @@ fn read_while_swapped(root: &Path, folder: &Folder, name: &str, make: impl Fn(&P
     };
     let (started, mut read, mut refused) = (Instant::now(), 0, 0);
     while read < 500 || refused < 500 {
-        assert!(started.elapsed() < PATIENCE, "one of the two never happened: {read}, {refused}");
+        assert!(started.elapsed() < TIMEOUT, "one of the two never happened: {read}, {refused}");
         match folder.read(name) {
             Ok(bytes) => {
                 assert_eq!(bytes, b"regular");
@@ -182,7 +182,7 @@ fn read_while_swapped(root: &Path, folder: &Folder, name: &str, make: impl Fn(&P
 
 #[test]
 fn a_file_swapped_for_a_fifo_does_not_block_a_read() {
-    let (_scratch, folder, root) = prison();
+    let (_scratch, folder, root) = fixture();
     let fifo = root.join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let (sender, receiver) = mpsc::channel();
@@ -197,12 +197,12 @@ fn a_file_swapped_for_a_fifo_does_not_block_a_read() {
         sender.send(()).unwrap();
     });
     // A read that blocks in `open` never returns, so this thread watches the time.
-    receiver.recv_timeout(2 * PATIENCE).expect("a read blocks");
+    receiver.recv_timeout(2 * TIMEOUT).expect("a read blocks");
 }
 
 #[test]
-fn a_file_swapped_for_a_link_leads_nowhere() {
-    let (scratch, folder, root) = prison();
+fn a_file_swapped_for_a_link_is_rejected() {
+    let (scratch, folder, root) = fixture();
     let secret = scratch.path().join("secret.txt");
     read_while_swapped(&root, &folder, "swapped", move |next, regular| {
         if regular {

@@ -125,7 +125,6 @@ fn servers(options: &Options) -> Vec<Server> {
         add("inline modern", Maker::OursInline, modern, ours, &inline, many);
         add("pool", Maker::OursPool, legacy, ours, &inline[..1], many);
         add("pool modern", Maker::OursPool, modern, ours, &inline[..1], many);
-        add("hand-over", Maker::OursHandOver, legacy, ours, &["--stdio", "--hand-over"], many);
     }
     if let Some(rmcp) = &options.rmcp_readme {
         add("rmcp README", Maker::RmcpReadme, legacy, rmcp, &[], many);
