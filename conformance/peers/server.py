@@ -1,4 +1,4 @@
-"""A server of the Python SDK with one of everything: `conformance/fixtures/peer_client` checks it."""
+"""A server of the Python SDK with one of everything: `conformance/fixtures/peer_client` checks it.
 
 Run as `python server.py` (stdio) or `python server.py PORT` (Streamable HTTP on loopback). It sends its requests to
 the client through resolvers, which work in both eras.
