@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Models of the hand-written synchronisation in thousands of schedules: worker pool, calls in flight of a server, reader
-# hand-off and pending calls of a client. Shuttle runs their threads as coroutines in an order that a seed chooses.
+# hand-off and pending calls of a client, socket writers and event loop of the HTTP server. Shuttle runs their threads
+# as coroutines in an order that a seed chooses.
 #
 #   conformance/schedules.sh [MODEL|all] [SCHEDULES] [SEED]     all, 300 schedules each, seed 1
 #
-# The library's own source is compiled for it: a copy takes locks, threads and channels from schedules/model.rs instead
-# of the standard library. A deadlock, a panic or an endless run is a failure, and the seed repeats it. Everything is in
-# target/schedules.
+# Compiles a copy of the library's source, which takes locks, threads and channels from schedules/model_sync.rs instead
+# of the standard library, and sockets and readiness from schedules/schedules_net.rs instead of the system and mio. A
+# deadlock, a panic or an endless run is a failure, and the seed repeats it. Everything is in target/schedules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${CARGO_TARGET_DIR:-$PWD/target}/schedules
@@ -17,10 +18,13 @@ rm -rf "$out/src/bin" "$out/src/manual"*
 cp conformance/schedules/*.rs "$out/src/"
 cp conformance/schedules/Cargo.toml conformance/schedules/Cargo.lock "$out/"
 # The public modules of the models, and no page of the manual.
-sed -i 's/^pub mod manual;$/pub mod manual {}/; s/^mod pool;$/&\n#[macro_use]\npub mod model_sync;\n#[doc(hidden)]\npub mod schedules;/' "$out/src/lib.rs"
+sed -i 's/^pub mod manual;$/pub mod manual {}/; s/^mod pool;$/&\n#[macro_use]\npub mod model_sync;\n#[doc(hidden)]\npub mod schedules;\nmod schedules_http;\nmod schedules_net;/' "$out/src/lib.rs"
 find "$out/src" -name '*.rs' ! -name 'model_sync.rs' ! -name 'schedules*.rs' -exec sed -i \
     's/std::sync::/crate::model_sync::sync::/g; s/std::thread/crate::model_sync::thread/g
      s/crossbeam_channel/crate::model_sync::channel/g' {} +
+# The HTTP server takes its listener from the models.
+echo 'pub(crate) use crate::schedules_net::{Listener, Socket};' >"$(ls "$out"/src/transport/http_server/listen*.rs)"
+sed -i 's/\bmio::/crate::schedules_net::mio::/g' "$out"/src/transport/http_server/*.rs
 # The watchdog waits for signals with poll, which would stop every thread; elsewhere it uses a condition variable.
 sed -i 's/cfg(not(unix))/cfg(all())/; s/cfg(unix)/cfg(any())/' "$out"/src/server/{alarm,watchdog}.rs 2>/dev/null || true
 CARGO_TARGET_DIR=$out/target CARGO_INCREMENTAL=0 RUSTFLAGS=-Aunreachable_code cargo build --quiet --release --locked --manifest-path "$out/Cargo.toml"

@@ -11,7 +11,7 @@ use crate::pool::{Pool, PoolSize};
 use crate::{Client, Era, Server, Tool, memory, memory_links};
 
 /// Longer than any schedule; such a wait ends only with its reason.
-const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// Every model, by name.
 pub const MODELS: &[(&str, fn())] = &[
@@ -23,6 +23,10 @@ pub const MODELS: &[(&str, fn())] = &[
     ("client_three_callers", client_three_callers),
     ("client_cancel", client_cancel),
     ("client_end", client_end),
+    ("http_responses", crate::schedules_http::responses),
+    ("http_stream_of_many", crate::schedules_http::stream_of_many),
+    ("http_backlog", crate::schedules_http::backlog),
+    ("http_peer_gone", crate::schedules_http::peer_gone),
 ];
 
 fn size(workers: usize, queue: usize, idle: Duration) -> PoolSize {
