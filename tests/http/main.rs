@@ -10,6 +10,7 @@ mod cors;
 mod end;
 mod independence;
 mod modern;
+mod race;
 mod refusal;
 mod replay;
 mod security;

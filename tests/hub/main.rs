@@ -9,6 +9,7 @@ mod memory;
 mod pages;
 mod passed;
 mod proxy;
+mod race;
 mod relay;
 mod rules;
 mod strict;

@@ -7,6 +7,8 @@ mod meta;
 mod notices;
 mod profile;
 mod questions;
+#[cfg(unix)]
+mod race;
 mod sequence;
 #[cfg(unix)]
 mod unread;
