@@ -1,41 +1,43 @@
 #!/usr/bin/env bash
-# What makes programs small beside the profile `board`. cross/build and benches/schema/size.sh source it; run by itself
-# it prints the flags for a target, for a toolchain of one's own:
+# Prints compiler and linker flags that make programs smaller than the profile `board` alone does, for a toolchain of
+# your own. Other scripts source this file.
 #
 #   RUSTFLAGS=$(cross/flags.sh TARGET) cargo build --profile board --target TARGET
 #   RUSTFLAGS=$(cross/flags.sh --place TARGET) cargo build --release --target TARGET
 #
-# --place              only where things lie: as little memory at the same speed, and panics still unwind
+# --place              only the layout flags: less memory at the same speed, and panics still unwind
 
 flags_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# Sets `place_flags` to what rustc is told for a target whatever the profile, and `size_flags` to what it is told beside
-# that where a panic ends the process.
+# Sets three arrays. `place_flags`: layout, valid for every profile. `optimizer_flags`: smaller code, valid for every
+# profile. `size_flags`: `optimizer_flags` and the flags that need panic = "abort".
 choose_flags() { # TARGET
-    # At a fixed address there is no table of places to be relocated, and there are no pages that relocating makes the
-    # program's own. Sections need not start on pages of their own in the file. What hardly ever runs stands apart.
+    # A fixed load address needs no relocation table, and relocation makes no page private. Sections need not start on
+    # a page boundary in the file. rare.ld places rarely executed code apart.
     place_flags=(
         -C relocation-model=static -C link-arg=-Wl,-z,noseparate-code,--build-id=none
         -C "link-arg=-Wl,-T,$flags_folder/rare.ld"
     )
-    # LLD, which rustc brings along for this target, keeps all code in one segment and refuses without-unwinding.ld.
+    # LLD is rustc's default linker for this target. It keeps all code in one segment and rejects without-unwinding.ld.
     case $1 in
         x86_64*-gnu) place_flags+=(-C link-arg=-fuse-ld=bfd) ;;
     esac
-    size_flags=(
-        # Nothing unwinds the stack.
-        -C force-unwind-tables=no
-        -C "link-arg=-Wl,-T,$flags_folder/without-unwinding.ld"
-    )
-    # Only what gets smaller by it is inlined; on x86_64 what the profile says is smaller.
+    optimizer_flags=()
+    # Inline only where that shrinks the code. On x86_64 the profile's own threshold gives smaller code.
     case $1 in
         x86_64*) ;;
-        *) size_flags+=(-C llvm-args=-inline-threshold=0) ;;
+        *) optimizer_flags+=(-C llvm-args=-inline-threshold=0) ;;
     esac
-    # Runs of instructions that occur several times become functions, of which rustc does as much by itself on aarch64.
+    # Turn repeated instruction sequences into functions. On aarch64 rustc does that by default.
     case $1 in
-        armv7* | x86_64*) size_flags+=(-C llvm-args=-enable-machine-outliner=always) ;;
+        armv7* | x86_64*) optimizer_flags+=(-C llvm-args=-enable-machine-outliner=always) ;;
     esac
+    # Drop the unwind tables.
+    size_flags=(
+        -C force-unwind-tables=no
+        -C "link-arg=-Wl,-T,$flags_folder/without-unwinding.ld"
+        "${optimizer_flags[@]}"
+    )
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
