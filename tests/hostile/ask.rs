@@ -1,4 +1,4 @@
-//! Calls that ask the client, and clients that answer late, twice, wrongly or never.
+//! Calls that send an elicitation, and clients that respond late, twice, wrongly or never.
 
 use std::time::Duration;
 
@@ -8,37 +8,37 @@ use tinymcp::{Field, Form, Limits, Server};
 
 use super::call::gated;
 use super::process::{any, ask, never, plain};
-use super::wire::{Peer, SOON, Wire, call, cancel, greeting, in_time, limits, request, text_of};
+use super::wire::{Peer, TIMEOUT, Wire, call, cancel, handshake, in_time, limits, request, text_of};
 use crate::tests;
 
 tests! {
-    asking_calls_and_a_full_queue_do_not_deadlock,
-    calls_beyond_the_cap_are_refused,
-    a_question_that_is_never_answered_times_out,
-    the_end_of_input_answers_calls_that_wait,
-    a_cancelled_call_takes_its_question_back,
-    wrong_answers_change_nothing,
-    answers_before_the_question_do_no_harm,
-    answers_race_with_cancellations,
-    a_resumed_call_has_its_deadline,
-    many_rounds_of_many_calls,
-    a_batch_waits_for_its_questions,
-    a_batch_has_an_end,
-    asking_inline_is_asking,
+    eliciting_calls_and_a_full_queue_do_not_deadlock,
+    calls_beyond_the_parked_limit_are_rejected,
+    an_elicitation_without_a_response_times_out,
+    the_end_of_input_fails_parked_calls,
+    a_cancelled_call_cancels_its_elicitation,
+    invalid_responses_are_dropped_or_fail_the_call,
+    early_responses_are_dropped,
+    racing_response_and_cancellation_complete_a_call_once,
+    a_resumed_call_has_a_deadline,
+    many_calls_with_many_elicitations_complete,
+    a_batch_response_waits_for_parked_calls,
+    every_batch_is_completed,
+    inline_tools_can_send_elicitations,
 }
 
-/// A server that asks, and may never end.
-fn asking() -> Server {
+/// Server with the tools `ask` and `never`.
+fn server_that_asks() -> Server {
     let mut server = plain();
     server.tool(any("ask"), ask).and_then(|s| s.tool(any("never"), never)).unwrap();
     server
 }
 
-/// The id of the question that comes next.
-fn question(wire: &Wire) -> Value {
-    let question = wire.receive();
-    assert_eq!(question["method"], "elicitation/create", "{question}");
-    question["id"].clone()
+/// Receives the next elicitation and returns its id.
+fn elicitation(wire: &Wire) -> Value {
+    let elicitation = wire.receive();
+    assert_eq!(elicitation["method"], "elicitation/create", "{elicitation}");
+    elicitation["id"].clone()
 }
 
 fn accept(id: &Value) -> String {
@@ -46,116 +46,117 @@ fn accept(id: &Value) -> String {
         + "\n"
 }
 
-fn asking_calls_and_a_full_queue_do_not_deadlock() {
+fn eliciting_calls_and_a_full_queue_do_not_deadlock() {
     for workers in [1, 2] {
         let (mut server, gate, runs) = gated();
         server.tool(any("ask"), ask).unwrap();
         let wire = Wire::open(server, limits(|l| (l.workers, l.queue) = (workers, 4)));
         (0..4).for_each(|id| wire.send(call(id, "ask", "{}")));
-        let questions: Vec<Value> = (0..4).map(|_| question(&wire)).collect();
-        // All workers are busy, the queue is full, and one more call than fits waits at the door
-        // together with the answers.
+        let elicitations: Vec<Value> = (0..4).map(|_| elicitation(&wire)).collect();
+        // All workers are busy, the queue is full, and one more call is blocked in the reader
+        // thread together with the responses.
         let full = workers as u64 + 4 + 1;
         for id in 10..10 + full {
             wire.send(call(id, "wait", "{}"));
         }
-        (0..workers).for_each(|_| drop(runs.recv_timeout(SOON).unwrap()));
-        questions.iter().rev().for_each(|id| wire.send(accept(id)));
+        (0..workers).for_each(|_| drop(runs.recv_timeout(TIMEOUT).unwrap()));
+        elicitations.iter().rev().for_each(|id| wire.send(accept(id)));
         gate.open(full as usize);
-        let answers = wire.answers((0..4).chain(10..10 + full));
-        assert!(answers[..4].iter().all(|a| text_of(a) == "Accept"), "{answers:?}");
+        let responses = wire.responses((0..4).chain(10..10 + full));
+        assert!(responses[..4].iter().all(|a| text_of(a) == "Accept"), "{responses:?}");
         assert!(wire.end().is_empty());
     }
 }
 
-fn calls_beyond_the_cap_are_refused() {
-    let wire = Wire::open(asking(), limits(|l| (l.parked, l.workers) = (3, 2)));
+fn calls_beyond_the_parked_limit_are_rejected() {
+    let wire = Wire::open(server_that_asks(), limits(|l| (l.parked, l.workers) = (3, 2)));
     let mut open = Vec::new();
     for id in 0..3 {
         wire.send(call(id, "ask", "{}"));
-        open.push(question(&wire));
+        open.push(elicitation(&wire));
     }
     for id in 3..6 {
         wire.send(call(id, "ask", "{}"));
         assert_eq!(wire.receive()["error"]["code"], -32603);
     }
     open.iter().for_each(|id| wire.send(accept(id)));
-    wire.answers(0..3);
+    wire.responses(0..3);
     wire.send(call(9, "ask", "{}"));
-    wire.send(accept(&question(&wire)));
+    wire.send(accept(&elicitation(&wire)));
     assert_eq!(text_of(&wire.receive()), "Accept");
     assert!(wire.end().is_empty());
 }
 
-fn a_question_that_is_never_answered_times_out() {
-    let wire = Wire::open(asking(), limits(|l| l.ask_timeout = Duration::from_millis(50)));
+fn an_elicitation_without_a_response_times_out() {
+    let wire = Wire::open(server_that_asks(), limits(|l| l.ask_timeout = Duration::from_millis(50)));
     for id in 0..3 {
         wire.send(call(id, "ask", "{}"));
-        let question = question(&wire);
-        let (mut withdrawn, mut answered) = (false, false);
-        while !(withdrawn && answered) {
+        let elicitation = elicitation(&wire);
+        let (mut cancelled, mut completed) = (false, false);
+        while !(cancelled && completed) {
             let message = wire.receive();
             if message["method"] == "notifications/cancelled" {
-                assert_eq!(message["params"]["requestId"], question);
-                withdrawn = true;
+                assert_eq!(message["params"]["requestId"], elicitation);
+                cancelled = true;
             } else {
                 assert_eq!((&message["id"], &message["result"]["isError"]), (&id.into(), &true.into()));
-                answered = true;
+                completed = true;
             }
         }
         // Too late.
-        wire.send(accept(&question));
-        wire.quiet();
+        wire.send(accept(&elicitation));
+        wire.assert_no_more();
     }
     assert!(wire.end().is_empty());
 }
 
-fn the_end_of_input_answers_calls_that_wait() {
-    let mut wire = Wire::open(asking(), Limits::default());
+fn the_end_of_input_fails_parked_calls() {
+    let mut wire = Wire::open(server_that_asks(), Limits::default());
     (0..5).for_each(|id| wire.send(call(id, "ask", "{}")));
-    (0..5).for_each(|_| drop(question(&wire)));
-    // Not even read when the input ends: these ask when nobody can answer any more.
+    (0..5).for_each(|_| drop(elicitation(&wire)));
+    // The server reads these calls only after the input has ended: no response to them can arrive.
     wire.send((5..9).map(|id| call(id, "ask", "{}")).collect::<String>());
     wire.finish();
-    let answers = wire.answers(0..9);
-    assert!(answers.iter().all(|a| a["result"]["isError"] == true), "{answers:?}");
+    let responses = wire.responses(0..9);
+    assert!(responses.iter().all(|a| a["result"]["isError"] == true), "{responses:?}");
     let rest = wire.end();
     assert!(rest.iter().all(|m| m["method"] == "notifications/cancelled"), "{rest:?}");
 }
 
-fn a_cancelled_call_takes_its_question_back() {
-    let wire = Wire::open(asking(), Limits::default());
+fn a_cancelled_call_cancels_its_elicitation() {
+    let wire = Wire::open(server_that_asks(), Limits::default());
     for _ in 0..3 {
         wire.send(call(1, "ask", "{}"));
-        let question = question(&wire);
+        let elicitation = elicitation(&wire);
         wire.send(cancel(1));
         let back = wire.receive();
         assert_eq!(back["method"], "notifications/cancelled");
-        assert_eq!(back["params"]["requestId"], question);
-        wire.send(accept(&question));
-        wire.quiet();
+        assert_eq!(back["params"]["requestId"], elicitation);
+        wire.send(accept(&elicitation));
+        wire.assert_no_more();
     }
     assert!(wire.end().is_empty());
 }
 
-fn wrong_answers_change_nothing() {
-    let wire = Wire::open(asking(), Limits::default());
+fn invalid_responses_are_dropped_or_fail_the_call() {
+    let wire = Wire::open(server_that_asks(), Limits::default());
     wire.send(call(1, "ask", "{}"));
-    let question = question(&wire);
-    let number = question.as_u64().unwrap();
+    let elicitation = elicitation(&wire);
+    let number = elicitation.as_u64().unwrap();
     for id in
         [json!(number + 1), json!(number.to_string()), json!(-1), json!(null), json!(1.5), json!(u64::MAX)]
     {
         wire.send(accept(&id));
-        wire.quiet();
+        wire.assert_no_more();
     }
-    // Twice, in one breath: the first counts.
+    // Three responses in one read: only the first counts.
     let refused = json!({"jsonrpc": "2.0", "id": number, "error": {"code": 1, "message": "no"}});
-    wire.send(accept(&question) + &accept(&question) + &refused.to_string() + "\n");
+    wire.send(accept(&elicitation) + &accept(&elicitation) + &refused.to_string() + "\n");
     assert_eq!(text_of(&wire.receive()), "Accept");
-    wire.quiet();
-    // Of no shape, so that no other is to come; of the right one, with contents that do not fit the form; and refused.
-    for (answer, expected) in [
+    wire.assert_no_more();
+    // Responses without a valid shape, then valid responses whose content does not fit the form,
+    // then an error.
+    for (response, expected) in [
         (json!({"result": true}), 0),
         (json!({"error": {}}), 0),
         (json!({"result": {}, "error": {"code": 1, "message": ""}}), 0),
@@ -165,60 +166,62 @@ fn wrong_answers_change_nothing() {
         (json!({"error": {"code": -1, "message": "no"}}), 0),
     ] {
         wire.send(call(2, "ask", "{}"));
-        let mut answer = answer;
-        answer["jsonrpc"] = "2.0".into();
-        answer["id"] = self::question(&wire);
-        wire.send(answer.to_string() + "\n");
-        let came = wire.receive();
+        let mut response = response;
+        response["jsonrpc"] = "2.0".into();
+        response["id"] = self::elicitation(&wire);
+        wire.send(response.to_string() + "\n");
+        let received = wire.receive();
         match expected {
-            0 => assert_eq!(came["result"]["isError"], true, "{came}"),
-            code => assert_eq!(came["error"]["code"], code, "{came}"),
+            0 => assert_eq!(received["result"]["isError"], true, "{received}"),
+            code => assert_eq!(received["error"]["code"], code, "{received}"),
         }
     }
     assert!(wire.end().is_empty());
 }
 
-fn answers_before_the_question_do_no_harm() {
-    let wire = Wire::open(asking(), limits(|l| l.workers = 1));
+fn early_responses_are_dropped() {
+    let wire = Wire::open(server_that_asks(), limits(|l| l.workers = 1));
     for id in 1..200 {
-        // The ids of questions can be guessed; whoever answers too soon, answers nothing.
+        // The client can guess the ids of elicitations. A response that arrives too early is
+        // dropped.
         let guess = json!(id);
         wire.send(accept(&guess) + &call(id, "ask", "{}") + &accept(&guess) + &accept(&guess));
-        let mut answered = false;
-        while !answered {
+        let mut completed = false;
+        while !completed {
             let message = wire.receive();
             match message.get("method") {
                 Some(_) => wire.send(accept(&message["id"])),
                 None => {
                     assert_eq!((message["id"].as_u64(), text_of(&message)), (Some(id), "Accept"));
-                    answered = true;
+                    completed = true;
                 }
             }
         }
     }
-    // A guess may have been right before the question was out: then the question comes last.
+    // A guess may be accepted before its elicitation is written. The elicitation is then written
+    // last.
     wire.send(request("\"quiet\"", "ping"));
-    assert_eq!(wire.answer()["id"], "quiet");
+    assert_eq!(wire.response()["id"], "quiet");
 }
 
-fn answers_race_with_cancellations() {
+fn racing_response_and_cancellation_complete_a_call_once() {
     let rounds = if super::long() { 20_000 } else { 500 };
     for workers in [1, 2] {
-        let wire = Wire::open(asking(), limits(|l| l.workers = workers));
-        let mut answered = vec![0_u8; rounds as usize];
-        let mut asked = vec![0_u8; rounds as usize];
+        let wire = Wire::open(server_that_asks(), limits(|l| l.workers = workers));
+        let mut completed = vec![0_u8; rounds as usize];
+        let mut elicited = vec![0_u8; rounds as usize];
         let mut take =
             |message: &Value, call: Option<u64>| match message.get("method").and_then(Value::as_str) {
                 Some("elicitation/create") => {
                     let call = call.unwrap() as usize;
-                    asked[call] += 1;
+                    elicited[call] += 1;
                 }
                 Some("notifications/cancelled") => {}
-                _ => answered[message["id"].as_u64().unwrap_or_else(|| panic!("{message}")) as usize] += 1,
+                _ => completed[message["id"].as_u64().unwrap_or_else(|| panic!("{message}")) as usize] += 1,
             };
         for id in 0..rounds {
             wire.send(call(id, "ask", "{}"));
-            let question = loop {
+            let elicitation = loop {
                 let message = wire.receive();
                 take(&message, Some(id));
                 if message["method"] == "elicitation/create" {
@@ -226,27 +229,27 @@ fn answers_race_with_cancellations() {
                 }
             };
             match id % 3 {
-                0 => wire.send(accept(&question) + &cancel(id)),
-                1 => wire.send(cancel(id) + &accept(&question)),
+                0 => wire.send(accept(&elicitation) + &cancel(id)),
+                1 => wire.send(cancel(id) + &accept(&elicitation)),
                 _ => {
-                    wire.send(accept(&question));
+                    wire.send(accept(&elicitation));
                     wire.send(cancel(id));
                 }
             }
         }
         wire.end().iter().for_each(|message| take(message, None));
-        assert!(asked.iter().all(|n| *n == 1));
-        assert!(answered.iter().all(|n| *n < 2), "an answer came twice");
-        // Cancelled first: never answered.
-        assert!(answered.iter().skip(1).step_by(3).all(|n| *n == 0));
+        assert!(elicited.iter().all(|n| *n == 1));
+        assert!(completed.iter().all(|n| *n < 2), "a call has two responses");
+        // Calls cancelled first never get a response.
+        assert!(completed.iter().skip(1).step_by(3).all(|n| *n == 0));
     }
 }
 
-fn a_resumed_call_has_its_deadline() {
-    in_time(Duration::from_millis(50), resumed_and_late);
+fn a_resumed_call_has_a_deadline() {
+    in_time(Duration::from_millis(50), deadline_after_resumption);
 }
 
-fn resumed_and_late(deadline: Duration) -> Option<()> {
+fn deadline_after_resumption(deadline: Duration) -> Option<()> {
     let mut server = plain();
     server
         .tool(any("ask_then_never"), |ctx, arguments: Json| {
@@ -263,93 +266,96 @@ fn resumed_and_late(deadline: Duration) -> Option<()> {
     );
     for id in 0..3 {
         wire.send(call(id, "ask_then_never", "{}"));
-        let question = wire.receive();
-        if question.get("method").is_none() {
-            assert!(text_of(&question).contains("deadline"), "late before it asked: {question}");
+        let elicitation = wire.receive();
+        if elicitation.get("method").is_none() {
+            assert!(
+                text_of(&elicitation).contains("deadline"),
+                "the deadline expired before the elicitation: {elicitation}"
+            );
             return None;
         }
-        wire.send(accept(&question["id"]));
+        wire.send(accept(&elicitation["id"]));
         assert!(text_of(&wire.receive()).contains("deadline"));
     }
     assert!(wire.end().is_empty());
     Some(())
 }
 
-fn many_rounds_of_many_calls() {
+fn many_calls_with_many_elicitations_complete() {
     for workers in [1, 2, 64] {
         let mut server = plain();
         server
             .tool(any("chain"), |ctx, _: Json| {
                 let form = || Form::new("Go on?").field(Field::boolean("yes"));
-                let mut said = 0;
+                let mut accepted = 0;
                 for round in 0..5 {
                     let first = ctx.elicit(&format!("{round}a"), form());
                     let second = ctx.elicit(&format!("{round}b"), form());
-                    said += u32::from(first?.accepted()) + u32::from(second?.accepted());
+                    accepted += u32::from(first?.accepted()) + u32::from(second?.accepted());
                 }
-                Ok(said.to_string())
+                Ok(accepted.to_string())
             })
             .unwrap();
         let wire = Wire::open(server, limits(|l| (l.workers, l.queue) = (workers, 2)));
         let calls = 60;
         (0..calls).for_each(|id| wire.send(call(id, "chain", "{}")));
-        let (mut open, mut questions) = (calls, 0);
+        let (mut open, mut elicitations) = (calls, 0);
         while open > 0 {
             let message = wire.receive();
             if message.get("method").is_some() {
-                questions += 1;
+                elicitations += 1;
                 wire.send(accept(&message["id"]));
             } else {
                 assert_eq!(text_of(&message), "10");
                 open -= 1;
             }
         }
-        assert_eq!(questions, calls * 10);
+        assert_eq!(elicitations, calls * 10);
         assert!(wire.end().is_empty());
     }
 }
 
-fn a_batch_waits_for_its_questions() {
+fn a_batch_response_waits_for_parked_calls() {
     let server = || {
-        let mut server = asking();
+        let mut server = server_that_asks();
         server.tool(any("roots"), |ctx, _: Json| Ok(ctx.roots("roots")?.len().to_string())).unwrap();
         server
     };
     let open = |limits| {
         let wire = Wire::start(server(), limits);
-        wire.send(greeting("2025-03-26").replace("\"elicitation\":{}", "\"roots\":{}"));
+        wire.send(handshake("2025-03-26").replace("\"elicitation\":{}", "\"roots\":{}"));
         assert_eq!(wire.receive()["id"], "open");
         wire
     };
     let batch = |lines: &[String]| format!("[{}]\n", lines.join(",").replace('\n', ""));
-    let roots = |question: &Value| {
-        json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///r"}]}})
+    let roots = |roots_request: &Value| {
+        json!({"jsonrpc": "2.0", "id": roots_request["id"], "result": {"roots": [{"uri": "file:///r"}]}})
             .to_string()
             + "\n"
     };
     let wire = open(limits(|l| l.workers = 1));
     wire.send(batch(&[call(1, "roots", "{}"), request(2, "ping"), call(3, "echo", "{}")]));
-    let question = wire.receive();
-    assert_eq!(question["method"], "roots/list");
-    wire.quiet();
-    wire.send(roots(&question));
-    let answer = wire.receive();
-    assert_eq!(answer.as_array().map(Vec::len), Some(3), "{answer}");
-    // A call of a batch that is cancelled while it waits: the rest of the batch is complete.
+    let roots_request = wire.receive();
+    assert_eq!(roots_request["method"], "roots/list");
+    wire.assert_no_more();
+    wire.send(roots(&roots_request));
+    let response = wire.receive();
+    assert_eq!(response.as_array().map(Vec::len), Some(3), "{response}");
+    // A call of a batch is cancelled while it is parked. The rest of the batch is complete.
     wire.send(batch(&[call(1, "roots", "{}"), request(2, "ping")]));
-    let question = wire.receive();
+    let roots_request = wire.receive();
     wire.send(cancel(1));
     let mut rest = [wire.receive(), wire.receive()];
     rest.sort_by_key(|m| m.is_array());
-    assert_eq!(rest[0]["params"]["requestId"], question["id"]);
+    assert_eq!(rest[0]["params"]["requestId"], roots_request["id"]);
     assert_eq!(rest[1][0]["id"], 2);
     assert_eq!(rest[1].as_array().map(Vec::len), Some(1));
-    // Two answers to questions in a batch of their own.
+    // Both responses to the requests arrive in one batch.
     wire.send(batch(&[call(4, "roots", "{}"), call(5, "roots", "{}")]));
-    let questions = [wire.receive(), wire.receive()];
-    wire.send(batch(&[roots(&questions[1]), roots(&questions[0])]));
+    let roots_requests = [wire.receive(), wire.receive()];
+    wire.send(batch(&[roots(&roots_requests[1]), roots(&roots_requests[0])]));
     assert_eq!(wire.receive().as_array().map(Vec::len), Some(2));
-    // Calls of a batch have deadlines, and the end of input answers them.
+    // Calls of a batch have deadlines, and the end of the input completes them.
     wire.send(batch(&[call(6, "roots", "{}"), call(7, "echo", "{}")]));
     wire.receive();
     let rest = wire.end();
@@ -363,9 +369,9 @@ fn a_batch_waits_for_its_questions() {
     assert!(wire.end().is_empty());
 }
 
-fn a_batch_has_an_end() {
+fn every_batch_is_completed() {
     let wire = Wire::start(plain(), limits(|l| (l.workers, l.queue) = (1, 1)));
-    wire.send(greeting("2025-03-26"));
+    wire.send(handshake("2025-03-26"));
     wire.receive();
     let batch = |count: u64| {
         let calls: Vec<String> = (0..count).map(|id| call(id, "echo", "{}").replace('\n', "")).collect();
@@ -377,41 +383,41 @@ fn a_batch_has_an_end() {
         wire.send(batch(count));
         assert_eq!(wire.receive()["error"]["code"], -32600);
     }
-    // Nothing to answer, nothing but errors, batches in batches.
+    // Batches with nothing to respond to, with errors only, and nested batches.
     wire.send("[{\"jsonrpc\":\"2.0\",\"method\":\"x\"}]\n");
-    wire.quiet();
+    wire.assert_no_more();
     for (line, len) in [("[1,2,3]", 3), ("[[]]", 1), ("[[[1]],{}]", 2), ("[\"\",null]", 2)] {
         wire.send(line.to_owned() + "\n");
-        let answer = wire.receive();
-        assert_eq!(answer.as_array().map(Vec::len), Some(len), "{answer}");
+        let response = wire.receive();
+        assert_eq!(response.as_array().map(Vec::len), Some(len), "{response}");
     }
-    // The same id twice in one batch, and a cancellation beside its call.
+    // The same id twice in one batch, and a cancellation next to its call.
     wire.send("[".to_owned() + call(1, "echo", "{}").trim() + "," + call(1, "echo", "{}").trim() + "]\n");
-    let answer = wire.receive();
-    assert_eq!(answer.as_array().map(Vec::len), Some(2), "{answer}");
+    let response = wire.receive();
+    assert_eq!(response.as_array().map(Vec::len), Some(2), "{response}");
     wire.send("[".to_owned() + call(1, "echo", "{}").trim() + "," + cancel(1).trim() + "]\n");
-    wire.quiet();
+    wire.assert_no_more();
     assert!(wire.end().is_empty());
 }
 
-fn asking_inline_is_asking() {
+fn inline_tools_can_send_elicitations() {
     let mut server = plain();
     server.inline_tool(any("ask"), ask).unwrap();
     let wire = Wire::open(server, limits(|l| l.parked = 2));
     wire.send(call(1, "ask", "{}") + &call(1, "ask", "{}") + &call(2, "ask", "{}") + &call(3, "ask", "{}"));
-    let mut questions = Vec::new();
+    let mut elicitations = Vec::new();
     let mut errors = Vec::new();
     for _ in 0..4 {
         let message = wire.receive();
         if message.get("method").is_some() {
-            questions.push(message["id"].clone());
+            elicitations.push(message["id"].clone());
         } else {
             errors.push(message["error"]["code"].as_i64());
         }
     }
     errors.sort_unstable();
     assert_eq!(errors, [Some(-32603), Some(-32600)]);
-    questions.iter().rev().for_each(|id| wire.send(accept(id)));
-    wire.answers([1, 2]);
+    elicitations.iter().rev().for_each(|id| wire.send(accept(id)));
+    wire.responses([1, 2]);
     assert!(wire.end().is_empty());
 }

@@ -1,4 +1,4 @@
-//! Calls that are cancelled, repeated, late, stuck or that panic.
+//! Calls that are cancelled, repeated, late or stuck, and calls that panic.
 
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
@@ -9,26 +9,26 @@ use tinymcp::json::Json;
 use tinymcp::{Context, Limits, SchemaCheck, SchemaCompiler, Server, Tool, ToolError, ToolOutput};
 
 use super::process::{any, echo, plain};
-use super::wire::{MODERN, Peer, SOON, Wire, call, cancel, is_good, limits, request, text_of};
+use super::wire::{MODERN, Peer, TIMEOUT, Wire, call, cancel, is_success, limits, request, text_of};
 use crate::tests;
 
 tests! {
     a_queued_call_that_is_cancelled_never_runs,
-    a_running_call_that_is_cancelled_is_told_and_not_answered,
-    a_cancellation_and_an_answer_make_one_outcome,
-    cancelling_what_is_not_there_does_nothing,
-    an_id_in_flight_is_refused_a_second_time,
-    ids_of_subscriptions_are_in_flight_too,
-    panics_are_answered_and_their_words_kept,
-    a_call_that_no_thread_can_run_is_answered,
+    a_cancelled_running_call_is_flagged_and_gets_no_response,
+    a_call_racing_with_its_cancellation_gets_one_response_at_most,
+    cancelling_an_unknown_id_has_no_effect,
+    an_id_in_flight_is_rejected,
+    ids_of_open_subscriptions_are_rejected,
+    panics_are_errors_without_the_panic_text,
+    a_call_without_a_worker_thread_gets_an_error,
 }
 
-/// Holds handlers back until the test lets them go on.
+/// Blocks handlers until the test opens it.
 #[derive(Clone, Default)]
 pub struct Gate(Arc<(Mutex<usize>, Condvar)>);
 
 impl Gate {
-    /// Lets so many more through.
+    /// Lets this many more handlers pass.
     pub fn open(&self, count: usize) {
         *self.0.0.lock().unwrap() += count;
         self.0.1.notify_all();
@@ -41,23 +41,23 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    /// Waits until all that were let through have gone.
-    pub fn passed(&self) {
+    /// Waits until all opened passes are used.
+    pub fn wait_until_used(&self) {
         let passes = self.0.0.lock().unwrap();
-        let (passes, _) = self.0.1.wait_timeout_while(passes, SOON, |passes| *passes > 0).unwrap();
-        assert_eq!(*passes, 0, "nobody came through the gate");
+        let (passes, _) = self.0.1.wait_timeout_while(passes, TIMEOUT, |passes| *passes > 0).unwrap();
+        assert_eq!(*passes, 0, "no handler passed the gate");
     }
 }
 
-/// A server with a tool `wait` that says when it runs and goes on when the gate lets it.
+/// Server with a tool `wait` that reports its start and blocks until the gate opens.
 pub fn gated() -> (Server, Gate, mpsc::Receiver<String>) {
     let gate = Gate::default();
-    let (tell, runs) = mpsc::channel();
+    let (tx, runs) = mpsc::channel();
     let mut server = plain();
     let pass = gate.clone();
     server
         .tool(any("wait"), move |_, arguments: Json| {
-            tell.send(arguments.as_str().to_owned())?;
+            tx.send(arguments.as_str().to_owned())?;
             pass.pass();
             Ok("waited")
         })
@@ -69,61 +69,61 @@ fn a_queued_call_that_is_cancelled_never_runs() {
     let (server, gate, runs) = gated();
     let wire = Wire::open(server, limits(|l| l.workers = 1));
     wire.send(call(1, "wait", "{\"n\":1}"));
-    assert_eq!(runs.recv_timeout(SOON).unwrap(), "{\"n\":1}");
+    assert_eq!(runs.recv_timeout(TIMEOUT).unwrap(), "{\"n\":1}");
     wire.send(call(2, "wait", "{\"n\":2}"));
-    wire.quiet();
+    wire.assert_no_more();
     wire.send(cancel(2));
-    // Its id is free at once; and one that is cancelled in the breath that called it.
+    // The id is free immediately. The last call is cancelled in the same read that delivers it.
     wire.send(call(2, "wait", "{\"n\":3}") + &call(4, "wait", "{\"n\":4}") + &cancel(4));
-    wire.quiet();
+    wire.assert_no_more();
     gate.open(2);
-    wire.answers([1, 2]);
-    assert_eq!(runs.recv_timeout(SOON).unwrap(), "{\"n\":3}");
+    wire.responses([1, 2]);
+    assert_eq!(runs.recv_timeout(TIMEOUT).unwrap(), "{\"n\":3}");
     assert!(wire.end().is_empty());
-    assert!(runs.recv_timeout(SOON).is_err(), "a cancelled call ran");
+    assert!(runs.recv_timeout(TIMEOUT).is_err(), "a cancelled call ran");
 }
 
-fn a_running_call_that_is_cancelled_is_told_and_not_answered() {
-    let (tell, told) = mpsc::channel();
+fn a_cancelled_running_call_is_flagged_and_gets_no_response() {
+    let (tx, rx) = mpsc::channel();
     let mut server = plain();
     server
-        .tool(any("patient"), move |ctx, _: Json| {
-            tell.send("runs")?;
+        .tool(any("until_cancelled"), move |ctx, _: Json| {
+            tx.send("runs")?;
             while !ctx.cancelled() {
                 thread::yield_now();
             }
-            ctx.progress(1.0, None, Some("nobody wants to know"));
-            tell.send("ends")?;
-            Ok("nobody wants this")
+            ctx.progress(1.0, None, Some("progress after the cancellation"));
+            tx.send("ends")?;
+            Ok("result after the cancellation")
         })
         .unwrap();
     let wire = Wire::open(server, limits(|l| l.workers = 1));
     for _ in 0..3 {
         wire.send(
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"patient","_meta":{"progressToken":1}}}"#
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"until_cancelled","_meta":{"progressToken":1}}}"#
                 .to_owned()
                 + "\n",
         );
-        assert_eq!(told.recv_timeout(SOON).unwrap(), "runs");
+        assert_eq!(rx.recv_timeout(TIMEOUT).unwrap(), "runs");
         wire.send(cancel(1));
-        assert_eq!(told.recv_timeout(SOON).unwrap(), "ends");
-        wire.quiet();
+        assert_eq!(rx.recv_timeout(TIMEOUT).unwrap(), "ends");
+        wire.assert_no_more();
     }
     assert!(wire.end().is_empty());
 }
 
-fn a_cancellation_and_an_answer_make_one_outcome() {
+fn a_call_racing_with_its_cancellation_gets_one_response_at_most() {
     let rounds = if super::long() { 100_000 } else { 3_000 };
     for workers in [1, 2, 64] {
         let wire = Wire::open(plain(), limits(|l| l.workers = workers));
-        let mut answered = vec![0_u8; rounds as usize];
-        let mut take = |answer: Value| {
-            assert!(is_good(&answer), "{answer}");
-            answered[answer["id"].as_u64().unwrap() as usize] += 1;
+        let mut completed = vec![0_u8; rounds as usize];
+        let mut take = |response: Value| {
+            assert!(is_success(&response), "{response}");
+            completed[response["id"].as_u64().unwrap() as usize] += 1;
         };
         let mut open = 0;
         for id in 0..rounds {
-            // Now in one breath, now as two.
+            // Sends the call and its cancellation in one read or in two.
             let (call, cancel) = (call(id, "echo", "{}"), cancel(id));
             if id % 2 == 0 {
                 wire.send(call + &cancel);
@@ -135,30 +135,30 @@ fn a_cancellation_and_an_answer_make_one_outcome() {
             open += 1;
             while open > 100 || (id == rounds - 1 && open > 0) {
                 match wire.receive() {
-                    answer if answer["id"] == "round" => open -= 1,
-                    answer => take(answer),
+                    response if response["id"] == "round" => open -= 1,
+                    response => take(response),
                 }
             }
         }
         wire.end().into_iter().for_each(&mut take);
-        assert!(answered.iter().all(|n| *n < 2), "an answer came twice");
+        assert!(completed.iter().all(|n| *n < 2), "a call has two responses");
     }
 }
 
-fn cancelling_what_is_not_there_does_nothing() {
+fn cancelling_an_unknown_id_has_no_effect() {
     let wire = Wire::open(plain(), Limits::default());
     for id in ["0", "1", "\"open\"", "null", "1.5", "{}", "[]", "18446744073709551616", "\"\\u0000\""] {
         wire.send(cancel(id));
         wire.send(cancel(id));
-        wire.quiet();
+        wire.assert_no_more();
     }
 }
 
-fn an_id_in_flight_is_refused_a_second_time() {
+fn an_id_in_flight_is_rejected() {
     let (server, gate, runs) = gated();
     let wire = Wire::open(server, limits(|l| l.workers = 4));
     wire.send(call(1, "wait", "{}"));
-    runs.recv_timeout(SOON).unwrap();
+    runs.recv_timeout(TIMEOUT).unwrap();
     for again in [call(1, "wait", "{}"), call(1, "echo", "{}"), call(1, "wait", "{}") + &request(9, "ping")] {
         let more = again.lines().count() > 1;
         wire.send(again);
@@ -168,25 +168,25 @@ fn an_id_in_flight_is_refused_a_second_time() {
             assert_eq!(wire.receive()["id"], 9);
         }
     }
-    // Another type is another id.
+    // The same id of another JSON type is a different id.
     wire.send(call("\"1\"", "wait", "{}"));
-    runs.recv_timeout(SOON).unwrap();
+    runs.recv_timeout(TIMEOUT).unwrap();
     gate.open(2);
     let mut ids = [wire.receive()["id"].clone(), wire.receive()["id"].clone()];
     ids.sort_by_key(Value::to_string);
     assert_eq!(ids, [Value::from("1"), Value::from(1)]);
-    // Free again; and twice in one breath.
+    // The id is free again. Two requests with one id arrive in one read.
     wire.send(call(1, "wait", "{}") + &call(1, "wait", "{}"));
     let refused = wire.receive();
     assert!(refused["error"].is_object(), "{refused}");
-    runs.recv_timeout(SOON).unwrap();
+    runs.recv_timeout(TIMEOUT).unwrap();
     gate.open(1);
     assert_eq!(text_of(&wire.receive()), "waited");
     assert!(wire.end().is_empty());
     assert!(runs.try_recv().is_err());
 }
 
-fn ids_of_subscriptions_are_in_flight_too() {
+fn ids_of_open_subscriptions_are_rejected() {
     let (mut server, gate, runs) = gated();
     server.tools_may_change();
     let wire = Wire::start(server, Limits::default());
@@ -207,24 +207,24 @@ fn ids_of_subscriptions_are_in_flight_too() {
         assert_eq!(wire.receive()["error"]["code"], -32600);
     }
     wire.send(modern("2"));
-    runs.recv_timeout(SOON).unwrap();
+    runs.recv_timeout(TIMEOUT).unwrap();
     wire.send(listen("2"));
     assert_eq!(wire.receive()["error"]["code"], -32600);
     gate.open(1);
     assert_eq!(wire.receive()["id"], 2);
-    // A subscription that ends leaves its id.
+    // A subscription that ends frees its id.
     wire.send(cancel(1) + &listen("1"));
     assert_eq!(wire.receive()["method"], "notifications/subscriptions/acknowledged");
     let rest = wire.end();
     assert_eq!(rest.iter().filter(|m| m["id"] == 1).count(), 1, "{rest:?}");
 }
 
-/// Accepts every schema, and panics when it checks.
+/// Accepts every schema and panics in each check.
 struct Panics;
 
 impl SchemaCheck for Panics {
     fn check(&self, _: tinymcp::json::Value<'_>) -> Result<(), tinymcp::record::Violation> {
-        panic!("secret words of a check")
+        panic!("secret text of a check")
     }
 }
 
@@ -232,38 +232,38 @@ impl SchemaCompiler for Panics {
     fn compile(&self, schema: tinymcp::json::Value<'_>) -> Result<Arc<dyn SchemaCheck>, String> {
         match schema.get("x-check").is_some() {
             true => Ok(Arc::new(Panics)),
-            false => Ok(Arc::new(Lenient)),
+            false => Ok(Arc::new(AcceptsAll)),
         }
     }
 }
 
-struct Lenient;
+struct AcceptsAll;
 
-impl SchemaCheck for Lenient {
+impl SchemaCheck for AcceptsAll {
     fn check(&self, _: tinymcp::json::Value<'_>) -> Result<(), tinymcp::record::Violation> {
         Ok(())
     }
 }
 
 /// Panics when it is dropped, also as the payload of a panic.
-struct Grenade;
+struct PanicsOnDrop;
 
-impl Drop for Grenade {
+impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
-        panic!("secret words of a destructor")
+        panic!("secret text of a destructor")
     }
 }
 
-fn panics_are_answered_and_their_words_kept() {
+fn panics_are_errors_without_the_panic_text() {
     const CHECKED: Json = Json::constant(r#"{"type":"object","x-check":true}"#);
     fn words(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
-        panic!("secret words of a handler")
+        panic!("secret text of a handler")
     }
     fn payload(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
-        std::panic::panic_any(Grenade)
+        std::panic::panic_any(PanicsOnDrop)
     }
     fn destructor(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
-        let _grenade = Grenade;
+        let _grenade = PanicsOnDrop;
         Ok("never".to_owned())
     }
     fn structured(_: &mut Context<'_>, _: Json) -> Result<ToolOutput, ToolError> {
@@ -290,32 +290,33 @@ fn panics_are_answered_and_their_words_kept() {
     let wire = Wire::open(server, limits(|l| (l.workers, l.handler_deadline) = (1, Duration::ZERO)));
     for id in 0..names.len() * 20 {
         wire.send(call(id, &names[id % names.len()], "{}"));
-        let answer = wire.receive();
-        assert_eq!(answer["id"], id, "{answer}");
-        assert_eq!(answer["error"]["code"], -32603, "{answer}");
-        assert!(!answer.to_string().contains("secret"), "{answer}");
+        let response = wire.receive();
+        assert_eq!(response["id"], id, "{response}");
+        assert_eq!(response["error"]["code"], -32603, "{response}");
+        assert!(!response.to_string().contains("secret"), "{response}");
     }
     assert!(wire.end().is_empty());
 }
 
-fn a_call_that_no_thread_can_run_is_answered() {
+fn a_call_without_a_worker_thread_gets_an_error() {
     let mut server = plain();
     server.limits(limits(|l| {
-        // More than any address space: a worker cannot start. The thread that calls serve reads.
+        // More than any address space: no worker can start, and the thread that calls `serve`
+        // reads.
         (l.worker_stack, l.handler_deadline) = (usize::MAX / 16 * 15, Duration::ZERO);
     }));
     let (link, mut end) = tinymcp::memory();
     let serving = thread::spawn(move || server.into_local().serve(link));
-    for line in super::wire::greeting("2025-11-25").lines() {
+    for line in super::wire::handshake("2025-11-25").lines() {
         end.send(line);
     }
-    assert!(end.receive(SOON).unwrap().contains("\"open\""));
+    assert!(end.receive(TIMEOUT).unwrap().contains("\"open\""));
     for id in 0..3 {
         end.send(&call(id, "echo", "{}"));
-        let answer = end.receive(SOON).expect("an answer although no thread could start");
-        let answer: Value = serde_json::from_str(&answer).unwrap();
-        assert_eq!(answer["id"], id);
-        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        let response = end.receive(TIMEOUT).expect("no response although no thread could start");
+        let response: Value = serde_json::from_str(&response).unwrap();
+        assert_eq!(response["id"], id);
+        assert_eq!(response["result"]["isError"], true, "{response}");
     }
     end.finish();
     serving.join().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A server that changes, stops, panics or is dropped while it is being talked to.
+//! Servers that are changed, stopped or dropped, or that panic, while a client is connected.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,23 +12,23 @@ use tinymcp::{Limits, Link, Resource, ResourceContents, memory};
 
 use super::call::gated;
 use super::process::{any, ask, echo, never, plain};
-use super::wire::{Feed, MODERN, Peer, SOON, Sink, Wire, call, is_good, limits, request};
+use super::wire::{Feed, MODERN, Peer, Sink, TIMEOUT, Wire, call, is_success, limits, request};
 use crate::tests;
 
 tests! {
-    tools_come_and_go_under_calls_and_lists,
-    changes_from_many_threads_are_all_told,
+    tools_are_added_and_removed_during_calls_and_lists,
+    changes_from_many_threads_are_all_notified,
     a_removed_tool_finishes_its_calls,
-    stopping_from_anywhere_ends_serving,
-    stopping_twice_before_and_after_is_stopping,
-    requests_after_a_stop_are_not_taken,
+    stop_from_any_thread_ends_serving,
+    stop_is_idempotent_before_and_after_serving,
+    requests_after_a_stop_get_one_response_or_none,
     a_reader_that_fails_or_panics_ends_serving,
-    a_hook_that_panics_keeps_no_other_from_running,
-    handlers_are_dropped_when_all_is_over,
+    a_panic_in_a_shutdown_hook_does_not_skip_other_hooks,
+    handlers_are_dropped_when_the_server_ends,
     a_handle_outlives_its_server,
 }
 
-fn tools_come_and_go_under_calls_and_lists() {
+fn tools_are_added_and_removed_during_calls_and_lists() {
     for workers in [1, 4] {
         let mut server = plain();
         server.tools_may_change();
@@ -54,8 +54,8 @@ fn tools_come_and_go_under_calls_and_lists() {
             for id in 0..rounds {
                 let cursor = |list: &Value| list["result"]["nextCursor"].as_str().map(str::to_owned);
                 wire.send(call(id, &format!("t{}", id % 20), "{}"));
-                let answer = wire.answer();
-                assert!(is_good(&answer) || answer["error"]["code"] == -32602, "{answer}");
+                let response = wire.response();
+                assert!(is_success(&response) || response["error"]["code"] == -32602, "{response}");
                 let (mut names, mut at) = (HashSet::new(), None);
                 loop {
                     wire.send(match &at {
@@ -64,9 +64,10 @@ fn tools_come_and_go_under_calls_and_lists() {
                             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\",\"params\":{{\"cursor\":\"{at}\"}}}}\n"
                         ),
                     });
-                    let list = wire.answer();
+                    let list = wire.response();
                     for tool in list["result"]["tools"].as_array().unwrap_or_else(|| panic!("{list}")) {
-                        // A tool that went and came back stands at the end, so it may come again.
+                        // A tool that was removed and added again is last in the list, so it may
+                        // occur twice.
                         names.insert(tool["name"].as_str().unwrap().to_owned());
                     }
                     at = cursor(&list);
@@ -74,7 +75,7 @@ fn tools_come_and_go_under_calls_and_lists() {
                         break;
                     }
                 }
-                assert!(names.contains("echo"), "what stays is in every list");
+                assert!(names.contains("echo"), "a list lacks a tool that was never removed");
             }
             over.store(true, Ordering::Relaxed);
         });
@@ -82,7 +83,7 @@ fn tools_come_and_go_under_calls_and_lists() {
     }
 }
 
-fn changes_from_many_threads_are_all_told() {
+fn changes_from_many_threads_are_all_notified() {
     let mut server = plain();
     server.tools_may_change().resource_updates();
     server.resource(Resource::new("res:r", "r"), |_, uri| Ok(ResourceContents::text(uri, "t"))).unwrap();
@@ -105,16 +106,16 @@ fn changes_from_many_threads_are_all_told() {
             });
         }
     });
-    // A client that reads is told of each.
-    let mut told = [0, 0];
+    // A client that reads receives every notification.
+    let mut counts = [0, 0];
     for _ in 0..200 {
         match wire.receive()["method"].as_str() {
-            Some("notifications/tools/list_changed") => told[0] += 1,
-            Some("notifications/resources/updated") => told[1] += 1,
+            Some("notifications/tools/list_changed") => counts[0] += 1,
+            Some("notifications/resources/updated") => counts[1] += 1,
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(told, [100, 100]);
+    assert_eq!(counts, [100, 100]);
     let rest = wire.end();
     assert_eq!(rest.len(), 2, "{rest:?}");
 }
@@ -125,16 +126,16 @@ fn a_removed_tool_finishes_its_calls() {
     let handle = server.handle();
     let wire = Wire::open(server, Limits::default());
     wire.send(call(1, "wait", "{}"));
-    runs.recv_timeout(SOON).unwrap();
+    runs.recv_timeout(TIMEOUT).unwrap();
     assert!(handle.remove_tool("wait").unwrap());
     wire.send(call(2, "wait", "{}"));
-    assert_eq!(wire.answer()["error"]["code"], -32602);
+    assert_eq!(wire.response()["error"]["code"], -32602);
     gate.open(1);
-    assert!(is_good(&wire.answer()));
+    assert!(is_success(&wire.response()));
     wire.end();
 }
 
-fn stopping_from_anywhere_ends_serving() {
+fn stop_from_any_thread_ends_serving() {
     // From another thread, while nothing at all happens.
     for local in [false, true] {
         let server = plain();
@@ -146,13 +147,14 @@ fn stopping_from_anywhere_ends_serving() {
         };
         handle.stop();
         if local {
-            // This one reads on the thread that serves, which hears of it with the next message.
+            // This server reads on the thread that serves, which sees the stop with the next
+            // message.
             wire.send(request(1, "ping"));
         }
         wire.join().unwrap();
         assert!(wire.sink.is_empty());
     }
-    // From a handler, pooled and inline: its own answer is the last.
+    // Stop from a pooled and an inline handler: the response of the handler is the last message.
     for inline in [false, true] {
         for local in [false, true] {
             let mut server = plain();
@@ -176,12 +178,12 @@ fn stopping_from_anywhere_ends_serving() {
             };
             wire.send(request(1, "ping") + &call(2, "stop", "{}"));
             if local && !inline {
-                assert!(wire.answers([1, 2]).iter().all(is_good));
+                assert!(wire.responses([1, 2]).iter().all(is_success));
                 wire.send(request(3, "ping"));
             }
             wire.join().unwrap();
             if inline || !local {
-                assert!(wire.answers([1, 2]).iter().all(is_good));
+                assert!(wire.responses([1, 2]).iter().all(is_success));
             }
             assert!(wire.sink.is_empty(), "{inline} {local}");
             drop(entered);
@@ -189,7 +191,7 @@ fn stopping_from_anywhere_ends_serving() {
     }
 }
 
-fn stopping_twice_before_and_after_is_stopping() {
+fn stop_is_idempotent_before_and_after_serving() {
     let server = plain();
     let handle = server.handle();
     handle.stop();
@@ -200,7 +202,7 @@ fn stopping_twice_before_and_after_is_stopping() {
     assert!(wire.sink.is_empty());
 }
 
-fn requests_after_a_stop_are_not_taken() {
+fn requests_after_a_stop_get_one_response_or_none() {
     let rounds = if super::long() { 2_000 } else { 60 };
     for round in 0..rounds {
         let mut server = plain();
@@ -221,20 +223,20 @@ fn requests_after_a_stop_are_not_taken() {
             sent.join().unwrap();
         });
         wire.join().unwrap();
-        // Answered are those that were taken, each once and each whole; others are not.
+        // Each accepted call has exactly one complete response; other calls have none.
         let mut seen = HashSet::new();
         while let Some(line) = wire.sink.line(Duration::ZERO) {
-            let answer: Value = serde_json::from_str(&line).unwrap();
-            assert!(seen.insert(answer["id"].as_u64()), "{answer} came twice");
+            let response: Value = serde_json::from_str(&line).unwrap();
+            assert!(seen.insert(response["id"].as_u64()), "{response} occurs twice");
         }
-        assert!(wire.sink.is_empty(), "the output ends inside a line");
+        assert!(wire.sink.is_empty(), "the output ends in the middle of a line");
     }
 }
 
-/// Reads a little, then fails or panics.
-struct Breaks(Feed, bool);
+/// Reads the feed, then returns an error or panics.
+struct FailingReader(Feed, bool);
 
-impl std::io::Read for Breaks {
+impl std::io::Read for FailingReader {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         match std::io::Read::read(&mut self.0, buf)? {
             0 if self.1 => panic!("a reader that panics"),
@@ -249,58 +251,59 @@ fn a_reader_that_fails_or_panics_ends_serving() {
         let (feed, chunks) = mpsc::channel();
         let sink = Arc::new(Sink::default());
         let limits = Limits::default();
-        let link = Link::lines(Breaks(Feed::new(chunks, usize::MAX), panics), sink.writer(), &limits);
+        let link = Link::lines(FailingReader(Feed::new(chunks, usize::MAX), panics), sink.writer(), &limits);
         let serving = thread::spawn(move || {
             let mut server = plain();
             server.limits(limits);
             server.serve(link)
         });
         feed.send(request(1, "ping").into_bytes()).unwrap();
-        assert!(sink.line(SOON).is_some());
+        assert!(sink.line(TIMEOUT).is_some());
         feed.send(call(2, "echo", "{}").into_bytes()).unwrap();
         drop(feed);
-        let error = serving.join().expect("serving itself does not panic").expect_err("it did not end well");
+        let error =
+            serving.join().expect("the server panicked").expect_err("the server ended without an error");
         assert!(!error.to_string().is_empty());
     }
 }
 
-fn a_hook_that_panics_keeps_no_other_from_running() {
+fn a_panic_in_a_shutdown_hook_does_not_skip_other_hooks() {
     let mut server = plain();
-    let (told, ran) = mpsc::channel();
+    let (tx, ran) = mpsc::channel();
     server.on_shutdown(|| panic!("a hook that panics"));
-    server.on_shutdown(move || told.send(()).unwrap());
+    server.on_shutdown(move || tx.send(()).unwrap());
     let (link, end) = memory();
     let serving =
         thread::Builder::new().name("mcp-quiet".to_owned()).spawn(move || server.serve(link)).unwrap();
     drop(end);
     serving.join().unwrap().unwrap();
-    ran.recv_timeout(SOON).unwrap();
+    ran.recv_timeout(TIMEOUT).unwrap();
 }
 
-/// Tells when it is dropped.
-struct Tells(mpsc::Sender<&'static str>, &'static str);
+/// Reports when it is dropped.
+struct ReportsDrop(mpsc::Sender<&'static str>, &'static str);
 
-impl Tells {
+impl ReportsDrop {
     fn name(&self) -> &'static str {
         self.1
     }
 }
 
-impl Drop for Tells {
+impl Drop for ReportsDrop {
     fn drop(&mut self) {
-        // The test may have failed and gone.
+        // The test may have failed and dropped the receiver.
         let _ = self.0.send(self.1);
     }
 }
 
-fn handlers_are_dropped_when_all_is_over() {
+fn handlers_are_dropped_when_the_server_ends() {
     for local in [false, true] {
-        let (told, dropped) = mpsc::channel();
+        let (tx, dropped) = mpsc::channel();
         let (mut server, gate, runs) = gated();
         server.tools_may_change();
-        let tells = |what| Tells(told.clone(), what);
+        let reporter = |what| ReportsDrop(tx.clone(), what);
         let (pooled, inline, resource, hook) =
-            (tells("pooled"), tells("inline"), tells("resource"), tells("hook"));
+            (reporter("pooled"), reporter("inline"), reporter("resource"), reporter("hook"));
         server
             .tool(any("pooled"), move |_, _: Json| Ok(pooled.name()))
             .and_then(|s| s.inline_tool(any("inline"), move |_, _: Json| Ok(inline.name())))
@@ -312,24 +315,29 @@ fn handlers_are_dropped_when_all_is_over() {
             .and_then(|s| s.tool(any("ask"), ask))
             .unwrap();
         server.on_shutdown(move || drop(hook));
-        drop(told);
+        drop(tx);
         let mut wire = if local {
             Wire::open_local(server, Limits::default())
         } else {
             Wire::open(server, Limits::default())
         };
-        // Everything that could keep something alive: a queue, a question, a subscription, a batch.
+        // Everything that may hold a handler: a queued call, an elicitation, a subscription, a
+        // batch.
         wire.send(call(1, "ask", "{}") + &call(2, "wait", "{}") + &call(3, "pooled", "{}"));
         wire.send(format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":4,\"method\":\"subscriptions/listen\",\"params\":{{{MODERN},\"notifications\":{{\"toolsListChanged\":true}}}}}}\n"
         ));
-        runs.recv_timeout(SOON).unwrap();
+        runs.recv_timeout(TIMEOUT).unwrap();
         gate.open(1);
         wire.finish();
         wire.join().unwrap();
-        let mut names: Vec<&str> = (0..4).map_while(|_| dropped.recv_timeout(SOON).ok()).collect();
+        let mut names: Vec<&str> = (0..4).map_while(|_| dropped.recv_timeout(TIMEOUT).ok()).collect();
         names.sort_unstable();
-        assert_eq!(names, ["hook", "inline", "pooled", "resource"], "all are dropped, {local}");
+        assert_eq!(
+            names,
+            ["hook", "inline", "pooled", "resource"],
+            "not all handlers are dropped, local: {local}"
+        );
     }
 }
 
@@ -341,7 +349,7 @@ fn a_handle_outlives_its_server() {
     assert!(handle.add_tool(any("t"), echo).is_err());
     assert!(handle.resource_updated("res:r").is_err());
     handle.stop();
-    // And one whose server is done, with a handler that is not.
+    // A server that has ended while one of its handlers runs.
     let mut server = plain();
     server.tools_may_change();
     server.tool(any("never"), never).unwrap();
@@ -349,7 +357,7 @@ fn a_handle_outlives_its_server() {
     let wire = Wire::open(server, limits(|l| l.grace = Duration::from_millis(20)));
     wire.send(call(1, "never", "{}"));
     assert_eq!(wire.end().len(), 1);
-    // Nobody is there to be told; whether the rest is still there is nobody's business.
+    // No client is connected; both results are unspecified.
     let _ = handle.add_tool(any("t"), echo);
     let _ = handle.remove_tool("never");
     handle.stop();

@@ -1,4 +1,4 @@
-//! A peer that reads slowly, late or never, and one that is gone.
+//! Back-pressure: peers that read slowly, late or never, and peers that disconnect.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier};
@@ -10,28 +10,30 @@ use tinymcp::{Limits, Resource, ResourceContents, Server, memory};
 
 use super::call::gated;
 use super::process::{any, echo, never, plain};
-use super::wire::{Feed, MODERN, Peer, SOON, Sink, Wire, call, greeting, in_time, limits, request, text_of};
+use super::wire::{
+    Feed, MODERN, Peer, Sink, TIMEOUT, Wire, call, handshake, in_time, limits, request, text_of,
+};
 use crate::tests;
 
 tests! {
-    answers_leave_although_a_blank_line_follows,
-    a_peer_that_stops_reading_costs_bounded_memory_and_no_answer,
+    responses_are_written_before_a_blank_line_is_read,
+    a_peer_that_stops_reading_costs_bounded_memory_and_loses_no_response,
     frames_of_many_workers_never_interleave,
-    an_update_is_told_without_waiting_and_late_ones_once,
-    a_subscription_to_a_peer_that_does_not_read_stops_nobody,
-    deadlines_pass_although_the_peer_does_not_read,
-    stopping_does_not_wait_for_a_peer_that_does_not_read,
-    finished_answers_are_written_before_the_end,
-    answers_that_are_being_written_get_a_last_moment,
-    an_answer_is_not_held_back_by_a_full_queue,
-    the_answer_that_opens_a_session_comes_first,
+    resource_updates_do_not_block_and_queued_ones_are_merged,
+    a_subscriber_that_does_not_read_blocks_no_other_thread,
+    deadlines_expire_while_the_peer_does_not_read,
+    stop_does_not_wait_for_a_peer_that_does_not_read,
+    finished_responses_are_written_before_the_server_ends,
+    responses_being_written_get_half_a_second_after_a_stop,
+    a_full_queue_does_not_delay_a_finished_response,
+    the_initialize_response_is_written_first,
     a_broken_output_ends_serving,
-    a_handler_learns_that_the_peer_is_gone,
-    a_writer_that_panics_stops_nobody,
-    closing_frees_a_sender_of_a_full_memory_link,
+    a_handler_is_cancelled_when_the_peer_disconnects,
+    a_writer_that_panics_ends_serving,
+    stop_unblocks_a_handler_on_a_full_memory_link,
 }
 
-/// Limits that are reached soon, changed further.
+/// Low limits with changes.
 fn small(change: impl FnOnce(&mut Limits)) -> Limits {
     limits(|l| {
         (l.backlog_bytes, l.workers, l.queue, l.grace) = (4096, 2, 4, Duration::from_millis(200));
@@ -39,17 +41,17 @@ fn small(change: impl FnOnce(&mut Limits)) -> Limits {
     })
 }
 
-fn answers_leave_although_a_blank_line_follows() {
+fn responses_are_written_before_a_blank_line_is_read() {
     for blank in ["\n", "\r\n", "\n\n \t\r\n", " \n"] {
         let wire = Wire::start(plain(), Limits::default());
         wire.send(request(1, "ping") + blank);
         assert_eq!(wire.receive()["id"], 1);
         wire.send(blank.to_owned() + &request(2, "ping") + &request(3, "ping") + blank);
-        wire.answers([2, 3]);
+        wire.responses([2, 3]);
     }
 }
 
-fn a_peer_that_stops_reading_costs_bounded_memory_and_no_answer() {
+fn a_peer_that_stops_reading_costs_bounded_memory_and_loses_no_response() {
     for workers in [1, 2, 64] {
         let limits = small(|l| l.workers = workers);
         let sink = Sink::new(0, usize::MAX);
@@ -66,7 +68,7 @@ fn a_peer_that_stops_reading_costs_bounded_memory_and_no_answer() {
         wire.sink.wait_until_full();
         assert!(wire.sink.is_empty());
         wire.sink.set_room(usize::MAX);
-        wire.answers(0..=500);
+        wire.responses(0..=500);
         assert!(wire.end().is_empty());
     }
 }
@@ -86,7 +88,7 @@ fn frames_of_many_workers_never_interleave() {
     let limits = limits(|l| (l.workers, l.queue, l.backlog_bytes) = (64, 256, 64 << 10));
     let sink = Sink::new(8 << 10, 1000);
     let wire = Wire::start_with(server, limits, usize::MAX, sink);
-    wire.greet("2025-11-25");
+    wire.open_session("2025-11-25");
     let calls = if super::long() { 20_000 } else { 600 };
     let size = |id: u64| (id as usize * 7919) % if id % 10 == 0 { 100_000 } else { 300 };
     thread::scope(|scope| {
@@ -111,7 +113,7 @@ fn frames_of_many_workers_never_interleave() {
                 }
                 None => {
                     let id = message["id"].as_u64().unwrap_or_else(|| panic!("{message}"));
-                    assert_eq!(steps[id as usize], 5, "progress comes before the answer");
+                    assert_eq!(steps[id as usize], 5, "the response overtook progress");
                     assert_eq!(text_of(&message).len(), size(id));
                     open -= 1;
                 }
@@ -139,16 +141,16 @@ fn subscribe(wire: &Wire) {
             "{{\"jsonrpc\":\"2.0\",\"id\":{n},\"method\":\"resources/subscribe\",\"params\":{{\"uri\":\"res:{n}\"}}}}\n"
         ));
     }
-    wire.answers(0..3);
+    wire.responses(0..3);
 }
 
-fn an_update_is_told_without_waiting_and_late_ones_once() {
+fn resource_updates_do_not_block_and_queued_ones_are_merged() {
     let server = updating();
     let handle = server.handle();
     let wire = Wire::start_with(server, small(|_| ()), usize::MAX, Sink::new(100, usize::MAX));
-    wire.greet("2025-11-25");
+    wire.open_session("2025-11-25");
     subscribe(&wire);
-    // Many more than room and backlog hold; none of them may wait.
+    // Far more updates than room and backlog hold. None of the calls may block.
     handle.resource_updated("res:0").unwrap();
     handle.resource_updated("res:0").unwrap();
     wire.sink.wait_until_full();
@@ -161,18 +163,18 @@ fn an_update_is_told_without_waiting_and_late_ones_once() {
         assert_eq!(message["method"], "notifications/resources/updated");
         message["params"]["uri"].as_str().unwrap().to_owned()
     };
-    // As many as were told before nothing went any more, then each once.
-    let mut told = vec![uri()];
-    while told.last().unwrap() != "res:1" {
-        told.push(uri());
+    // The updates sent before the output was full, then each URI once.
+    let mut updates = vec![uri()];
+    while updates.last().unwrap() != "res:1" {
+        updates.push(uri());
     }
-    assert!(told.len() < 2000, "{} updates were told to a backlog of 64 KiB", told.len());
+    assert!(updates.len() < 2000, "{} updates were queued with a backlog of 64 KiB", updates.len());
     assert_eq!(uri(), "res:2");
     handle.resource_updated("res:0").unwrap();
     assert_eq!(uri(), "res:0");
 }
 
-fn a_subscription_to_a_peer_that_does_not_read_stops_nobody() {
+fn a_subscriber_that_does_not_read_blocks_no_other_thread() {
     let mut server = updating();
     server.tools_may_change();
     let handle = server.handle();
@@ -191,53 +193,54 @@ fn a_subscription_to_a_peer_that_does_not_read_stops_nobody() {
     wire.join().unwrap();
 }
 
-/// A server with a tool `patient` that waits to be cancelled, and what it tells when it begins and ends.
-fn patient() -> (Server, mpsc::Receiver<()>, mpsc::Receiver<()>) {
-    let (told, flagged) = mpsc::channel();
+/// Server with a tool `until_cancelled` that waits for its cancellation, and receivers of its start and its
+/// end.
+fn until_cancelled() -> (Server, mpsc::Receiver<()>, mpsc::Receiver<()>) {
+    let (ended, flagged) = mpsc::channel();
     let (started, running) = mpsc::channel();
     let mut server = plain();
     server
-        .tool(any("patient"), move |ctx, _: Json| {
+        .tool(any("until_cancelled"), move |ctx, _: Json| {
             started.send(()).unwrap();
             while !ctx.cancelled() {
                 thread::yield_now();
             }
-            told.send(()).unwrap();
-            Ok("nobody waits for this")
+            ended.send(()).unwrap();
+            Ok("result after the cancellation")
         })
         .unwrap();
     (server, running, flagged)
 }
 
-fn deadlines_pass_although_the_peer_does_not_read() {
-    in_time(Duration::from_millis(100), deadlines_pass);
+fn deadlines_expire_while_the_peer_does_not_read() {
+    in_time(Duration::from_millis(100), deadlines_expire);
 }
 
-fn deadlines_pass(deadline: Duration) -> Option<()> {
-    let (server, running, flagged) = patient();
+fn deadlines_expire(deadline: Duration) -> Option<()> {
+    let (server, running, flagged) = until_cancelled();
     let limits = small(|l| (l.handler_deadline, l.workers) = (deadline, 2));
     let mut wire = Wire::start_with(server, limits, usize::MAX, Sink::new(usize::MAX, usize::MAX));
-    wire.greet("2025-11-25");
+    wire.open_session("2025-11-25");
     wire.sink.set_room(0);
     for round in 0..3 {
-        wire.send(call(round, "patient", "{}"));
-        // One that has not begun long after its deadline never will.
+        wire.send(call(round, "until_cancelled", "{}"));
+        // A handler that has not started long after the deadline will never start.
         if running.recv_timeout(deadline * 5).is_err() {
             wire.sink.set_room(usize::MAX);
             return None;
         }
-        flagged.recv_timeout(SOON).expect("a handler past its deadline is flagged");
+        flagged.recv_timeout(TIMEOUT).expect("no cancellation after the deadline");
     }
     wire.sink.set_room(usize::MAX);
-    for answer in wire.answers(0..3) {
-        assert!(text_of(&answer).contains("deadline"), "{answer}");
+    for response in wire.responses(0..3) {
+        assert!(text_of(&response).contains("deadline"), "{response}");
     }
     wire.finish();
     wire.join().unwrap();
     Some(())
 }
 
-fn stopping_does_not_wait_for_a_peer_that_does_not_read() {
+fn stop_does_not_wait_for_a_peer_that_does_not_read() {
     for stuck in [0, 5] {
         let mut server = plain();
         server.tool(any("never"), never).unwrap();
@@ -253,15 +256,15 @@ fn stopping_does_not_wait_for_a_peer_that_does_not_read() {
     }
 }
 
-fn finished_answers_are_written_before_the_end() {
+fn finished_responses_are_written_before_the_server_ends() {
     for round in 0..40 {
         let (server, gate, runs) = gated();
         let handle = server.handle();
         let limits = limits(|l| (l.grace, l.workers) = (Duration::from_secs(20), 2));
         let mut wire = Wire::open(server, limits);
         wire.send(call(1, "wait", "{}"));
-        runs.recv_timeout(SOON).unwrap();
-        // The thread that reads is the one that writes, and the worker leaves its answer to it.
+        runs.recv_timeout(TIMEOUT).unwrap();
+        // The reader thread writes, so the worker queues its response for that thread.
         wire.sink.set_room(0);
         wire.send(request(2, "ping"));
         wire.sink.wait_until_full();
@@ -274,80 +277,81 @@ fn finished_answers_are_written_before_the_end() {
         wire.sink.set_room(50);
         wire.sink.set_room(usize::MAX);
         wire.join().unwrap();
-        wire.answers([1, 2]);
+        wire.responses([1, 2]);
     }
 }
 
-fn answers_that_are_being_written_get_a_last_moment() {
+fn responses_being_written_get_half_a_second_after_a_stop() {
     for _ in 0..40 {
         let (server, gate, runs) = gated();
         let handle = server.handle();
         let limits = limits(|l| (l.grace, l.workers) = (Duration::ZERO, 2));
         let mut wire = Wire::open(server, limits);
         wire.send(call(1, "wait", "{}") + &call(2, "wait", "{}"));
-        (0..2).for_each(|_| drop(runs.recv_timeout(SOON).unwrap()));
-        // One worker writes, the other leaves its answer to it; or is told that the time is over.
+        (0..2).for_each(|_| drop(runs.recv_timeout(TIMEOUT).unwrap()));
+        // One worker writes. The other one queues its response, or the stop discards it.
         wire.sink.set_room(0);
         gate.open(2);
         wire.sink.wait_until_full();
-        let told = Instant::now();
+        let stopped = Instant::now();
         handle.stop();
         wire.sink.set_room(10);
         wire.sink.set_room(usize::MAX);
         wire.join().unwrap();
-        let took = told.elapsed();
-        let answers = std::iter::from_fn(|| wire.sink.line(Duration::ZERO)).count();
-        // A machine may be too busy to write anything in that moment; then the server has waited for all of it.
-        assert!(answers == 2 || took >= Duration::from_millis(500), "{answers} answers after {took:?}");
+        let took = stopped.elapsed();
+        let responses = std::iter::from_fn(|| wire.sink.line(Duration::ZERO)).count();
+        // A busy machine may write nothing in the last 500 ms; the server then waited for all of
+        // them.
+        assert!(responses == 2 || took >= Duration::from_millis(500), "{responses} responses after {took:?}");
     }
 }
 
-fn an_answer_is_not_held_back_by_a_full_queue() {
+fn a_full_queue_does_not_delay_a_finished_response() {
     let mut server = plain();
     server.tool(any("never"), never).unwrap();
     let limits = small(|l| (l.workers, l.queue, l.handler_deadline) = (1, 1, Duration::ZERO));
     let wire = Wire::open(server, limits);
-    // In one read: the answer to the ping is ready before the calls find no room.
+    // One read: the response to the ping is ready before the queue is full.
     wire.send(request(0, "ping") + &(1..10).map(|id| call(id, "never", "{}")).collect::<String>());
     assert_eq!(wire.receive()["id"], 0);
 }
 
-fn the_answer_that_opens_a_session_comes_first() {
+fn the_initialize_response_is_written_first() {
     for round in 0..100 {
         let wire = Wire::start(plain(), limits(|l| l.workers = 2));
         let calls = 1 + round % 3;
-        wire.send(greeting("2025-11-25") + &(0..calls).map(|id| call(id, "echo", "{}")).collect::<String>());
+        wire.send(handshake("2025-11-25") + &(0..calls).map(|id| call(id, "echo", "{}")).collect::<String>());
         assert_eq!(wire.receive()["id"], "open");
-        wire.answers(0..calls);
+        wire.responses(0..calls);
     }
 }
 
 fn a_broken_output_ends_serving() {
     let mut wire = Wire::open(plain(), small(|_| ()));
-    wire.sink.break_off();
+    wire.sink.disconnect();
     wire.send(call(1, "echo", "{}"));
-    // The input stays open and silent.
+    // The input stays open, and nothing is sent.
     wire.join().unwrap();
 }
 
-fn a_handler_learns_that_the_peer_is_gone() {
-    let (server, running, gone) = patient();
+fn a_handler_is_cancelled_when_the_peer_disconnects() {
+    let (server, running, gone) = until_cancelled();
     let mut wire = Wire::open(server, small(|l| l.workers = 1));
-    wire.send(call(1, "patient", "{}"));
-    running.recv_timeout(SOON).unwrap();
-    wire.sink.break_off();
+    wire.send(call(1, "until_cancelled", "{}"));
+    running.recv_timeout(TIMEOUT).unwrap();
+    wire.sink.disconnect();
     wire.send(request(2, "ping"));
-    gone.recv_timeout(SOON).expect("the handler is told");
+    gone.recv_timeout(TIMEOUT).expect("the handler is not cancelled");
     wire.join().unwrap();
     assert!(wire.sink.is_empty());
 }
 
-fn a_writer_that_panics_stops_nobody() {
-    /// Panics from the second write on.
+fn a_writer_that_panics_ends_serving() {
+    /// Panics in every write but the first.
     struct Panics(bool);
     impl std::io::Write for Panics {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            assert!(!std::mem::replace(&mut self.0, true), "a writer that panics");
+            assert!(!std::mem::replace(&mut self.0, true), "the writer panics");
             Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
@@ -364,25 +368,25 @@ fn a_writer_that_panics_stops_nobody() {
             server.limits(limits);
             done.send(server.serve(link))
         });
-        feed.send(greeting("2025-11-25").into_bytes()).unwrap();
+        feed.send(handshake("2025-11-25").into_bytes()).unwrap();
         for id in 0..100 {
             let text = "x".repeat(1000);
             let _ = feed.send(call(id, "echo", &format!("{{\"t\":\"{text}\"}}")).into_bytes());
         }
-        // The input stays open: it is the output that tells.
-        wait.recv_timeout(SOON).expect("serving ends").unwrap();
+        // The input stays open: only the output shows the failure.
+        wait.recv_timeout(TIMEOUT).expect("the server does not end").unwrap();
         drop(feed);
     }
 }
 
-fn closing_frees_a_sender_of_a_full_memory_link() {
+fn stop_unblocks_a_handler_on_a_full_memory_link() {
     let (link, end) = memory();
     let mut server = plain();
     server.limits(small(|l| l.grace = Duration::from_millis(100)));
     let handle = server.handle();
     let (done, wait) = mpsc::channel();
     let full = Arc::new(Barrier::new(2));
-    let (came_out, out) = mpsc::channel();
+    let (finished_tx, finished) = mpsc::channel();
     server
         .tool(any("flood"), {
             let full = Arc::clone(&full);
@@ -394,21 +398,21 @@ fn closing_frees_a_sender_of_a_full_memory_link() {
                 for n in 256..=2000 {
                     ctx.progress(f64::from(n), None, None);
                 }
-                came_out.send(())?;
+                finished_tx.send(())?;
                 Ok("flooded")
             }
         })
         .unwrap();
     thread::spawn(move || done.send(server.serve(link)));
     end.send(&request(1, "ping"));
-    assert!(end.receive(SOON).is_some());
+    assert!(end.receive(TIMEOUT).is_some());
     end.send(&format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{{\"name\":\"flood\",\"_meta\":{{\"progressToken\":1,{}}}}}}}",
         MODERN.trim_start_matches("\"_meta\":{").trim_end_matches('}').to_owned() + "}}"
     ));
     full.wait();
     handle.stop();
-    wait.recv_timeout(SOON).expect("serving ends").unwrap();
-    out.recv_timeout(SOON).expect("the handler does not wait for room that never comes");
+    wait.recv_timeout(TIMEOUT).expect("the server does not end").unwrap();
+    finished.recv_timeout(TIMEOUT).expect("the handler still waits for room");
     drop(end);
 }

@@ -1,4 +1,4 @@
-//! Lines that are no messages, messages at the edge of what is one, and lines cut anywhere.
+//! Framing: invalid lines, messages at the limits, and lines split at any byte.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use tinymcp::json::Json;
 use tinymcp::{Limits, ResourceContents, Server, Template, Tool};
 
 use super::process::{any, echo, plain};
-use super::wire::{MODERN, Peer, Sink, Wire, call, greeting, limits, request, text_of};
+use super::wire::{MODERN, Peer, Sink, Wire, call, handshake, limits, request, text_of};
 use crate::tests;
 
 tests! {
-    a_bad_line_gets_one_error_and_the_next_one_is_served,
+    an_invalid_line_gets_one_error_and_the_next_line_is_served,
     a_byte_order_mark_is_dropped_from_every_line,
-    a_line_may_be_as_long_as_the_limit_wherever_reads_split,
-    what_is_read_behind_a_large_line_is_the_next_one,
-    a_conversation_split_anywhere_is_answered_alike,
-    ids_come_back_as_they_were,
-    ids_that_are_none_are_refused,
-    large_messages_take_no_time_worth_speaking_of,
-    limits_of_depth_and_count_hold,
-    uris_made_to_take_time_take_none,
-    nul_characters_cut_nothing,
-    line_breaks_in_json_of_the_program_break_no_frame,
-    answers_that_belong_to_nothing_are_dropped,
-    a_memory_link_takes_whatever_it_is_sent,
+    the_line_limit_does_not_depend_on_read_boundaries,
+    bytes_read_after_a_large_line_start_the_next_line,
+    responses_do_not_depend_on_read_boundaries,
+    responses_have_the_id_of_the_request_unchanged,
+    invalid_ids_are_rejected,
+    large_messages_finish_within_the_timeout,
+    limits_of_depth_and_value_count_are_enforced,
+    adversarial_uris_finish_within_the_timeout,
+    nul_characters_do_not_truncate_strings,
+    line_breaks_in_json_of_the_program_are_removed,
+    responses_without_a_request_are_dropped,
+    a_memory_link_accepts_any_text,
 }
 
-/// The code of the one error that a line is answered with.
+/// Error code of the single response to this line.
 fn code(wire: &Wire, line: &[u8]) -> i64 {
     wire.send([line, b"\n"].concat());
-    let answer = wire.receive();
-    assert!(answer.get("result").is_none(), "{answer}");
-    let code = answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{answer}"));
-    wire.quiet();
+    let response = wire.receive();
+    assert!(response.get("result").is_none(), "{response}");
+    let code = response["error"]["code"].as_i64().unwrap_or_else(|| panic!("{response}"));
+    wire.assert_no_more();
     code
 }
 
-fn a_bad_line_gets_one_error_and_the_next_one_is_served() {
+fn an_invalid_line_gets_one_error_and_the_next_line_is_served() {
     let parse: &[&[u8]] = &[
         b"garbage",
         b"{",
@@ -50,7 +50,7 @@ fn a_bad_line_gets_one_error_and_the_next_one_is_served() {
         b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xed\xa0\x80\"}",
         b"\xff\xfe{\x00}\x00",
         b"\x00",
-        b"\x1b[2Jlog line of some library",
+        b"\x1b[2Jlog line of a library",
         b"INFO starting server",
         b"Content-Length: 12\r",
         b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\\ud800\"}",
@@ -105,11 +105,11 @@ fn a_byte_order_mark_is_dropped_from_every_line() {
     let wire = Wire::start(plain(), Limits::default());
     wire.send(format!("\u{feff}\n\u{feff}{}", request(1, "ping")));
     assert_eq!(wire.receive()["id"], 1);
-    // Only one mark, and only at the beginning.
+    // Only one mark is dropped, and only at the start of the line.
     wire.send(format!("\u{feff}\u{feff}{}", request(1, "ping")));
     assert_eq!(wire.receive()["error"]["code"], -32700);
-    wire.quiet();
-    // Also after a line that was too long to be kept.
+    wire.assert_no_more();
+    // Also after a line longer than the limit.
     for cut in [4000, 5001] {
         let wire = Wire::start(plain(), limits(|l| l.frame_bytes = 1024));
         let both = format!("{}\n\u{feff}{}", "x".repeat(5000), request(1, "ping"));
@@ -120,7 +120,7 @@ fn a_byte_order_mark_is_dropped_from_every_line() {
     }
 }
 
-fn a_line_may_be_as_long_as_the_limit_wherever_reads_split() {
+fn the_line_limit_does_not_depend_on_read_boundaries() {
     let limits = limits(|l| l.frame_bytes = 1024);
     let line = |len: usize| {
         let bare = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":""}}"#;
@@ -129,21 +129,24 @@ fn a_line_may_be_as_long_as_the_limit_wherever_reads_split() {
     for mark in ["", "\u{feff}"] {
         for end in ["\n", "\r\n", ""] {
             for len in [1023, 1024, 1025, 1026, 1030, 5000, 300_000] {
-                for most in [1, 7, 1024, usize::MAX] {
-                    let mut wire = Wire::start_with(plain(), limits.clone(), most, Sink::default());
+                for max in [1, 7, 1024, usize::MAX] {
+                    let mut wire = Wire::start_with(plain(), limits.clone(), max, Sink::default());
                     wire.send(format!("{mark}{}{end}", line(len)));
                     if end.is_empty() {
                         wire.finish();
                     }
-                    let answer = wire.receive();
+                    let response = wire.receive();
                     if len <= 1024 {
-                        assert_eq!(answer["id"], 1, "{len} {end:?} {most}");
+                        assert_eq!(response["id"], 1, "{len} {end:?} {max}");
                     } else {
-                        assert_eq!(answer["error"]["code"], -32600, "{len} {end:?} {most}");
-                        assert!(answer["error"]["message"].as_str().unwrap().contains("1024"), "{answer}");
+                        assert_eq!(response["error"]["code"], -32600, "{len} {end:?} {max}");
+                        assert!(
+                            response["error"]["message"].as_str().unwrap().contains("1024"),
+                            "{response}"
+                        );
                     }
                     if !end.is_empty() {
-                        wire.quiet();
+                        wire.assert_no_more();
                     }
                     assert!(wire.end().is_empty());
                 }
@@ -152,10 +155,10 @@ fn a_line_may_be_as_long_as_the_limit_wherever_reads_split() {
     }
 }
 
-fn what_is_read_behind_a_large_line_is_the_next_one() {
+fn bytes_read_after_a_large_line_start_the_next_line() {
     let large = |id: u64| call(id, "inline", &format!(r#"{{"text":"{}"}}"#, "x".repeat(300_000)));
     for end in ["\n", "\r\n", "\n\n"] {
-        // The read that ends the large line has so many bytes more.
+        // The read that ends the large line also delivers this many bytes of the next one.
         for more in [0, 1, 2, 3, 100, 65_535] {
             for next in [request(1, "ping"), large(1)] {
                 let mut server = plain();
@@ -167,18 +170,18 @@ fn what_is_read_behind_a_large_line_is_the_next_one() {
                 wire.send(&both[..cut]);
                 wire.send(&both[cut..]);
                 for id in [0, 1] {
-                    let answer = wire.receive();
-                    assert_eq!(answer["id"], id, "{more} {end:?}");
-                    assert!(answer["result"].is_object(), "{more} {end:?}");
+                    let response = wire.receive();
+                    assert_eq!(response["id"], id, "{more} {end:?}");
+                    assert!(response["result"].is_object(), "{more} {end:?}");
                 }
-                wire.quiet();
+                wire.assert_no_more();
                 assert!(wire.end().is_empty());
             }
         }
     }
 }
 
-/// A conversation whose answers come in one order, and which leaves nothing out.
+/// Conversation with one message of each kind, whose responses have a fixed order.
 fn conversation() -> (String, fn() -> Server) {
     let server = || {
         let mut server = plain();
@@ -188,7 +191,7 @@ fn conversation() -> (String, fn() -> Server) {
     let call = |id: u64, arguments: &str| call(id, "inline", arguments);
     let text = [
         "\u{feff}",
-        &greeting("2025-11-25"),
+        &handshake("2025-11-25"),
         "\r\n",
         &request(1, "ping"),
         &request("\"zwei\"", "tools/list"),
@@ -206,11 +209,11 @@ fn conversation() -> (String, fn() -> Server) {
     (text, server)
 }
 
-fn a_conversation_split_anywhere_is_answered_alike() {
+fn responses_do_not_depend_on_read_boundaries() {
     let (text, server) = conversation();
     let bytes = text.as_bytes();
-    let talk = |pieces: &[&[u8]], most| {
-        let wire = Wire::start_with(server(), Limits::default(), most, Sink::default());
+    let talk = |pieces: &[&[u8]], max| {
+        let wire = Wire::start_with(server(), Limits::default(), max, Sink::default());
         pieces.iter().for_each(|piece| wire.send(piece));
         wire.end()
     };
@@ -223,7 +226,7 @@ fn a_conversation_split_anywhere_is_answered_alike() {
     }
 }
 
-fn ids_come_back_as_they_were() {
+fn responses_have_the_id_of_the_request_unchanged() {
     let ids = [
         "0",
         "-0",
@@ -245,13 +248,13 @@ fn ids_come_back_as_they_were() {
         for line in [request(id, "ping"), call(id, "echo", "{}"), call(id, "none", "{}"), request(id, "none")]
         {
             wire.send(line);
-            let line = wire.line(super::wire::SOON).expect("an answer");
+            let line = wire.line(super::wire::TIMEOUT).expect("no response");
             assert!(line.starts_with(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},")), "{id}: {line}");
         }
     }
 }
 
-fn ids_that_are_none_are_refused() {
+fn invalid_ids_are_rejected() {
     let ids = [
         "null",
         "true",
@@ -272,16 +275,16 @@ fn ids_that_are_none_are_refused() {
     for id in ids {
         for line in [request(id, "ping"), call(id, "echo", "{}"), request(id, "none")] {
             wire.send(line);
-            let answer = wire.receive();
-            assert_eq!(answer["error"]["code"], -32600, "{id}");
-            assert!(answer.get("id").is_none(), "{answer}");
+            let response = wire.receive();
+            assert_eq!(response["error"]["code"], -32600, "{id}");
+            assert!(response.get("id").is_none(), "{response}");
         }
     }
 }
 
-fn large_messages_take_no_time_worth_speaking_of() {
+fn large_messages_finish_within_the_timeout() {
     tinymcp::record! {
-        /// Takes anything and looks for two members.
+        /// Accepts any members and reads two.
         struct Two { first: String, last: String }
     }
     let mut server = plain();
@@ -309,20 +312,20 @@ fn large_messages_take_no_time_worth_speaking_of() {
     ];
     for (id, (arguments, expected)) in rows.iter().enumerate() {
         wire.send(call(id, "count", arguments));
-        let answer = wire.receive();
-        assert_eq!(text_of(&answer), *expected, "row {id}");
+        let response = wire.receive();
+        assert_eq!(text_of(&response), *expected, "row {id}");
     }
-    // Found among all the others, at both ends.
+    // The first and the last of many members are read.
     wire.send(call(100, "two", &format!("{{\"first\":\"a\",{}\"last\":\"b\"}}", keys(64_000))));
-    let answer = wire.receive();
-    assert!(answer["result"].is_object(), "{}", &answer.to_string()[..200]);
-    // Twice the same name, far apart: refused, and quickly.
+    let response = wire.receive();
+    assert!(response["result"].is_object(), "{}", &response.to_string()[..200]);
+    // A duplicate name at the other end is rejected quickly.
     wire.send(call(101, "count", &format!("{{\"twice\":1,{}\"twice\":2}}", keys(64_000))));
     assert_eq!(wire.receive()["error"]["code"], -32700);
     let same = vec!["\"k\":1"; 64_000].join(",");
     wire.send(call(102, "count", &format!("{{{same}}}")));
     assert_eq!(wire.receive()["error"]["code"], -32700);
-    // Numbers of a million digits, strings of millions of bytes and of escapes.
+    // Numbers with a million digits, and strings with millions of bytes and escapes.
     for (id, value) in [
         (103, "9".repeat(1_000_000)),
         (104, format!("0.{}", "0".repeat(1_000_000) + "1")),
@@ -331,14 +334,14 @@ fn large_messages_take_no_time_worth_speaking_of() {
         (107, format!("\"{}\"", "\\u00e9".repeat(600_000))),
     ] {
         wire.send(call(id, "echo", &format!("{{\"v\":{value}}}")));
-        let answer = wire.receive();
-        assert_eq!(answer["id"], id);
-        assert!(text_of(&answer).len() > 1_000_000);
+        let response = wire.receive();
+        assert_eq!(response["id"], id);
+        assert!(text_of(&response).len() > 1_000_000);
     }
     assert!(wire.end().is_empty());
 }
 
-fn limits_of_depth_and_count_hold() {
+fn limits_of_depth_and_value_count_are_enforced() {
     let wire = Wire::open(plain(), Limits::default());
     for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         for (depth, good) in [(100, true), (124, true), (126, false), (1000, false), (100_000, false)] {
@@ -346,13 +349,13 @@ fn limits_of_depth_and_count_hold() {
             let nested = format!("{{\"v\":{}{inner}{}}}", open.repeat(depth), close.repeat(depth));
             for line in [call(1, "echo", &nested), nested.clone() + "\n", open.repeat(depth) + "\n"] {
                 wire.send(&line);
-                let answer = wire.receive();
-                let served = answer["result"].is_object();
+                let response = wire.receive();
+                let served = response["result"].is_object();
                 assert_eq!(served, good && line.contains("tools/call"), "{depth}");
             }
         }
     }
-    // 250,000 values and names are allowed.
+    // The limit is 250,000 values and names.
     for (count, good) in [(249_000, true), (250_001, false), (2_000_000, false)] {
         wire.send(call(2, "echo", &format!("{{\"v\":[{}0]}}", "0,".repeat(count))));
         assert_eq!(wire.receive()["result"].is_object(), good, "{count}");
@@ -360,7 +363,7 @@ fn limits_of_depth_and_count_hold() {
     assert!(wire.end().is_empty());
 }
 
-fn uris_made_to_take_time_take_none() {
+fn adversarial_uris_finish_within_the_timeout() {
     let mut server = plain();
     for template in [
         "a:{+x}",
@@ -394,9 +397,9 @@ fn uris_made_to_take_time_take_none() {
     }
 }
 
-fn nul_characters_cut_nothing() {
+fn nul_characters_do_not_truncate_strings() {
     tinymcp::record! {
-        /// One member and no other.
+        /// Record with one member.
         struct One { text: String }
     }
     let mut server = plain();
@@ -414,7 +417,7 @@ fn nul_characters_cut_nothing() {
     assert_eq!(wire.receive()["error"]["code"], -32600);
 }
 
-fn line_breaks_in_json_of_the_program_break_no_frame() {
+fn line_breaks_in_json_of_the_program_are_removed() {
     const PRETTY: &str = "{\r\n  \"type\": \"object\",\n\r\n  \"x-note\": \"a\\nb\"\r\n}";
     let mut server = plain();
     let tool = Tool::new("pretty").input_schema(Json::constant(PRETTY)).output_schema(Json::constant(PRETTY));
@@ -440,7 +443,7 @@ fn line_breaks_in_json_of_the_program_break_no_frame() {
     assert!(wire.end().is_empty());
 }
 
-fn answers_that_belong_to_nothing_are_dropped() {
+fn responses_without_a_request_are_dropped() {
     let wire = Wire::open(plain(), Limits::default());
     for line in [
         r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
@@ -459,11 +462,11 @@ fn answers_that_belong_to_nothing_are_dropped() {
         r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#,
     ] {
         wire.send(line.to_owned() + "\n");
-        wire.quiet();
+        wire.assert_no_more();
     }
 }
 
-fn a_memory_link_takes_whatever_it_is_sent() {
+fn a_memory_link_accepts_any_text() {
     let (link, mut end) = tinymcp::memory();
     let server = plain();
     let serving = std::thread::spawn(move || {
@@ -471,20 +474,20 @@ fn a_memory_link_takes_whatever_it_is_sent() {
         server.limits(limits(|l| l.frame_bytes = 1024));
         server.serve(link)
     });
-    let answer = |message: &str| {
+    let response = |message: &str| {
         assert!(end.send(message));
-        let answer = end.receive(super::wire::SOON).expect("an answer");
-        serde_json::from_str::<Value>(&answer).unwrap()
+        let response = end.receive(super::wire::TIMEOUT).expect("no response");
+        serde_json::from_str::<Value>(&response).unwrap()
     };
-    assert_eq!(answer("")["error"]["code"], -32700);
-    assert_eq!(answer("\n")["error"]["code"], -32700);
-    assert_eq!(answer("x")["error"]["code"], -32700);
-    assert!(answer(&"x".repeat(5000))["error"].is_object());
-    assert_eq!(answer("{\n\"jsonrpc\":\r\n\"2.0\",\n\"id\":1,\n\"method\":\"ping\"\n}\n")["id"], 1);
+    assert_eq!(response("")["error"]["code"], -32700);
+    assert_eq!(response("\n")["error"]["code"], -32700);
+    assert_eq!(response("x")["error"]["code"], -32700);
+    assert!(response(&"x".repeat(5000))["error"].is_object());
+    assert_eq!(response("{\n\"jsonrpc\":\r\n\"2.0\",\n\"id\":1,\n\"method\":\"ping\"\n}\n")["id"], 1);
     let spread = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{{{MODERN},\"name\":\"echo\",\"arguments\":{{\n\"a\":\n[1,\r\n2]}}}}}}"
     );
-    assert_eq!(text_of(&answer(&spread)), "{\n\"a\":\n[1,\r\n2]}");
+    assert_eq!(text_of(&response(&spread)), "{\n\"a\":\n[1,\r\n2]}");
     end.finish();
     serving.join().unwrap().unwrap();
     assert!(end.receive(Duration::from_millis(1)).is_none());

@@ -1,4 +1,4 @@
-//! Calls that take too long: their deadlines, and what stuck handlers must not stop.
+//! Deadlines of calls, and handlers that never return.
 
 use std::sync::mpsc;
 use std::thread;
@@ -10,37 +10,37 @@ use tinymcp::{Completion, Prompt, PromptOutput, Resource, ResourceContents};
 
 use super::call::{Gate, gated};
 use super::process::{any, echo, never, plain};
-use super::wire::{MODERN, Peer, SOON, Wire, call, cancel, in_time, is_good, limits, request, text_of};
+use super::wire::{MODERN, Peer, TIMEOUT, Wire, call, cancel, in_time, is_success, limits, request, text_of};
 use crate::tests;
 
 tests! {
-    a_call_past_its_deadline_is_flagged_and_answered_once,
-    deadlines_hold_while_the_server_ends,
-    queued_calls_have_deadlines_too,
-    everything_that_runs_has_a_deadline,
-    stuck_handlers_stop_nothing_else,
+    a_call_past_its_deadline_is_flagged_and_gets_one_response,
+    deadlines_expire_while_the_server_ends,
+    queued_calls_have_deadlines,
+    every_kind_of_handler_has_a_deadline,
+    stuck_handlers_do_not_block_other_requests,
     deadlines_free_a_full_queue,
-    endless_times_are_times,
+    unlimited_durations_are_accepted,
 }
 
-/// Whether an answer says that its handler never ran: the machine was too slow for the deadline.
-fn never_ran(answer: &Value) -> bool {
-    text_of(answer).contains("never started")
+/// True if the handler of this response never ran: the machine was too slow for the deadline.
+fn never_ran(response: &Value) -> bool {
+    text_of(response).contains("never started")
 }
 
-fn a_call_past_its_deadline_is_flagged_and_answered_once() {
-    in_time(Duration::from_millis(50), flagged_and_answered_once);
+fn a_call_past_its_deadline_is_flagged_and_gets_one_response() {
+    in_time(Duration::from_millis(50), flagged_with_one_response);
 }
 
-fn flagged_and_answered_once(deadline: Duration) -> Option<()> {
+fn flagged_with_one_response(deadline: Duration) -> Option<()> {
     let gate = Gate::default();
-    let (tell, told) = mpsc::channel();
+    let (tx, rx) = mpsc::channel();
     let mut server = plain();
     let pass = gate.clone();
     server
         .tool(any("late"), move |ctx, _: Json| {
             pass.pass();
-            tell.send(ctx.cancelled())?;
+            tx.send(ctx.cancelled())?;
             Ok("too late")
         })
         .unwrap();
@@ -53,20 +53,20 @@ fn flagged_and_answered_once(deadline: Duration) -> Option<()> {
         if never_ran(&late) {
             return None;
         }
-        // What the handler gives now is dropped.
+        // The result of the handler is dropped.
         gate.open(1);
-        assert!(told.recv_timeout(SOON).unwrap(), "the handler is told");
-        wire.quiet();
+        assert!(rx.recv_timeout(TIMEOUT).unwrap(), "the handler sees no cancellation");
+        wire.assert_no_more();
     }
     assert!(wire.end().is_empty());
     Some(())
 }
 
-fn deadlines_hold_while_the_server_ends() {
+fn deadlines_expire_while_the_server_ends() {
     for local in [false, true] {
         let mut server = plain();
         server
-            .tool(any("patient"), |ctx, _: Json| {
+            .tool(any("until_cancelled"), |ctx, _: Json| {
                 while !ctx.cancelled() {
                     thread::yield_now();
                 }
@@ -77,34 +77,34 @@ fn deadlines_hold_while_the_server_ends() {
             (l.handler_deadline, l.grace) = (Duration::from_millis(100), Duration::from_secs(3600));
         });
         let wire = if local { Wire::open_local(server, limits) } else { Wire::open(server, limits) };
-        wire.send(call(1, "patient", "{}"));
-        // The grace period is long; what ends the call, and with it serving, is the deadline.
+        wire.send(call(1, "until_cancelled", "{}"));
+        // The grace period is long. The deadline ends the call and then the server.
         let rest = wire.end();
         assert!(rest.len() == 1 && text_of(&rest[0]).contains("deadline"), "{rest:?}");
     }
 }
 
-fn queued_calls_have_deadlines_too() {
+fn queued_calls_have_deadlines() {
     in_time(Duration::from_millis(50), |deadline| {
         let (server, gate, runs) = gated();
         let wire = Wire::open(server, limits(|l| (l.handler_deadline, l.workers) = (deadline, 1)));
         wire.send((0..20).map(|id| call(id, "wait", "{}")).collect::<String>());
-        let answers = wire.answers(0..20);
-        for answer in &answers {
-            assert!(text_of(answer).contains("deadline"), "{answer}");
+        let responses = wire.responses(0..20);
+        for response in &responses {
+            assert!(text_of(response).contains("deadline"), "{response}");
         }
-        if never_ran(&answers[0]) {
+        if never_ran(&responses[0]) {
             return None;
         }
-        runs.recv_timeout(SOON).unwrap();
+        runs.recv_timeout(TIMEOUT).unwrap();
         gate.open(1);
         assert!(wire.end().is_empty());
-        assert!(runs.try_recv().is_err(), "a call ran after its answer");
+        assert!(runs.try_recv().is_err(), "a call ran after its response");
         Some(())
     });
 }
 
-fn everything_that_runs_has_a_deadline() {
+fn every_kind_of_handler_has_a_deadline() {
     let mut server = plain();
     server
         .resource(Resource::new("res:never", "r"), |_, _| -> Result<ResourceContents, _> {
@@ -146,13 +146,17 @@ fn everything_that_runs_has_a_deadline() {
         wire.send(format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n"
         ));
-        let answer = wire.receive();
-        assert_eq!((&answer["id"], &answer["error"]["code"]), (&id.into(), &(-32603).into()), "{answer}");
+        let response = wire.receive();
+        assert_eq!(
+            (&response["id"], &response["error"]["code"]),
+            (&id.into(), &(-32603).into()),
+            "{response}"
+        );
     }
     assert!(wire.end().is_empty());
 }
 
-fn stuck_handlers_stop_nothing_else() {
+fn stuck_handlers_do_not_block_other_requests() {
     for workers in [1, 2, 64] {
         let mut server = plain();
         server.inline_tool(any("inline"), echo).and_then(|s| s.tool(any("never"), never)).unwrap();
@@ -166,25 +170,25 @@ fn stuck_handlers_stop_nothing_else() {
         let stuck = workers as u64 + 4;
         for id in 0..stuck {
             wire.send(call(id, "never", "{}"));
-            // One by one, so that no more than the workers and the queue hold are on their way.
-            wire.quiet();
+            // One at a time, so that workers and queue hold all of them.
+            wire.assert_no_more();
         }
         wire.send(request(100, "tools/list"));
-        assert!(is_good(&wire.receive()));
+        assert!(is_success(&wire.receive()));
         wire.send(call(101, "inline", "{}"));
-        assert!(is_good(&wire.receive()));
+        assert!(is_success(&wire.receive()));
         wire.send(format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":102,\"method\":\"server/discover\",\"params\":{{{MODERN}}}}}\n"
         ));
-        assert!(is_good(&wire.receive()));
+        assert!(is_success(&wire.receive()));
         wire.send(request(103, "initialize"));
         assert!(wire.receive()["error"].is_object());
-        // The queued ones can be cancelled, and make room.
+        // Cancelled queued calls make room.
         (workers as u64..stuck).for_each(|id| wire.send(cancel(id)));
-        wire.quiet();
+        wire.assert_no_more();
         (200..204).for_each(|id| wire.send(call(id, "echo", "{}")));
-        wire.quiet();
-        // All the others are answered at the end.
+        wire.assert_no_more();
+        // The end of the input completes the remaining calls.
         let rest = wire.end();
         assert_eq!(rest.len(), workers + 4);
     }
@@ -201,29 +205,29 @@ fn deadlines_free_a_full_queue() {
                 l.grace = Duration::from_millis(50);
             }),
         );
-        // Reading stops at the third; only the deadline lets it go on.
+        // The reader blocks at the third call until a deadline expires.
         let calls: Vec<String> = (0..12).map(|id| call(id, "never", "{}")).collect();
         match in_one_breath {
             true => wire.send(calls.concat()),
             false => calls.iter().for_each(|call| wire.send(call)),
         }
         wire.send(request(12, "ping"));
-        let answers = wire.answers(0..13);
-        assert!(answers[..12].iter().all(|a| text_of(a).contains("deadline")));
+        let responses = wire.responses(0..13);
+        assert!(responses[..12].iter().all(|a| text_of(a).contains("deadline")));
         assert!(wire.end().is_empty());
     }
 }
 
-fn endless_times_are_times() {
+fn unlimited_durations_are_accepted() {
     for endless in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_millis(1 << 62)] {
-        let (tell, told) = mpsc::channel();
+        let (tx, rx) = mpsc::channel();
         let mut server = plain();
         server
             .tool(any("waits"), move |ctx, _: Json| {
-                tell.send(true)?;
+                tx.send(true)?;
                 let waited = ctx.wait(endless);
-                tell.send(waited.is_ok())?;
-                Ok("nobody hears")
+                tx.send(waited.is_ok())?;
+                Ok("result after the cancellation")
             })
             .unwrap();
         let wire = Wire::open(
@@ -231,11 +235,11 @@ fn endless_times_are_times() {
             limits(|l| (l.handler_deadline, l.grace, l.ask_timeout) = (endless, endless, endless)),
         );
         wire.send(call(1, "echo", "{}"));
-        assert!(is_good(&wire.receive()));
+        assert!(is_success(&wire.receive()));
         wire.send(call(2, "waits", "{}"));
-        assert!(told.recv_timeout(SOON).unwrap());
+        assert!(rx.recv_timeout(TIMEOUT).unwrap());
         wire.send(cancel(2));
-        assert!(!told.recv_timeout(SOON).unwrap(), "waits until nobody wants the result");
+        assert!(!rx.recv_timeout(TIMEOUT).unwrap(), "the wait did not end with the cancellation");
         assert!(wire.end().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Very many calls, and very large ones.
+//! High numbers of calls, and large calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,23 +11,23 @@ use tinymcp::{Server, ToolError};
 
 use super::call::gated;
 use super::process::{Process, any, command, plain};
-use super::wire::{Peer, SOON, Wire, call, cancel, greeting, is_good, limits, request, text_of};
+use super::wire::{Peer, TIMEOUT, Wire, call, cancel, handshake, is_success, limits, request, text_of};
 use crate::tests;
 
 tests! {
-    every_pipelined_call_is_answered_once,
-    good_and_bad_handlers_together_answer_everything,
+    every_pipelined_call_gets_one_response,
+    every_call_of_good_and_bad_handlers_gets_a_response,
     memory_is_flat_under_load,
-    large_calls_wait_until_there_is_room,
-    a_call_larger_than_the_room_goes_alone,
+    large_calls_wait_for_room_in_flight,
+    a_call_larger_than_the_byte_limit_runs_alone,
     a_parent_that_writes_and_does_not_read_costs_bounded_memory,
-    large_calls_that_wait_for_the_client_stop_nothing,
-    large_messages_leave_no_memory_with_small_calls,
-    an_idle_server_has_given_back_what_it_took,
-    a_call_starts_although_an_inline_one_follows,
+    large_parked_calls_do_not_block_other_calls,
+    small_calls_do_not_hold_the_buffers_of_large_messages,
+    an_idle_server_has_released_large_buffers,
+    an_inline_call_does_not_delay_the_call_before_it,
 }
 
-fn every_pipelined_call_is_answered_once() {
+fn every_pipelined_call_gets_one_response() {
     let calls: u64 = if super::long() { 100_000 } else { 4_000 };
     for workers in [1, 2, 64] {
         for queue in [1, 256] {
@@ -44,7 +44,7 @@ fn every_pipelined_call_is_answered_once() {
             thread::scope(|scope| {
                 let wire = &wire;
                 scope.spawn(move || {
-                    // Whatever the pieces are that arrive at once.
+                    // Chunks of 37 calls.
                     let mut piece = String::new();
                     for id in 0..calls {
                         piece += &call(id, "count", &format!("{{\"n\":{id}}}"));
@@ -55,10 +55,10 @@ fn every_pipelined_call_is_answered_once() {
                 });
                 let mut seen = vec![false; calls as usize];
                 for _ in 0..calls {
-                    let answer = wire.receive();
-                    let id = answer["id"].as_u64().unwrap_or_else(|| panic!("{answer}"));
-                    assert_eq!(text_of(&answer), format!("{{\"n\":{id}}}"));
-                    assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} came twice");
+                    let response = wire.receive();
+                    let id = response["id"].as_u64().unwrap_or_else(|| panic!("{response}"));
+                    assert_eq!(text_of(&response), format!("{{\"n\":{id}}}"));
+                    assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} has two responses");
                 }
             });
             assert!(wire.end().is_empty());
@@ -67,7 +67,7 @@ fn every_pipelined_call_is_answered_once() {
     }
 }
 
-/// Tools that are quick, slow, endless, panicking and asking.
+/// Server with tools that return at once, late or never, that panic, and that send an elicitation.
 fn mixed() -> Server {
     let mut server = plain();
     server
@@ -86,14 +86,14 @@ fn mixed() -> Server {
                 Err(ToolError::new("cancelled"))
             })
         })
-        .and_then(|s| s.tool(any("panic"), |_, _: Json| -> Result<String, _> { panic!("as it does") }))
+        .and_then(|s| s.tool(any("panic"), |_, _: Json| -> Result<String, _> { panic!("a handler panics") }))
         .and_then(|s| s.tool(any("ask"), super::process::ask))
         .and_then(|s| s.inline_tool(any("inline"), super::process::echo))
         .unwrap();
     server
 }
 
-fn good_and_bad_handlers_together_answer_everything() {
+fn every_call_of_good_and_bad_handlers_gets_a_response() {
     let calls: u64 = if super::long() { 50_000 } else { 900 };
     for workers in [1, 2, 64] {
         let wire = Wire::open(
@@ -125,14 +125,14 @@ fn good_and_bad_handlers_together_answer_everything() {
                         "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"action\":\"decline\"}}}}\n",
                         message["id"]
                     )),
-                    // A question whose call was not answered in time is taken back.
+                    // The elicitation of a call past its deadline is cancelled.
                     Some(other) => assert_eq!(other, "notifications/cancelled"),
                     None => {
                         let id = message["id"].as_u64().unwrap_or_else(|| panic!("{message}"));
-                        assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} came twice");
+                        assert!(!std::mem::replace(&mut seen[id as usize], true), "{id} has two responses");
                         match tool(id) {
                             "panic" if message["error"].is_object() => {}
-                            // Whatever waits behind an endless one may be late as well.
+                            // Calls queued behind one that never returns may be late too.
                             _ => assert!(message["result"].is_object(), "{message}"),
                         }
                         open -= 1;
@@ -160,7 +160,7 @@ fn memory_is_flat_under_load() {
                         let _ = std::io::Write::write_all(&mut { input }, line.as_bytes());
                     }
                 });
-                (0..calls).for_each(|_| assert!(is_good(&process.receive())));
+                (0..calls).for_each(|_| assert!(is_success(&process.receive())));
             });
         };
         load(2_000);
@@ -172,12 +172,12 @@ fn memory_is_flat_under_load() {
     }
 }
 
-/// A call that takes about so much text.
+/// A call with arguments of about this many bytes.
 fn large(id: u64, tool: &str, bytes: usize) -> String {
     call(id, tool, &format!("{{\"text\":\"{}\"}}", "x".repeat(bytes)))
 }
 
-fn large_calls_wait_until_there_is_room() {
+fn large_calls_wait_for_room_in_flight() {
     let process = Process::open(
         "serve",
         &[("TINYMCP_WORKERS", "1"), ("TINYMCP_DEADLINE_MS", "0"), ("TINYMCP_GRACE_MS", "50")],
@@ -194,17 +194,17 @@ fn large_calls_wait_until_there_is_room() {
                 let _ = std::io::Write::write_all(&mut { input }, line.as_bytes());
             }
         });
-        // The first holds all others up until the server may well have read as much as it ever will.
-        assert!(process.answers(0..calls).iter().all(is_good));
+        // The first call occupies the worker until the server reads no more.
+        assert!(process.responses(0..calls).iter().all(is_success));
     });
     let grown = process.peak() - before;
-    // What is in flight, and one message on its way in: as a line, as a document, and as answer.
+    // Calls in flight, and one message being read: as a line, as a document and as a response.
     assert!(grown < (16 << 10) + 4 * (4 << 10), "{grown} KiB for 80 MiB of calls");
 }
 
 fn a_parent_that_writes_and_does_not_read_costs_bounded_memory() {
     let mut process = Process::spawn(&mut command("serve", &[("TINYMCP_WORKERS", "4")]));
-    process.send(greeting("2025-11-25"));
+    process.send(handshake("2025-11-25"));
     let mut output = process.output.take().unwrap();
     std::io::Read::read_exact(&mut output, &mut [0; 10]).unwrap();
     let before = process.peak();
@@ -217,47 +217,47 @@ fn a_parent_that_writes_and_does_not_read_costs_bounded_memory() {
                 let _ = std::io::Write::write_all(&mut { input }, line.as_bytes());
             }
         });
-        // The pipe stays full for so long: the server reads no more.
+        // The pipe is full for the whole timeout: the server has stopped reading.
         let mut descriptors = [PollFd::new(input, PollFlags::OUT)];
-        let patience = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
-        while !writing.is_finished() && poll(&mut descriptors, Some(&patience)).unwrap() > 0 {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+        while !writing.is_finished() && poll(&mut descriptors, Some(&timeout)).unwrap() > 0 {
             thread::yield_now();
         }
-        assert!(!writing.is_finished(), "the server took in everything");
+        assert!(!writing.is_finished(), "the server read everything");
         let grown = process.peak() - before;
-        // Calls in flight; answers that four workers hold, and as they were before they were written.
+        // Calls in flight, and the responses of four workers: as results and as written frames.
         assert!(grown < (16 + 4 * 6 + 8) << 10, "{grown} KiB for 60 MiB of calls");
         process.output = Some(output);
         process.read();
-        // The rest of the greeting's answer.
-        assert!(process.line(SOON).is_some());
-        assert!(process.answers(0..calls).iter().all(is_good));
+        // The rest of the response to `initialize`.
+        assert!(process.line(TIMEOUT).is_some());
+        assert!(process.responses(0..calls).iter().all(is_success));
     });
 }
 
-fn a_call_larger_than_the_room_goes_alone() {
+fn a_call_larger_than_the_byte_limit_runs_alone() {
     let (server, gate, runs) = gated();
     let wire = Wire::open(server, limits(|l| (l.in_flight_bytes, l.workers) = (100_000, 4)));
     wire.send(large(1, "wait", 1_000_000));
-    runs.recv_timeout(SOON).unwrap();
-    // Everything but calls goes on, until a call comes that does not fit.
-    wire.quiet();
+    runs.recv_timeout(TIMEOUT).unwrap();
+    // Other messages are served until a call arrives that does not fit.
+    wire.assert_no_more();
     wire.send(cancel(1));
-    wire.quiet();
+    wire.assert_no_more();
     gate.open(1);
-    gate.passed();
+    gate.wait_until_used();
     wire.send(large(2, "wait", 60_000));
-    runs.recv_timeout(SOON).unwrap();
+    runs.recv_timeout(TIMEOUT).unwrap();
     wire.send(large(3, "wait", 60_000));
     wire.send(request(4, "ping"));
-    // The third waits until the second has gone, and the ping waits behind it.
-    assert!(runs.try_recv().is_err(), "two calls took the room of one");
+    // The third call is blocked until the second ends, and the ping is queued behind it.
+    assert!(runs.try_recv().is_err(), "two calls run, the limit allows one");
     gate.open(1);
-    runs.recv_timeout(SOON).unwrap();
+    runs.recv_timeout(TIMEOUT).unwrap();
     gate.open(1);
-    wire.answers([2, 3, 4]);
+    wire.responses([2, 3, 4]);
     assert!(wire.end().is_empty());
-    // Who waits for room does not wait for ever: for a deadline, for the end.
+    // A call blocked by the byte limit ends at its deadline or with the server.
     for deadline in [true, false] {
         let (server, gate, runs) = gated();
         let handle = server.handle();
@@ -270,9 +270,9 @@ fn a_call_larger_than_the_room_goes_alone() {
         );
         (0..3).for_each(|id| wire.send(large(id, "wait", 90_000)));
         if deadline {
-            wire.answers(0..3);
+            wire.responses(0..3);
         } else {
-            runs.recv_timeout(SOON).unwrap();
+            runs.recv_timeout(TIMEOUT).unwrap();
             handle.stop();
             wire.join().unwrap();
             let ids: Vec<_> = std::iter::from_fn(|| wire.sink.line(Duration::ZERO))
@@ -284,41 +284,41 @@ fn a_call_larger_than_the_room_goes_alone() {
     }
 }
 
-fn large_calls_that_wait_for_the_client_stop_nothing() {
+fn large_parked_calls_do_not_block_other_calls() {
     let wire = Wire::open(mixed(), limits(|l| (l.in_flight_bytes, l.workers) = (100_000, 1)));
-    let mut questions = Vec::new();
+    let mut elicitations = Vec::new();
     let mut refused = 0;
     for id in 0..6 {
         wire.send(large(id, "ask", 45_000));
         let message = wire.receive();
         match message.get("method") {
-            Some(_) => questions.push(message["id"].clone()),
+            Some(_) => elicitations.push(message["id"].clone()),
             None => {
                 assert_eq!(message["error"]["code"], -32603, "{message}");
                 refused += 1;
             }
         }
     }
-    assert!(refused > 0 && questions.len() > 1);
+    assert!(refused > 0 && elicitations.len() > 1);
     wire.send(large(100, "echo", 45_000));
-    assert!(is_good(&wire.receive()));
-    // An answer that is too large to be kept is as good as none.
+    assert!(is_success(&wire.receive()));
+    // A response that is too large to keep fails the call.
     wire.send(format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"action\":\"decline\",\"x\":\"{}\"}}}}\n",
-        questions.pop().unwrap(),
+        elicitations.pop().unwrap(),
         "x".repeat(90_000)
     ));
     assert_eq!(wire.receive()["result"]["isError"], true);
-    for question in questions {
+    for elicitation in elicitations {
         wire.send(format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":{question},\"result\":{{\"action\":\"decline\"}}}}\n"
+            "{{\"jsonrpc\":\"2.0\",\"id\":{elicitation},\"result\":{{\"action\":\"decline\"}}}}\n"
         ));
         assert_eq!(text_of(&wire.receive()), "Decline");
     }
     assert!(wire.end().is_empty());
 }
 
-fn large_messages_leave_no_memory_with_small_calls() {
+fn small_calls_do_not_hold_the_buffers_of_large_messages() {
     let process = Process::open(
         "serve",
         &[("TINYMCP_WORKERS", "1"), ("TINYMCP_GRACE_MS", "50"), ("TINYMCP_DEADLINE_MS", "0")],
@@ -329,40 +329,40 @@ fn large_messages_leave_no_memory_with_small_calls() {
         "x".repeat(3 << 20)
     );
     for id in 0..30 {
-        // The memory a large message was read into must not go with the call that follows.
+        // The buffer of a large message must not stay with the small call after it.
         process.send(&large);
         assert_eq!(process.receive()["id"], "large");
         process.send(call(id, "never", "{}"));
-        process.quiet();
+        process.assert_no_more();
     }
     let grown = process.resident().saturating_sub(before);
     assert!(grown < 24 << 10, "{grown} KiB for thirty small calls");
 }
 
-fn an_idle_server_has_given_back_what_it_took() {
-    // glibc keeps up to twice the largest piece that was ever freed, for each thread, unless its bound is set: what is
-    // looked for here is what we keep.
+fn an_idle_server_has_released_large_buffers() {
+    // Without this bound, glibc keeps up to twice the largest freed block per thread. The test is
+    // about memory that the server itself keeps.
     let bound = ("MALLOC_MMAP_THRESHOLD_", "131072");
     let process = Process::open("serve", &[("TINYMCP_WORKERS", "2"), bound]);
-    process.quiet();
+    process.assert_no_more();
     let before = process.resident();
     for id in 0..6 {
         process.send(large(id, if id < 3 { "echo" } else { "echo_inline" }, 4_000_000));
-        assert!(is_good(&process.receive()));
+        assert!(is_success(&process.receive()));
     }
-    // Small ones on all the same ways.
+    // Small calls on the same paths.
     for id in 0..40 {
         process.send(call(id, if id % 2 == 0 { "echo" } else { "echo_inline" }, "{}"));
-        assert!(is_good(&process.receive()));
+        assert!(is_success(&process.receive()));
     }
     let grown = process.resident().saturating_sub(before);
-    // Less than one large message. An emulator (cross/emulated says so) keeps what it has translated in the same
-    // process.
-    let most = if std::env::var_os("TEST_EMULATED").is_some() { 10 << 10 } else { 2 << 10 };
-    assert!(grown < most, "{grown} KiB kept after messages of 4 MB");
+    // Less than one large message. An emulator (see `cross/emulated`) keeps translated code in the
+    // same process.
+    let max = if std::env::var_os("TEST_EMULATED").is_some() { 10 << 10 } else { 2 << 10 };
+    assert!(grown < max, "{grown} KiB kept after messages of 4 MB");
 }
 
-fn a_call_starts_although_an_inline_one_follows() {
+fn an_inline_call_does_not_delay_the_call_before_it() {
     let (mut server, gate, runs) = gated();
     let pass = gate.clone();
     server
@@ -373,8 +373,8 @@ fn a_call_starts_although_an_inline_one_follows() {
         .unwrap();
     let wire = Wire::open(server, limits(|l| l.workers = 1));
     wire.send(call(1, "wait", "{}") + &call(2, "inline", "{}"));
-    runs.recv_timeout(SOON).expect("the first runs while the second holds reading up");
+    runs.recv_timeout(TIMEOUT).expect("the first call waits for the inline call");
     gate.open(2);
-    wire.answers([1, 2]);
+    wire.responses([1, 2]);
     assert!(wire.end().is_empty());
 }

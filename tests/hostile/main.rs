@@ -1,21 +1,20 @@
-//! Attacks on the server over byte streams: what a broken, slow or malicious peer can do to it.
+//! Tests of the stdio server against broken, slow and malicious peers.
 //!
-//! One binary with a runner of its own (`harness = false` in Cargo.toml): some tests need a server
-//! in a process of its own, and this program is that server when [`process::ROLE`] names one. The
-//! standard harness cannot be, because it prints to standard output before a test runs.
+//! The binary has its own test runner (`harness = false` in Cargo.toml). Some tests need a server
+//! in a separate process. The binary runs as that server when the variable [`process::ROLE`] names
+//! one. The standard harness prints to standard output before a test runs, so it cannot do this.
 //!
-//! The runner takes the usual filters, `--exact` and `--list`, runs one test at a time, and counts
-//! a test that does not end as failed instead of hanging with it. `TEST_LONG=1` makes the tests
-//! that count things count to a million and belongs to a release build.
+//! The runner accepts filters, `--exact` and `--list`. It runs one test at a time and reports a
+//! test that does not end as failed. `TEST_LONG=1` raises the iteration counts up to a million; use
+//! a release build.
 //!
 //! # Invariants
-//! - No test sleeps. Tests wait for messages, with upper bounds so generous that only a hang
-//!   reaches them.
+//! - No test sleeps. Tests wait for messages with timeouts that only a hang reaches.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
-// One program, whose modules say to each other what they have.
+// One program: its modules share their items.
 #![allow(unreachable_pub)]
 
-/// Everything: signals, descriptors and /proc are Unix's.
+/// All tests: they need signals, descriptors and /proc of Unix.
 #[cfg(unix)]
 #[path = "suite.rs"]
 mod suite;

@@ -1,8 +1,8 @@
-//! Very many messages that are almost right.
+//! Mutated requests against an oracle.
 //!
-//! Messages of every kind are changed at random, from a seed that a failure prints, and sent to a
-//! server process. What must come back for each is worked out by an oracle that shares nothing
-//! with the library: at most one answer, exactly one where JSON-RPC wants one, under its id.
+//! Messages of every kind are mutated at random and sent to a server process. A failure prints the
+//! seed. An oracle that shares no code with the library computes the expected response: at most one
+//! for each message, and exactly one with the same id where JSON-RPC requires it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -11,15 +11,15 @@ use std::thread;
 use serde_json::Value;
 
 use super::process::Process;
-use super::wire::{MODERN, Peer, SOON, call, cancel, request};
+use super::wire::{MODERN, Peer, TIMEOUT, call, cancel, request};
 use crate::tests;
 
 tests! {
-    changed_messages_get_one_answer_each,
-    the_oracle_knows_right_from_wrong,
+    each_mutated_request_gets_one_response,
+    the_oracle_classifies_known_messages,
 }
 
-/// Xorshift: small, and the same on every machine.
+/// Xorshift generator: small, and the same on every machine.
 struct Random(u64);
 
 impl Random {
@@ -39,7 +39,7 @@ impl Random {
     }
 }
 
-/// Messages to start from; `@` is an id of its own in each.
+/// Seed messages; `@` is replaced by a unique id.
 fn corpus() -> Vec<String> {
     let modern = |method: &str, params: &str| {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":@,\"method\":\"{method}\",\"params\":{{{MODERN}{params}}}}}")
@@ -91,8 +91,8 @@ fn corpus() -> Vec<String> {
     all.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// What is put into messages: tokens that mean something to somebody.
-const SPLINTERS: &[&str] = &[
+/// Fragments inserted into messages: tokens with a meaning to some parser.
+const FRAGMENTS: &[&str] = &[
     "\"",
     "\\",
     "{",
@@ -136,8 +136,8 @@ const SPLINTERS: &[&str] = &[
     "error",
 ];
 
-/// Changes a message a little; never makes two lines of it.
-fn change(random: &mut Random, line: &mut Vec<u8>, others: &[String]) {
+/// Mutates a message without adding a line break.
+fn mutate(random: &mut Random, line: &mut Vec<u8>, others: &[String]) {
     for _ in 0..1 + random.below(4) {
         let at = random.below(line.len() + 1);
         let to = (at + random.below(12)).min(line.len());
@@ -146,8 +146,8 @@ fn change(random: &mut Random, line: &mut Vec<u8>, others: &[String]) {
             1 => line.truncate(at),
             2 if at < line.len() => line[at] ^= 1 << random.below(8),
             3 if at < line.len() => line[at] = random.next() as u8,
-            4 => drop(line.splice(at..at, random.pick(SPLINTERS).bytes())),
-            5 => drop(line.splice(at..to, random.pick(SPLINTERS).bytes())),
+            4 => drop(line.splice(at..at, random.pick(FRAGMENTS).bytes())),
+            5 => drop(line.splice(at..to, random.pick(FRAGMENTS).bytes())),
             6 => {
                 let piece = line[at..to].to_vec();
                 line.splice(at..at, piece);
@@ -160,60 +160,60 @@ fn change(random: &mut Random, line: &mut Vec<u8>, others: &[String]) {
             }
             _ => {
                 let times = random.below(200);
-                line.splice(at..at, random.pick(SPLINTERS).repeat(times).bytes());
+                line.splice(at..at, random.pick(FRAGMENTS).repeat(times).bytes());
             }
         }
     }
     line.iter_mut().filter(|b| **b == b'\n').for_each(|b| *b = b' ');
 }
 
-/// What must come back for a line.
+/// Expected response to a line.
 #[derive(Debug, PartialEq)]
 enum Expected {
     Nothing,
-    /// One error that says that it is not a message.
-    Stray,
-    /// One answer under this id, written as JSON.
-    Answer(String),
+    /// One error for an invalid message.
+    InvalidMessage,
+    /// One response with this id, as JSON text.
+    Response(String),
 }
 
-/// What must come back for a line, and the message that it is.
+/// Returns the expected response to a line and the parsed message.
 fn oracle(line: &[u8]) -> (Expected, Value) {
-    // One byte order mark may stand before every line.
+    // One byte order mark is allowed at the start of a line.
     let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
     if line.iter().all(|b| b" \t\r".contains(b)) {
         return (Expected::Nothing, Value::Null);
     }
     let message = match serde_json::from_slice::<Value>(line) {
-        Ok(message) if !has_twins(line) => message,
-        _ => return (Expected::Stray, Value::Null),
+        Ok(message) if !has_duplicate_names(line) => message,
+        _ => return (Expected::InvalidMessage, Value::Null),
     };
-    let Some(object) = message.as_object() else { return (Expected::Stray, message) };
+    let Some(object) = message.as_object() else { return (Expected::InvalidMessage, message) };
     let id = object.get("id");
     let good = id.filter(|id| id.is_string() || id.is_i64() || id.is_u64());
-    let answer = || good.map_or(Expected::Stray, |id| Expected::Answer(name_of(id)));
+    let response = || good.map_or(Expected::InvalidMessage, |id| Expected::Response(normalized(id)));
     let versioned = object.get("jsonrpc") == Some(&Value::from("2.0"));
-    let answers = object.contains_key("result") || object.contains_key("error");
+    let responses = object.contains_key("result") || object.contains_key("error");
     let expected = match (object.get("method"), id) {
-        // Not even an error answers an answer, whatever its version.
-        (None, _) if answers => Expected::Nothing,
+        // A response never gets a response, not even an error.
+        (None, _) if responses => Expected::Nothing,
         (Some(method), None) if versioned && method.is_string() => Expected::Nothing,
-        _ => answer(),
+        _ => response(),
     };
     (expected, message)
 }
 
-/// An id in one spelling.
-fn name_of(id: &Value) -> String {
+/// Normal form of an id.
+fn normalized(id: &Value) -> String {
     match id.as_i64() {
         Some(number) => number.to_string(),
         None => id.to_string(),
     }
 }
 
-/// Whether an object in this text, which is known to be JSON, has a name twice.
-fn has_twins(text: &[u8]) -> bool {
-    // For each open container the names so far; an array has none, and takes none.
+/// True if an object in this valid JSON text has a duplicate name.
+fn has_duplicate_names(text: &[u8]) -> bool {
+    // For each open container: is it an object, and its names so far.
     let mut open: Vec<(bool, HashSet<String>)> = Vec::new();
     let (mut at, mut names_next) = (0, false);
     while let Some(byte) = text.get(at) {
@@ -236,7 +236,7 @@ fn has_twins(text: &[u8]) -> bool {
                     at += if text[at] == b'\\' { 2 } else { 1 };
                 }
                 if std::mem::take(&mut names_next) {
-                    let name: String = serde_json::from_slice(&text[start..=at]).expect("a string of JSON");
+                    let name: String = serde_json::from_slice(&text[start..=at]).expect("an invalid string");
                     if open.last_mut().is_some_and(|(_, names)| !names.insert(name)) {
                         return true;
                     }
@@ -249,110 +249,110 @@ fn has_twins(text: &[u8]) -> bool {
     false
 }
 
-fn changed_messages_get_one_answer_each() {
+fn each_mutated_request_gets_one_response() {
     let lines = if super::long() { 1_000_000 } else { 40_000 };
     for (role, seed) in [("serve", 0x5eed_0001), ("local", 0x5eed_0002)] {
-        attack(role, seed, lines / 2);
+        run(role, seed, lines / 2);
     }
 }
 
-/// Lines between two pings.
+/// Number of lines between two pings.
 const BLOCK: usize = 500;
 
-fn attack(role: &str, seed: u64, lines: usize) {
+fn run(role: &str, seed: u64, lines: usize) {
     let mut process = Process::open(role, &[("TINYMCP_WORKERS", "4")]);
     let corpus = corpus();
     let mut random = Random(seed);
-    // By id: how many answers are due, and whether some may stay away.
+    // Number of missing responses by id; responses to cancelled calls are optional.
     let mut due: HashMap<String, i64> = HashMap::new();
     let mut cancelled: HashSet<String> = HashSet::new();
     let peak = process.peak();
     for block in 0..lines / BLOCK {
-        let (mut text, mut strays) = (Vec::new(), 0);
+        let (mut text, mut invalid) = (Vec::new(), 0);
         for n in 0..BLOCK {
             let id = (block * BLOCK + n).to_string();
             let mut line = corpus[random.below(corpus.len())].replace('@', &id).into_bytes();
             if random.below(20) > 0 {
-                change(&mut random, &mut line, &corpus);
+                mutate(&mut random, &mut line, &corpus);
             }
             let (expected, message) = oracle(&line);
             match expected {
                 Expected::Nothing => {}
-                Expected::Stray => strays += 1,
-                Expected::Answer(id) => *due.entry(id).or_default() += 1,
+                Expected::InvalidMessage => invalid += 1,
+                Expected::Response(id) => *due.entry(id).or_default() += 1,
             }
             if message["method"] == "notifications/cancelled" {
-                cancelled.insert(name_of(&message["params"]["requestId"]));
+                cancelled.insert(normalized(&message["params"]["requestId"]));
             }
             text.extend(line);
             text.push(b'\n');
         }
-        let kept = text.clone();
+        let block_text = text.clone();
         text.extend(request("\"sync\"", "ping").bytes());
         thread::scope(|scope| {
             let input = process.input.as_ref().unwrap();
-            scope.spawn(move || (&mut { input }).write_all(&text).expect("the server lives"));
+            scope.spawn(move || (&mut { input }).write_all(&text).expect("cannot write to the server"));
             loop {
                 let message = process.receive();
                 match (message.get("method"), message.get("id")) {
                     (Some(_), _) => {}
-                    // Not parsed, and perhaps under an id that could be read nevertheless.
-                    _ if message["error"]["code"] == -32700 => strays -= 1,
+                    // A parse error may have the id of the message, if that was readable.
+                    _ if message["error"]["code"] == -32700 => invalid -= 1,
                     (None, Some(id)) if id == "sync" => break,
-                    (None, Some(id)) => *due.entry(name_of(id)).or_default() -= 1,
-                    (None, None) => strays -= 1,
+                    (None, Some(id)) => *due.entry(normalized(id)).or_default() -= 1,
+                    (None, None) => invalid -= 1,
                 }
             }
         });
-        if strays != 0 {
-            let kept = String::from_utf8_lossy(&kept).into_owned();
-            panic!("{strays} errors are missing, seed {seed:#x}, block {block}:\n{kept}");
+        if invalid != 0 {
+            let block_text = String::from_utf8_lossy(&block_text).into_owned();
+            panic!("{invalid} errors are missing, seed {seed:#x}, block {block}:\n{block_text}");
         }
     }
-    // What every limit together allows is far more; what these small messages need is not.
+    // The limits together allow far more; these small messages must not need it.
     let grown = process.peak() - peak;
     assert!(grown < 24 << 10, "{grown} KiB, seed {seed:#x}");
     process.input = None;
-    while let Some(line) = process.line(SOON) {
+    while let Some(line) = process.line(TIMEOUT) {
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
         if message.get("method").is_none() {
-            *due.entry(name_of(&message["id"])).or_default() -= 1;
+            *due.entry(normalized(&message["id"])).or_default() -= 1;
         }
     }
     let status = process.wait();
     assert!(status.success(), "{status}, seed {seed:#x}: {}", process.errors());
     for (id, count) in due {
-        let may_stay_away = cancelled.contains(&id);
+        let optional = cancelled.contains(&id);
         assert!(
-            count == 0 || (may_stay_away && count > 0),
-            "{count} answers to {id} are missing, seed {seed:#x}"
+            count == 0 || (optional && count > 0),
+            "{count} responses to {id} are missing, seed {seed:#x}"
         );
     }
 }
 
-fn the_oracle_knows_right_from_wrong() {
-    let answer = |id: &str| Expected::Answer(id.to_owned());
+fn the_oracle_classifies_known_messages() {
+    let response = |id: &str| Expected::Response(id.to_owned());
     for (line, expected) in [
-        (r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, answer("1")),
-        (r#"{"jsonrpc":"2.0","id":-0,"method":"x"}"#, answer("0")),
-        (r#"{"jsonrpc":"2.0","id":"\u0061","method":"x","params":[]}"#, answer("\"a\"")),
-        (r#"{"jsonrpc":"2.0","id":1.0,"method":"x"}"#, Expected::Stray),
-        (r#"{"jsonrpc":"2.0","id":1,"method":1}"#, answer("1")),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, response("1")),
+        (r#"{"jsonrpc":"2.0","id":-0,"method":"x"}"#, response("0")),
+        (r#"{"jsonrpc":"2.0","id":"\u0061","method":"x","params":[]}"#, response("\"a\"")),
+        (r#"{"jsonrpc":"2.0","id":1.0,"method":"x"}"#, Expected::InvalidMessage),
+        (r#"{"jsonrpc":"2.0","id":1,"method":1}"#, response("1")),
         (r#"{"jsonrpc":"2.0","method":"x"}"#, Expected::Nothing),
         (r#"{"jsonrpc":"2.0","id":1,"result":1}"#, Expected::Nothing),
-        (r#"{"jsonrpc":"2.0","id":1}"#, answer("1")),
+        (r#"{"jsonrpc":"2.0","id":1}"#, response("1")),
         (r#"{"jsonrpc":"2","id":1,"result":1}"#, Expected::Nothing),
-        (r#"{"jsonrpc":"2","id":1,"method":"x","result":1}"#, answer("1")),
-        (r#"{"jsonrpc":"2","id":1}"#, answer("1")),
-        (r#"{"jsonrpc":"2","method":"x"}"#, Expected::Stray),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"x","a":{"b":1,"\u0062":2}}"#, Expected::Stray),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"x","a":[{"b":1},{"b":[":","b"]}]}"#, answer("1")),
-        ("[]", Expected::Stray),
+        (r#"{"jsonrpc":"2","id":1,"method":"x","result":1}"#, response("1")),
+        (r#"{"jsonrpc":"2","id":1}"#, response("1")),
+        (r#"{"jsonrpc":"2","method":"x"}"#, Expected::InvalidMessage),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"x","a":{"b":1,"\u0062":2}}"#, Expected::InvalidMessage),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"x","a":[{"b":1},{"b":[":","b"]}]}"#, response("1")),
+        ("[]", Expected::InvalidMessage),
         (" \t", Expected::Nothing),
         ("\u{feff}", Expected::Nothing),
-        ("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1}", answer("1")),
-        ("\u{feff}\u{feff}", Expected::Stray),
-        ("{", Expected::Stray),
+        ("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1}", response("1")),
+        ("\u{feff}\u{feff}", Expected::InvalidMessage),
+        ("{", Expected::InvalidMessage),
     ] {
         assert_eq!(oracle(line.as_bytes()).0, expected, "{line}");
     }

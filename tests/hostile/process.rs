@@ -1,7 +1,7 @@
-//! A server in a process of its own, and the parent's end of it.
+//! Server in a separate process, and its parent's end of the connection.
 //!
-//! The process is this program again with [`ROLE`] set. Its tools are the misbehaving ones that
-//! only a process can show: they print, start children, never end, stop the server.
+//! The process is this program with [`ROLE`] set. Its tools misbehave in ways that need a process:
+//! they print, start children, never return, or stop the server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,29 +18,29 @@ use tinymcp::{
     Tool, ToolError,
 };
 
-use super::wire::{Peer, SOON};
+use super::wire::{Peer, TIMEOUT};
 
-/// Names the server that this program is to be.
+/// Variable with the name of the server to run.
 pub const ROLE: &str = "TEST_HOSTILE_ROLE";
 
-/// Arguments of any kind.
+/// Tool that accepts any arguments.
 pub fn any(name: &str) -> Tool {
     Tool::new(name).input_schema(Json::constant(r#"{"type":"object"}"#))
 }
 
-/// Gives its arguments back as text.
+/// Returns its arguments as text.
 pub fn echo(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     Ok(arguments.as_str().to_owned())
 }
 
-/// A server with the tool `echo` and nothing else.
+/// Server with the tool `echo` only.
 pub fn plain() -> Server {
     let mut server = Server::new("hostile", "1");
     server.tool(any("echo"), echo).unwrap();
     server
 }
 
-/// Waits for ever, whatever happens; says so first, if asked to.
+/// Blocks for ever. Reports progress first if the request has a token.
 pub fn never(ctx: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     ctx.progress(1.0, None, None);
     loop {
@@ -48,27 +48,27 @@ pub fn never(ctx: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     }
 }
 
-/// Asks whether to go on, and tells what was answered.
+/// Requests an elicitation and returns its action.
 pub fn ask(ctx: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
-    let answer = ctx.elicit("go", Form::new("Go on?").field(Field::boolean("yes")))?;
-    Ok(format!("{:?}", answer.action()))
+    let response = ctx.elicit("go", Form::new("Go on?").field(Field::boolean("yes")))?;
+    Ok(format!("{:?}", response.action()))
 }
 
-/// Prints in every way a handler may, also through a child process.
+/// Prints by every means that a handler has, including a child process.
 fn print(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     println!("a stray line");
-    print!("and half a one");
+    print!("and a partial one");
     std::io::stdout().flush()?;
     let status = Command::new("sh").args(["-c", "echo a line of a child; cat"]).status()?;
-    Ok(format!("printed, the child gave {status}"))
+    Ok(format!("printed, the child returned {status}"))
 }
 
-/// Leaves a child process behind and gives its number.
+/// Starts a child process, does not wait for it, and returns its process id.
 fn orphan(_: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     Ok(Command::new("sleep").arg("60").spawn()?.id().to_string())
 }
 
-/// Text of so many bytes.
+/// Returns a text of this many bytes.
 fn fill(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     let bytes = arguments.to_doc().root().get("bytes").and_then(|v| v.as_u64()).unwrap_or(0);
     Ok("x".repeat(bytes as usize))
@@ -79,7 +79,7 @@ fn count(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     Ok(arguments.as_str().len().to_string())
 }
 
-/// Sends the process a signal as soon as its end has begun.
+/// Sends SIGTERM to its own process as soon as the server is stopping.
 fn term(ctx: &mut Context<'_>, _: Json) -> Result<&'static str, ToolError> {
     while !ctx.stopping() {
         ctx.wait(Duration::from_millis(1))?;
@@ -88,13 +88,13 @@ fn term(ctx: &mut Context<'_>, _: Json) -> Result<&'static str, ToolError> {
     Ok("")
 }
 
-/// The same as `count`, and takes half a second for it.
+/// Like `count`, with a delay of 500 ms.
 fn pause(ctx: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     ctx.wait(Duration::from_millis(500))?;
     count(ctx, arguments)
 }
 
-/// Looks into a file of /proc/self and gives the line that starts with a word.
+/// Returns the first line of a file of /proc/self that starts with a given word.
 fn status(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     let doc = arguments.to_doc();
     let text = |name: &str| doc.root().get(name).and_then(|v| v.as_str()).unwrap_or_default().to_owned();
@@ -103,7 +103,7 @@ fn status(_: &mut Context<'_>, arguments: Json) -> Result<String, ToolError> {
     line.map(str::to_owned).ok_or_else(|| ToolError::new("no such line"))
 }
 
-/// Is the server that `role` names.
+/// Runs the server that `role` names.
 pub fn serve(role: &str) -> ExitCode {
     let mut server = plain();
     let handle = server.handle();
@@ -127,7 +127,8 @@ pub fn serve(role: &str) -> ExitCode {
         .and_then(|s| {
             s.inline_tool(any("stop_inline"), move |_, _: Json| {
                 handle.stop();
-                // Long enough for the server to end under this handler, if it did not wait.
+                // Long enough for the server to end before this handler returns, if it did not
+                // wait.
                 thread::park_timeout(Duration::from_millis(50));
                 Ok("stopping")
             })
@@ -159,7 +160,7 @@ pub fn serve(role: &str) -> ExitCode {
     }
 }
 
-/// The command that starts a server of this role with none of our variables but these.
+/// Returns the command that starts a server of this role. Only these `TINYMCP_` variables are set.
 pub fn command(role: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     for (name, _) in std::env::vars_os() {
@@ -172,38 +173,38 @@ pub fn command(role: &str, variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// A running server process. It is killed when it is dropped before it ended.
+/// A running server process. Dropping it kills the process.
 pub struct Process {
     pub input: Option<ChildStdin>,
-    /// The server's output, until [`Process::read`] takes it.
+    /// The output of the server, until [`Process::read`] takes it.
     pub output: Option<ChildStdout>,
     lines: Option<Receiver<String>>,
     ended: Receiver<ExitStatus>,
     errors: Receiver<String>,
-    /// In place of `input` and `output`.
+    /// Used instead of `input` and `output`.
     socket: Option<UnixStream>,
     pid: u32,
     alive: bool,
 }
 
 impl Process {
-    /// Starts a server of this role and reads what it writes.
+    /// Starts a server of this role and reads its output.
     pub fn start(role: &str, variables: &[(&str, &str)]) -> Process {
         let mut process = Process::spawn(&mut command(role, variables));
         process.read();
         process
     }
 
-    /// Starts a server and opens a session with it.
+    /// Starts a server and opens a session.
     pub fn open(role: &str, variables: &[(&str, &str)]) -> Process {
         let process = Process::start(role, variables);
-        process.greet("2025-11-25");
+        process.open_session("2025-11-25");
         process
     }
 
-    /// Starts a server whose output nobody reads yet.
+    /// Starts a server without reading its output.
     pub fn spawn(command: &mut Command) -> Process {
-        let mut child = command.spawn().expect("the server starts");
+        let mut child = command.spawn().expect("cannot start the server");
         let (input, output, mut stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (tell_end, ended) = mpsc::channel();
         let (tell_errors, errors) = mpsc::channel();
@@ -211,18 +212,19 @@ impl Process {
         thread::spawn(move || {
             let mut text = String::new();
             if let Some(stderr) = &mut stderr {
-                // Children of the server may hold the other end, so what came is what counts.
+                // Children of the server may hold the write end, so an error keeps the bytes read
+                // so far.
                 let _ = stderr.read_to_string(&mut text);
             }
             tell_errors.send(text)
         });
-        thread::spawn(move || tell_end.send(child.wait().expect("a child can be waited for")));
+        thread::spawn(move || tell_end.send(child.wait().expect("cannot wait for the child")));
         Process { input, output, lines: None, ended, errors, socket: None, pid, alive: true }
     }
 
-    /// Reads what the server writes, from now on.
+    /// Starts to read the output of the server.
     pub fn read(&mut self) {
-        let output = self.output.take().expect("nobody reads yet");
+        let output = self.output.take().expect("the output is already being read");
         self.listen(output);
     }
 
@@ -239,32 +241,33 @@ impl Process {
         self.lines = Some(lines);
     }
 
-    /// Talks through this socket, both ways.
+    /// Uses this socket for input and output.
     pub fn adopt(&mut self, socket: UnixStream) {
         self.input = None;
         self.socket = Some(socket.try_clone().unwrap());
         self.listen(socket);
     }
 
-    /// Whether the process has not ended.
+    /// True until the process has ended.
     pub fn is_running(&self) -> bool {
         std::fs::read_to_string(format!("/proc/{}/stat", self.pid))
             .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
     }
 
-    /// Sends the process a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         send_signal(self.pid, signal);
     }
 
-    /// Waits for the end of the process.
+    /// Waits until the process has ended.
     pub fn wait(&mut self) -> ExitStatus {
-        let status = self.ended.recv_timeout(SOON).expect("the process ends");
+        let status = self.ended.recv_timeout(TIMEOUT).expect("the process does not end");
         self.alive = false;
         status
     }
 
-    /// Ends the input and waits for the process, which must end well; gives what is unread.
+    /// Closes the input, waits until the process has ended successfully, and returns the unread
+    /// messages.
     pub fn end(mut self) -> Vec<Value> {
         self.input = None;
         let status = self.wait();
@@ -272,23 +275,23 @@ impl Process {
         self.rest()
     }
 
-    /// What the ended process had written and nobody read.
+    /// Returns the unread messages of the ended process.
     pub fn rest(&self) -> Vec<Value> {
         let lines = self.lines.as_ref().unwrap();
         lines.iter().map(|l| serde_json::from_str(&l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect()
     }
 
-    /// What the ended process wrote to standard error.
+    /// Returns the standard error of the ended process.
     pub fn errors(&self) -> String {
-        self.errors.recv_timeout(SOON).expect("the standard error of an ended process ends")
+        self.errors.recv_timeout(TIMEOUT).expect("standard error is still open")
     }
 
-    /// The most memory the process ever had resident, in KiB.
+    /// Peak resident memory of the process, in KiB.
     pub fn peak(&self) -> u64 {
         self.memory("VmHWM:")
     }
 
-    /// What the process has resident now, in KiB.
+    /// Current resident memory of the process, in KiB.
     pub fn resident(&self) -> u64 {
         self.memory("VmRSS:")
     }
@@ -296,13 +299,13 @@ impl Process {
     fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("it lives");
         let line = status.lines().find(|l| l.starts_with(name)).expect("Linux tells");
-        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of KiB")
+        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("no number of KiB")
     }
 }
 
-/// Sends any process a signal.
+/// Sends a signal to any process.
 pub fn send_signal(pid: u32, signal: Signal) {
-    // It may have ended; what it did is for the test to judge.
+    // The process may have ended already; the test checks the result.
     let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), signal);
 }
 
@@ -316,7 +319,7 @@ impl Drop for Process {
 
 impl Peer for Process {
     fn send(&self, bytes: impl AsRef<[u8]>) {
-        // The server may have ended; what it did is for the test to judge.
+        // The server may have ended already; the test checks the result.
         let bytes = bytes.as_ref();
         let _ = match &self.socket {
             Some(socket) => (&mut &*socket).write_all(bytes),

@@ -1,4 +1,4 @@
-//! The runner: which tests there are, and what it means that one passes.
+//! Test runner: list of the tests, filters and timeouts.
 
 mod ask;
 mod call;
@@ -17,19 +17,19 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A test and its name.
+/// Name and function of a test.
 type Test = (&'static str, fn());
 
-/// A test that takes longer hangs.
-const HANG: Duration = Duration::from_secs(120);
-const HANG_LONG: Duration = Duration::from_secs(1800);
+/// Timeout of one test; the second is for `TEST_LONG=1`.
+const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT_LONG: Duration = Duration::from_secs(1800);
 
-/// Whether the tests that count things count far.
+/// True if `TEST_LONG` asks for high iteration counts.
 fn long() -> bool {
     std::env::var_os("TEST_LONG").is_some_and(|v| v == "1")
 }
 
-/// Runs the tests that the command line asks for, or is a server.
+/// Runs the tests that the command line selects, or runs as a server.
 pub fn main() -> ExitCode {
     if let Some(role) = std::env::var_os(process::ROLE) {
         return process::serve(&role.to_string_lossy());
@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
     println!("\nrunning {} tests", tests.len());
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        // Handlers that panic are what some tests are about.
+        // Some tests let handlers panic.
         if !thread::current().name().is_some_and(|name| name.starts_with("mcp-")) {
             report(info);
         }
@@ -80,13 +80,13 @@ fn passes((name, run): &Test) -> bool {
     let (done, wait) = mpsc::channel::<()>();
     let (name, run, start) = (*name, *run, Instant::now());
     let started = thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // Sent by a drop, so that a panic is an end as well.
+        // The sender is dropped at the end of the test, also after a panic.
         let _done = done;
         run();
     });
-    let hang = if long() { HANG_LONG } else { HANG };
-    // Nothing is ever sent: the answer is that the other end is gone.
-    let verdict = match wait.recv_timeout(hang) {
+    let timeout = if long() { TIMEOUT_LONG } else { TIMEOUT };
+    // Nothing is sent: `Disconnected` means that the test has ended.
+    let verdict = match wait.recv_timeout(timeout) {
         Err(mpsc::RecvTimeoutError::Timeout) => "HANGS",
         _ if started.expect("a thread starts").join().is_ok() => "ok",
         _ => "FAILED",
@@ -95,7 +95,7 @@ fn passes((name, run): &Test) -> bool {
     verdict == "ok"
 }
 
-/// A table of the tests of one module: its functions under their own names.
+/// Defines `TESTS`, the table of the test functions of one module.
 #[macro_export]
 macro_rules! tests {
     ($($name:ident),* $(,)?) => {

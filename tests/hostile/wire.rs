@@ -1,7 +1,7 @@
-//! A server on a thread of this process, with both its streams in the test's hands.
+//! Server on a thread of this process, with both streams controlled by the test.
 //!
-//! The test decides what each read of the server gives, and whether and how much it can write. What
-//! the server writes is kept until the test asks for it, line by line.
+//! The test decides how many bytes each read of the server returns, and how many bytes each write
+//! accepts. The output of the server is buffered until the test reads it, line by line.
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -12,84 +12,84 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tinymcp::{Error, Limits, Link, Server};
 
-/// Only a hang takes longer than this.
-pub const SOON: Duration = Duration::from_secs(30);
+/// Timeout that only a hang reaches.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Plays a scene that has to be set within a time which the scene itself waits to be over. A machine
-/// that is too slow for it makes the scene give nothing; then it is played again with ten times the time.
+/// Runs a scene with a time limit that has to expire during the scene. The scene returns `None` if
+/// the machine was too slow to prepare it in time. It is then run again with ten times the time.
 pub fn in_time(shortest: Duration, scene: impl Fn(Duration) -> Option<()>) {
     let set = [1, 10, 100].into_iter().any(|times| scene(shortest * times).is_some());
-    assert!(set, "the scene was not set in time, however much there was");
+    assert!(set, "the scene was not prepared in time with any limit");
 }
 
-/// The default limits, changed.
+/// The default limits with changes.
 pub fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
     let mut limits = Limits::default();
     change(&mut limits);
     limits
 }
 
-/// What a modern request carries.
+/// The `_meta` of a request of the stateless protocol.
 pub const MODERN: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}"#;
 
-/// The first messages of a session of this revision, whose client can be asked.
-pub fn greeting(revision: &str) -> String {
+/// Handshake of a session of this revision by a client that supports elicitation.
+pub fn handshake(revision: &str) -> String {
     let open = format!(
         r#"{{"jsonrpc":"2.0","id":"open","method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{{"elicitation":{{}}}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
     format!("{open}\n{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}}\n")
 }
 
-/// A call of a tool, as one line.
+/// `tools/call` request as one line.
 pub fn call(id: impl std::fmt::Display, tool: &str, arguments: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
     ) + "\n"
 }
 
-/// A request without parameters, as one line.
+/// Request without parameters as one line.
 pub fn request(id: impl std::fmt::Display, method: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#) + "\n"
 }
 
-/// The cancellation of a request, as one line.
+/// Cancellation of a request as one line.
 pub fn cancel(id: impl std::fmt::Display) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#) + "\n"
 }
 
-/// The text of a tool's result.
-pub fn text_of(answer: &Value) -> &str {
-    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {answer}"))
+/// Text of a tool result.
+pub fn text_of(response: &Value) -> &str {
+    response["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {response}"))
 }
 
-/// Whether this is the answer to a tool call that went well.
-pub fn is_good(answer: &Value) -> bool {
-    answer["result"].is_object() && answer["result"]["isError"] != true
+/// True if this is the response to a successful tool call.
+pub fn is_success(response: &Value) -> bool {
+    response["result"].is_object() && response["result"]["isError"] != true
 }
 
 /// The client's end of a connection.
 pub trait Peer {
-    /// Sends bytes as they are.
+    /// Sends the bytes unchanged.
     fn send(&self, bytes: impl AsRef<[u8]>);
 
-    /// The next line the server wrote.
+    /// Returns the next line of the server.
     fn line(&self, timeout: Duration) -> Option<String>;
 
-    /// Opens a session and takes the answer.
-    fn greet(&self, revision: &str) {
-        self.send(greeting(revision));
-        let answer = self.receive();
-        assert_eq!(answer["id"], "open", "{answer}");
+    /// Opens a session and receives the response.
+    fn open_session(&self, revision: &str) {
+        self.send(handshake(revision));
+        let response = self.receive();
+        assert_eq!(response["id"], "open", "{response}");
     }
 
-    /// The next message.
+    /// Receives the next message.
     fn receive(&self) -> Value {
-        let line = self.line(SOON).expect("a message within the time that only a hang takes");
+        let line = self.line(TIMEOUT).expect("no message before the timeout");
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
     }
 
-    /// The next message that is an answer; all others are passed over.
-    fn answer(&self) -> Value {
+    /// Receives the next response and skips all other messages.
+    fn response(&self) -> Value {
         loop {
             let message = self.receive();
             if message.get("method").is_none() {
@@ -98,26 +98,27 @@ pub trait Peer {
         }
     }
 
-    /// The answers to these numbered requests, in any order, sorted by id.
-    fn answers(&self, ids: impl IntoIterator<Item = u64>) -> Vec<Value> {
+    /// Receives the responses to these requests, in any order, and sorts them by id.
+    fn responses(&self, ids: impl IntoIterator<Item = u64>) -> Vec<Value> {
         let mut ids: Vec<u64> = ids.into_iter().collect();
-        let mut answers: Vec<Value> = ids.iter().map(|_| self.answer()).collect();
-        answers.sort_by_key(|a| a["id"].as_u64());
+        let mut responses: Vec<Value> = ids.iter().map(|_| self.response()).collect();
+        responses.sort_by_key(|a| a["id"].as_u64());
         ids.sort_unstable();
-        let got: Vec<_> = answers.iter().map(|a| a["id"].as_u64().unwrap_or_else(|| panic!("{a}"))).collect();
+        let got: Vec<_> =
+            responses.iter().map(|a| a["id"].as_u64().unwrap_or_else(|| panic!("{a}"))).collect();
         assert_eq!(got, ids);
-        answers
+        responses
     }
 
-    /// Asserts that everything the server wrote was taken: the answer to a ping comes next.
-    fn quiet(&self) {
+    /// Asserts that no message of the server is unread: the next message is the response to a ping.
+    fn assert_no_more(&self) {
         self.send(request("\"quiet\"", "ping"));
-        let answer = self.receive();
-        assert_eq!(answer["id"], "quiet", "something came that should not: {answer}");
+        let response = self.receive();
+        assert_eq!(response["id"], "quiet", "unexpected message: {response}");
     }
 }
 
-/// A server that is being served, and its peer.
+/// A running server and its peer.
 pub struct Wire {
     feed: Option<Sender<Vec<u8>>>,
     pub sink: Arc<Sink>,
@@ -125,22 +126,22 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Serves with these limits; each piece that is sent is one read of the server.
+    /// Serves with these limits. Each chunk sent is one read of the server.
     pub fn start(server: Server, limits: Limits) -> Wire {
         Wire::start_with(server, limits, usize::MAX, Sink::default())
     }
 
-    /// Serves; no read gives more than `most` bytes.
-    pub fn start_with(mut server: Server, limits: Limits, most: usize, sink: Sink) -> Wire {
+    /// Serves with these limits. No read returns more than `max` bytes.
+    pub fn start_with(mut server: Server, limits: Limits, max: usize, sink: Sink) -> Wire {
         let (feed, chunks) = mpsc::channel();
         let sink = Arc::new(sink);
-        let link = Link::lines(Feed::new(chunks, most), sink.writer(), &limits);
+        let link = Link::lines(Feed::new(chunks, max), sink.writer(), &limits);
         server.limits(limits);
         let server = thread::Builder::new().name("serve".to_owned()).spawn(move || server.serve(link));
         Wire { feed: Some(feed), sink, server: Some(server.unwrap()) }
     }
 
-    /// Serves on the thread that reads, and opens a session.
+    /// Serves on the reader thread and opens a session.
     pub fn open_local(mut server: Server, limits: Limits) -> Wire {
         let (feed, chunks) = mpsc::channel();
         let sink = Arc::new(Sink::default());
@@ -149,49 +150,49 @@ impl Wire {
         let serve = move || server.into_local().serve(link);
         let server = thread::Builder::new().name("serve".to_owned()).spawn(serve);
         let wire = Wire { feed: Some(feed), sink, server: Some(server.unwrap()) };
-        wire.greet("2025-11-25");
+        wire.open_session("2025-11-25");
         wire
     }
 
-    /// Serves, opens a session of the newest revision that has sessions, and takes its answer.
+    /// Serves, opens a session of the newest session revision and receives its response.
     pub fn open(server: Server, limits: Limits) -> Wire {
         let wire = Wire::start(server, limits);
-        wire.greet("2025-11-25");
+        wire.open_session("2025-11-25");
         wire
     }
 
-    /// Ends the input.
+    /// Closes the input.
     pub fn finish(&mut self) {
         self.feed = None;
     }
 
-    /// Waits for the end of serving.
+    /// Waits until the server has ended.
     pub fn join(&mut self) -> Result<(), Error> {
         let server = self.server.take().unwrap();
         let (done, wait) = mpsc::channel();
         thread::spawn(move || done.send(server.join()));
-        match wait.recv_timeout(SOON) {
-            Ok(result) => result.expect("serving does not panic"),
-            Err(_) => panic!("serving does not end"),
+        match wait.recv_timeout(TIMEOUT) {
+            Ok(result) => result.expect("the server panicked"),
+            Err(_) => panic!("the server does not end"),
         }
     }
 
-    /// Ends the input, waits for the end of serving and gives what had not been received.
+    /// Closes the input, waits until the server has ended and returns the unread messages.
     pub fn end(mut self) -> Vec<Value> {
         self.finish();
-        self.join().expect("serving ends well");
+        self.join().expect("the server ended with an error");
         let mut rest = Vec::new();
         while let Some(line) = self.sink.line(Duration::ZERO) {
             rest.push(serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}")));
         }
-        assert!(self.sink.is_empty(), "the output ends inside a line");
+        assert!(self.sink.is_empty(), "the output ends in the middle of a line");
         rest
     }
 }
 
 impl Peer for Wire {
     fn send(&self, bytes: impl AsRef<[u8]>) {
-        // The server may have ended; what it did is for the test to judge.
+        // The server may have ended already; the test checks the result.
         let _ = self.feed.as_ref().unwrap().send(bytes.as_ref().to_vec());
     }
 
@@ -200,18 +201,18 @@ impl Peer for Wire {
     }
 }
 
-/// What the server reads: pieces that the test sends, each one read or more.
+/// Input of the server: the chunks that the test sends.
 pub struct Feed {
     chunks: Receiver<Vec<u8>>,
     current: Vec<u8>,
     at: usize,
-    most: usize,
+    max: usize,
 }
 
 impl Feed {
-    /// No read gives more than `most` bytes.
-    pub fn new(chunks: Receiver<Vec<u8>>, most: usize) -> Feed {
-        Feed { chunks, current: Vec::new(), at: 0, most }
+    /// No read returns more than `max` bytes.
+    pub fn new(chunks: Receiver<Vec<u8>>, max: usize) -> Feed {
+        Feed { chunks, current: Vec::new(), at: 0, max }
     }
 }
 
@@ -223,14 +224,14 @@ impl Read for Feed {
                 Err(_) => return Ok(0),
             }
         }
-        let n = buf.len().min(self.most).min(self.current.len() - self.at);
+        let n = buf.len().min(self.max).min(self.current.len() - self.at);
         buf[..n].copy_from_slice(&self.current[self.at..self.at + n]);
         self.at += n;
         Ok(n)
     }
 }
 
-/// What the server writes to.
+/// Output of the server.
 pub struct Sink {
     state: Mutex<State>,
     changed: Condvar,
@@ -238,19 +239,19 @@ pub struct Sink {
 
 #[derive(Default)]
 struct State {
-    /// What the server wrote and the test did not read: what a pipe would hold.
+    /// Bytes that the server wrote and the test did not take, as in a pipe.
     bytes: Vec<u8>,
-    /// What the test read and has not looked at.
+    /// Bytes that the test took and did not parse.
     read: Vec<u8>,
-    /// Bytes of `read` that were looked at, and bytes known to be no newline.
+    /// Number of bytes of `read` that were parsed, and of bytes known to hold no newline.
     start: usize,
     searched: usize,
-    /// A write waits while there are so many bytes.
+    /// A write blocks while this many bytes are unread.
     room: usize,
-    /// A write takes no more than this.
-    most: usize,
+    /// Maximum number of bytes that one write accepts.
+    max: usize,
     broken: bool,
-    /// A write that waits for room.
+    /// True while a write is blocked.
     waiting: bool,
 }
 
@@ -261,13 +262,13 @@ impl Default for Sink {
 }
 
 impl Sink {
-    /// A sink that holds `room` bytes and takes at most `most` in one write.
-    pub fn new(room: usize, most: usize) -> Sink {
-        let state = State { room, most, ..State::default() };
+    /// Sink that holds `room` bytes and accepts at max `max` bytes per write.
+    pub fn new(room: usize, max: usize) -> Sink {
+        let state = State { room, max, ..State::default() };
         Sink { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// What the server writes to it with.
+    /// Returns the writer that the server uses.
     pub fn writer(self: &Arc<Sink>) -> impl Write + Send + 'static {
         SinkWriter(Arc::clone(self))
     }
@@ -276,32 +277,33 @@ impl Sink {
         self.state.lock().unwrap()
     }
 
-    /// Changes the room; the server goes on writing if it waits.
+    /// Changes the room and wakes a blocked write.
     pub fn set_room(&self, room: usize) {
         self.state().room = room;
         self.changed.notify_all();
     }
 
-    /// The peer is gone: every write fails from now on.
-    pub fn break_off(&self) {
+    /// Disconnects the peer: every later write fails.
+    pub fn disconnect(&self) {
         self.state().broken = true;
         self.changed.notify_all();
     }
 
-    /// Waits until a write of the server waits for room.
+    /// Waits until a write of the server is blocked.
     pub fn wait_until_full(&self) {
         let state = self.state();
-        let (state, timeout) = self.changed.wait_timeout_while(state, SOON, |state| !state.waiting).unwrap();
-        assert!(!timeout.timed_out() || state.waiting, "the server does not wait to write");
+        let (state, timeout) =
+            self.changed.wait_timeout_while(state, TIMEOUT, |state| !state.waiting).unwrap();
+        assert!(!timeout.timed_out() || state.waiting, "no write of the server is blocked");
     }
 
-    /// Whether the test took all that was written.
+    /// True if the test took all bytes.
     pub fn is_empty(&self) -> bool {
         let state = self.state();
         state.bytes.is_empty() && state.start == state.read.len()
     }
 
-    /// The next line, without its end.
+    /// Returns the next line without its line end.
     pub fn line(&self, timeout: Duration) -> Option<String> {
         let deadline = Instant::now() + timeout;
         let mut state = self.state();
@@ -311,7 +313,7 @@ impl Sink {
                 let end = state.searched + len;
                 let line = state.read[state.start..end].to_vec();
                 (state.start, state.searched) = (end + 1, end + 1);
-                return Some(String::from_utf8(line).expect("the server writes UTF-8"));
+                return Some(String::from_utf8(line).expect("the server wrote invalid UTF-8"));
             }
             if !state.bytes.is_empty() {
                 let start = std::mem::take(&mut state.start);
@@ -337,7 +339,7 @@ impl Write for SinkWriter {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let sink = &*self.0;
         let mut state = sink.state();
-        assert!(!state.waiting, "two writes at once");
+        assert!(!state.waiting, "two concurrent writes");
         while !state.broken && state.bytes.len() >= state.room {
             state.waiting = true;
             sink.changed.notify_all();
@@ -347,7 +349,7 @@ impl Write for SinkWriter {
         if state.broken {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let n = buf.len().min(state.most).min(state.room - state.bytes.len());
+        let n = buf.len().min(state.max).min(state.room - state.bytes.len());
         state.bytes.extend_from_slice(&buf[..n]);
         sink.changed.notify_all();
         Ok(n)
