@@ -1,96 +1,96 @@
-//! Compares what came with what was expected, as JSON.
+//! Comparison of a received message with the expected one, as JSON.
 //!
-//! Members are compared without their order and as exact sets, arrays in order, numbers by their
-//! text. Three forms of an expected string stand for more than themselves: `"~"` is any string and
-//! `"~words"` any string with these words in it; `"${name}"` captures whatever comes the first time
-//! and must be equal from then on.
+//! Members are compared without order and as exact sets, arrays in order, and numbers by their
+//! text. Three forms of an expected string are patterns: `"~"` matches any string, `"~text"`
+//! matches any string that contains the text, and `"${name}"` captures the first value and matches
+//! only an equal value after that.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What was captured so far, by name.
+/// Captured values by name.
 pub(crate) type Captured = BTreeMap<String, Value>;
 
-/// The first difference: a JSON Pointer, and what is wrong there.
+/// The first difference: its JSON Pointer and a message.
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub path: String,
     pub what: String,
 }
 
-/// Whether `came` is what was expected; captures names on the way.
+/// Compares `received` with `expected` and captures names.
 ///
 /// # Errors
 /// The first difference.
-pub(crate) fn compare(expected: &Value, came: &Value, captured: &mut Captured) -> Result<(), Difference> {
-    match (expected, came) {
-        (Value::String(pattern), came) => text(pattern, came, captured),
+pub(crate) fn compare(expected: &Value, received: &Value, captured: &mut Captured) -> Result<(), Difference> {
+    match (expected, received) {
+        (Value::String(pattern), received) => text(pattern, received, captured),
         (Value::Array(expected_items), Value::Array(items)) => {
             if expected_items.len() != items.len() {
-                return differ(format!("expected {} items, came {}", expected_items.len(), items.len()));
+                return differ(format!("expected {} items, got {}", expected_items.len(), items.len()));
             }
-            for (i, (expected, came)) in expected_items.iter().zip(items).enumerate() {
-                compare(expected, came, captured).map_err(|d| below(&i.to_string(), d))?;
+            for (i, (expected, received)) in expected_items.iter().zip(items).enumerate() {
+                compare(expected, received, captured).map_err(|d| below(&i.to_string(), d))?;
             }
             Ok(())
         }
         (Value::Object(expected_members), Value::Object(members)) => {
             if let Some(name) = members.keys().find(|name| !expected_members.contains_key(*name)) {
-                return differ(format!("member {name:?} was not expected"));
+                return differ(format!("unexpected member {name:?}"));
             }
             for (name, expected) in expected_members {
-                let Some(came) = members.get(name) else {
-                    return differ(format!("member {name:?} is missing"));
+                let Some(received) = members.get(name) else {
+                    return differ(format!("missing member {name:?}"));
                 };
-                compare(expected, came, captured).map_err(|d| below(name, d))?;
+                compare(expected, received, captured).map_err(|d| below(name, d))?;
             }
             Ok(())
         }
-        (expected, came) if expected == came => Ok(()),
-        (expected, came) => differ(format!("expected {expected}, came {came}")),
+        (expected, received) if expected == received => Ok(()),
+        (expected, received) => differ(format!("expected {expected}, got {received}")),
     }
 }
 
-fn text(pattern: &str, came: &Value, captured: &mut Captured) -> Result<(), Difference> {
+fn text(pattern: &str, received: &Value, captured: &mut Captured) -> Result<(), Difference> {
     if let Some(name) = name(pattern) {
         return match captured.get(name) {
-            Some(earlier) if earlier == came => Ok(()),
-            Some(earlier) => differ(format!("expected {earlier} as before, came {came}")),
+            Some(earlier) if earlier == received => Ok(()),
+            Some(earlier) => differ(format!("expected the captured {earlier}, got {received}")),
             None => {
-                captured.insert(name.to_owned(), came.clone());
+                captured.insert(name.to_owned(), received.clone());
                 Ok(())
             }
         };
     }
-    let Value::String(came) = came else {
-        return differ(format!("expected the string {pattern:?}, came {came}"));
+    let Value::String(received) = received else {
+        return differ(format!("expected the string {pattern:?}, got {received}"));
     };
     match pattern.strip_prefix('~') {
-        Some(words) if came.contains(words) => Ok(()),
-        Some(words) => differ(format!("expected a text with {words:?} in it, came {came:?}")),
-        None if came == pattern => Ok(()),
-        None => differ(format!("expected {pattern:?}, came {came:?}")),
+        Some(part) if received.contains(part) => Ok(()),
+        Some(part) => differ(format!("expected a string that contains {part:?}, got {received:?}")),
+        None if received == pattern => Ok(()),
+        None => differ(format!("expected {pattern:?}, got {received:?}")),
     }
 }
 
-/// The name in `${name}`.
+/// Returns the name in `${name}`.
 fn name(pattern: &str) -> Option<&str> {
     pattern.strip_prefix("${")?.strip_suffix('}')
 }
 
-/// Puts captured values in the place of their names: `"${name}"` becomes the value itself,
-/// `${name}` inside a longer string its text.
+/// Replaces names by captured values: `"${name}"` by the value, and `${name}` inside a longer
+/// string by its text.
 ///
 /// # Errors
-/// A name that was not captured.
+/// Returns an error for a name that is not captured.
 pub(crate) fn substitute(text: &str, captured: &Captured) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
-        let end = rest[at..].find('}').map(|e| at + e).ok_or("${ is not closed")?;
+        let end = rest[at..].find('}').map(|e| at + e).ok_or("missing } after ${")?;
         let name = &rest[at + 2..end];
-        let value = captured.get(name).ok_or_else(|| format!("{name:?} was not captured yet"))?;
+        let value = captured.get(name).ok_or_else(|| format!("{name:?} is not captured yet"))?;
         let whole = rest[..at].ends_with('"') && rest[end + 1..].starts_with('"');
         if whole {
             out.push_str(&rest[..at - 1]);

@@ -1,13 +1,13 @@
-//! The wire behaviour of servers as transcripts: messages in, messages out, over every transport
-//! and in every revision, from one set of files.
+//! Wire transcripts of servers: messages in and out, over every transport and in every revision.
 //!
-//! The files are in `tests/transcripts`; their form is told in its `README.md`. Each folder there
-//! is one module below. A transcript is played in each revision it names, over each transport,
-//! with one worker and with two unless it says how many.
+//! The files are in `tests/transcripts`; its `README.md` describes their format. Each folder there
+//! is one module below. A transcript is played in each revision that it names, over each transport,
+//! with one worker and with two unless it sets the number.
 //!
-//! `TRANSCRIPT=part-of-a-path` plays only the transcripts whose path has these words in it. `TEST_SHARE=n` plays
-//! each transcript over stdio, where a process is started for it, in every n-th of its circumstances, at least
-//! in one, and neighbours in different ones: starting a process is what takes long under an emulator.
+//! `TRANSCRIPT=part-of-a-path` plays only the transcripts whose path contains this text.
+//! `TEST_SHARE=n` plays each transcript over stdio in every n-th of its configurations, but in one
+//! at least. Neighbouring transcripts get different ones. An emulator starts processes slowly, and
+//! stdio starts one for each run.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod compare;
@@ -28,12 +28,12 @@ use std::path::{Path, PathBuf};
 
 use script::{REVISIONS, Script};
 
-/// Where transcripts are.
+/// Folder of the transcripts.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
 }
 
-/// The paths of a folder's transcripts below the root, sorted.
+/// Sorted paths of the transcripts of a folder, relative to the root.
 fn transcripts(folder: &str) -> Vec<String> {
     let mut paths: Vec<String> = std::fs::read_dir(root().join(folder))
         .unwrap()
@@ -50,33 +50,33 @@ fn play_folder(folder: &str, transport: &str) {
     let (_, connect) = wire::TRANSPORTS.iter().find(|(name, _)| *name == transport).unwrap();
     let only = std::env::var("TRANSCRIPT").unwrap_or_default();
     let share = if transport == "stdio" { share() } else { 1 };
-    // What fails alike under several circumstances is told once.
+    // A failure that is the same in several configurations is reported once.
     let mut failures: Vec<(String, Vec<String>)> = Vec::new();
     for (nth, path) in transcripts(folder).iter().enumerate().filter(|(_, path)| path.contains(&only)) {
         let script = script::load(&root(), path).unwrap();
         if !script.transports.is_empty() && !script.transports.iter().any(|t| t == transport) {
             continue;
         }
-        for (revision, workers) in circumstances(&script, share, nth) {
+        for (revision, workers) in configurations(&script, share, nth) {
             if let Err(why) = play::play(&script, revision, workers, *connect) {
                 let where_ = format!("{} with workers={workers}", REVISIONS[revision].1);
                 match failures.iter_mut().find(|(known, _)| *known == why) {
-                    Some((_, circumstances)) => circumstances.push(where_),
+                    Some((_, configurations)) => configurations.push(where_),
                     None => failures.push((why, vec![where_])),
                 }
             }
         }
     }
-    let told: Vec<String> = failures
+    let failures_once: Vec<String> = failures
         .iter()
-        .map(|(why, circumstances)| format!("{why}\n  over {transport}: {}", circumstances.join(", ")))
+        .map(|(why, configurations)| format!("{why}\n  over {transport}: {}", configurations.join(", ")))
         .collect();
-    assert!(told.is_empty(), "{} failed:\n\n{}\n", told.len(), told.join("\n\n"));
+    assert!(failures_once.is_empty(), "{} failed:\n\n{}\n", failures_once.len(), failures_once.join("\n\n"));
 }
 
-/// The revisions a transcript is played in, each with one worker and with two unless it says how many; of these, a
-/// share that depends on which transcript of its folder it is.
-fn circumstances(script: &Script, share: usize, nth: usize) -> Vec<(usize, u64)> {
+/// The configurations of a transcript: its revisions, each with one worker and with two unless it
+/// sets the number. Of these, returns a share that depends on the index of the transcript.
+fn configurations(script: &Script, share: usize, nth: usize) -> Vec<(usize, u64)> {
     let workers = match script.limits.iter().find(|(name, _)| name == "workers") {
         Some((_, workers)) => vec![*workers],
         None => vec![1, 2],
@@ -87,10 +87,10 @@ fn circumstances(script: &Script, share: usize, nth: usize) -> Vec<(usize, u64)>
     all.into_iter().skip(first).step_by(share).collect()
 }
 
-/// One of how many circumstances is played where that takes long.
+/// Divisor of the number of configurations, from `TEST_SHARE`.
 fn share() -> usize {
     std::env::var("TEST_SHARE")
-        .map_or(1, |text| text.parse::<usize>().expect("TEST_SHARE is a number").max(1))
+        .map_or(1, |text| text.parse::<usize>().expect("TEST_SHARE must be a number").max(1))
 }
 
 macro_rules! folders {

@@ -1,8 +1,8 @@
-//! Plays one transcript over one connection, in one revision.
+//! Player of one transcript over one connection, in one revision.
 //!
-//! What is sent and what is expected is written out here in the envelope of the revision: `_meta`
-//! of a modern request, `resultType`, server name and cache hints of a modern result. That is done
-//! by the specification's rules, from the test's own knowledge, never by asking the library.
+//! The player adds the envelope of the revision to sent and expected messages: `_meta` of a modern
+//! request, and `resultType`, server name and cache hints of a modern result. It implements the
+//! rules of the specification itself and does not use the library for them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use tinymcp::json::{Doc, ParseLimits};
 use crate::compare::{Captured, compare, substitute};
 use crate::fixture::{self, Order};
 use crate::script::{Action, MODERN, Pattern, REVISIONS, Script, Step};
-use crate::wire::{Came, Connect, PATIENCE, Wire};
+use crate::wire::{Connect, Received, TIMEOUT, Wire};
 
 const PREFIX: &str = "io.modelcontextprotocol/";
 
@@ -27,12 +27,12 @@ const CACHEABLE: [&str; 6] = [
     "resources/read",
 ];
 
-/// Plays `script` in this revision, with this many workers. Where a time is among its limits, some of
-/// its steps have to be done before that is over; a machine too busy for it gets ten times the time, and
-/// ten times that.
+/// Plays `script` in this revision with this many workers. If the script sets a time limit, some
+/// steps must finish before it expires. After a failure on a busy machine, such a script is played
+/// again with ten times the limit, then with a hundred times.
 ///
 /// # Errors
-/// File, line, circumstances, what was expected and what came.
+/// File, line, configuration, the expected and the received message.
 pub(crate) fn play(script: &Script, revision: usize, workers: u64, connect: Connect) -> Result<(), String> {
     let is_time = |(name, _): &(String, u64)| name.ends_with("_ms");
     let mut played = play_once(script, script.limits.clone(), revision, workers, connect);
@@ -67,14 +67,14 @@ fn play_once(
         captured: Captured::new(),
         requests: BTreeMap::new(),
         open: false,
-        silences: 0,
+        silence_count: 0,
         retries: 0,
         held: Vec::new(),
     };
     let steps: Vec<&Step> = script.steps.iter().filter(|step| step.revisions.contains(&revision)).collect();
     let mut at = 0;
     while let Some(step) = steps.get(at) {
-        // Neighbours that may come in any order are expected together.
+        // Neighbouring steps in any order are expected as a group.
         let many = steps[at..].iter().take_while(|s| any_order(s)).count().max(1);
         let group = &steps[at..at + many];
         player.steps(group).map_err(|why| format!("{}:{}: {why}", script.path, step.line))?;
@@ -90,28 +90,28 @@ fn any_order(step: &Step) -> bool {
 struct Player {
     wire: Box<dyn Wire>,
     revision: usize,
-    /// What the client declares.
+    /// Capabilities of the client.
     client: String,
-    /// What the server says of itself, as `Implementation`.
+    /// `Implementation` of the server.
     info: String,
     captured: Captured,
-    /// Requests of ours by the id transcripts call them by.
+    /// Sent requests by the id that the transcript uses.
     requests: BTreeMap<String, Sent>,
-    /// A session is open.
+    /// True while a session is open.
     open: bool,
-    silences: u32,
+    silence_count: u32,
     retries: u32,
-    /// What came before it was expected, where there is no order.
+    /// Messages received before they were expected, on transports without order.
     held: Vec<Value>,
 }
 
-/// A request that was sent.
+/// A sent request.
 struct Sent {
-    /// The id on the wire, which changes when a call is sent again.
+    /// The id on the wire. A retried call gets a new one.
     id: Value,
     method: String,
     params: Value,
-    /// Questions of a session that are not answered yet: ids of the server's requests by key.
+    /// Open requests of the server in a session: their ids by key.
     open: BTreeMap<String, Value>,
 }
 
@@ -129,7 +129,7 @@ impl Player {
             Action::Fire(command) => self.wire.act(command),
             Action::Refused { kind, command } => match self.wire.act(command) {
                 Err(why) if why.starts_with(&format!("{kind}:")) => Ok(()),
-                other => Err(format!("expected a refusal as {kind}, came {other:?}")),
+                other => Err(format!("expected an error of kind {kind}, got {other:?}")),
             },
             Action::Send(text) => {
                 let text = self.text(text)?;
@@ -163,17 +163,17 @@ impl Player {
         self.send(&message.to_string())?;
         let answer = self.receive()?;
         if answer["id"] != "open" || answer["result"]["protocolVersion"] != date {
-            return Err(format!("the session does not open: {answer}"));
+            return Err(format!("cannot open the session: {answer}"));
         }
         self.open = true;
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string())
     }
 
-    /// Neither the session's `ping` nor, in the other era, an unknown method needs a handler, so
-    /// whatever was sent before is ahead of the answer.
+    /// Sends a request that needs no handler: `ping` in a session, else an unknown method. Its
+    /// response follows all responses to earlier requests.
     fn silence(&mut self) -> Result<(), String> {
-        self.silences += 1;
-        let id = format!("silence {}", self.silences);
+        self.silence_count += 1;
+        let id = format!("silence {}", self.silence_count);
         let (params, outcome) = if self.revision == MODERN {
             let error = json!({"code": -32601, "message": "Method not found: ping"});
             (json!({"_meta": self.meta()?}), ("error", error))
@@ -184,16 +184,16 @@ impl Player {
         self.send(&message.to_string())?;
         let mut expected = json!({"jsonrpc": "2.0", "id": id});
         expected[outcome.0] = outcome.1;
-        let came = self.receive()?;
+        let received = self.receive()?;
         if let Some(held) = self.held.first() {
-            return Err(format!("expected silence\n  came:     {held}"));
+            return Err(format!("expected silence\n  got:      {held}"));
         }
-        if came == expected { Ok(()) } else { Err(format!("expected silence\n  came:     {came}")) }
+        if received == expected { Ok(()) } else { Err(format!("expected silence\n  got:      {received}")) }
     }
 
     fn tamper(&mut self, from: &str, to: &str) -> Result<(), String> {
         let Some(Value::String(text)) = self.captured.get(from) else {
-            return Err(format!("{from:?} is no captured text"));
+            return Err(format!("{from:?} is not a captured string"));
         };
         let middle = text.len() / 2;
         let other = if text.as_bytes().get(middle) == Some(&b'A') { "B" } else { "A" };
@@ -204,7 +204,7 @@ impl Player {
     }
 
     fn request(&mut self, id: &str, method: &str, params: &str) -> Result<(), String> {
-        let id_value: Value = serde_json::from_str(id).map_err(|_| format!("{id:?} is no id"))?;
+        let id_value: Value = serde_json::from_str(id).map_err(|_| format!("{id:?} is not an id"))?;
         let mut params = if params.is_empty() { Value::Null } else { self.value(params)? };
         if self.revision == MODERN {
             if params.is_null() {
@@ -214,7 +214,7 @@ impl Player {
             if meta.is_null() {
                 meta = json!({});
             }
-            // What a transcript says of the client itself comes first.
+            // `_meta` of the transcript overrides the default.
             for (name, value) in object(self.meta()?) {
                 if meta.get(&name).is_none() {
                     meta[&name] = value;
@@ -237,28 +237,28 @@ impl Player {
             self.retries += 1;
             let state = self.captured.remove(&state_of(call));
             let retry = json!(format!("retry {}", self.retries));
-            let sent = self.requests.get_mut(call).ok_or_else(|| format!("{call} was not sent"))?;
+            let sent = self.requests.get_mut(call).ok_or_else(|| format!("no request {call} was sent"))?;
             let mut params = sent.params.clone();
             params["inputResponses"] = answers;
-            params["requestState"] = state.ok_or_else(|| format!("{call} did not ask"))?;
+            params["requestState"] = state.ok_or_else(|| format!("{call} has no requestState"))?;
             sent.id = retry.clone();
             let message = json!({"jsonrpc": "2.0", "id": retry, "method": sent.method, "params": params});
             return self.send(&message.to_string());
         }
-        self.settle(call, answers, "result")
+        self.respond_to(call, answers, "result")
     }
 
     fn refuse(&mut self, call: &str, errors: &str) -> Result<(), String> {
         let errors = self.value(errors)?;
-        self.settle(call, errors, "error")
+        self.respond_to(call, errors, "error")
     }
 
-    /// Answers the requests of a session by the keys of their questions.
-    fn settle(&mut self, call: &str, outcomes: Value, member: &str) -> Result<(), String> {
-        let sent = self.requests.get_mut(call).ok_or_else(|| format!("{call} was not sent"))?;
+    /// Responds to the open requests of a call in a session, by their keys.
+    fn respond_to(&mut self, call: &str, outcomes: Value, member: &str) -> Result<(), String> {
+        let sent = self.requests.get_mut(call).ok_or_else(|| format!("no request {call} was sent"))?;
         let mut messages = Vec::new();
         for (key, outcome) in object(outcomes) {
-            let id = sent.open.remove(&key).ok_or_else(|| format!("{key:?} was not asked"))?;
+            let id = sent.open.remove(&key).ok_or_else(|| format!("no request {key:?} is open"))?;
             let mut message = json!({"jsonrpc": "2.0", "id": id});
             message[member] = outcome;
             messages.push(message);
@@ -266,7 +266,7 @@ impl Player {
         messages.iter().try_for_each(|message| self.send(&message.to_string()))
     }
 
-    /// Receives what these steps expect, in order or, where they are several, in any.
+    /// Receives the messages that these steps expect: several steps in any order.
     fn expect(&mut self, group: &[&Step]) -> Result<(), String> {
         let mut expected = Vec::new();
         for step in group {
@@ -276,19 +276,19 @@ impl Player {
                 }
             }
         }
-        // Questions are an object where they are not requests, so they have no order.
+        // In an `input_required` result the requests are members of an object, without order.
         let ordered = expected.len() == 1;
         while !expected.is_empty() {
             let wanted = || {
                 let all: Vec<String> = expected.iter().map(|(l, e)| format!("line {l}: {e}")).collect();
                 format!("expected: {}", all.join("\n        or: "))
             };
-            let came = self.next(&expected).map_err(|why| format!("{why}\n  {}", wanted()))?;
+            let received = self.next(&expected).map_err(|why| format!("{why}\n  {}", wanted()))?;
             let mut differences = Vec::new();
             let mut found = None;
             for (place, (line, message)) in expected.iter().enumerate() {
                 let mut captured = self.captured.clone();
-                match compare(message, &came, &mut captured) {
+                match compare(message, &received, &mut captured) {
                     Ok(()) => {
                         found = Some(place);
                         self.captured = captured;
@@ -304,7 +304,7 @@ impl Player {
                 Some(place) => drop(expected.remove(place)),
                 None => {
                     return Err(format!(
-                        "another message came\n  {}\n  came:     {came}\n  {}",
+                        "unexpected message\n  {}\n  got:      {received}\n  {}",
                         wanted(),
                         differences.join("\n  ")
                     ));
@@ -312,33 +312,33 @@ impl Player {
             }
         }
         for step in group {
-            self.take_note(&step.action);
+            self.store_ids(&step.action);
         }
         Ok(())
     }
 
-    /// The next message; where there is no order, the first that is expected now.
+    /// Returns the next message. On a transport without order, returns the first one that matches.
     fn next(&mut self, expected: &[(usize, Value)]) -> Result<Value, String> {
-        let fits = |came: &Value, captured: &Captured| {
-            expected.iter().any(|(_, message)| compare(message, came, &mut captured.clone()).is_ok())
+        let fits = |received: &Value, captured: &Captured| {
+            expected.iter().any(|(_, message)| compare(message, received, &mut captured.clone()).is_ok())
         };
-        if let Some(at) = self.held.iter().position(|came| fits(came, &self.captured)) {
+        if let Some(at) = self.held.iter().position(|received| fits(received, &self.captured)) {
             return Ok(self.held.remove(at));
         }
         loop {
-            let came = self.receive().map_err(|why| match self.held.as_slice() {
+            let received = self.receive().map_err(|why| match self.held.as_slice() {
                 [] => why,
                 held => format!("{why}, but before that {}", held[0]),
             })?;
-            if self.wire.ordered() || fits(&came, &self.captured) {
-                return Ok(came);
+            if self.wire.ordered() || fits(&received, &self.captured) {
+                return Ok(received);
             }
-            self.held.push(came);
+            self.held.push(received);
         }
     }
 
-    /// Remembers under which ids a session's questions came.
-    fn take_note(&mut self, action: &Action) {
+    /// Stores the ids of the server's requests in a session.
+    fn store_ids(&mut self, action: &Action) {
         let Action::Expect { pattern: Pattern::Ask { call, .. }, .. } = action else { return };
         let prefix = format!("question {call} ");
         let ids: Vec<(String, Value)> = self
@@ -354,7 +354,7 @@ impl Player {
         }
     }
 
-    /// The messages that a pattern stands for.
+    /// Returns the messages that a pattern describes.
     fn expected(&self, pattern: &Pattern) -> Result<Vec<Value>, String> {
         Ok(vec![match pattern {
             Pattern::Message(text) => self.value(text)?,
@@ -404,13 +404,13 @@ impl Player {
         if id != "-" {
             whole["id"] = self.id(id)?;
         } else if self.open && self.revision < 3 {
-            // The schemas before 2025-11-25 want an id on every error.
+            // The schemas before 2025-11-25 require an id on every error.
             whole["id"] = Value::Null;
         }
         Ok(whole)
     }
 
-    /// A result with everything that the revision adds to it.
+    /// Returns a result with the members that the revision adds.
     fn result(&self, id: &str, mut body: Value) -> Result<Value, String> {
         if self.revision == MODERN {
             if body.get("resultType").is_none() {
@@ -429,15 +429,15 @@ impl Player {
         Ok(body)
     }
 
-    /// The id on the wire of a request that transcripts call by `id`.
+    /// Returns the id on the wire of a request by its id in the transcript.
     fn id(&self, id: &str) -> Result<Value, String> {
         match self.requests.get(id) {
             Some(sent) => Ok(sent.id.clone()),
-            None => serde_json::from_str(id).map_err(|_| format!("{id:?} is no id")),
+            None => serde_json::from_str(id).map_err(|_| format!("{id:?} is not an id")),
         }
     }
 
-    /// The `_meta` of a modern request.
+    /// Returns the `_meta` of a modern request.
     fn meta(&self) -> Result<Value, String> {
         let mut meta = Map::new();
         meta.insert(format!("{PREFIX}protocolVersion"), json!(REVISIONS[MODERN].1));
@@ -446,12 +446,12 @@ impl Player {
         Ok(Value::Object(meta))
     }
 
-    /// Writes the `$` names of a text out.
+    /// Replaces the `$` names of a text.
     fn text(&self, text: &str) -> Result<String, String> {
         let mut text =
             text.replace("\"K/", &format!("\"{PREFIX}")).replace("$DATE", REVISIONS[self.revision].1);
         if text.contains("$M") {
-            // Sessions need nothing there.
+            // A session needs no `_meta`.
             let meta = if self.revision == MODERN { self.meta()? } else { json!({}) };
             text = text.replace("$M", &meta.to_string());
         }
@@ -461,9 +461,9 @@ impl Player {
         Ok(text)
     }
 
-    /// A JSON text of a transcript as a value, with `$` names written out and captured ones put in.
+    /// Parses a JSON text of a transcript, with `$` names and captured values replaced.
     fn value(&self, text: &str) -> Result<Value, String> {
-        // A name that is not captured yet stays: it captures.
+        // A name that is not captured yet stays in the text and captures.
         let text = self.text(text)?;
         let text = substitute(&text, &self.captured).unwrap_or(text);
         serde_json::from_str(&text).map_err(|error| format!("{text}: {error}"))
@@ -475,28 +475,28 @@ impl Player {
     }
 
     fn receive(&mut self) -> Result<Value, String> {
-        match self.wire.receive(Instant::now() + PATIENCE) {
-            Came::Message(text) => message(&text),
-            Came::Closed => Err("the server closed the connection".to_owned()),
-            Came::Nothing => Err("nothing came".to_owned()),
+        match self.wire.receive(Instant::now() + TIMEOUT) {
+            Received::Message(text) => message(&text),
+            Received::Closed => Err("the server closed the connection".to_owned()),
+            Received::TimedOut => Err("no message before the timeout".to_owned()),
         }
     }
 
-    /// Ends the input; whatever still comes was not expected.
+    /// Closes the input and rejects any further message.
     fn end(mut self) -> Result<(), String> {
         self.wire.finish();
-        if let Some(came) = self.held.first() {
-            return Err(format!("one message more came\n  came:     {came}"));
+        if let Some(received) = self.held.first() {
+            return Err(format!("unexpected message\n  got:      {received}"));
         }
-        match self.wire.receive(Instant::now() + PATIENCE) {
-            Came::Closed => self.wire.end(),
-            Came::Message(text) => Err(format!("one message more came\n  came:     {text}")),
-            Came::Nothing => Err("the server did not close its output".to_owned()),
+        match self.wire.receive(Instant::now() + TIMEOUT) {
+            Received::Closed => self.wire.end(),
+            Received::Message(text) => Err(format!("unexpected message\n  got:      {text}")),
+            Received::TimedOut => Err("the server did not close its output".to_owned()),
         }
     }
 }
 
-/// What a call's `requestState` is captured as.
+/// Name under which the `requestState` of a call is captured.
 fn state_of(call: &str) -> String {
     format!("state {call}")
 }
@@ -508,7 +508,7 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// A message as a value; refused when any two of its members have one name.
+/// Parses a message and rejects duplicate member names.
 fn message(text: &str) -> Result<Value, String> {
     let strict = ParseLimits { unique_names: true, ..ParseLimits::default() };
     Doc::default().parse_again(text.as_bytes(), &strict).map_err(|error| format!("{error}: {text}"))?;

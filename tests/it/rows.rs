@@ -1,33 +1,34 @@
-//! Which requirements the transcripts show: `tests/transcripts/rows.txt` against the files.
+//! Requirement rows of `tests/transcripts/rows.txt` checked against the transcripts.
 //!
-//! Each line of that list is an id and either what shows it or why nothing of a server can; what only
-//! HTTP has is shown by the tests of `tests/http`, which name their rows in comments of the same form.
-//! The two sides are held to each other: a row that is claimed to be shown is named by a
-//! transcript, and a transcript names only rows of the list.
+//! Each line of the list is an id and either its proof or the reason why no server can show it.
+//! Rows that only HTTP has are shown by the tests of `tests/http`, which name them in comments of
+//! the same form. A transcript names every row that the list calls shown, and only rows of the
+//! list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{FOLDERS, root, script, transcripts};
 
-/// The rows of the list, and whether a transcript shows them.
+/// Rows of the list; true for a row that a transcript must show.
 fn rows() -> BTreeMap<String, bool> {
     let text = std::fs::read_to_string(root().join("rows.txt")).unwrap();
     let mut rows = BTreeMap::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let (id, rest) = line.split_once(' ').unwrap_or_else(|| panic!("{line:?} says nothing of its row"));
+        let (id, rest) =
+            line.split_once(' ').unwrap_or_else(|| panic!("{line:?} has no proof and no reason"));
         let shown = match rest.split_once(": ") {
             None if rest == "shown by transcript" => true,
             None if rest == "shown by tests/http" => continue,
             Some(("not for a server", reason)) if reason.len() > 10 => false,
-            _ => panic!("{line:?} says neither that the row is shown nor why it cannot be"),
+            _ => panic!("{line:?} has no valid proof or reason"),
         };
-        assert!(rows.insert(id.to_owned(), shown).is_none(), "{id} is there twice");
+        assert!(rows.insert(id.to_owned(), shown).is_none(), "{id} is listed twice");
     }
     rows
 }
 
 #[test]
-fn every_row_of_http_is_named_by_a_test_and_every_row_named_is_listed() {
+fn http_tests_name_exactly_the_rows_of_the_list() {
     let list = std::fs::read_to_string(root().join("rows.txt")).unwrap();
     let listed: BTreeSet<&str> =
         list.lines().filter_map(|line| line.strip_suffix(" shown by tests/http")).collect();
@@ -42,17 +43,17 @@ fn every_row_of_http_is_named_by_a_test_and_every_row_named_is_listed() {
 }
 
 #[test]
-fn every_row_claimed_as_shown_is_shown_and_every_row_shown_is_listed() {
+fn transcripts_name_exactly_the_rows_of_the_list() {
     let rows = rows();
     let mut shown = BTreeSet::new();
     for path in FOLDERS.iter().flat_map(|folder| transcripts(folder)) {
         for id in script::load(&root(), &path).unwrap().shows {
-            assert!(rows.contains_key(&id), "{path} names the unknown row {id}");
-            assert!(rows[&id], "{path} shows {id}, which the list says nothing can");
+            assert!(rows.contains_key(&id), "{path} names an unknown row {id}");
+            assert!(rows[&id], "{path} shows {id}, which the list calls not testable");
             shown.insert(id);
         }
     }
     let missing: Vec<&String> =
         rows.iter().filter(|(id, claimed)| **claimed && !shown.contains(*id)).map(|(id, _)| id).collect();
-    assert!(missing.is_empty(), "claimed as shown, but no transcript names them: {missing:?}");
+    assert!(missing.is_empty(), "shown by no transcript: {missing:?}");
 }

@@ -1,15 +1,15 @@
-//! Transcripts as text: reads a file into the steps to play.
+//! Transcript parser: turns a file into steps.
 //!
-//! The form of the files is told in `tests/transcripts/README.md`. This file knows lines and
-//! tokens; it neither talks to a server nor compares messages.
+//! `tests/transcripts/README.md` describes the format. This module parses lines and tokens. It does
+//! not connect to a server and does not compare messages.
 //!
 //! # Invariants
-//! - A line that is not understood is an error with its number: nothing in a transcript is ignored.
-//! - A step without a revision mark belongs to every revision its transcript is played in.
+//! - Each line that is not valid is an error with its line number; no line is ignored.
+//! - A step without a revision mark belongs to every revision of its transcript.
 
 use std::path::Path;
 
-/// The revisions in order of age; a revision is its place here.
+/// Protocol revisions from the oldest to the newest. Other code uses their index.
 pub(crate) const REVISIONS: [(&str, &str); 5] = [
     ("24", "2024-11-05"),
     ("03", "2025-03-26"),
@@ -18,7 +18,7 @@ pub(crate) const REVISIONS: [(&str, &str); 5] = [
     ("26", "2026-07-28"),
 ];
 
-/// The one revision without sessions.
+/// The revision without sessions.
 pub(crate) const MODERN: usize = 4;
 
 /// One transcript.
@@ -26,22 +26,22 @@ pub(crate) const MODERN: usize = 4;
 pub(crate) struct Script {
     /// Path below `tests/transcripts`, with forward slashes.
     pub path: String,
-    /// Ids of the requirement rows it shows.
+    /// Ids of the requirement rows that it shows.
     pub shows: Vec<String>,
-    /// Which fixture server it talks to.
+    /// Name of the fixture server.
     pub server: String,
-    /// The revisions it is played in.
+    /// The revisions in which it is played.
     pub revisions: Vec<usize>,
-    /// The transports it is played over; empty means all.
+    /// The transports over which it is played; empty means all.
     pub transports: Vec<String>,
     /// Limits that differ from the defaults.
     pub limits: Vec<(String, u64)>,
-    /// What the client declares, a JSON object.
+    /// Capabilities of the client, as a JSON object.
     pub client: String,
     pub steps: Vec<Step>,
 }
 
-/// One step, with its line and the revisions it belongs to.
+/// One step, with its line number and its revisions.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub line: usize,
@@ -49,56 +49,56 @@ pub(crate) struct Step {
     pub action: Action,
 }
 
-/// What is done in a step. Texts are JSON that may hold `$` names.
+/// Action of a step. Texts are JSON with `$` names.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// Opens a session, in the revisions that have any.
+    /// Opens a session in revisions with sessions.
     Open,
-    /// Nothing else is under way: a request that is answered at once is answered next.
+    /// Sends a request without a handler and expects its response next.
     Silence,
-    /// The client sends no more.
+    /// Closes the input.
     Eof,
-    /// Changes one character in the middle of a captured text.
+    /// Changes the middle character of a captured string.
     Tamper { from: String, to: String },
-    /// A command to the fixture, from a thread that serves nothing.
+    /// Runs a command of the fixture on another thread.
     Fire(String),
-    /// The same; it must be refused with an error of this kind.
+    /// Runs a command that must fail with an error of this kind.
     Refused { kind: String, command: String },
-    /// One line as it stands.
+    /// Sends one line unchanged.
     Send(String),
-    /// Bytes as they are, without a line end of our own.
+    /// Sends bytes unchanged, without a line end.
     SendBytes(Vec<u8>),
-    /// A request in the envelope of the revision.
+    /// Sends a request in the envelope of the revision.
     Request { id: String, method: String, params: String },
-    /// A notification.
+    /// Sends a notification.
     Note { method: String, params: String },
-    /// Answers to the questions of a call.
+    /// Responds to the requests of a call.
     Answer { call: String, answers: String },
-    /// Refusals of the questions of a call; only sessions have them.
+    /// Responds to the requests of a call with errors; sessions only.
     Refuse { call: String, errors: String },
-    /// Something must come.
+    /// Expects a message.
     Expect { pattern: Pattern, any_order: bool },
 }
 
-/// What must come.
+/// Expected message.
 #[derive(Clone, Debug)]
 pub(crate) enum Pattern {
     /// Exactly this message.
     Message(String),
     /// The result of a request, in the envelope of the revision.
     Result { id: String, body: String },
-    /// The error of a request; `-` stands for an unreadable id.
+    /// The error of a request; `-` is an id that could not be read.
     Error { id: String, error: String },
     /// A notification.
     Note { method: String, params: String },
-    /// The questions of a call: requests in a session, a result elsewhere.
+    /// The requests of a call: messages in a session, otherwise an `input_required` result.
     Ask { call: String, asks: String },
 }
 
-/// Reads a transcript.
+/// Parses a transcript.
 ///
 /// # Errors
-/// The line and what is wrong with it.
+/// Returns the line and the reason.
 pub(crate) fn parse(path: &str, text: &str) -> Result<Script, String> {
     let mut script = Script {
         path: path.to_owned(),
@@ -131,7 +131,7 @@ pub(crate) fn parse(path: &str, text: &str) -> Result<Script, String> {
         }
     }
     if script.server.is_empty() {
-        return Err(format!("{path}: names no server"));
+        return Err(format!("{path}: missing header \"server\""));
     }
     if script.shows.is_empty() {
         return Err(format!("{path}: shows nothing"));
@@ -139,16 +139,16 @@ pub(crate) fn parse(path: &str, text: &str) -> Result<Script, String> {
     Ok(script)
 }
 
-/// Reads the transcript in this file.
+/// Reads and parses the transcript in this file.
 ///
 /// # Errors
-/// As with [`parse`].
+/// See [`parse`].
 pub(crate) fn load(root: &Path, path: &str) -> Result<Script, String> {
     let text = std::fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))?;
     parse(path, &text)
 }
 
-/// Lines that are not blank; a line that starts with blanks goes on with the one before it.
+/// Non-blank lines. A line that starts with a blank continues the line before it.
 fn joined(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -171,21 +171,22 @@ fn header(script: &mut Script, name: &str, value: &str) -> Result<(), String> {
         "transports" => script.transports = value.split_whitespace().map(str::to_owned).collect(),
         "limits" => {
             for limit in value.split_whitespace() {
-                let (name, number) = limit.split_once('=').ok_or(format!("{limit} is no name=number"))?;
-                let number = number.parse().map_err(|_| format!("{number} is no number"))?;
+                let (name, number) =
+                    limit.split_once('=').ok_or(format!("{limit} is not of the form name=number"))?;
+                let number = number.parse().map_err(|_| format!("{number} is not a number"))?;
                 script.limits.push((name.to_owned(), number));
             }
         }
-        _ => return Err(format!("there is no header {name:?}")),
+        _ => return Err(format!("unknown header {name:?}")),
     }
     Ok(())
 }
 
-/// `all`, `legacy`, `modern`, single revisions and ranges such as `06-26`.
+/// Parses `all`, `legacy`, `modern`, single revisions and ranges such as `06-26`.
 fn revisions(text: &str) -> Result<Vec<usize>, String> {
     let one = |token: &str| {
         let place = REVISIONS.iter().position(|(short, _)| *short == token);
-        place.ok_or_else(|| format!("{token:?} is no revision"))
+        place.ok_or_else(|| format!("{token:?} is not a revision"))
     };
     let mut set = Vec::new();
     for token in text.split_whitespace() {
@@ -206,7 +207,7 @@ fn step(line: usize, text: &str, every: &[usize]) -> Result<Step, String> {
     let (mark, text) = match text.strip_prefix('[') {
         None => (every.to_vec(), text),
         Some(rest) => {
-            let (mark, rest) = rest.split_once(']').ok_or("the bracket is not closed")?;
+            let (mark, rest) = rest.split_once(']').ok_or("missing ] after the revisions")?;
             (revisions(mark)?, rest.trim_start())
         }
     };
@@ -237,7 +238,7 @@ fn action(text: &str) -> Result<Action, String> {
                     let (from, to) = second.split_once(" as ").ok_or("expected: . tamper NAME as NAME")?;
                     Ok(Action::Tamper { from: from.to_owned(), to: to.to_owned() })
                 }
-                _ => Err(format!("there is no directive {first:?}")),
+                _ => Err(format!("unknown directive {first:?}")),
             };
         }
         "eof" => return Ok(Action::Eof),
@@ -259,19 +260,20 @@ fn action(text: &str) -> Result<Action, String> {
         "<!" => Pattern::Error { id: first_owned, error: second_owned },
         "<-" => Pattern::Note { method: first_owned, params: second_owned },
         "ask" => Pattern::Ask { call: first_owned, asks: second_owned },
-        _ => return Err(format!("{operator:?} begins no step")),
+        _ => return Err(format!("{operator:?} is not a step")),
     };
     Ok(Action::Expect { pattern, any_order })
 }
 
-/// Bytes as `\xNN`, `\n`, `\r`, `\t`, `\\`, `\{N*text}` (the text N times) and plain characters.
+/// Parses bytes: `\xNN`, `
+/// `, `\r`, `\t`, `\\`, `\{N*text}` (the text N times) and plain characters.
 fn bytes(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         out.extend_from_slice(&rest.as_bytes()[..at]);
         let escape = &rest[at + 1..];
-        let letter = escape.chars().next().ok_or("a lone backslash ends the line")?;
+        let letter = escape.chars().next().ok_or("incomplete escape at the end of the line")?;
         let mut used = 1;
         match letter {
             'n' => out.push(b'\n'),
@@ -280,17 +282,17 @@ fn bytes(text: &str) -> Result<Vec<u8>, String> {
             '\\' => out.push(b'\\'),
             'x' => {
                 let digits = escape.get(1..3).ok_or("\\x needs two digits")?;
-                out.push(u8::from_str_radix(digits, 16).map_err(|_| format!("\\x{digits} is no byte"))?);
+                out.push(u8::from_str_radix(digits, 16).map_err(|_| format!("\\x{digits} is not a byte"))?);
                 used = 3;
             }
             '{' => {
-                let end = escape.find('}').ok_or("\\{ is not closed")?;
+                let end = escape.find('}').ok_or("missing } after \\{")?;
                 let (count, part) = escape[1..end].split_once('*').ok_or("expected \\{N*text}")?;
-                let count: usize = count.parse().map_err(|_| format!("{count} is no count"))?;
+                let count: usize = count.parse().map_err(|_| format!("{count} is not a number"))?;
                 out.extend_from_slice(part.repeat(count).as_bytes());
                 used = end + 1;
             }
-            other => return Err(format!("there is no escape \\{other}")),
+            other => return Err(format!("unknown escape \\{other}")),
         }
         rest = &escape[used..];
     }

@@ -1,7 +1,7 @@
-//! The seam between transcripts and transports: what a player needs of a connection.
+//! Interface between the player and the transports.
 //!
-//! A transport is one type that implements [`Wire`] and one line in [`TRANSPORTS`]. Each run has a
-//! connection, and a server, of its own.
+//! A transport is one type that implements [`Wire`] and one entry of [`TRANSPORTS`]. Each run has
+//! its own connection and its own server.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -11,63 +11,63 @@ use tinymcp::{Error, Handle, Server};
 
 use crate::fixture::{self, Order, Stage};
 
-/// No step takes longer than this unless something is broken; nothing is ever asserted on time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout that only a hang reaches. No assertion depends on time.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What came, if anything.
+/// Result of a receive.
 #[derive(Debug)]
-pub(crate) enum Came {
-    /// One message, without its delimiter.
+pub(crate) enum Received {
+    /// One message without its delimiter.
     Message(String),
-    /// The server closed its side.
+    /// The server has closed its output.
     Closed,
-    /// Neither, within the time.
-    Nothing,
+    /// No message before the deadline.
+    TimedOut,
 }
 
-/// One connection to a fixture server of its own.
+/// Connection to a fixture server of its own.
 pub(crate) trait Wire {
-    /// Sends bytes as they are; a message ends with a newline.
+    /// Sends the bytes unchanged; a message ends with a newline.
     fn send(&mut self, bytes: &[u8]) -> Result<(), String>;
 
-    /// The next message.
-    fn receive(&mut self, deadline: Instant) -> Came;
+    /// Receives the next message.
+    fn receive(&mut self, deadline: Instant) -> Received;
 
-    /// The client sends no more; answers can still come.
+    /// Closes the input; responses can still arrive.
     fn finish(&mut self);
 
-    /// Has the fixture do something on a thread of its own, and waits until it is done.
+    /// Runs a command of the fixture on another thread and waits for its end.
     ///
     /// # Errors
-    /// What the fixture says.
+    /// Returns the error of the fixture.
     fn act(&mut self, command: &str) -> Result<(), String>;
 
-    /// Whether messages come in the order in which they were sent, whatever they answer.
+    /// True if messages are received in the order in which the server wrote them.
     fn ordered(&self) -> bool {
         true
     }
 
-    /// Waits for the end of the server after its output was closed.
+    /// Waits until the server has ended, after its output was closed.
     ///
     /// # Errors
-    /// It ended badly, or not at all.
+    /// The server failed or did not end.
     fn end(self: Box<Self>) -> Result<(), String>;
 }
 
-/// A fixture server on another thread of this process.
-pub(crate) struct Beside {
+/// Fixture server on another thread of this process.
+pub(crate) struct ThreadServer {
     stage: Arc<Stage>,
     server: String,
     handle: Handle,
     served: mpsc::Receiver<Result<(), Error>>,
 }
 
-impl Beside {
-    /// Builds a server and serves it as `serving` says, which is given the server and gives what runs.
+impl ThreadServer {
+    /// Builds a server and starts it with `serving`, which returns the closure to run.
     pub(crate) fn start<S>(
         order: &Order,
         serving: impl FnOnce(Server) -> Result<S, String>,
-    ) -> Result<Beside, String>
+    ) -> Result<ThreadServer, String>
     where
         S: FnOnce() -> Result<(), Error> + Send + 'static,
     {
@@ -76,9 +76,9 @@ impl Beside {
         let handle = server.handle();
         let serve = serving(server)?;
         let (done, served) = mpsc::channel();
-        // Not joined but waited for with a limit, so that a server that hangs is a failure.
+        // A channel with a timeout instead of a join, so that a server that hangs is a failure.
         thread::spawn(move || done.send(serve()));
-        Ok(Beside { stage, server: order.server.clone(), handle, served })
+        Ok(ThreadServer { stage, server: order.server.clone(), handle, served })
     }
 
     /// See [`Wire::act`].
@@ -97,10 +97,10 @@ impl Beside {
 
     /// See [`Wire::end`].
     pub(crate) fn end(&self) -> Result<(), String> {
-        match self.served.recv_timeout(PATIENCE) {
+        match self.served.recv_timeout(TIMEOUT) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(format!("serving failed: {error}")),
-            Err(_) => Err("serving did not end".to_owned()),
+            Err(_) => Err("the server did not end".to_owned()),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Beside {
 /// Starts a server and connects to it.
 pub(crate) type Connect = fn(&Order) -> Result<Box<dyn Wire>, String>;
 
-/// Every transport that transcripts are played over, by the name headers use.
+/// All transports by the name that headers use.
 pub(crate) const TRANSPORTS: &[(&str, Connect)] = &[
     ("memory", crate::wire_memory::connect),
     ("local", crate::wire_memory::connect_local),

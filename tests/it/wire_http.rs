@@ -1,9 +1,9 @@
-//! Transcripts over HTTP: each message is a POST on a connection of its own, and whatever comes back,
-//! as JSON or as events, is a message again. `events` asks for events only.
+//! HTTP transport of the player. Each message is a POST on its own connection. Each JSON body and
+//! each event of a response is a received message. `events` accepts events only.
 //!
-//! What a transcript says as a message is said here as HTTP has it: the fields of a modern request, the id of a
-//! session, a closed connection where a modern client cancels, and a stop of the server where the
-//! input ends. In a session a GET stream is open from the moment the client is ready.
+//! The transport maps messages to HTTP: header fields of a modern request, the session id, a closed
+//! connection where a modern client cancels, and a stop of the server where the input ends. A
+//! session has a GET stream as soon as the client is initialized.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,19 +15,19 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::fixture::Order;
-use crate::wire::{Beside, Came, PATIENCE, Wire};
+use crate::wire::{Received, TIMEOUT, ThreadServer, Wire};
 
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 struct Http {
     address: String,
     accept: &'static str,
-    server: Beside,
+    server: ThreadServer,
     messages: mpsc::Receiver<String>,
-    /// Gone once nothing more will be sent: then the messages end with the last reader.
-    told: Option<mpsc::Sender<String>>,
+    /// `None` once the client sends no more: the channel then closes with the last reader thread.
+    messages_tx: Option<mpsc::Sender<String>>,
     session: Arc<Mutex<Option<String>>>,
-    /// Requests without a session that are open, by their ids as JSON.
+    /// Open requests without a session, by their ids as JSON.
     open: BTreeMap<String, TcpStream>,
 }
 
@@ -41,28 +41,29 @@ pub(crate) fn connect_events(order: &Order) -> Result<Box<dyn Wire>, String> {
 
 fn serving(order: &Order, accept: &'static str) -> Result<Box<dyn Wire>, String> {
     let mut address = String::new();
-    let server = Beside::start(order, |server| {
+    let server = ThreadServer::start(order, |server| {
         let bound = server.http().leave_signals().bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         bound.address().clone_into(&mut address);
         Ok(move || bound.serve())
     })?;
-    let (told, messages) = mpsc::channel();
+    let (messages_tx, messages) = mpsc::channel();
     Ok(Box::new(Http {
         address,
         accept,
         server,
         messages,
-        told: Some(told),
+        messages_tx: Some(messages_tx),
         session: Arc::default(),
         open: BTreeMap::new(),
     }))
 }
 
 impl Http {
-    /// Sends a request and reads the head of its answer on another thread, which tells messages.
+    /// Sends a request and reads the response head on another thread, which also forwards the
+    /// messages.
     fn request(&self, method: &str, fields: &[(String, String)], body: &[u8]) -> Result<Open, String> {
         let mut stream = TcpStream::connect(&self.address).map_err(|error| error.to_string())?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        stream.set_read_timeout(Some(TIMEOUT)).map_err(|error| error.to_string())?;
         let mut head = format!("{method} /mcp HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
         if let Some(session) = &*self.session.lock().unwrap() {
             head += &format!("Mcp-Session-Id: {session}\r\n");
@@ -73,34 +74,34 @@ impl Http {
         head += &format!("Content-Length: {}\r\n\r\n", body.len());
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(body);
-        // A server that has answered already may have closed.
+        // A server that has responded early may have closed the connection.
         let _ = stream.write_all(&bytes);
         let ours = stream.try_clone().map_err(|error| error.to_string())?;
-        let told = self.told.clone().ok_or("the input was ended")?;
+        let messages_tx = self.messages_tx.clone().ok_or("the input is closed")?;
         let session = Arc::clone(&self.session);
         let (heads, head) = mpsc::channel();
-        thread::spawn(move || read_answer(stream, &told, &heads, &session));
+        thread::spawn(move || read_response(stream, &messages_tx, &heads, &session));
         Ok(Open { stream: ours, head })
     }
 
-    /// Listens to what belongs to no call.
+    /// Opens the stream for messages that belong to no call.
     fn listen(&self) -> Result<(), String> {
         let fields = [("Accept".to_owned(), "text/event-stream".to_owned())];
         let open = self.request("GET", &fields, b"")?;
-        match open.head.recv_timeout(PATIENCE) {
+        match open.head.recv_timeout(TIMEOUT) {
             Ok(200) => Ok(()),
-            other => Err(format!("the server does not let us listen: {other:?}")),
+            other => Err(format!("the server rejected the GET stream: {other:?}")),
         }
     }
 }
 
 struct Open {
     stream: TcpStream,
-    /// The status, when it is there.
+    /// Receives the status.
     head: mpsc::Receiver<u16>,
 }
 
-/// The fields of a message's POST.
+/// Header fields of the POST of a message.
 fn fields(message: &Value, accept: &str) -> Vec<(String, String)> {
     let mut fields = vec![
         ("Content-Type".to_owned(), "application/json".to_owned()),
@@ -138,9 +139,9 @@ fn base64(bytes: &[u8]) -> String {
     out
 }
 
-fn read_answer(
+fn read_response(
     stream: TcpStream,
-    told: &mpsc::Sender<String>,
+    messages_tx: &mpsc::Sender<String>,
     heads: &mpsc::Sender<u16>,
     session: &Mutex<Option<String>>,
 ) {
@@ -165,17 +166,18 @@ fn read_answer(
     }
     let _ = heads.send(status);
     if head.get("content-type").is_some_and(|kind| kind == "text/event-stream") {
-        return read_events(stream, told);
+        return read_events(stream, messages_tx);
     }
     let length = head.get("content-length").and_then(|n| n.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     if length > 0 && stream.read_exact(&mut body).is_ok() {
-        let _ = told.send(String::from_utf8(body).unwrap_or_else(|error| format!("not UTF-8: {error}")));
+        let _ =
+            messages_tx.send(String::from_utf8(body).unwrap_or_else(|error| format!("not UTF-8: {error}")));
     }
 }
 
-/// Reads chunks, which here are whole events, until the stream ends.
-fn read_events(mut stream: impl BufRead, told: &mpsc::Sender<String>) {
+/// Reads chunks until the stream ends; each chunk is one event.
+fn read_events(mut stream: impl BufRead, messages_tx: &mpsc::Sender<String>) {
     let mut text = String::new();
     loop {
         let mut size = String::new();
@@ -189,7 +191,7 @@ fn read_events(mut stream: impl BufRead, told: &mpsc::Sender<String>) {
         while let Some((event, rest)) = text.split_once("\n\n") {
             for data in event.lines().filter_map(|line| line.strip_prefix("data: ")) {
                 if !data.is_empty() {
-                    let _ = told.send(data.to_owned());
+                    let _ = messages_tx.send(data.to_owned());
                 }
             }
             text = rest.to_owned();
@@ -203,10 +205,10 @@ impl Wire for Http {
         let message: Value = serde_json::from_slice(body).unwrap_or_default();
         let alone = self.session.lock().unwrap().is_none();
         if message["method"] == "notifications/cancelled" {
-            // Closing the stream is how a modern client cancels.
+            // A modern client cancels by closing the stream.
             if let Some(stream) = self.open.remove(&message["params"]["requestId"].to_string()) {
                 return match stream.shutdown(Shutdown::Both) {
-                    // Its answer came, and the server has closed already.
+                    // The response has arrived and the server has closed the connection.
                     Err(error) if error.kind() != std::io::ErrorKind::NotConnected => Err(error.to_string()),
                     _ => Ok(()),
                 };
@@ -224,8 +226,8 @@ impl Wire for Http {
                 self.open.insert(message["id"].to_string(), open.stream);
             }
         } else {
-            // Whatever is sent next comes after it.
-            let _ = open.head.recv_timeout(PATIENCE);
+            // The next message is sent after this one is accepted.
+            let _ = open.head.recv_timeout(TIMEOUT);
         }
         if message["method"] == "notifications/initialized" && !alone {
             self.listen()?;
@@ -233,16 +235,16 @@ impl Wire for Http {
         Ok(())
     }
 
-    fn receive(&mut self, deadline: Instant) -> Came {
+    fn receive(&mut self, deadline: Instant) -> Received {
         match self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(message) => Came::Message(message),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Came::Closed,
-            Err(mpsc::RecvTimeoutError::Timeout) => Came::Nothing,
+            Ok(message) => Received::Message(message),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Received::Closed,
+            Err(mpsc::RecvTimeoutError::Timeout) => Received::TimedOut,
         }
     }
 
     fn finish(&mut self) {
-        self.told = None;
+        self.messages_tx = None;
         self.server.stop();
     }
 

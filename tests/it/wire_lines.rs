@@ -1,5 +1,5 @@
-//! Transcripts over a byte stream of the program's own: a socket pair with the framing of standard
-//! input and output (2026-07-28 basic/transports, custom transports).
+//! Byte-stream transport of the player: a socket pair with the framing of stdio (2026-07-28
+//! basic/transports, custom transports).
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::Shutdown;
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use tinymcp::Link;
 
 use crate::fixture::{self, Order};
-use crate::wire::{Beside, Came, Wire};
+use crate::wire::{Received, ThreadServer, Wire};
 
 struct Lines {
     input: UnixStream,
     output: BufReader<UnixStream>,
-    server: Beside,
+    server: ThreadServer,
 }
 
 pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
@@ -25,7 +25,7 @@ pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
         Ok((ours.try_clone()?, BufReader::new(ours), link))
     };
     let (input, output, link) = open().map_err(|error| error.to_string())?;
-    let server = Beside::start(order, |server| Ok(move || server.serve(link)))?;
+    let server = ThreadServer::start(order, |server| Ok(move || server.serve(link)))?;
     Ok(Box::new(Lines { input, output, server }))
 }
 
@@ -34,28 +34,28 @@ impl Wire for Lines {
         self.input.write_all(bytes).map_err(|error| format!("writing failed: {error}"))
     }
 
-    fn receive(&mut self, deadline: Instant) -> Came {
+    fn receive(&mut self, deadline: Instant) -> Received {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         if let Err(error) = self.output.get_ref().set_read_timeout(Some(left)) {
-            return Came::Message(format!("no time limit: {error}"));
+            return Received::Message(format!("cannot set the timeout: {error}"));
         }
         let mut bytes = Vec::new();
         match self.output.read_until(b'\n', &mut bytes) {
-            Ok(0) => Came::Closed,
+            Ok(0) => Received::Closed,
             Ok(_) => match String::from_utf8(bytes) {
-                Ok(line) if line.ends_with('\n') => Came::Message(line.trim_end_matches('\n').to_owned()),
-                Ok(line) => Came::Message(format!("no newline after {line}")),
-                Err(error) => Came::Message(format!("not UTF-8: {error}")),
+                Ok(line) if line.ends_with('\n') => Received::Message(line.trim_end_matches('\n').to_owned()),
+                Ok(line) => Received::Message(format!("no newline after {line}")),
+                Err(error) => Received::Message(format!("not UTF-8: {error}")),
             },
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                Came::Nothing
+                Received::TimedOut
             }
-            Err(error) => Came::Message(format!("reading failed: {error}")),
+            Err(error) => Received::Message(format!("reading failed: {error}")),
         }
     }
 
     fn finish(&mut self) {
-        // Refused only when it was done before.
+        // Fails only if it was called before.
         let _ = self.input.shutdown(Shutdown::Write);
     }
 

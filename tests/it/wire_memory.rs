@@ -1,43 +1,43 @@
-//! Transcripts over the in-memory link: server and player in one process.
+//! In-memory transport of the player: server and player in one process.
 
 use std::time::Instant;
 
 use tinymcp::{Error, Link, MemoryEnd, Server, memory};
 
 use crate::fixture::Order;
-use crate::wire::{Beside, Came, Wire};
+use crate::wire::{Received, ThreadServer, Wire};
 
 struct Memory {
     end: MemoryEnd,
-    server: Beside,
+    server: ThreadServer,
 }
 
 pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
     serving(order, Server::serve)
 }
 
-/// The same with a server that stays on its thread.
+/// Connects to a server whose handlers all run on its own thread.
 pub(crate) fn connect_local(order: &Order) -> Result<Box<dyn Wire>, String> {
     serving(order, |server, link| server.into_local().serve(link))
 }
 
 fn serving(order: &Order, serve: fn(Server, Link) -> Result<(), Error>) -> Result<Box<dyn Wire>, String> {
     let (link, end) = memory();
-    let server = Beside::start(order, |server| Ok(move || serve(server, link)))?;
+    let server = ThreadServer::start(order, |server| Ok(move || serve(server, link)))?;
     Ok(Box::new(Memory { end, server }))
 }
 
 impl Wire for Memory {
     fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "memory links take text only")?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "a memory link accepts only UTF-8")?;
         if self.end.send(text.trim_end_matches('\n')) { Ok(()) } else { Err("the link is closed".to_owned()) }
     }
 
-    fn receive(&mut self, deadline: Instant) -> Came {
+    fn receive(&mut self, deadline: Instant) -> Received {
         match self.end.receive(deadline.saturating_duration_since(Instant::now())) {
-            Some(message) => Came::Message(message),
-            None if Instant::now() < deadline => Came::Closed,
-            None => Came::Nothing,
+            Some(message) => Received::Message(message),
+            None if Instant::now() < deadline => Received::Closed,
+            None => Received::TimedOut,
         }
     }
 

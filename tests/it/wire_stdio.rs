@@ -1,11 +1,10 @@
-//! Transcripts over standard input and output of a child process: this test binary, started again
-//! as a fixture server.
+//! Stdio transport of the player: this test binary runs again as a child process with a fixture
+//! server.
 //!
-//! The child is an ordinary test of this binary, chosen by its exact name and told by an
-//! environment variable to serve instead of passing at once. What the test harness prints before
-//! it ends at a line that starts with [`MARK`]; from there on the child's output is the
-//! protocol's. Commands to the fixture travel over a loopback connection whose port that line
-//! names.
+//! The child runs one test of this binary, selected by its exact name. An environment variable
+//! makes that test serve instead of passing at once. The output of the test harness ends with a
+//! line that starts with [`MARK`]; the protocol starts after it. Commands for the fixture use a
+//! loopback connection to the port in that line.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::fixture::{self, Order, Stage};
-use crate::wire::{Came, PATIENCE, Wire};
+use crate::wire::{Received, TIMEOUT, Wire};
 
 const VARIABLE: &str = "TEST_FIXTURE";
 const MARK: &str = "@serving ";
@@ -25,7 +24,8 @@ struct Process {
     input: Option<ChildStdin>,
     output: mpsc::Receiver<String>,
     errors: Arc<Mutex<Vec<u8>>>,
-    /// Disconnected when the child's standard error ends, which is when it is gone.
+    /// Disconnected when the standard error of the child is closed, which is when the child has
+    /// ended.
     gone: mpsc::Receiver<()>,
     control: BufReader<TcpStream>,
 }
@@ -39,7 +39,7 @@ pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("the child does not start: {error}"))?;
+        .map_err(|error| format!("cannot start the child: {error}"))?;
     let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err("the child has no output".to_owned());
     };
@@ -58,13 +58,13 @@ pub(crate) fn connect(order: &Order) -> Result<Box<dyn Wire>, String> {
     let input = child.stdin.take();
     let port = serving_port(&output).inspect_err(|_| drop(child.kill()))?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let control = TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| error.to_string())?;
-    control.set_read_timeout(Some(PATIENCE + Duration::from_secs(5))).map_err(|error| error.to_string())?;
+    let control = TcpStream::connect_timeout(&address, TIMEOUT).map_err(|error| error.to_string())?;
+    control.set_read_timeout(Some(TIMEOUT + Duration::from_secs(5))).map_err(|error| error.to_string())?;
     Ok(Box::new(Process { child, input, output, errors, gone, control: BufReader::new(control) }))
 }
 
-/// Passes lines on until the stream ends. A line that is no UTF-8, or has no newline, is passed on
-/// in a form that matches nothing.
+/// Forwards lines until the stream ends. A line that is not UTF-8, or that has no newline, is
+/// forwarded in a form that matches no pattern.
 fn read_lines(mut stream: impl BufRead, lines: &mpsc::Sender<String>) {
     let mut bytes = Vec::new();
     while let Ok(1..) = stream.read_until(b'\n', &mut bytes) {
@@ -81,31 +81,31 @@ fn read_lines(mut stream: impl BufRead, lines: &mpsc::Sender<String>) {
 }
 
 fn serving_port(output: &mpsc::Receiver<String>) -> Result<u16, String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let line = output
             .recv_timeout(deadline.saturating_duration_since(Instant::now()))
-            .map_err(|_| "the child did not begin to serve")?;
+            .map_err(|_| "the child did not start to serve")?;
         if let Some(port) = line.strip_prefix(MARK) {
-            return port.parse().map_err(|_| format!("{line:?} names no port"));
+            return port.parse().map_err(|_| format!("{line:?} has no port"));
         }
     }
 }
 
 impl Wire for Process {
     fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let input = self.input.as_mut().ok_or("the input was ended")?;
+        let input = self.input.as_mut().ok_or("the input is closed")?;
         input
             .write_all(bytes)
             .and_then(|()| input.flush())
             .map_err(|error| format!("writing failed: {error}"))
     }
 
-    fn receive(&mut self, deadline: Instant) -> Came {
+    fn receive(&mut self, deadline: Instant) -> Received {
         match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => Came::Message(line),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Came::Closed,
-            Err(mpsc::RecvTimeoutError::Timeout) => Came::Nothing,
+            Ok(line) => Received::Message(line),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Received::Closed,
+            Err(mpsc::RecvTimeoutError::Timeout) => Received::TimedOut,
         }
     }
 
@@ -117,9 +117,7 @@ impl Wire for Process {
         let line = format!("{command}\n");
         self.control.get_mut().write_all(line.as_bytes()).map_err(|error| error.to_string())?;
         let mut reply = String::new();
-        self.control
-            .read_line(&mut reply)
-            .map_err(|error| format!("the fixture does not answer: {error}"))?;
+        self.control.read_line(&mut reply).map_err(|error| format!("no reply from the fixture: {error}"))?;
         match reply.trim_end() {
             "ok" => Ok(()),
             why => Err(why.to_owned()),
@@ -127,33 +125,33 @@ impl Wire for Process {
     }
 
     fn end(mut self: Box<Self>) -> Result<(), String> {
-        if let Err(mpsc::RecvTimeoutError::Timeout) = self.gone.recv_timeout(PATIENCE) {
-            return Err(format!("the child did not end: {}", self.said()));
+        if let Err(mpsc::RecvTimeoutError::Timeout) = self.gone.recv_timeout(TIMEOUT) {
+            return Err(format!("the child did not end: {}", self.stderr()));
         }
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("the child ended with {status}: {}", self.said())),
+            Ok(status) => Err(format!("the child ended with {status}: {}", self.stderr())),
             Err(error) => Err(error.to_string()),
         }
     }
 }
 
 impl Process {
-    /// The child's standard error so far.
-    fn said(&self) -> String {
+    /// Standard error of the child so far.
+    fn stderr(&self) -> String {
         String::from_utf8_lossy(&self.errors.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Ended already unless its transcript failed.
+        // Already ended unless its transcript failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Serves when this process was started as a fixture; passes at once otherwise.
+/// Serves if this process was started as a fixture; otherwise passes at once.
 #[test]
 fn child_serves() {
     let Some(order) = std::env::var_os(VARIABLE) else { return };
@@ -163,9 +161,9 @@ fn child_serves() {
     let handle = server.handle();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    // Begins a line of its own whatever the harness has printed.
+    // Starts a new line after any output of the harness.
     writeln!(std::io::stdout(), "\n{MARK}{port}").unwrap();
-    // Held while a command is carried out: the process does not end before it has replied.
+    // Held while a command runs: the process does not end before the reply is sent.
     let acting = Arc::new(Mutex::new(()));
     let actor = Arc::clone(&acting);
     thread::spawn(move || {
@@ -176,7 +174,7 @@ fn child_serves() {
                 Ok(()) => "ok\n".to_owned(),
                 Err(why) => why.replace('\n', " ") + "\n",
             };
-            // In one piece: a second one would wait for the first to be acknowledged.
+            // One write: a second one would wait for the acknowledgement of the first.
             if stream.write_all(reply.as_bytes()).is_err() {
                 return;
             }
