@@ -1,24 +1,23 @@
 //! Ends connections from another thread, also while they are being made.
 //!
-//! A program that connects has no client yet that it could close. Dropping an [`Abort`] ends
-//! nothing.
+//! While a program connects it has no client yet to close. Dropping an [`Abort`] ends nothing.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
+use crate::sync::{lock, wait_for};
 
-use super::connection::{Core, lock};
+use super::connection::Core;
 
-/// Time to wait for a program that is just being started.
+/// Time to wait for a child process that is being started.
 const STARTING: Duration = Duration::from_secs(5);
 
-/// Ends connections from any thread, made ones and those that are being made: see
+/// Ends connections from any thread, open ones and those that are being opened: see
 /// [`ClientBuilder::abort`](crate::ClientBuilder::abort).
 ///
-/// Clones end the same connections. Once aborted, it stays so: no connection is made under it
-/// again.
+/// Clones end the same connections. An aborted handle stays aborted: later connections fail.
 #[derive(Clone, Default)]
 pub struct Abort(Arc<Shared>);
 
@@ -31,7 +30,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     aborted: bool,
-    /// Connections that are between the question whether to begin and being covered.
+    /// Number of [`Opening`] guards.
     opening: usize,
     cores: Vec<Weak<Core>>,
 }
@@ -43,7 +42,7 @@ impl Abort {
     }
 
     /// Ends the connections as [`Client::close`](crate::Client::close) does, and returns when child
-    /// processes have ended. Making a connection fails then with [`ErrorKind::Closed`].
+    /// processes have ended. Connecting fails from then on with [`ErrorKind::Closed`].
     pub fn abort(&self) {
         let until = Instant::now() + STARTING;
         let cores = {
@@ -55,7 +54,7 @@ impl Abort {
                 if left.is_zero() {
                     break;
                 }
-                state = self.0.opened.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+                state = wait_for(&self.0.opened, state, left);
             }
             std::mem::take(&mut state.cores)
         };
@@ -64,14 +63,14 @@ impl Abort {
         }
     }
 
-    /// Begins a connection. From now on `abort` waits until the guard is dropped.
+    /// Begins to connect. `abort` waits until the guard is dropped.
     ///
     /// # Errors
     /// It was aborted.
     pub(super) fn opening(&self) -> Result<Opening<'_>, Error> {
         let mut state = lock(&self.0.state);
         if state.aborted {
-            return Err(called_off());
+            return Err(aborted());
         }
         state.opening += 1;
         Ok(Opening(&self.0))
@@ -84,7 +83,7 @@ impl Abort {
     pub(super) fn covers(&self, core: &Arc<Core>) -> Result<(), Error> {
         let mut state = lock(&self.0.state);
         if state.aborted {
-            return Err(called_off());
+            return Err(aborted());
         }
         state.cores.retain(|core| core.strong_count() > 0);
         state.cores.push(Arc::downgrade(core));
@@ -92,7 +91,7 @@ impl Abort {
     }
 }
 
-/// A connection that was begun and is not covered yet.
+/// A connection that `abort` does not know yet.
 pub(super) struct Opening<'a>(&'a Shared);
 
 impl Drop for Opening<'_> {
@@ -108,6 +107,6 @@ impl fmt::Debug for Abort {
     }
 }
 
-fn called_off() -> Error {
-    Error::new(ErrorKind::Closed, "the connection was called off while it was being made")
+fn aborted() -> Error {
+    Error::new(ErrorKind::Closed, "the connection was aborted while it was being opened")
 }

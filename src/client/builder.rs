@@ -268,7 +268,7 @@ impl ClientBuilder {
     }
 
     pub(super) fn dial(self, limits: Limits, dial: &mut dyn Connector) -> Result<Client, Error> {
-        let desk = Arc::new(HandlerPool::new(self.handlers, &limits));
+        let handlers = Arc::new(HandlerPool::new(self.handlers, &limits));
         let plan = Plan {
             limits,
             identity: self.identity,
@@ -276,7 +276,7 @@ impl ClientBuilder {
             abort: self.abort,
             #[cfg(feature = "schema")]
             checks: self.checks,
-            desk,
+            handlers,
             log_level: self.log_level,
         };
         plan.connect(dial).map(Client::of)

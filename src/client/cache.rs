@@ -7,7 +7,7 @@
 //! private results may be cached here as well.
 //!
 //! # Invariants
-//! - `bytes` is the sum of the sizes of `entries` and never more than `most`.
+//! - `bytes` is the sum of the sizes of `entries` and never more than `max_bytes`.
 //! - A result that was requested before a change was reported is not cached after it.
 
 use std::sync::Mutex;
@@ -17,14 +17,13 @@ use crate::era::List;
 use crate::era::outgoing::{CacheKey, OutgoingRequest};
 use crate::json::Json;
 use crate::model::{CacheHint, Change};
-
-use super::connection::lock;
+use crate::sync::lock;
 
 /// Bytes of an entry besides its texts.
 const OVERHEAD: usize = 128;
 
 pub(super) struct Cache {
-    most: usize,
+    max_bytes: usize,
     state: Mutex<State>,
 }
 
@@ -50,8 +49,8 @@ impl Entry {
 }
 
 impl Cache {
-    pub(super) fn new(most: usize) -> Cache {
-        Cache { most, state: Mutex::default() }
+    pub(super) fn new(max_bytes: usize) -> Cache {
+        Cache { max_bytes, state: Mutex::default() }
     }
 
     /// A mark to be given to [`Cache::keep`]: what was changed since is not kept.
@@ -76,7 +75,7 @@ impl Cache {
         if !order.meta.is_empty() {
             return;
         }
-        if hint.ttl_ms == 0 || answer.len() > self.most {
+        if hint.ttl_ms == 0 || answer.len() > self.max_bytes {
             lock(&self.state).drop_where(|e| e.method == order.method && e.params == order.params);
             return;
         }
@@ -89,11 +88,11 @@ impl Cache {
             until: Instant::now() + Duration::from_millis(u64::from(hint.ttl_ms)),
         };
         let mut state = lock(&self.state);
-        if state.changes != mark || entry.size() > self.most {
+        if state.changes != mark || entry.size() > self.max_bytes {
             return;
         }
         state.drop_where(|e| e.method == entry.method && e.params == entry.params);
-        while state.bytes + entry.size() > self.most {
+        while state.bytes + entry.size() > self.max_bytes {
             // The entry that expires first is worth least.
             let Some(at) = (0..state.entries.len()).min_by_key(|at| state.entries[*at].until) else { break };
             let gone = state.entries.swap_remove(at);

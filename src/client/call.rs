@@ -4,87 +4,65 @@
 //! response, asks the handlers for input that the server requires, and repeats the request once
 //! after the session was lost.
 //!
+//! # Types
+//! | type | holds | lives |
+//! |---|---|---|
+//! | [`OutgoingRequest`] | method and parameters | as long as the call |
+//! | [`CallRun`] | one call: options, rounds, and its [`CallState`] | until the result |
+//! | [`PendingCall`] | one request in flight: outcome, progress, deadline | one round |
+//! | [`Envelope`] | metadata of one request: id, input, log level | while it is written |
+//! | [`Outcome`] | result of a round: complete, input required or task | – |
+//!
 //! # Invariants
 //! - A call ends exactly once, with a result or a typed error. Each round that carries input has a
 //!   deadline of its own; while the user is asked, only [`Limits::ask_timeout`] applies. A repeated
 //!   request shares the time of the request it repeats.
 //! - Every round has a new id and carries exactly the state of the round before.
-//! - A cancelled call sends nothing more: the canceller and the sender check the same lock.
+//! - A cancelled call sends no further request: the canceller and the sender use the same lock.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::era::client::{self as codec, Outcome};
+use crate::era::client::{self as codec, Envelope};
 use crate::era::outgoing::OutgoingRequest;
 use crate::error::{Error, ErrorKind};
-use crate::json::{Doc, Json, NodeId, Value, Writer};
-use crate::model::task::Task;
-use crate::model::{CacheHint, Level};
+use crate::json::{Json, NodeId, Value, Writer};
+use crate::model::CacheHint;
+use crate::model::client_request::AskRequest;
 use crate::rpc::RpcError;
+use crate::sync::{lock, wait_for};
 use crate::transport::client::Failure;
 
-use super::connection::{Core, lock, remote};
+use super::connection::{Core, misbehaved, remote};
 use super::handlers::Declined;
-use super::pending_call::{CallTimeout, PendingCall, Progress, Reply, WaitOutcome};
-#[cfg(feature = "http-client")]
-use super::retry::Resend;
-use super::send::{Sending, send};
+use super::pending_call::{CallTimeout, OnReady, PendingCall, Progress, Reply};
+use super::request::{CacheUse, CallOptions, Input, InputRequired, Outcome};
 
 #[cfg(doc)]
 use crate::limits::Limits;
 
-/// The first pause before a call is repeated that the server neither answered nor asked about.
+/// First pause before a call is repeated for which the server required no input.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// Options of a call.
-pub(super) struct Options {
-    pub patience: CallTimeout,
-    pub hear: Option<Box<dyn FnMut(Progress) + Send>>,
-    pub log: Option<Level>,
-    /// Take no kept answer; the new one takes its place.
-    pub fresh: bool,
-    /// Keep no answer: whoever it is passed on to may.
-    pub passed_on: bool,
-    /// Answers to questions of an earlier call, and its state, which this one goes on with.
-    pub resume: Option<(String, Option<String>)>,
-    /// Called instead of waiting.
-    pub watch: Option<super::pending_call::Watch>,
-    /// Client capabilities of this call, if they differ from those of the client.
-    pub able: Option<crate::model::ClientCapabilities>,
-}
 
 /// One call.
 pub(super) struct CallRun {
     pub(super) core: Arc<Core>,
-    order: Arc<OutgoingRequest>,
-    options: Options,
-    flag: Arc<CallControl>,
-    stage: CallState,
+    request: Arc<OutgoingRequest>,
+    options: CallOptions,
+    control: Arc<CallControl>,
+    on_ready: Option<OnReady>,
     rounds: u32,
-    /// Members of the next round's answers, and the state to go on with, as JSON text.
-    answers: Option<String>,
-    state: Option<String>,
-    /// It was sent again once after its session was lost, or its headers did not fit.
+    input: Input,
+    /// The request was sent again after its session was lost or its headers did not match.
     repeated: bool,
-    /// Until when what is sent again may take: the deadline of what it repeats.
+    /// Deadline of the request that is repeated.
     by: Option<Instant>,
+    /// Session epoch and cache mark when the request was sent.
     epoch: u64,
     mark: u64,
 }
 
-enum CallState {
-    /// Nothing is under way.
-    Ready,
-    /// A request is.
-    Sent(u64, Arc<PendingCall>),
-    /// Handlers are asked.
-    Asking(Instant),
-    /// The answer was kept from an earlier call.
-    Kept(Json),
-    Over,
-}
-
-/// State shared by the waiting thread, the handlers and the canceller of a call.
+/// State of a call. Shared by the waiting thread, the handlers and the cancellers.
 #[derive(Default)]
 pub(super) struct CallControl {
     state: Mutex<Shared>,
@@ -94,229 +72,249 @@ pub(super) struct CallControl {
 #[derive(Default)]
 struct Shared {
     cancelled: bool,
-    /// The request in flight.
-    id: Option<u64>,
-    /// Results of handlers so far, by key.
-    replies: Vec<(String, Result<Json, Error>)>,
-    missing: usize,
-    /// Tells the replies of one round from those of an earlier one that came too late.
+    state: CallState,
+}
+
+#[derive(Default)]
+enum CallState {
+    /// The next request is to be sent.
+    #[default]
+    Ready,
+    /// A request is in flight.
+    Sent(Arc<PendingCall>),
+    /// Handlers answer the input requests of a round.
+    Asking(Asking),
+    /// The cache has the result.
+    Cached(Json),
+    Over,
+}
+
+struct Asking {
+    /// Number of the round. Responses of an earlier round are dropped.
     round: u32,
+    missing: usize,
+    responses: Vec<(String, Result<Json, Error>)>,
+    deadline: Instant,
 }
 
 impl CallControl {
-    /// The request of this id is about to be sent; `false` when the call was cancelled.
-    pub(super) fn sends(&self, id: u64) -> bool {
-        let mut state = lock(&self.state);
-        if !state.cancelled {
-            state.id = Some(id);
-        }
-        !state.cancelled
+    fn set(&self, state: CallState) {
+        lock(&self.state).state = state;
     }
 
+    /// Enters the state of a request in flight, unless the call was cancelled.
+    fn sends(&self, pending: &Arc<PendingCall>) -> bool {
+        let mut shared = lock(&self.state);
+        if !shared.cancelled {
+            shared.state = CallState::Sent(Arc::clone(pending));
+        }
+        !shared.cancelled
+    }
+
+    /// Cancels the call.
     pub(super) fn cancel(&self, core: &Core) {
-        let mut state = lock(&self.state);
-        state.cancelled = true;
-        let id = state.id.take();
-        drop(state);
+        let mut shared = lock(&self.state);
+        shared.cancelled = true;
+        let sent = match &shared.state {
+            CallState::Sent(pending) => Some(Arc::clone(pending)),
+            _ => None,
+        };
+        drop(shared);
         self.changed.notify_all();
-        if let Some(id) = id {
-            core.give_up(id, Failure::Cancelled);
+        if let Some(pending) = sent {
+            core.give_up(&pending, Failure::Cancelled);
         }
     }
-}
-
-/// Outcome of one round of a call.
-pub(super) enum RoundOutcome {
-    /// The answer.
-    Complete(Reply),
-    /// The server asks back: the questions, an object by key, and the state to come back with, as
-    /// JSON text.
-    Asked(Option<Json>, Option<String>),
-    /// The server goes on by itself.
-    Task(Task),
 }
 
 impl CallRun {
-    pub(super) fn new(core: Arc<Core>, order: OutgoingRequest, mut options: Options) -> CallRun {
-        let (mut answers, mut state) = (None, None);
-        if let Some((a, s)) = options.resume.take() {
-            (answers, state, options.fresh) = (Some(a), s, true);
-        }
+    pub(super) fn new(core: Arc<Core>, request: OutgoingRequest, mut options: CallOptions) -> CallRun {
+        let input = options.resume.take().unwrap_or_default();
         CallRun {
             mark: core.cache.mark(),
-            epoch: core.renewal.epoch(),
+            epoch: core.epoch(),
             core,
-            order: Arc::new(order),
+            request: Arc::new(request),
             options,
-            flag: Arc::default(),
-            stage: CallState::Ready,
+            control: Arc::default(),
+            on_ready: None,
             rounds: 0,
-            answers,
-            state,
+            input,
             repeated: false,
             by: None,
         }
     }
 
-    pub(super) fn flag(&self) -> Arc<CallControl> {
-        Arc::clone(&self.flag)
+    pub(super) fn control(&self) -> Arc<CallControl> {
+        Arc::clone(&self.control)
     }
 
-    /// Sends the next request. With `here` the calling thread will wait for the answer at once, so
-    /// a transport that has no thread for it may use this one.
-    pub(super) fn begin(&mut self, here: bool) -> Result<(), Error> {
-        let kept = if self.options.fresh { None } else { self.core.cache.find(&self.order) };
-        if let Some(kept) = kept {
-            self.stage = CallState::Kept(kept);
-            return Ok(());
+    /// Registers a callback for outcome and progress of this request and of later ones.
+    #[allow(dead_code, reason = "called by the hub")]
+    pub(super) fn on_ready(&mut self, callback: OnReady) {
+        let sent = match &lock(&self.control.state).state {
+            CallState::Sent(pending) => Some(Arc::clone(pending)),
+            _ => None,
+        };
+        if let Some(pending) = sent {
+            pending.on_ready(&callback);
+            self.core.transport.attend();
         }
+        self.on_ready = Some(callback);
+    }
+
+    /// Sends the next request. With `here` the calling thread waits for the response next, so the
+    /// transport may make the exchange on this thread.
+    pub(super) fn begin(&mut self, here: bool) -> Result<(), Error> {
         let core = Arc::clone(&self.core);
-        let wants = self.options.hear.is_some();
-        let patience = self.patience();
+        if self.options.cache == CacheUse::ReadAndStore && !self.has_input() {
+            if let Some(result) = core.cache.find(&self.request) {
+                self.control.set(CallState::Cached(result));
+                return Ok(());
+            }
+        }
+        let timeout = self.timeout();
         self.by = None;
-        let slot = PendingCall::new(Some(patience), wants, &core.clock, &core.waiters);
-        let slot = slot.watched(self.options.watch.clone());
-        let slot = Arc::new(slot);
-        self.epoch = core.renewal.epoch();
-        self.mark = core.cache.mark();
-        let id = core.register(Arc::clone(&slot)).map_err(|f| self.core.explained(&f))?;
-        if !self.flag.sends(id) {
-            core.take(id);
+        let wants_progress = self.options.on_progress.is_some();
+        let pending = PendingCall::new(Some(timeout), wants_progress, &core.waiters);
+        (self.epoch, self.mark) = (core.epoch(), core.cache.mark());
+        core.register(&pending).map_err(|failure| core.explained(&failure))?;
+        if !self.control.sends(&pending) {
+            core.take(pending.id());
             return Err(Failure::Cancelled.to_error());
         }
-        let progress = wants || self.options.patience.extend;
-        let log = self.options.log.or_else(|| *lock(&core.log_level));
-        let drives = here && core.traits.drives_here;
+        let traits = core.transport.traits();
+        let blocks = here && traits.drives_here;
+        let envelope = Envelope {
+            progress: wants_progress || self.options.timeout.extend,
+            log: self.options.log_level.or_else(|| *lock(&core.session.log_level)),
+            answers: self.input.responses.as_deref(),
+            state: self.input.state.as_deref(),
+            able: self.options.capabilities,
+            ..Envelope::new(pending.id(), &core.card)
+        };
         #[cfg(feature = "http-client")]
-        if !drives && core.traits.headers && core.era().sessions() && !self.repeated {
-            let (order, flag) = (Arc::clone(&self.order), self.flag());
-            slot.again(Resend { order, flag, epoch: self.epoch, progress, log });
+        if !blocks && traits.headers && core.era().sessions() && !self.repeated {
+            pending.set_resend(super::pending_call::Resend {
+                request: Arc::clone(&self.request),
+                epoch: self.epoch,
+                progress: envelope.progress,
+                log_level: envelope.log,
+            });
         }
-        let sending = Sending {
-            progress,
-            log,
-            answers: self.answers.as_deref(),
-            state: self.state.as_deref(),
-            able: self.options.able,
-            ..Sending::new(id, &self.order, Instant::now() + patience.timeout)
-        };
-        let hear = &mut self.options.hear;
+        let listener = &mut self.options.on_progress;
         let mut turn = || {
-            if let Some(hear) = hear {
-                slot.tell(hear);
+            if let Some(listener) = listener {
+                pending.drain_progress(listener);
             }
-            !slot.over()
+            !pending.over()
         };
-        let sent = send(&core, &sending, if drives { Some(&mut turn) } else { None });
-        if let Err(failure) = sent {
-            // A request that may have left is called back; one that is over already is let be.
-            match failure {
-                Failure::Timeout => core.give_up(id, failure),
-                failure => {
-                    if let Some(slot) = core.take(id) {
-                        slot.fill(Err(failure));
-                    }
+        let turn: Option<&mut dyn FnMut() -> bool> = if blocks { Some(&mut turn) } else { None };
+        match core.send(&self.request, &envelope, Instant::now() + timeout.timeout, turn) {
+            // The message may have been sent, so the server is notified.
+            Err(Failure::Timeout) => core.give_up(&pending, Failure::Timeout),
+            Err(failure) => {
+                if core.take(pending.id()).is_some() {
+                    Arc::clone(&pending).finish(Err(failure));
                 }
             }
-        } else if drives && !slot.over() {
-            core.give_up(id, Failure::Timeout);
+            Ok(()) if blocks && !pending.over() => core.give_up(&pending, Failure::Timeout),
+            Ok(()) => {}
         }
-        if self.options.watch.is_some() {
-            slot.expect();
-            core.carrier.attend();
+        if let Some(callback) = &self.on_ready {
+            pending.on_ready(callback);
+            core.transport.attend();
         }
-        self.stage = CallState::Sent(id, slot);
         Ok(())
+    }
+
+    fn has_input(&self) -> bool {
+        self.input.responses.is_some() || self.input.state.is_some()
     }
 
     /// Returns the timeout of the next request. A repeated request shares the time of the one it
     /// repeats.
-    fn patience(&self) -> CallTimeout {
-        let patience = self.options.patience;
-        let left = self.by.map(|by| by.saturating_duration_since(Instant::now()));
-        CallTimeout { timeout: left.map_or(patience.timeout, |left| left.min(patience.timeout)), ..patience }
+    fn timeout(&self) -> CallTimeout {
+        let timeout = self.options.timeout;
+        let left = self.by.map_or(timeout.timeout, |by| by.saturating_duration_since(Instant::now()));
+        CallTimeout { timeout: left.min(timeout.timeout), ..timeout }
     }
 
-    /// Waits for the answer to what was sent last, until `until` at most.
-    pub(super) fn step(&mut self, until: Option<Instant>) -> Option<Result<RoundOutcome, Error>> {
-        self.step_hearing(until, None)
-    }
-
-    /// The same, with a listener for progress in the place of the call's own.
-    pub(super) fn step_hearing(
+    /// Waits for the outcome of a round. Returns `None` at `until`. `listener` replaces the call's
+    /// own progress listener.
+    pub(super) fn step(
         &mut self,
         until: Option<Instant>,
-        mut instead: Option<&mut dyn FnMut(Progress)>,
-    ) -> Option<Result<RoundOutcome, Error>> {
+        mut listener: Option<&mut dyn FnMut(Progress)>,
+    ) -> Option<Result<Outcome<Reply>, Error>> {
         loop {
-            if matches!(self.stage, CallState::Ready) {
+            let sent = {
+                let shared = &mut lock(&self.control.state).state;
+                match shared {
+                    CallState::Ready => None,
+                    // It stays there: a listener may panic, and then the call must be cancelled.
+                    CallState::Sent(pending) => Some(Arc::clone(pending)),
+                    CallState::Cached(result) => {
+                        let doc = result.to_doc();
+                        *shared = CallState::Over;
+                        let reply = Reply { doc, node: NodeId::ROOT, ok: true };
+                        return Some(Ok(Outcome::Complete(reply)));
+                    }
+                    CallState::Asking(_) | CallState::Over => {
+                        return Some(Err(Error::new(ErrorKind::Misuse, "the call is over")));
+                    }
+                }
+            };
+            let Some(pending) = sent else {
                 if let Err(error) = self.begin(until.is_none()) {
-                    self.stage = CallState::Over;
+                    self.control.set(CallState::Over);
                     return Some(Err(error));
                 }
+                continue;
+            };
+            let listener: Option<&mut dyn FnMut(Progress)> =
+                match (&mut listener, &mut self.options.on_progress) {
+                    (Some(listener), _) => Some(&mut **listener),
+                    (None, Some(listener)) => Some(&mut **listener),
+                    (None, None) => None,
+                };
+            let mut outcome = self.core.wait(&pending, until, listener)?;
+            if matches!(outcome, Err(Failure::Timeout)) {
+                // At the deadline the request is still in flight.
+                self.core.give_up(&pending, Failure::Timeout);
+                outcome = pending.take().unwrap_or(outcome);
             }
-            let (id, slot) = match &self.stage {
-                // It stays there: a listener may panic, and then the call is to be cancelled.
-                CallState::Sent(id, slot) => (*id, Arc::clone(slot)),
-                CallState::Kept(kept) => {
-                    let doc = kept.to_doc();
-                    self.stage = CallState::Over;
-                    return Some(Ok(RoundOutcome::Complete(Reply { doc, node: NodeId::ROOT, ok: true })));
-                }
-                _ => return Some(Err(Error::new(ErrorKind::Misuse, "the call is over"))),
-            };
-            let hear: Option<&mut dyn FnMut(Progress)> = match (&mut instead, &mut self.options.hear) {
-                (Some(hear), _) => Some(&mut **hear),
-                (None, Some(hear)) => Some(&mut **hear),
-                (None, None) => None,
-            };
-            let outcome = match self.core.wait(&slot, until, hear) {
-                WaitOutcome::Over(outcome) => outcome,
-                WaitOutcome::NotYet => return None,
-                WaitOutcome::Expired => {
-                    // Whoever took the entry first brings the outcome, unless this was about to be sent
-                    // again, under another id.
-                    let last = lock(&self.flag.state).id.unwrap_or(id);
-                    self.core.give_up(last, Failure::Timeout);
-                    if slot.was_reopened() {
-                        slot.fill(Err(Failure::Timeout));
-                    }
-                    continue;
-                }
-            };
-            self.stage = CallState::Over;
-            lock(&self.flag.state).id = None;
-            self.repeated |= slot.was_resent();
+            self.control.set(CallState::Over);
+            self.repeated |= pending.was_resent();
             if !matches!(&outcome, Ok(reply) if reply.ok) {
-                self.by = slot.deadline(&self.core.clock);
+                self.by = pending.deadline();
             }
-            match self.judged(outcome) {
-                Ok(Some(step)) => {
-                    // Without questions nobody is asked: the next round has the same deadline.
-                    let asks = !matches!(step, RoundOutcome::Asked(None, _));
-                    self.by = if asks { None } else { slot.deadline(&self.core.clock) };
-                    return Some(Ok(step));
+            match self.interpret(outcome) {
+                Ok(Some(outcome)) => {
+                    // A round without input requests shares the deadline with the next one.
+                    let continues = matches!(&outcome, Outcome::InputRequired(input) if input.is_empty());
+                    self.by = if continues { pending.deadline() } else { None };
+                    return Some(Ok(outcome));
                 }
-                // To be sent again.
-                Ok(None) => self.stage = CallState::Ready,
+                Ok(None) => self.control.set(CallState::Ready),
                 Err(error) => return Some(Err(error)),
             }
         }
     }
 
-    /// Interprets an outcome. `None` means that the request must be sent again.
-    fn judged(&mut self, outcome: Result<Reply, Failure>) -> Result<Option<RoundOutcome>, Error> {
+    /// Interprets the outcome of a request. `None` means that it must be sent again.
+    fn interpret(&mut self, outcome: Result<Reply, Failure>) -> Result<Option<Outcome<Reply>>, Error> {
         let reply = match outcome {
             Ok(reply) => reply,
-            // The server has not acted on it: with a new session it can be asked again.
+            // The server has not acted on it.
             Err(Failure::SessionLost) if !self.repeated && self.core.era().sessions() => {
                 self.repeated = true;
-                self.core.renew(self.epoch, Instant::now() + self.patience().timeout)?;
+                self.core.renew(self.epoch, Instant::now() + self.timeout().timeout)?;
                 return Ok(None);
             }
             // The server may have acted on it, which does no harm.
             Err(Failure::Interrupted(_))
-                if !self.repeated && self.state.is_none() && self.order.may_be_repeated() =>
+                if !self.repeated && self.input.state.is_none() && self.request.may_be_repeated() =>
             {
                 self.repeated = true;
                 return Ok(None);
@@ -324,53 +322,74 @@ impl CallRun {
             Err(failure) => return Err(self.explained(&failure)),
         };
         if !reply.ok {
-            let error = RpcError::read(reply.value());
-            self.core.recycle(reply.doc);
-            let error = error.ok_or_else(|| misbehaved("malformed error object"))?;
-            if codec::is_header_mismatch(&error) && self.order.is_tool_call() && !self.repeated {
-                self.repeated = true;
-                if self.core.refresh_tools(self.patience()).is_ok() {
-                    return Ok(None);
-                }
-            }
-            return Err(remote(error));
+            return self.interpret_error(reply);
         }
-        match self.core.era().outcome(reply.value(), &self.order).map_err(misbehaved)? {
-            Outcome::Complete(hint) => {
-                #[cfg(feature = "http-client")]
-                if self.core.mirrors_arguments() && self.order.method == "tools/list" {
-                    self.core.learn_tools(reply.value());
-                }
-                #[cfg(feature = "schema")]
-                self.check(&reply).map_err(misbehaved)?;
-                self.keep(&reply, hint);
-                Ok(Some(RoundOutcome::Complete(reply)))
+        let core = &self.core;
+        let input = match core.era().outcome(reply.value(), &self.request).map_err(misbehaved)? {
+            codec::Outcome::Complete(hint) => {
+                self.accept(&reply, hint)?;
+                return Ok(Some(Outcome::Complete(reply)));
             }
-            Outcome::Task(task) => {
-                self.core.recycle(reply.doc);
-                Ok(Some(RoundOutcome::Task(task)))
+            codec::Outcome::Task(task) => Outcome::Task(task),
+            codec::Outcome::InputRequired { .. } if !self.request.may_ask => {
+                return Err(misbehaved("the server requires input for a method that does not allow it"));
             }
-            Outcome::InputRequired { .. } if !self.order.may_ask => {
-                Err(misbehaved("the server requires input for a method that does not allow it"))
-            }
-            Outcome::InputRequired { questions, state } => {
-                let questions = questions.map(Value::to_json);
-                let state = state.map(|s| s.raw().to_owned());
-                self.core.recycle(reply.doc);
-                Ok(Some(RoundOutcome::Asked(questions, state)))
-            }
-        }
+            codec::Outcome::InputRequired { questions, state } => Outcome::InputRequired(InputRequired {
+                questions: questions.map(Value::to_json).unwrap_or_default(),
+                state: state.map(|state| state.raw().to_owned()),
+            }),
+        };
+        core.recycle(reply.doc);
+        Ok(Some(input))
     }
 
-    /// A failure for the program. Of what took too long it says what that was, and how long it
-    /// might have taken.
+    /// Interprets an error response. Reads the list of tools again if the server rejected the
+    /// headers that belong to it.
+    fn interpret_error(&mut self, reply: Reply) -> Result<Option<Outcome<Reply>>, Error> {
+        let error = RpcError::read(reply.value());
+        self.core.recycle(reply.doc);
+        let error = error.ok_or_else(|| misbehaved("malformed error object in a response"))?;
+        if codec::is_header_mismatch(&error) && self.request.is_tool_call() && !self.repeated {
+            self.repeated = true;
+            if self.core.refresh_tools(self.timeout()).is_ok() {
+                return Ok(None);
+            }
+        }
+        Err(remote(error))
+    }
+
+    /// Checks a result, learns from a list of tools, and caches it.
+    fn accept(&self, reply: &Reply, hint: CacheHint) -> Result<(), Error> {
+        let core = &self.core;
+        #[cfg(any(feature = "http-client", feature = "schema"))]
+        let lists_tools = self.request.method == "tools/list";
+        #[cfg(feature = "http-client")]
+        if lists_tools && core.sends_header_params() {
+            let report = |left_out| core.handlers.report_noise(left_out);
+            core.header_params.learn(reply.value(), &core.limits, report);
+        }
+        #[cfg(feature = "schema")]
+        {
+            if lists_tools {
+                core.output_schemas.learn(reply.value(), &core.limits);
+            }
+            core.output_schemas.check(&self.request, reply.value(), &core.limits).map_err(misbehaved)?;
+        }
+        // A result that depends on input must not be cached (server/utilities/caching).
+        if self.options.cache != CacheUse::Bypass && !self.has_input() {
+            core.cache.keep(&self.request, reply.value().raw(), hint, self.mark);
+        }
+        Ok(())
+    }
+
+    /// Converts a failure to an error. A timeout names the method and the limit.
     fn explained(&self, failure: &Failure) -> Error {
         if !matches!(failure, Failure::Timeout) {
             return self.core.explained(failure);
         }
-        let CallTimeout { timeout, longest, extend } = self.options.patience;
-        let mut what = format!("no answer to {}", self.order.method);
-        if let Some(subject) = &self.order.subject {
+        let CallTimeout { timeout, longest, extend } = self.options.timeout;
+        let mut what = format!("no answer to {}", self.request.method);
+        if let Some(subject) = &self.request.subject {
             what += &format!(" of {subject:?}");
         }
         what += &match extend {
@@ -380,50 +399,27 @@ impl CallRun {
         Error::new(ErrorKind::Timeout, what)
     }
 
-    /// Validates the result of a tool against its output schema.
-    #[cfg(feature = "schema")]
-    fn check(&self, reply: &Reply) -> Result<(), String> {
-        let core = &self.core;
-        if self.order.method == "tools/list" {
-            core.outputs.learn(reply.value(), &core.limits);
-        }
-        core.outputs.check(&self.order, reply.value(), &core.limits)
-    }
-
-    fn keep(&self, reply: &Reply, hint: CacheHint) {
-        if self.options.passed_on {
-            return;
-        }
-        // A result that depends on input must not be cached (server/utilities/caching).
-        if self.answers.is_none() && self.state.is_none() {
-            self.core.cache.keep(&self.order, reply.value().raw(), hint, self.mark);
-        }
-    }
-
     /// Drives the call to its end and lets the handlers answer input requests.
     pub(super) fn finish(&mut self, until: Option<Instant>) -> Option<Result<Reply, Error>> {
         loop {
-            if let CallState::Asking(deadline) = self.stage {
-                match self.collect(deadline, until)? {
-                    Ok(answers) => {
-                        self.answers = Some(answers);
-                        self.stage = CallState::Ready;
-                    }
-                    Err(error) => {
-                        self.stage = CallState::Over;
-                        return Some(Err(error));
-                    }
+            if matches!(lock(&self.control.state).state, CallState::Asking(_)) {
+                let responses = self.collect(until)?;
+                self.control.set(CallState::Over);
+                match responses {
+                    Ok(responses) => self.input.responses = Some(responses),
+                    Err(error) => return Some(Err(error)),
                 }
+                self.control.set(CallState::Ready);
             }
-            match self.step(until)? {
-                Ok(RoundOutcome::Complete(reply)) => return Some(Ok(reply)),
-                Ok(RoundOutcome::Asked(questions, state)) => {
-                    if let Err(error) = self.ask(questions, state) {
-                        self.stage = CallState::Over;
+            match self.step(until, None)? {
+                Ok(Outcome::Complete(reply)) => return Some(Ok(reply)),
+                Ok(Outcome::InputRequired(input)) => {
+                    if let Err(error) = self.ask(input) {
+                        self.control.set(CallState::Over);
                         return Some(Err(error));
                     }
                 }
-                Ok(RoundOutcome::Task(task)) => {
+                Ok(Outcome::Task(task)) => {
                     let what = format!("the server created the task {:?}; use `Call::wait_outcome`", task.id);
                     return Some(Err(Error::new(ErrorKind::Misuse, what)));
                 }
@@ -433,149 +429,157 @@ impl CallRun {
     }
 
     /// Gives the input requests of one round to the handlers.
-    fn ask(&mut self, questions: Option<Json>, state: Option<String>) -> Result<(), Error> {
+    fn ask(&mut self, input: InputRequired) -> Result<(), Error> {
+        let core = &self.core;
         self.rounds += 1;
-        if self.rounds > self.core.limits.rounds {
-            return Err(misbehaved("the server requires input in too many rounds"));
+        let (round, limit) = (self.rounds, core.limits.rounds);
+        if round > limit {
+            let what = format!("the server requires input in more than {limit} rounds, see `Limits::rounds`");
+            return Err(misbehaved(what));
         }
-        self.state = state;
-        let Some(questions) = questions else {
-            // Nothing is asked: the server wants to be called again, but not at once and for ever.
-            self.answers = None;
-            self.stage = CallState::Ready;
-            let left = self.patience().timeout;
-            self.core.rest(left.min(PAUSE * (1 << self.rounds.min(6))));
+        let empty = input.is_empty();
+        self.input = Input { responses: None, state: input.state };
+        if empty {
+            // The server expects the call again with its state, but not at once.
+            self.control.set(CallState::Ready);
+            let left = self.timeout().timeout;
+            core.rest(left.min(PAUSE * (1 << round.min(6))));
             return if left.is_zero() { Err(self.explained(&Failure::Timeout)) } else { Ok(()) };
-        };
-        let doc = questions.to_doc();
-        let mut asked = Vec::new();
-        for (key, question) in doc.root().members() {
-            let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
-            let request = codec::inquiry(method, question.get("params"))
-                .map_err(|e| misbehaved(format!("invalid input request: {}", e.message)))?;
-            self.core.desk.may_ask(&request).map_err(unanswered)?;
-            asked.push((key.to_owned(), request));
         }
-        {
-            let mut shared = lock(&self.flag.state);
-            shared.replies.clear();
-            shared.missing = asked.len();
-            shared.round = self.rounds;
-        }
-        let revision = self.core.greeting().revision;
-        let round = self.rounds;
-        for (key, request) in asked {
-            let (core, flag) = (Arc::clone(&self.core), Arc::clone(&self.flag));
-            let queued = self.core.desk.run(Box::new(move || {
-                let wanted = |shared: &Shared| shared.round == round && !shared.cancelled;
-                if !wanted(&lock(&flag.state)) {
+        let requests = core.input_requests(&input.questions)?;
+        self.control.set(CallState::Asking(Asking {
+            round,
+            missing: requests.len(),
+            responses: Vec::new(),
+            deadline: Instant::now() + core.limits.ask_timeout,
+        }));
+        let revision = core.greeting().revision;
+        for (key, request) in requests {
+            let (run, control) = (Arc::clone(core), Arc::clone(&self.control));
+            let queued = core.handlers.run(Box::new(move || {
+                if lock(&control.state).asking(round).is_none() {
                     return;
                 }
-                let reply = match core.desk.answer(&request) {
+                let response = match run.handlers.answer(&request) {
                     Ok(reply) => Ok(codec::reply_text(revision, &reply)),
                     Err(why) => Err(unanswered(why)),
                 };
-                let mut shared = lock(&flag.state);
-                if wanted(&shared) {
-                    shared.missing -= 1;
-                    shared.replies.push((key, reply));
+                if let Some(asking) = lock(&control.state).asking(round) {
+                    asking.missing -= 1;
+                    asking.responses.push((key, response));
                 }
-                drop(shared);
-                flag.changed.notify_all();
+                control.changed.notify_all();
             }));
             if !queued {
                 return Err(Error::new(ErrorKind::Busy, "too many requests of servers are open"));
             }
         }
-        self.stage = CallState::Asking(Instant::now() + self.core.limits.ask_timeout);
         Ok(())
     }
 
     /// Waits for the handlers. Returns the responses of the round as members of an object.
-    fn collect(&self, deadline: Instant, until: Option<Instant>) -> Option<Result<String, Error>> {
-        let mut shared = lock(&self.flag.state);
-        while shared.missing > 0 && !shared.cancelled && shared.replies.iter().all(|(_, r)| r.is_ok()) {
-            let now = Instant::now();
-            if now >= deadline {
-                shared.round = 0;
-                return Some(Err(Error::new(
-                    ErrorKind::Timeout,
-                    "no answer to the server's input request in time",
-                )));
+    fn collect(&self, until: Option<Instant>) -> Option<Result<String, Error>> {
+        let mut shared = lock(&self.control.state);
+        let responses = loop {
+            if shared.cancelled {
+                return Some(Err(Failure::Cancelled.to_error()));
             }
-            if until.is_some_and(|u| u <= now) {
+            let CallState::Asking(asking) = &mut shared.state else {
+                return Some(Err(Error::new(ErrorKind::Misuse, "the call is over")));
+            };
+            if asking.missing == 0 || asking.responses.iter().any(|(_, response)| response.is_err()) {
+                break std::mem::take(&mut asking.responses);
+            }
+            let now = Instant::now();
+            if now >= asking.deadline {
+                let what = "no answer to the server's input request in time, see `Limits::ask_timeout`";
+                return Some(Err(Error::new(ErrorKind::Timeout, what)));
+            }
+            if until.is_some_and(|until| until <= now) {
                 return None;
             }
-            let left = until.map_or(deadline, |u| u.min(deadline)) - now;
-            shared = self.flag.changed.wait_timeout(shared, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        if shared.cancelled {
-            return Some(Err(Failure::Cancelled.to_error()));
-        }
+            let left = until.map_or(asking.deadline, |until| until.min(asking.deadline)) - now;
+            shared = wait_for(&self.control.changed, shared, left);
+        };
+        drop(shared);
         let mut w = Writer::new();
         w.begin_object();
-        for (key, reply) in std::mem::take(&mut shared.replies) {
-            match reply {
-                Ok(reply) => {
-                    w.key(&key).json(&reply);
-                }
-                // Refusals have no form on the wire: the call ends here (client/sampling, error
-                // handling).
-                Err(error) => {
-                    shared.round = 0;
-                    return Some(Err(error));
-                }
+        for (key, response) in responses {
+            match response {
+                Ok(response) => _ = w.key(&key).json(&response),
+                // A refusal has no form on the wire: the call ends (client/sampling, error handling).
+                Err(error) => return Some(Err(error)),
             }
         }
         w.end_object();
         let text = w.into_json();
-        Some(Ok(text
-            .as_str()
-            .strip_prefix('{')
-            .and_then(|t| t.strip_suffix('}'))
-            .unwrap_or_default()
-            .to_owned()))
+        let members = text.as_str().strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+        debug_assert!(members.is_some(), "an object was written");
+        Some(Ok(members.unwrap_or_default().to_owned()))
     }
 
     /// Cancels the call.
     pub(super) fn cancel(&mut self) {
-        self.flag.cancel(&self.core);
-        self.stage = CallState::Over;
+        self.control.cancel(&self.core);
+        self.control.set(CallState::Over);
     }
 }
 
 impl Drop for CallRun {
-    /// Cancels a call that is no longer waited for.
+    /// Cancels a call that is not over.
     fn drop(&mut self) {
-        if !matches!(self.stage, CallState::Over) {
+        let over = matches!(lock(&self.control.state).state, CallState::Over);
+        if !over {
             self.cancel();
         }
     }
 }
 
+impl Shared {
+    /// Returns the input requests of this round, unless the round is over or the call cancelled.
+    fn asking(&mut self, round: u32) -> Option<&mut Asking> {
+        match &mut self.state {
+            CallState::Asking(asking) if asking.round == round && !self.cancelled => Some(asking),
+            _ => None,
+        }
+    }
+}
+
+impl Core {
+    /// Reads input requests and checks that the client declares what they need.
+    fn input_requests(&self, questions: &Json) -> Result<Vec<(String, AskRequest)>, Error> {
+        let doc = questions.to_doc();
+        let mut requests = Vec::new();
+        for (key, question) in doc.root().members() {
+            let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
+            let request = codec::inquiry(method, question.get("params"))
+                .map_err(|error| misbehaved(format!("invalid input request {key:?}: {}", error.message)))?;
+            self.handlers.may_ask(&request).map_err(unanswered)?;
+            requests.push((key.to_owned(), request));
+        }
+        Ok(requests)
+    }
+}
+
+/// Error of a call whose input request has no response.
 fn unanswered(why: Declined) -> Error {
     match why {
         Declined::Undeclared(capability) => {
             misbehaved(format!("the server asks for `{capability}`, which this client does not declare"))
         }
-        Declined::Refused(refusal) => Error::new(
-            ErrorKind::Cancelled,
-            format!("the input request of the server was refused: {}", refusal.message),
-        ),
-        Declined::Unfit(what) => {
+        Declined::Refused(refusal) => {
+            let what = format!("the input request of the server was refused: {}", refusal.message);
+            Error::new(ErrorKind::Cancelled, what)
+        }
+        Declined::Invalid(what) => {
             Error::new(ErrorKind::Invalid, format!("invalid result of the handler: {what}"))
         }
     }
 }
 
-pub(super) fn misbehaved(what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::PeerMisbehaved, what.into())
-}
-
-/// The result of a reply that is not needed any further than `read`.
+/// Decodes the result of a reply and recycles its document.
 pub(super) fn read<T>(core: &Core, reply: Reply, decode: fn(Value<'_>) -> Option<T>) -> Result<T, Error> {
     let value = decode(reply.value());
-    let doc: Doc = reply.doc;
-    core.recycle(doc);
+    core.recycle(reply.doc);
     value.ok_or_else(|| misbehaved("the result does not have the form that the method requires"))
 }

@@ -11,7 +11,7 @@
 //! - Authorisation failures, overload and network failures are no evidence of an era: they are
 //!   reported.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::era::client::{self as codec, Greeting, NEWEST_SESSION, Verdict};
@@ -21,15 +21,14 @@ use crate::limits::Limits;
 use crate::model::{Identity, Level, Revision};
 use crate::pool::guard;
 use crate::rpc::RpcError;
+use crate::sync::{lock, wait_for};
 use crate::transport::client::{Connector, Failure};
 
 use super::abort::Abort;
-use super::call::misbehaved;
-use super::connection::{Core, lock};
-use super::handlers::HandlerPool;
+use super::connection::{Core, misbehaved, remote_error};
+use super::handlers::{HandlerPool, Relay};
 use super::incoming::Incoming;
-use super::pending_call::Reply;
-use super::send::Once;
+use super::pending_call::{PendingCall, Reply};
 
 /// Era of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,28 +43,28 @@ pub enum Era {
 pub(super) struct Plan {
     pub limits: Limits,
     pub identity: Identity,
-    /// Nothing: to be found out.
+    /// `None`: to be detected.
     pub era: Option<Era>,
     pub abort: Abort,
-    pub desk: Arc<HandlerPool>,
-    /// Structured results are checked against what their tools promise.
+    pub handlers: Arc<HandlerPool>,
+    /// Validate structured results against the output schemas of their tools.
     #[cfg(feature = "schema")]
     pub checks: bool,
     pub log_level: Option<Level>,
 }
 
 impl Plan {
-    /// Connects, finds out the era, and opens a session where there is one.
+    /// Connects, detects the era, and opens a session if the era has sessions.
     ///
-    /// All requests that find out the era share one deadline, [`Limits::call_timeout`] from now.
+    /// All requests of the detection share one deadline, [`Limits::call_timeout`] from now.
     pub(super) fn connect(self, dial: &mut dyn Connector) -> Result<Arc<Core>, Error> {
         let deadline = Instant::now() + self.limits.call_timeout;
         let core = self.open(dial)?;
         match self.greet(&core, deadline) {
             Ok(()) => Ok(core),
-            // A server that cannot bear the modern question may end on it (requirement NEG-11).
-            Err(unmet) if unmet.ended && self.era.is_none() && dial.again() && core.carrier.heard() => {
-                core.close_carrier();
+            // An older server may exit on the modern probe (requirement NEG-11).
+            Err(unmet) if unmet.ended && self.era.is_none() && dial.again() && core.transport.heard() => {
+                core.close_transport();
                 let core = self.open(dial)?;
                 let session = self.session(&core, NEWEST_SESSION, deadline, None);
                 let greeted = session.and_then(|()| self.agreed(&core));
@@ -78,19 +77,19 @@ impl Plan {
 
     fn open(&self, dial: &mut dyn Connector) -> Result<Arc<Core>, Error> {
         let _opening = self.abort.opening()?;
-        let handled = self.desk.capabilities();
-        let handled = self.desk.relay().map_or(handled, super::server_requests::Relay::capabilities);
+        let handled = self.handlers.capabilities();
+        let handled = self.handlers.relay().map_or(handled, Relay::capabilities);
         let card = codec::ClientIdentity::new(self.identity.clone(), handled);
         let core = Core::new(
             dial.dial()?,
             self.limits.clone(),
             card,
-            Arc::clone(&self.desk),
+            Arc::clone(&self.handlers),
             #[cfg(feature = "schema")]
             self.checks,
         );
-        // Without a thread that reads, or called off: a program that was started must not be left behind.
-        let started = core.carrier.start(Arc::new(Incoming(Arc::clone(&core))));
+        // If no reader thread starts, or on abort, a child process must not be left behind.
+        let started = core.transport.start(Arc::new(Incoming(Arc::clone(&core))));
         started.and_then(|()| self.abort.covers(&core)).map_err(|e| closed(&core, e))?;
         Ok(core)
     }
@@ -104,23 +103,23 @@ impl Plan {
     }
 
     fn probe(&self, core: &Arc<Core>, deadline: Instant) -> Result<(), Unmet> {
-        let order = order(&RequestKind::Describe)?;
+        let request = request(&RequestKind::Describe)?;
         // If the era was chosen there is nothing else to try: wait for a slow start.
-        let silence_is_legacy = core.traits.silence_is_legacy && self.era.is_none();
+        let silence_is_legacy = core.transport.traits().silence_is_legacy && self.era.is_none();
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = match silence_is_legacy {
             // The older handshake needs time as well.
             true => self.limits.probe_timeout.min(left / 2),
             false => left,
         };
-        let probe = match Once::send(core, &order, timeout, false) {
+        let probe = match core.send_once(&request, timeout) {
             Ok(probe) => probe,
             Err(failure) if says_legacy(&failure) => {
                 return Ok(self.legacy(core, NEWEST_SESSION, deadline, None)?);
             }
             Err(failure) => return Err(unmet(core, &failure)),
         };
-        let reply = match probe.wait(core) {
+        let reply = match core.outcome_of(&probe) {
             Ok(reply) => reply,
             Err(Failure::Timeout) if silence_is_legacy => {
                 return Ok(self.legacy(core, NEWEST_SESSION, deadline, Some(&probe))?);
@@ -129,13 +128,13 @@ impl Plan {
                 return Ok(self.legacy(core, NEWEST_SESSION, deadline, None)?);
             }
             Err(failure) => {
-                core.take(probe.id);
+                core.take(probe.id());
                 return Err(unmet(core, &failure));
             }
         };
         match judged(&reply) {
             Verdict::Modern(greeting) => {
-                core.settle(*greeting.unwrap_or_else(unintroduced));
+                core.settle(*greeting.unwrap_or_else(undescribed));
                 Ok(())
             }
             Verdict::Legacy(revision) => Ok(self.legacy(core, revision, deadline, None)?),
@@ -151,7 +150,7 @@ impl Plan {
         core: &Arc<Core>,
         revision: Revision,
         deadline: Instant,
-        probe: Option<&Once>,
+        probe: Option<&PendingCall>,
     ) -> Result<(), Error> {
         if self.era == Some(Era::Modern) {
             return Err(Error::new(
@@ -162,23 +161,23 @@ impl Plan {
         self.session(core, revision, deadline, probe)
     }
 
-    /// Opens a session; if that fails and the first question was answered after all, it was a slow
-    /// start and not an old server.
+    /// Opens a session. If that fails and the probe got a late response, the server is not an older
+    /// one but started slowly.
     fn session(
         &self,
         core: &Arc<Core>,
         revision: Revision,
         deadline: Instant,
-        probe: Option<&Once>,
+        probe: Option<&PendingCall>,
     ) -> Result<(), Error> {
         let opened = core.open_session(revision, deadline.saturating_duration_since(Instant::now()));
         let late = probe.and_then(|probe| {
-            core.take(probe.id);
-            probe.late()
+            core.take(probe.id());
+            probe.take()?.ok()
         });
         match (opened, late.as_ref().map(judged)) {
             (Err(_), Some(Verdict::Modern(Some(greeting)))) => {
-                core.speak_sessions(false);
+                core.use_sessions(false);
                 core.settle(*greeting);
                 Ok(())
             }
@@ -190,14 +189,14 @@ impl Plan {
     fn agreed(&self, core: &Arc<Core>) -> Result<(), Error> {
         if let Some(level) = self.log_level {
             match core.set_level(level) {
-                // A server that announces log entries and takes no level sends those it likes.
+                // A server may declare log entries and not support levels.
                 Err(error) if error.kind() == ErrorKind::Remote => {}
                 set => set?,
             }
         }
         let offer = core.greeting().offer;
-        if self.desk.hears_changes() && !core.era().sessions() {
-            let changed = core.listening.want(|wanted| {
+        if self.handlers.wants_changes() && !core.era().sessions() {
+            let changed = core.subscriptions.want(|wanted| {
                 wanted.tools = offer.tools_changed;
                 wanted.prompts = offer.prompts_changed;
                 wanted.resources = offer.resources_changed;
@@ -210,9 +209,9 @@ impl Plan {
     }
 }
 
-/// Why a server could not be greeted.
+/// Reason why the negotiation failed.
 struct Unmet {
-    /// The connection ended on the question.
+    /// The connection ended on the probe.
     ended: bool,
     error: Error,
 }
@@ -249,73 +248,48 @@ fn judged(reply: &Reply) -> Verdict {
     }
 }
 
-/// A modern server that did not describe itself may offer anything.
-fn unintroduced() -> Box<Greeting> {
+/// A modern server without a description. It may have any capability.
+fn undescribed() -> Box<Greeting> {
     Box::new(Greeting { revision: codec::MODERN, ..Greeting::default() })
 }
 
-fn order(want: &RequestKind<'_>) -> Result<OutgoingRequest, Error> {
+pub(super) fn request(want: &RequestKind<'_>) -> Result<OutgoingRequest, Error> {
     OutgoingRequest::new(want).map_err(|e| Error::new(ErrorKind::Invalid, e))
 }
 
 /// Adds to the error that the server was started twice.
 fn twice(error: Error) -> Error {
     let why = "the server exited on the first request and was started again; then";
-    let told = Error::new(error.kind(), format!("{why}: {error}"));
+    let twice = Error::new(error.kind(), format!("{why}: {error}"));
     match error.code() {
-        Some(code) => told.with_code(code, error.data().cloned()),
-        None => told,
+        Some(code) => twice.with_code(code, error.data().cloned()),
+        None => twice,
     }
 }
 
 fn closed(core: &Core, error: Error) -> Error {
-    core.close_carrier();
+    core.close_transport();
     error
 }
 
-/// Stack of the thread that opens a session again: headers of the program may be asked for there,
-/// and TLS be begun.
+/// Stack of the thread that opens a session again: it calls the program's header function and
+/// begins TLS.
 const RENEWING_STACK: usize = 256 << 10;
-
-/// Opening a session again after the server forgot it: once for all threads.
-///
-/// A thread of its own does it. It takes the time that opening a session takes, while each call
-/// that waits for it has a deadline of its own.
-#[derive(Default)]
-pub(super) struct Renewal {
-    state: Mutex<Renewing>,
-    done: Condvar,
-}
-
-#[derive(Default)]
-struct Renewing {
-    epoch: u64,
-    running: bool,
-    /// Number of failures, and the last error.
-    failures: u64,
-    why: Option<Arc<Error>>,
-}
-
-impl Renewal {
-    /// Number of times a session was opened again.
-    pub(super) fn epoch(&self) -> u64 {
-        lock(&self.state).epoch
-    }
-}
 
 impl Core {
     /// Opens a session: the handshake.
     fn open_session(self: &Arc<Self>, revision: Revision, timeout: Duration) -> Result<(), Error> {
-        self.speak_sessions(true);
-        let open = order(&RequestKind::Open(revision, &self.card))?;
-        let once = Once::send(self, &open, timeout, true).map_err(|f| self.explained(&f))?;
-        let reply = once.wait(self).map_err(|failure| {
-            self.take(once.id);
+        self.use_sessions(true);
+        let open = request(&RequestKind::Open(revision, &self.card))?;
+        let pending = self.send_once(&open, timeout).map_err(|failure| self.explained(&failure))?;
+        let reply = self.outcome_of(&pending).map_err(|failure| {
+            self.take(pending.id());
             self.explained(&failure)
         })?;
         if !reply.ok {
-            let error = RpcError::read(reply.value()).ok_or_else(|| misbehaved("a malformed error"))?;
-            let message = format!("the server refuses to open a session: {}", error.message);
+            let error = RpcError::read(reply.value())
+                .ok_or_else(|| misbehaved("malformed error object in a response"))?;
+            let message = format!("the server rejected the session: {}", error.message);
             return Err(Error::new(ErrorKind::PeerIncompatible, message).with_code(error.code, error.data));
         }
         let greeting =
@@ -325,14 +299,25 @@ impl Core {
         Ok(())
     }
 
-    /// Has the session opened again, unless that was done since `epoch`, and waits for it until
-    /// `deadline`.
+    /// Waits for the outcome of a request. At its deadline it stays in the table.
+    fn outcome_of(self: &Arc<Self>, pending: &PendingCall) -> Result<Reply, Failure> {
+        self.wait(pending, None, None).unwrap_or(Err(Failure::Timeout))
+    }
+
+    /// Returns the number of times a session was opened again.
+    pub(super) fn epoch(&self) -> u64 {
+        lock(&self.session.renewal).epoch
+    }
+
+    /// Opens the session again, unless that was done since `epoch`. Waits for it until `deadline`.
+    ///
+    /// A thread of its own opens it, because each call that waits for it has a deadline of its own.
     pub(super) fn renew(self: &Arc<Self>, epoch: u64, deadline: Instant) -> Result<(), Error> {
         let lost = |why: Arc<Error>| {
             let what = "the session was lost and could not be opened again";
             Err(Error::new(ErrorKind::SessionLost, what).with_source(why))
         };
-        let mut state = lock(&self.renewal.state);
+        let mut state = lock(&self.session.renewal);
         if state.epoch == epoch && !state.running {
             let core = Arc::clone(self);
             let thread =
@@ -348,73 +333,72 @@ impl Core {
             if left.is_zero() {
                 return Err(Failure::Timeout.to_error());
             }
-            state = self.renewal.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = wait_for(&self.session.renewed, state, left);
         }
-        match state.why.clone() {
+        match state.last_error.clone() {
             Some(why) if state.epoch == epoch => lost(why),
             _ => Ok(()),
         }
     }
 
-    /// Opens the session again, and says how that went.
+    /// Opens the session again and stores the outcome.
     fn reopen(self: &Arc<Self>) {
-        // Headers of the program are made here.
+        // This calls the program's header function.
         let opened = guard(|| {
             self.open_session(NEWEST_SESSION, self.limits.call_timeout).and_then(|()| self.restore())
         });
         let opened = opened.unwrap_or_else(|_| Err(Error::new(ErrorKind::Misuse, "the program panicked")));
         if opened.is_ok() {
-            self.missed();
+            self.assume_changed();
         }
-        let mut state = lock(&self.renewal.state);
+        let mut state = lock(&self.session.renewal);
         state.running = false;
         match opened {
             Ok(()) => state.epoch += 1,
             Err(error) => {
                 state.failures += 1;
-                state.why = Some(Arc::new(error));
+                state.last_error = Some(Arc::new(error));
             }
         }
         drop(state);
-        self.renewal.done.notify_all();
+        self.session.renewed.notify_all();
     }
 
-    /// Says again what only the session knew.
+    /// Sends again the settings that belong to the session.
     fn restore(self: &Arc<Self>) -> Result<(), Error> {
-        let level = *lock(&self.log_level);
+        let level = *lock(&self.session.log_level);
         if let Some(level) = level {
-            self.ask_once(&order(&RequestKind::SetLevel(level))?)?;
+            self.ask_once(&request(&RequestKind::SetLevel(level))?)?;
         }
-        for uri in self.listening.uris() {
-            self.ask_once(&order(&RequestKind::Subscribe(&uri))?)?;
+        for uri in self.subscriptions.uris() {
+            self.ask_once(&request(&RequestKind::Subscribe(&uri))?)?;
         }
         Ok(())
     }
 
-    /// One request whose answer says nothing but whether it was done.
-    pub(super) fn ask_once(self: &Arc<Self>, order: &OutgoingRequest) -> Result<(), Error> {
-        let once =
-            Once::send(self, order, self.limits.call_timeout, false).map_err(|f| self.explained(&f))?;
-        match once.wait(self) {
+    /// Sends a request whose result has no content, and waits for it.
+    pub(super) fn ask_once(self: &Arc<Self>, request: &OutgoingRequest) -> Result<(), Error> {
+        let timeout = self.limits.call_timeout;
+        let pending = self.send_once(request, timeout).map_err(|failure| self.explained(&failure))?;
+        match self.outcome_of(&pending) {
             Ok(reply) if reply.ok => {
                 self.recycle(reply.doc);
                 Ok(())
             }
-            Ok(reply) => Err(RpcError::read(reply.value())
-                .map_or_else(|| misbehaved("a malformed error"), super::connection::remote)),
+            Ok(reply) => Err(remote_error(&reply)),
             Err(failure) => {
-                self.give_up(once.id, failure.clone());
+                self.give_up(&pending, failure.clone());
                 Err(self.explained(&failure))
             }
         }
     }
 
-    /// Log entries from this level on: for the session, or with every request from now on.
+    /// Requests log entries from this level on: once in a session, otherwise with every request.
     pub(super) fn set_level(self: &Arc<Self>, level: Level) -> Result<(), Error> {
         if self.era().sessions() && self.greeting().offer.logging {
-            self.ask_once(&order(&RequestKind::SetLevel(level))?)?;
+            self.ask_once(&request(&RequestKind::SetLevel(level))?)?;
         }
-        *lock(&self.log_level) = Some(level);
+        *lock(&self.session.log_level) = Some(level);
         Ok(())
     }
 }

@@ -1,40 +1,41 @@
-//! One connection: the table of requests in flight.
+//! One connection: its transport, its era, and the table of requests in flight.
 //!
-//! Registers requests and gives each exactly one outcome: a response, a failure, the end of the
-//! connection or a cancellation.
+//! Registers and sends requests. Gives each exactly one outcome: a response, a failure, the end of
+//! the connection or a cancellation.
 //!
 //! # Locks
 //! Each lock is held for a few instructions and none is taken inside another. Frames that must not
-//! wait leave at once or are dropped; handlers run on the threads of the [`HandlerPool`].
+//! wait are sent at once or dropped; handlers run on the threads of the [`HandlerPool`].
 //!
 //! # Invariants
-//! - Whoever takes a request out of the table, and nobody else, gives it its outcome: the answer,
-//!   the end of the connection, the deadline and the canceller race for the entry.
-//! - A cancelled request leaves the table before the peer is told.
+//! - The response, the end of the connection, the deadline and the canceller race for the table
+//!   entry. Only the thread that takes it sets the outcome, except for a request that is not in the
+//!   table because its session was lost.
+//! - A cancelled request leaves the table before the peer is notified.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::era::client::{ClientEra, ClientIdentity, Greeting, Notice};
+use crate::era::client::{ClientEra, ClientIdentity, Envelope, Greeting, Notice};
 use crate::era::legacy; // legacy
 use crate::era::modern;
+use crate::era::outgoing::OutgoingRequest;
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Writer};
 use crate::limits::Limits;
 use crate::model::Level;
 use crate::rpc::pending::Pending;
 use crate::rpc::{Id, RpcError};
-use crate::transport::client::{Failure, Kind, Outgoing, Session, Settled, Traits, Transport, Wait};
+use crate::sync::{lock, wait_for};
+use crate::transport::client::{Failure, Kind, Outgoing, Session, Settled, Transport, Wait};
 
 use super::cache::Cache;
-use super::connect::Renewal;
 use super::handlers::HandlerPool;
-use super::incoming::Incoming;
-use super::pending_call::{Clock, PendingCall, Progress, WaitOutcome, Waiters};
+use super::pending_call::{CallTimeout, PendingCall, Reply, Waiters};
 use super::subscriptions::Subscriptions;
 
-/// Documents that are kept for the next answers.
+/// Documents that are kept for the next responses.
 const SPARE: usize = 8;
 /// Bytes that a kept document may hold on to.
 const SPARE_BYTES: usize = 64 << 10;
@@ -53,128 +54,147 @@ pub struct ClientStats {
     pub dropped: u64,
 }
 
+/// State of a connection.
 pub(super) struct Core {
-    pub(super) carrier: Arc<dyn Transport>,
-    pub(super) traits: Traits,
+    pub(super) transport: Arc<dyn Transport>,
     pub(super) limits: Limits,
     pub(super) card: ClientIdentity,
-    pub(super) desk: Arc<HandlerPool>,
-    pub(super) clock: Clock,
+    pub(super) handlers: Arc<HandlerPool>,
     pub(super) waiters: Arc<Waiters>,
+    requests: Mutex<Requests>,
+    spare: Mutex<Vec<Doc>>,
+    negotiated: Negotiated,
+    pub(super) session: SessionState,
     pub(super) cache: Cache,
-    pub(super) listening: Subscriptions,
-    /// Log entries are wanted from here on, in the era that says so with every request.
-    pub(super) log_level: Mutex<Option<Level>>,
-    pub(super) flight: Mutex<Flight>,
-    pub(super) spare: Mutex<Vec<Doc>>,
-    /// 0: the modern era, also while that is only assumed; 1: a session.
-    era: AtomicU8,
-    settled: AtomicBool,
-    greeting: Mutex<Arc<Greeting>>,
-    /// Questions of the server that are being answered: their ids, and whether they were called
-    /// off.
-    pub(super) asked: Mutex<Vec<Id>>,
-    pub(super) noise: AtomicU64,
-    pub(super) late: AtomicU64,
-    closing: Mutex<bool>,
-    closed: Condvar,
-    pub(super) renewal: Renewal,
+    pub(super) subscriptions: Subscriptions,
+    pub(super) counters: Counters,
+    closing: Closing,
     #[cfg(feature = "http-client")]
-    pub(super) mirrors: super::header_params::HeaderParams,
+    pub(super) header_params: super::header_params::HeaderParams,
     #[cfg(feature = "schema")]
-    pub(super) outputs: super::output_schema::OutputSchemas,
+    pub(super) output_schemas: super::output_schema::OutputSchemas,
 }
 
-pub(super) struct Flight {
-    pub(super) pending: Pending<Arc<PendingCall>>,
-    /// Why nothing more can be sent.
+struct Requests {
+    table: Pending<Arc<PendingCall>>,
+    /// Reason why nothing more can be sent.
     ended: Option<Failure>,
+}
+
+/// Result of the negotiation.
+#[derive(Default)]
+struct Negotiated {
+    /// A session is open or being opened. Otherwise the modern era is used or assumed.
+    sessions: AtomicBool,
+    /// The era is known.
+    settled: AtomicBool,
+    greeting: Mutex<Arc<Greeting>>,
+}
+
+/// State that belongs to a session, or takes its place in the stateless protocol.
+#[derive(Default)]
+pub(super) struct SessionState {
+    /// Lowest level of log entries, where every request carries it.
+    pub log_level: Mutex<Option<Level>>,
+    /// Ids of the server's requests that are being handled and not cancelled.
+    pub server_requests: Mutex<Vec<Id>>,
+    /// Opening a lost session again: once for all threads.
+    pub renewal: Mutex<Renewal>,
+    pub renewed: Condvar,
+}
+
+/// Progress of opening a lost session again.
+#[derive(Default)]
+pub(super) struct Renewal {
+    /// Number of times the session was opened again.
+    pub epoch: u64,
+    pub running: bool,
+    /// Number of failures.
+    pub failures: u64,
+    pub last_error: Option<Arc<Error>>,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    noise: AtomicU64,
+    late: AtomicU64,
+}
+
+#[derive(Default)]
+struct Closing {
+    begun: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Core {
     pub(super) fn new(
-        carrier: Arc<dyn Transport>,
+        transport: Arc<dyn Transport>,
         limits: Limits,
         card: ClientIdentity,
-        desk: Arc<HandlerPool>,
+        handlers: Arc<HandlerPool>,
         #[cfg(feature = "schema")] checks: bool,
     ) -> Arc<Core> {
         Arc::new(Core {
-            traits: carrier.traits(),
-            carrier,
+            transport,
             card,
-            desk,
-            clock: Clock::new(limits.ask_timeout),
-            waiters: Arc::default(),
-            cache: Cache::new(limits.cache_bytes),
-            listening: Subscriptions::default(),
-            log_level: Mutex::new(None),
-            flight: Mutex::new(Flight { pending: Pending::new(limits.calls), ended: None }),
+            handlers,
+            waiters: Waiters::new(limits.ask_timeout),
+            requests: Mutex::new(Requests { table: Pending::new(limits.calls), ended: None }),
             spare: Mutex::default(),
-            era: AtomicU8::new(0),
-            settled: AtomicBool::new(false),
-            greeting: Mutex::default(),
-            asked: Mutex::default(),
-            noise: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            closing: Mutex::new(false),
-            closed: Condvar::new(),
-            renewal: Renewal::default(),
+            negotiated: Negotiated::default(),
+            session: SessionState::default(),
+            cache: Cache::new(limits.cache_bytes),
+            subscriptions: Subscriptions::default(),
+            counters: Counters::default(),
+            closing: Closing::default(),
             #[cfg(feature = "http-client")]
-            mirrors: super::header_params::HeaderParams::default(),
+            header_params: super::header_params::HeaderParams::default(),
             #[cfg(feature = "schema")]
-            outputs: super::output_schema::OutputSchemas::new(checks),
+            output_schemas: super::output_schema::OutputSchemas::new(checks),
             limits,
         })
     }
 
     pub(super) fn era(&self) -> &'static dyn ClientEra {
-        match self.era.load(Ordering::Acquire) {
-            1 => &legacy::CLIENT, // legacy
-            _ => &modern::CLIENT,
+        match self.negotiated.sessions.load(Ordering::Acquire) {
+            true => &legacy::CLIENT, // legacy
+            false => &modern::CLIENT,
         }
     }
 
-    /// From now on a session is spoken in, or about to be opened.
-    pub(super) fn speak_sessions(&self, sessions: bool) {
-        self.era.store(u8::from(sessions), Ordering::Release);
+    /// Selects the era of the messages from now on.
+    pub(super) fn use_sessions(&self, sessions: bool) {
+        self.negotiated.sessions.store(sessions, Ordering::Release);
     }
 
     pub(super) fn greeting(&self) -> Arc<Greeting> {
-        Arc::clone(&lock(&self.greeting))
+        Arc::clone(&lock(&self.negotiated.greeting))
     }
 
-    /// Era and server are known: the session, if there is one, begins.
+    /// Stores the result of the negotiation, and begins the session if there is one.
     pub(super) fn settle(&self, greeting: Greeting) {
-        let (era, revision) = (self.era(), greeting.revision);
-        *lock(&self.greeting) = Arc::new(greeting);
-        self.settled.store(true, Ordering::Release);
-        let headers = if self.traits.headers { era.headers(revision, None) } else { Vec::new() };
-        if era.sessions() {
+        *lock(&self.negotiated.greeting) = Arc::new(greeting);
+        self.negotiated.settled.store(true, Ordering::Release);
+        let session = self.era().sessions();
+        if session {
             let mut w = Writer::new();
-            era.notice(&mut w, Notice::Ready);
-            let ready = Outgoing {
-                frame: w.as_bytes(),
-                kind: Kind::Notification,
-                session: Session::Within,
-                headers: &headers,
-                deadline: Instant::now() + self.limits.call_timeout,
-            };
-            // OK to drop: if this did not leave, the next request tells why.
-            let _ = self.carrier.send(&ready, Wait::Blocking(&mut || true));
+            self.era().notice(&mut w, Notice::Ready);
+            let deadline = Instant::now() + self.limits.call_timeout;
+            // OK to drop: the next request fails with the reason.
+            let _ = self.send_frame(w.as_bytes(), Kind::Notification, deadline, Wait::Blocking(&mut || true));
         }
-        self.carrier.settled(&Settled { session: era.sessions(), headers });
+        self.transport.settled(&Settled { session, headers: self.headers(None) });
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
+        self.negotiated.settled.load(Ordering::Acquire)
     }
 
     pub(super) fn stats(&self) -> ClientStats {
         ClientStats {
-            noise: self.noise.load(Ordering::Relaxed),
-            late: self.late.load(Ordering::Relaxed),
-            dropped: self.desk.dropped.load(Ordering::Relaxed),
+            noise: self.counters.noise.load(Ordering::Relaxed),
+            late: self.counters.late.load(Ordering::Relaxed),
+            dropped: self.handlers.dropped.load(Ordering::Relaxed),
         }
     }
 
@@ -183,7 +203,7 @@ impl Core {
     /// # Errors
     /// [`ErrorKind::PeerIncompatible`] names the capability.
     pub(super) fn declared(&self, method: &str) -> Result<(), Error> {
-        match lock(&self.greeting).lacks(method) {
+        match lock(&self.negotiated.greeting).lacks(method) {
             None => Ok(()),
             Some((capability, what)) => {
                 let why =
@@ -195,130 +215,222 @@ impl Core {
 
     /// Returns the number of calls in flight, without listen requests.
     pub(super) fn in_flight(&self) -> usize {
-        let listening = self.listening.open();
-        lock(&self.flight).pending.len().saturating_sub(listening)
+        let listening = self.subscriptions.open();
+        lock(&self.requests).table.len().saturating_sub(listening)
     }
 
-    /// Registers a request.
-    pub(super) fn register(&self, slot: Arc<PendingCall>) -> Result<u64, Failure> {
-        let mut flight = lock(&self.flight);
-        if let Some(ended) = &flight.ended {
+    /// Registers a request and gives it its id.
+    pub(super) fn register(&self, pending: &Arc<PendingCall>) -> Result<(), Failure> {
+        let mut requests = lock(&self.requests);
+        if let Some(ended) = &requests.ended {
             return Err(ended.clone());
         }
-        flight.pending.insert(slot).map_err(|_| {
+        let id = requests.table.insert(Arc::clone(pending)).map_err(|_| {
             Failure::Busy(format!("{} calls are in flight, see `Limits::calls`", self.limits.calls))
-        })
+        })?;
+        pending.set_id(id);
+        Ok(())
     }
 
     /// Removes a request from the table, so that no response finds it.
     pub(super) fn take(&self, id: u64) -> Option<Arc<PendingCall>> {
-        lock(&self.flight).pending.take(id)
+        lock(&self.requests).table.take(id)
+    }
+
+    /// Returns the request in flight with this id.
+    pub(super) fn find(&self, id: u64) -> Option<Arc<PendingCall>> {
+        lock(&self.requests).table.find(id).cloned()
+    }
+
+    /// Returns the ids of all requests in flight.
+    pub(super) fn ids(&self) -> Vec<u64> {
+        lock(&self.requests).table.ids()
+    }
+
+    /// Returns the id of the request in flight, if there is only one.
+    pub(super) fn only(&self) -> Option<u64> {
+        lock(&self.requests).table.only()
+    }
+
+    /// Sends a request that is in the table. With `here` the transport may make the exchange on the
+    /// calling thread.
+    pub(super) fn send(
+        &self,
+        request: &OutgoingRequest,
+        envelope: &Envelope<'_>,
+        deadline: Instant,
+        here: Option<&mut dyn FnMut() -> bool>,
+    ) -> Result<(), Failure> {
+        let era = self.era();
+        let mut w = Writer::with_capacity(384 + request.params.len());
+        era.request(&mut w, envelope, request);
+        let message = Outgoing {
+            frame: w.as_bytes(),
+            kind: match request.is_listen() {
+                true => Kind::Stream(envelope.id),
+                false => Kind::Request(envelope.id),
+            },
+            session: match (request.opens_session(), era.sessions()) {
+                (true, _) => Session::Opens,
+                (false, true) => Session::Within,
+                (false, false) => Session::None,
+            },
+            headers: &self.headers(Some(request)),
+            deadline,
+        };
+        self.transport.send(&message, here.map_or(Wait::Queued, Wait::Blocking))
+    }
+
+    /// Headers of a message, for transports that have headers.
+    fn headers(&self, request: Option<&OutgoingRequest>) -> Vec<(String, String)> {
+        if !self.transport.traits().headers {
+            return Vec::new();
+        }
+        #[cfg_attr(not(feature = "http-client"), allow(unused_mut))]
+        let mut headers = self.era().headers(self.greeting().revision, request);
+        #[cfg(feature = "http-client")]
+        if let Some(request) = request.filter(|_| self.sends_header_params()) {
+            self.header_params.headers(request, &mut headers);
+        }
+        headers
+    }
+
+    /// Sends a request outside the rounds of a call, such as the handshake. The request stays in
+    /// the table after its timeout.
+    pub(super) fn send_once(
+        &self,
+        request: &OutgoingRequest,
+        timeout: Duration,
+    ) -> Result<Arc<PendingCall>, Failure> {
+        let pending = PendingCall::new(Some(CallTimeout::fixed(timeout)), false, &self.waiters);
+        self.register(&pending)?;
+        let envelope = Envelope::new(pending.id(), &self.card);
+        let deadline = Instant::now() + timeout;
+        match self.send(request, &envelope, deadline, Some(&mut || !pending.over())) {
+            Ok(()) => Ok(pending),
+            Err(failure) => {
+                self.take(pending.id());
+                Err(failure)
+            }
+        }
     }
 
     /// Ends a request from this side, if it is not over: it leaves the table, then the server is
-    /// told (basic/utilities/cancellation). Not for the opening of a session, which cannot be
+    /// notified (basic/utilities/cancellation). Not for the opening of a session, which cannot be
     /// cancelled.
-    pub(super) fn give_up(&self, id: u64, why: Failure) {
-        let Some(slot) = self.take(id) else { return };
-        slot.fill(Err(why));
-        self.carrier.look();
-        let era = self.era();
-        let closing_says_it = self.traits.closing_cancels && !era.sessions();
-        if !closing_says_it {
-            let mut w = Writer::new();
-            era.notice(&mut w, Notice::Cancelled(id));
-            self.tell(w.as_bytes(), Kind::Notification);
+    pub(super) fn give_up(&self, pending: &Arc<PendingCall>, why: Failure) {
+        let mut id = pending.id();
+        let mut taken = self.take(id).is_some();
+        Arc::clone(pending).give_up(why);
+        // A handler thread may have registered it again meanwhile, under another id.
+        if pending.id() != id {
+            id = pending.id();
+            taken = self.take(id).is_some();
         }
-        self.carrier.abandon(id);
-    }
-
-    /// Sends a message without waiting: it is sent at once or dropped.
-    pub(super) fn tell(&self, frame: &[u8], kind: Kind) {
-        if frame.is_empty() {
+        if !taken {
             return;
         }
-        let era = self.era();
-        let headers =
-            if self.traits.headers { era.headers(self.greeting().revision, None) } else { Vec::new() };
-        let session = if era.sessions() { Session::Within } else { Session::None };
-        let message = Outgoing { frame, kind, session, headers: &headers, deadline: Instant::now() };
-        // OK to drop: whoever does not read what it asked for does not get it.
-        let _ = self.carrier.send(&message, Wait::Queued);
+        self.transport.look();
+        let closing_cancels = self.transport.traits().closing_cancels && !self.era().sessions();
+        if !closing_cancels {
+            self.notice(Notice::Cancelled(id));
+        }
+        self.transport.abandon(id);
     }
 
     /// Sends a notification of this client.
     pub(super) fn notice(&self, notice: Notice) {
         let mut w = Writer::new();
         self.era().notice(&mut w, notice);
-        self.tell(w.as_bytes(), Kind::Notification);
+        self.send_now(w.as_bytes(), Kind::Notification);
     }
 
-    /// Ends the connection. Comes back when everything that belongs to it is gone, by the times of
+    /// Sends a message without waiting: it is sent at once or dropped.
+    pub(super) fn send_now(&self, frame: &[u8], kind: Kind) {
+        if !frame.is_empty() {
+            // OK to drop: a peer that does not read does not get what it requested.
+            let _ = self.send_frame(frame, kind, Instant::now(), Wait::Queued);
+        }
+    }
+
+    /// Sends a message that is not a request.
+    fn send_frame(&self, frame: &[u8], kind: Kind, deadline: Instant, wait: Wait<'_>) -> Result<(), Failure> {
+        let session = if self.era().sessions() { Session::Within } else { Session::None };
+        let message = Outgoing { frame, kind, session, headers: &self.headers(None), deadline };
+        self.transport.send(&message, wait)
+    }
+
+    /// Ends the connection. Returns after everything that belongs to it has ended, by the times of
     /// [`Limits`].
     pub(super) fn close(&self) {
-        if std::mem::replace(&mut *lock(&self.closing), true) {
+        if std::mem::replace(&mut *lock(&self.closing.begun), true) {
             return;
         }
-        self.closed.notify_all();
-        self.desk.close();
-        self.close_carrier();
+        self.closing.changed.notify_all();
+        self.handlers.close();
+        self.close_transport();
     }
 
-    /// Ends the connection and nothing else: the handlers may be needed for another.
-    pub(super) fn close_carrier(&self) {
+    /// Ends the connection but not the handlers, which another connection may use.
+    pub(super) fn close_transport(&self) {
         self.end(Failure::Closed("the connection was closed by this client".to_owned()));
-        self.carrier.close(Instant::now() + self.limits.child_exit);
+        self.transport.close(Instant::now() + self.limits.child_exit);
     }
 
-    /// A failure for the program, with the server's last words where the connection broke.
+    /// Converts a failure to an error. If the connection broke, the error quotes the server's last
+    /// output.
     pub(super) fn explained(&self, failure: &Failure) -> Error {
-        let aside = match failure {
-            Failure::Closed(_) | Failure::Io(_) | Failure::Interrupted(_) => self.carrier.aside(),
+        let output = match failure {
+            Failure::Closed(_) | Failure::Io(_) | Failure::Interrupted(_) => self.transport.aside(),
             _ => None,
         };
-        match (aside, failure) {
-            (Some(aside), Failure::Closed(why)) if !aside.is_empty() => {
-                Failure::Closed(format!("{why}; its last output: {aside}")).to_error()
+        match (output, failure) {
+            (Some(output), Failure::Closed(why)) if !output.is_empty() => {
+                Failure::Closed(format!("{why}; its last output: {output}")).to_error()
             }
             _ => failure.to_error(),
         }
     }
 
-    /// Why the connection is over, if it is.
+    /// Returns the reason why the connection has ended.
     pub(super) fn ended(&self) -> Option<Error> {
-        let ended = lock(&self.flight).ended.clone();
+        let ended = lock(&self.requests).ended.clone();
         ended.map(|failure| self.explained(&failure))
     }
 
-    /// Nothing more comes: everything that waits has failed, and so will what follows. Whether that
-    /// is new.
+    /// Fails all requests in flight, and all later ones. Returns `false` if that was done before.
     pub(super) fn end(&self, failure: Failure) -> bool {
-        let mut flight = lock(&self.flight);
-        if flight.ended.is_some() {
+        let mut requests = lock(&self.requests);
+        if requests.ended.is_some() {
             return false;
         }
-        flight.ended = Some(failure.clone());
-        let waiting = flight.pending.take_all();
-        drop(flight);
-        for (_, slot) in waiting {
-            slot.fill(Err(failure.clone()));
+        requests.ended = Some(failure.clone());
+        let waiting = requests.table.take_all();
+        drop(requests);
+        for (_, pending) in waiting {
+            pending.finish(Err(failure.clone()));
         }
-        self.carrier.look();
+        self.transport.look();
         true
     }
 
-    /// Waits, unless the connection is closed first; whether it still is open.
+    /// Waits for this time, or until the connection is closed. Returns whether it is still open.
     pub(super) fn rest(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
-        let mut closing = lock(&self.closing);
+        let mut closing = lock(&self.closing.begun);
         while !*closing {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
             }
-            closing = self.closed.wait_timeout(closing, left).unwrap_or_else(PoisonError::into_inner).0;
+            closing = wait_for(&self.closing.changed, closing, left);
         }
         false
+    }
+
+    /// Returns a document for a message, a recycled one if there is one.
+    pub(super) fn spare_doc(&self) -> Doc {
+        lock(&self.spare).pop().unwrap_or_default()
     }
 
     /// Recycles a document.
@@ -332,44 +444,34 @@ impl Core {
 
     /// Returns whether tool arguments are also sent as headers.
     #[cfg(feature = "http-client")]
-    pub(super) fn mirrors_arguments(&self) -> bool {
-        self.traits.headers && !self.era().sessions()
+    pub(super) fn sends_header_params(&self) -> bool {
+        self.transport.traits().headers && !self.era().sessions()
     }
 
+    /// Counts a line that is not a valid message, and reports its beginning.
     pub(super) fn count_noise(&self, line: &[u8]) {
-        self.noise.fetch_add(1, Ordering::Relaxed);
+        self.counters.noise.fetch_add(1, Ordering::Relaxed);
         let shown = line.get(..NOISE_SHOWN).unwrap_or(line);
-        self.desk.tell_noise(String::from_utf8_lossy(shown).into_owned());
+        self.handlers.report_noise(String::from_utf8_lossy(shown).into_owned());
     }
 
-    /// Waits for the outcome of a request, and reads for itself where that is nobody else's turn.
-    /// Who hears of progress leaves the reading to others: what it does with it takes its own time.
-    pub(super) fn wait(
-        self: &Arc<Self>,
-        slot: &PendingCall,
-        until: Option<Instant>,
-        hear: Option<&mut dyn FnMut(Progress)>,
-    ) -> WaitOutcome {
-        let _awaited = slot.awaited();
-        match hear {
-            Some(hear) => {
-                self.carrier.attend();
-                slot.wait(&self.clock, until, hear)
-            }
-            None => {
-                let ear = Incoming(Arc::clone(self));
-                self.carrier.read_here(&ear, &mut || slot.idle_until(&self.clock, until));
-                slot.wait(&self.clock, until, &mut |_| {})
-            }
-        }
+    /// Counts a message that matches no request.
+    pub(super) fn count_late(&self) {
+        self.counters.late.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A request of ours that the server answered with an error.
+/// Converts an error response.
 pub(super) fn remote(error: RpcError) -> Error {
     Error::new(ErrorKind::Remote, error.message.into_owned()).with_code(error.code, error.data)
+}
+
+/// Converts the error of a reply that is not a result.
+pub(super) fn remote_error(reply: &Reply) -> Error {
+    RpcError::read(reply.value()).map_or_else(|| misbehaved("malformed error object in a response"), remote)
+}
+
+/// The server violated the protocol.
+pub(super) fn misbehaved(what: impl Into<String>) -> Error {
+    Error::new(ErrorKind::PeerMisbehaved, what.into())
 }

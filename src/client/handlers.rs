@@ -13,19 +13,20 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::era::meta;
 use crate::error::Error;
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::model::client_request::Action;
 use crate::model::client_request::{
-    AskReply, AskRequest, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
+    Action, AskReply, AskRequest, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
 };
 use crate::model::{Change, ClientCapabilities, Level};
 use crate::pool::{Pool, PoolSize, Refused, guard};
+use crate::rpc::{RpcError, code};
+use crate::sync::lock;
 
 /// A log entry of a server. Its content is untrusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +60,8 @@ pub(super) struct Handlers {
     pub change: Option<OnChange>,
     pub noise: Option<OnNoise>,
     pub end: Option<OnEnd>,
-    /// Is told first.
-    pub relay: Option<Arc<dyn super::server_requests::Relay>>,
+    /// Gets requests and log entries first.
+    pub relay: Option<Arc<dyn Relay>>,
 }
 
 /// Work for the pool.
@@ -71,10 +72,65 @@ pub(super) type Job = Box<dyn FnOnce() + Send>;
 pub(super) enum Declined {
     /// The client did not declare this capability.
     Undeclared(&'static str),
-    /// The program, or the person before it, refused.
+    /// The program or its user refused.
     Refused(Refusal),
-    /// The program's answer does not fit the question.
-    Unfit(String),
+    /// The result of the handler does not match the request.
+    Invalid(String),
+}
+
+/// A request of a server that a client of a served hub answers. Rejected when it is dropped without
+/// a response.
+pub(crate) struct Question {
+    /// The request.
+    pub(crate) request: AskRequest,
+    respond: Option<Respond>,
+}
+
+/// Sends the response to a request of the server.
+pub(super) type Respond = Box<dyn FnOnce(Result<&Json, &RpcError>) + Send>;
+
+impl Question {
+    pub(super) fn new(request: AskRequest, respond: Respond) -> Question {
+        Question { request, respond: Some(respond) }
+    }
+
+    /// Sends the response, unless the server has cancelled the request.
+    #[allow(dead_code, reason = "called by the hub")]
+    pub(crate) fn answer(mut self, answer: Result<&Json, &RpcError>) {
+        if let Some(respond) = self.respond.take() {
+            respond(answer);
+        }
+    }
+
+    /// Returns the request for the client's own handlers.
+    pub(super) fn give_back(mut self) -> AskRequest {
+        self.respond = None;
+        std::mem::replace(&mut self.request, AskRequest::Roots)
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if let Some(respond) = self.respond.take() {
+            respond(Err(&RpcError::new(code::INTERNAL, "The request was not answered")));
+        }
+    }
+}
+
+/// Passes requests and log entries of the server on. Called on the thread that reads, and must not
+/// wait.
+pub(crate) trait Relay: Send + Sync {
+    /// Takes a request over.
+    ///
+    /// # Errors
+    /// Returns the request if the client's own handlers shall answer it.
+    fn question(&self, question: Question) -> Result<(), Question>;
+
+    /// Takes note of a log entry.
+    fn log(&self, entry: &LogEntry);
+
+    /// Returns the capabilities to declare to the server.
+    fn capabilities(&self) -> ClientCapabilities;
 }
 
 impl Event {
@@ -100,14 +156,14 @@ enum Event {
 
 #[derive(Default)]
 struct EventQueue {
-    news: VecDeque<Event>,
+    events: VecDeque<Event>,
     /// The sum of their sizes.
     bytes: usize,
-    /// A job that empties it is queued.
-    called: bool,
-    /// A thread empties it.
-    attended: bool,
-    /// Nothing is taken any more.
+    /// A job that delivers is queued.
+    scheduled: bool,
+    /// A thread delivers.
+    delivering: bool,
+    /// New events are dropped.
     closed: bool,
 }
 
@@ -117,28 +173,28 @@ pub(super) struct HandlerPool {
     roots: Mutex<Option<Vec<Root>>>,
     capabilities: ClientCapabilities,
     pool: Pool<Job>,
-    letterbox: Mutex<EventQueue>,
-    most: usize,
-    most_bytes: usize,
-    /// Bytes of questions that wait or are being answered.
+    queue: Mutex<EventQueue>,
+    max_events: usize,
+    max_bytes: usize,
+    /// Bytes of requests of the server that are queued or being handled.
     held: AtomicUsize,
-    /// Event that nobody was told.
+    /// Number of events that were dropped.
     pub(super) dropped: AtomicU64,
 }
 
-/// Bytes of a question that waits or is being answered.
+/// Bytes of a request that is queued or being handled.
 pub(super) struct Held {
-    desk: Arc<HandlerPool>,
+    pool: Arc<HandlerPool>,
     bytes: usize,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.desk.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.pool.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-/// A thread of the pool that found nothing to do for so long ends.
+/// Time after which an idle thread of the pool ends.
 const IDLE: Duration = Duration::from_secs(5);
 
 impl HandlerPool {
@@ -162,9 +218,9 @@ impl HandlerPool {
             roots: Mutex::new(roots),
             capabilities,
             pool: Pool::new(size, |job: Job| job()),
-            letterbox: Mutex::default(),
-            most: limits.events,
-            most_bytes: limits.in_flight_bytes,
+            queue: Mutex::default(),
+            max_events: limits.events,
+            max_bytes: limits.in_flight_bytes,
             held: AtomicUsize::new(0),
             dropped: AtomicU64::new(0),
         }
@@ -176,22 +232,21 @@ impl HandlerPool {
     }
 
     /// Returns the relay of a hub.
-    pub(super) fn relay(&self) -> Option<&dyn super::server_requests::Relay> {
+    pub(super) fn relay(&self) -> Option<&dyn Relay> {
         self.handlers.relay.as_deref()
     }
 
-    pub(super) fn hears_changes(&self) -> bool {
+    /// Returns whether changes are delivered.
+    pub(super) fn wants_changes(&self) -> bool {
         self.handlers.change.is_some()
     }
 
-    pub(super) fn hears_log(&self) -> bool {
-        if self.handlers.relay.is_some() {
-            return true;
-        }
-        self.handlers.log.is_some()
+    /// Returns whether log entries are delivered.
+    pub(super) fn wants_log(&self) -> bool {
+        self.handlers.relay.is_some() || self.handlers.log.is_some()
     }
 
-    /// Other roots from now on; `false` when none were offered at first.
+    /// Replaces the roots. Returns `false` if none were declared.
     pub(super) fn change_roots(&self, roots: Vec<Root>) -> bool {
         if !self.capabilities.roots {
             return false;
@@ -208,31 +263,32 @@ impl HandlerPool {
     /// Queues a job. Its thread delivers queued events afterwards: there may have been no room for
     /// a job of their own.
     fn submit(self: &Arc<Self>, job: Job) -> Result<(), Refused<Job>> {
-        let desk = Arc::clone(self);
+        let this = Arc::clone(self);
         self.pool.try_submit(Box::new(move || {
             job();
-            desk.attend();
+            this.deliver();
         }))
     }
 
-    /// Takes no more jobs; those that run come to their end by themselves.
+    /// Rejects new jobs and drops queued events. Running jobs continue.
     pub(super) fn close(&self) {
         self.pool.close();
-        let mut letterbox = lock(&self.letterbox);
-        let dropped = std::mem::take(&mut letterbox.news);
-        letterbox.bytes = 0;
-        letterbox.closed = true;
-        drop(letterbox);
+        let mut queue = lock(&self.queue);
+        let dropped = std::mem::take(&mut queue.events);
+        queue.bytes = 0;
+        queue.closed = true;
+        drop(queue);
         // A task may own values whose drop takes locks.
         drop(dropped);
     }
 
-    /// Room for a question of so many bytes, until the guard is dropped.
+    /// Reserves room for a request of this size until the guard is dropped. `None` if there is not
+    /// enough room.
     pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
-        let held = Held { desk: Arc::clone(self), bytes };
+        let held = Held { pool: Arc::clone(self), bytes };
         let before = self.held.fetch_add(bytes, Ordering::Relaxed);
         // The first may be of any size: a message has a limit of its own.
-        (before == 0 || before + bytes <= self.most_bytes).then_some(held)
+        (before == 0 || before + bytes <= self.max_bytes).then_some(held)
     }
 
     /// Checks that the client declares what the request needs (requirements ROOT-03, ELI-07,
@@ -244,7 +300,7 @@ impl HandlerPool {
         }
     }
 
-    /// Answers a question with the handler for it. Called on the pool.
+    /// Runs the handler for a request. Called on the pool.
     pub(super) fn answer(&self, request: &AskRequest) -> Result<AskReply, Declined> {
         self.may_ask(request)?;
         guard(|| self.handled(request))
@@ -257,7 +313,7 @@ impl HandlerPool {
                 let reply =
                     self.handlers.form.as_ref().ok_or(Declined::Undeclared("elicitation.form"))?(form);
                 let reply = reply.map_err(Declined::Refused)?;
-                form.completed(reply).map(AskReply::Form).map_err(Declined::Unfit)
+                form.completed(reply).map(AskReply::Form).map_err(Declined::Invalid)
             }
             AskRequest::Url { message, url } => {
                 let request = UrlRequest { message: message.clone(), url: url.clone() };
@@ -270,7 +326,7 @@ impl HandlerPool {
                 let reply = reply.map_err(Declined::Refused)?;
                 let flaw = reply.contents().find_map(meta::of_block);
                 match flaw {
-                    Some(flaw) => Err(Declined::Unfit(format!("the _meta of a block {flaw}"))),
+                    Some(flaw) => Err(Declined::Invalid(format!("the _meta of a block {flaw}"))),
                     None => Ok(AskReply::Sample(reply)),
                 }
             }
@@ -281,96 +337,93 @@ impl HandlerPool {
         }
     }
 
-    pub(super) fn tell_log(self: &Arc<Self>, entry: LogEntry) {
-        // At once: what belongs to a call must be said before its answer is.
+    pub(super) fn report_log(self: &Arc<Self>, entry: LogEntry) {
+        // Not queued: entries of a call must be passed on before its result.
         if let Some(relay) = &self.handlers.relay {
             relay.log(&entry);
         }
         if self.handlers.log.is_some() {
-            self.post(Event::Log(entry));
+            self.queue(Event::Log(entry));
         }
     }
 
-    pub(super) fn tell_change(self: &Arc<Self>, change: Change) {
+    pub(super) fn report_change(self: &Arc<Self>, change: Change) {
         if self.handlers.change.is_some() {
-            self.post(Event::Change(change));
+            self.queue(Event::Change(change));
         }
     }
 
-    pub(super) fn tell_noise(self: &Arc<Self>, noise: String) {
+    pub(super) fn report_noise(self: &Arc<Self>, noise: String) {
         if self.handlers.noise.is_some() {
-            self.post(Event::Noise(noise));
+            self.queue(Event::Noise(noise));
         }
     }
 
-    /// The last news there is: told whatever else waits.
-    pub(super) fn tell_end(self: &Arc<Self>, why: Error) {
+    /// Reports the end of the connection, even if the queue is full.
+    pub(super) fn report_end(self: &Arc<Self>, why: Error) {
         if self.handlers.end.is_some() {
-            self.post(Event::End(why));
+            self.queue(Event::End(why));
         }
     }
 
-    /// Has something of the client's own done, beside the news if there is room, else after them.
-    pub(super) fn chore(self: &Arc<Self>, job: Job) {
+    /// Runs a job of the client on the pool. If the pool is full the job runs after the queued
+    /// events.
+    pub(super) fn run_later(self: &Arc<Self>, job: Job) {
         if let Err(refused) = self.submit(job) {
-            self.post(Event::Task(refused.job));
+            self.queue(Event::Task(refused.job));
         }
     }
 
-    fn post(self: &Arc<Self>, news: Event) {
-        let mut letterbox = lock(&self.letterbox);
+    fn queue(self: &Arc<Self>, event: Event) {
+        let mut queue = lock(&self.queue);
         let known =
-            |change: &Change| letterbox.news.iter().any(|n| matches!(n, Event::Change(c) if c == change));
-        if letterbox.closed || matches!(&news, Event::Change(change) if known(change)) {
+            |change: &Change| queue.events.iter().any(|e| matches!(e, Event::Change(c) if c == change));
+        if queue.closed || matches!(&event, Event::Change(change) if known(change)) {
             return;
         }
-        let size = news.size();
-        let full = letterbox.news.len() >= self.most
-            || (size > 0 && letterbox.bytes > 0 && letterbox.bytes + size > self.most_bytes);
-        if full && !matches!(news, Event::End(_)) {
+        let size = event.size();
+        let full = queue.events.len() >= self.max_events
+            || (size > 0 && queue.bytes > 0 && queue.bytes + size > self.max_bytes);
+        if full && !matches!(event, Event::End(_)) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        letterbox.bytes += size;
-        letterbox.news.push_back(news);
-        if letterbox.called || letterbox.attended {
+        queue.bytes += size;
+        queue.events.push_back(event);
+        if queue.scheduled || queue.delivering {
             return;
         }
-        letterbox.called = true;
-        drop(letterbox);
-        let desk = Arc::clone(self);
-        let called = self.run(Box::new(move || lock(&desk.letterbox).called = false));
-        if !called {
-            // The queue is full: a job of it that ends looks here.
-            lock(&self.letterbox).called = false;
+        queue.scheduled = true;
+        drop(queue);
+        let this = Arc::clone(self);
+        let scheduled = self.run(Box::new(move || lock(&this.queue).scheduled = false));
+        if !scheduled {
+            // The pool is full: one of its jobs delivers the events after it.
+            lock(&self.queue).scheduled = false;
         }
     }
 
     /// Delivers queued events, unless another thread does.
-    fn attend(&self) {
-        if std::mem::replace(&mut lock(&self.letterbox).attended, true) {
+    fn deliver(&self) {
+        if std::mem::replace(&mut lock(&self.queue).delivering, true) {
             return;
         }
         loop {
-            let mut letterbox = lock(&self.letterbox);
-            let Some(news) = letterbox.news.pop_front() else {
-                letterbox.attended = false;
+            let mut queue = lock(&self.queue);
+            let Some(event) = queue.events.pop_front() else {
+                queue.delivering = false;
                 return;
             };
-            letterbox.bytes -= news.size();
-            drop(letterbox);
-            // OK to drop: a handler that panics has heard the news, and the next is told as well.
-            let _ = guard(|| match news {
-                Event::Log(entry) => self.handlers.log.iter().for_each(|hear| hear(&entry)),
-                Event::Change(change) => self.handlers.change.iter().for_each(|hear| hear(&change)),
-                Event::Noise(noise) => self.handlers.noise.iter().for_each(|hear| hear(&noise)),
-                Event::End(why) => self.handlers.end.iter().for_each(|hear| hear(&why)),
+            queue.bytes -= event.size();
+            drop(queue);
+            // OK to drop: a handler that panics has received its event, and the next one is delivered.
+            let _ = guard(|| match event {
+                Event::Log(entry) => self.handlers.log.iter().for_each(|handler| handler(&entry)),
+                Event::Change(change) => self.handlers.change.iter().for_each(|handler| handler(&change)),
+                Event::Noise(noise) => self.handlers.noise.iter().for_each(|handler| handler(&noise)),
+                Event::End(why) => self.handlers.end.iter().for_each(|handler| handler(&why)),
                 Event::Task(job) => job(),
             });
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

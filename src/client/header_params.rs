@@ -15,8 +15,7 @@ use crate::era::modern::header::{self, BadAnnotation, Mirror};
 use crate::era::outgoing::OutgoingRequest;
 use crate::json::{Doc, Value};
 use crate::limits::Limits;
-
-use super::connection::{Core, lock};
+use crate::sync::lock;
 
 /// Header parameters of the tools that were listed.
 #[derive(Default)]
@@ -31,11 +30,15 @@ struct Known {
 }
 
 impl HeaderParams {
-    /// Learns from an answer to a list request.
-    pub(super) fn learn(&self, result: Value<'_>, limits: &Limits) {
+    /// Learns from the result of a list request. Reports each tool that cannot be called.
+    pub(super) fn learn(&self, result: Value<'_>, limits: &Limits, mut report: impl FnMut(String)) {
         for tool in result.get("tools").into_iter().flat_map(Value::items) {
+            let found = found(tool).inspect_err(|bad| {
+                let name = tool.get("name").map_or("", Value::raw);
+                report(format!("the tool {name} is left out: {bad}"));
+            });
             let Some(name) = tool.get("name").and_then(Value::as_str) else { continue };
-            let found = found(tool).ok().filter(|found| !found.is_empty());
+            let found = found.ok().filter(|found| !found.is_empty());
             let mut known = lock(&self.0);
             known.retain(|known| *known.tool != *name);
             let Some(found) = found else { continue };
@@ -59,19 +62,6 @@ impl HeaderParams {
         // OK to go on without: these are members of an object that we wrote ourselves.
         let Ok(params) = Doc::parse(format!("{{{}}}", order.params)) else { return };
         header::params(&found, params.root().get("arguments"), out);
-    }
-}
-
-impl Core {
-    /// Learns from an answer to a list request, and tells of the tools that are left out.
-    pub(super) fn learn_tools(&self, result: Value<'_>) {
-        for tool in result.get("tools").into_iter().flat_map(Value::items) {
-            if let Err(bad) = found(tool) {
-                let name = tool.get("name").map_or("", Value::raw);
-                self.desk.tell_noise(format!("the tool {name} is left out: {bad}"));
-            }
-        }
-        self.mirrors.learn(result, &self.limits);
     }
 }
 

@@ -3,12 +3,11 @@
 //! Runs on the thread that reads the transport. It takes one short lock at a time and never waits.
 //!
 //! # Invariants
-//! - What cannot be read is counted and never answered.
-//! - A response that exceeds a limit ends its call, if its id can be read or one call is meant
-//!   anyway.
+//! - Malformed messages are counted and never answered.
+//! - A response that exceeds a limit ends its call, if its id can be read, and otherwise all
+//!   calls.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::era::client::ServerEvent;
@@ -18,7 +17,7 @@ use crate::rpc::excerpt::{Excerpt, Shape};
 use crate::rpc::{Message, RpcError, ShapeError};
 use crate::transport::client::{Answered, Failure, MessageHandler, WakeUp};
 
-use super::connection::{Core, lock};
+use super::connection::Core;
 use super::handlers::LogEntry;
 use super::pending_call::{PendingCall, Progress, Reply};
 
@@ -26,18 +25,18 @@ use super::pending_call::{PendingCall, Progress, Reply};
 const EXCERPT: usize = 512;
 
 impl Core {
-    /// A frame that is copied.
+    /// Handles a frame by copying it.
     fn incoming(self: &Arc<Self>, frame: &[u8]) -> Option<Answered> {
-        let mut doc = lock(&self.spare).pop().unwrap_or_default();
+        let mut doc = self.spare_doc();
         match doc.parse_again(frame, &self.limits.parse()) {
             Ok(()) => self.message(doc),
             Err(error) => self.garbage(frame, frame, error, doc),
         }
     }
 
-    /// A frame that is taken with its buffer.
+    /// Handles a large frame by taking its buffer.
     fn incoming_large(self: &Arc<Self>, text: &mut Vec<u8>) -> Option<Answered> {
-        let mut doc = lock(&self.spare).pop().unwrap_or_default();
+        let mut doc = self.spare_doc();
         let head = text.get(..EXCERPT).unwrap_or(text).to_vec();
         let tail = text.get(text.len().saturating_sub(EXCERPT)..).unwrap_or_default().to_vec();
         match doc.parse_taking(text, &self.limits.parse()) {
@@ -46,20 +45,19 @@ impl Core {
         }
     }
 
-    /// A frame that cannot be parsed, by its beginning and its end.
+    /// Handles a frame that cannot be parsed, by its beginning and its end.
     fn garbage(self: &Arc<Self>, head: &[u8], tail: &[u8], error: ParseError, doc: Doc) -> Option<Answered> {
         self.recycle(doc);
         self.count_noise(head);
         if matches!(error.kind(), Unparsed::Depth | Unparsed::Nodes | Unparsed::Bytes) {
-            let why = format!("the answer exceeds a limit of this client: {error}");
+            let why = format!("the response exceeds a limit of this client: {error}");
             self.fail_unread(head, tail, &Failure::TooLarge(why));
         }
         None
     }
 
-    /// Ends the call that a response belongs to which cannot be read: by its id, or if that is not
-    /// known every call in flight, because any of them may be the one. Requests that listen stay
-    /// open.
+    /// Ends the call of a response that cannot be read. If the id is unknown, ends all calls in
+    /// flight, because it may belong to any of them. Listen requests stay open.
     fn fail_unread(self: &Arc<Self>, head: &[u8], tail: &[u8], failure: &Failure) {
         let response = Excerpt::read(head, tail);
         if response.shape != Shape::Response {
@@ -67,17 +65,17 @@ impl Core {
         }
         let ids = match response.id {
             Some(id) => id.parse().into_iter().collect(),
-            None => lock(&self.flight).pending.ids(),
+            None => self.ids(),
         };
         for id in ids {
-            if response.id.is_some() || !self.listening.listens(id) {
+            if response.id.is_some() || !self.subscriptions.listens(id) {
                 self.fail(id, failure.clone());
             }
         }
-        self.carrier.look();
+        self.transport.look();
     }
 
-    /// One message, or in the one revision that has them a batch of them.
+    /// Handles one message, or a batch in the revision that has batches.
     fn message(self: &Arc<Self>, doc: Doc) -> Option<Answered> {
         if doc.root().kind() == JsonKind::Array && self.era().sessions() {
             let objects = doc.root().items().filter(|item| item.kind() == JsonKind::Object);
@@ -87,7 +85,7 @@ impl Core {
         }
         let reply = match Message::read(doc.root()) {
             Ok(Message::Response(response)) => {
-                // Every id of ours is a number; the same digits in a string are somebody else's.
+                // Ids of this client are numbers; the same digits in a string match no request.
                 let node = response.outcome.map_or_else(Value::id, Value::id);
                 Some((response.id.as_u64(), node, response.outcome.is_ok()))
             }
@@ -96,7 +94,7 @@ impl Core {
                 None
             }
             Ok(Message::Request(request)) => {
-                self.question(&request);
+                self.server_request(&request);
                 None
             }
             Err(shape) => {
@@ -108,59 +106,59 @@ impl Core {
             self.recycle(doc);
             return None;
         };
-        let waking = self.answer_to(id.unwrap_or_default(), Reply { doc, node, ok });
+        // No request has the id 0.
+        let waking = self.complete(id.unwrap_or_default(), Reply { doc, node, ok });
         Some(Answered { id: id?, waking })
     }
 
-    /// Gives a request its answer; who waits for it is woken when what this gives is dropped.
-    fn answer_to(self: &Arc<Self>, id: u64, reply: Reply) -> Option<WakeUp> {
-        let Some(slot) = self.take(id) else {
-            self.late.fetch_add(1, Ordering::Relaxed);
+    /// Gives a request its response. Dropping the returned value wakes the waiting threads.
+    fn complete(self: &Arc<Self>, id: u64, reply: Reply) -> Option<WakeUp> {
+        let Some(pending) = self.take(id) else {
+            self.count_late();
             self.recycle(reply.doc);
             return None;
         };
-        self.over(id, slot, Ok(reply))
+        self.finish(id, pending, Ok(reply))
     }
 
-    /// Gives a request a failure in the place of an answer.
+    /// Fails a request.
     pub(super) fn fail(self: &Arc<Self>, id: u64, failure: Failure) {
-        if let Some(slot) = self.take(id) {
-            self.over(id, slot, Err(failure));
+        if let Some(pending) = self.take(id) {
+            self.finish(id, pending, Err(failure));
         }
     }
 
-    fn over(
+    fn finish(
         self: &Arc<Self>,
         id: u64,
-        slot: Arc<PendingCall>,
+        pending: Arc<PendingCall>,
         outcome: Result<Reply, Failure>,
     ) -> Option<WakeUp> {
-        let waking = slot.fill(outcome);
-        if self.listening.ended(id) {
+        let waking = pending.finish(outcome);
+        if self.subscriptions.ended(id) {
             let core = Arc::clone(self);
-            self.desk.chore(Box::new(move || core.listen_again()));
+            self.handlers.run_later(Box::new(move || core.listen_again()));
         }
         waking
     }
 
     /// Ends the call that a malformed response names. The server gets no error.
     fn malformed(self: &Arc<Self>, root: Value<'_>, shape: &ShapeError<'_>) {
-        let answers = root.get("method").is_none();
-        let waits = |id: &u64| answers && lock(&self.flight).pending.find(*id).is_some();
+        let responds = root.get("method").is_none();
+        let waits = |id: &u64| responds && self.find(*id).is_some();
         if let Some(id) = shape.id.and_then(Value::as_u64).filter(waits) {
-            let what = format!("a malformed answer: {}", shape.message);
+            let what = format!("malformed response: {}", shape.message);
             self.fail(id, Failure::Misbehaved(what));
             return;
         }
-        // Older servers that could not make sense of a request name no id; before anything is
-        // agreed on, one request at most is in flight, and this can only be about that.
-        let error = root.get("error").filter(|_| answers).and_then(RpcError::read);
-        let only = lock(&self.flight).pending.only();
-        if let (Some(_), Some(id), false) = (error, only, self.is_settled()) {
+        // Older servers that cannot read a request respond without an id. Before the negotiation
+        // ends at most one request is in flight, so the error belongs to it.
+        let error = root.get("error").filter(|_| responds).and_then(RpcError::read);
+        if let (Some(_), Some(id), false) = (error, self.only(), self.is_settled()) {
             let mut doc = Doc::default();
             if doc.parse_again(root.raw().as_bytes(), &self.limits.parse()).is_ok() {
                 if let Some(node) = doc.root().get("error").map(Value::id) {
-                    self.answer_to(id, Reply { doc, node, ok: false });
+                    self.complete(id, Reply { doc, node, ok: false });
                     return;
                 }
             }
@@ -168,51 +166,67 @@ impl Core {
         self.count_noise(root.raw().as_bytes());
     }
 
-    fn notification(self: &Arc<Self>, told: ServerEvent<'_>) {
-        match told {
-            ServerEvent::Progress { id, done, total, message } => {
-                let slot = lock(&self.flight).pending.find(id).cloned();
-                match slot {
-                    Some(slot) => {
-                        slot.step(Progress { done, total, message: message.map(str::to_owned) });
-                    }
-                    None => {
-                        self.late.fetch_add(1, Ordering::Relaxed);
-                    }
+    fn notification(self: &Arc<Self>, event: ServerEvent<'_>) {
+        match event {
+            ServerEvent::Progress { id, done, total, message } => match self.find(id) {
+                Some(pending) => {
+                    pending.step(Progress { done, total, message: message.map(str::to_owned) });
                 }
-            }
+                None => self.count_late(),
+            },
             ServerEvent::Log { level, logger, data } => {
-                if self.desk.hears_log() {
-                    self.desk.tell_log(LogEntry {
-                        level,
-                        logger: logger.map(str::to_owned),
-                        data: data.to_json(),
-                    });
+                if self.handlers.wants_log() {
+                    let logger = logger.map(str::to_owned);
+                    self.handlers.report_log(LogEntry { level, logger, data: data.to_json() });
                 }
             }
             ServerEvent::Change { change, listen } => {
                 // Without sessions every notification names its listen request (2026-07-28
                 // basic/transports/stdio; requirement STDIO-09), and an update a resource of it.
-                let asked_for = match listen {
-                    Some(id) => self.listening.listens(id),
+                let requested = match listen {
+                    Some(id) => self.subscriptions.listens(id),
                     None => self.era().sessions(),
                 };
                 let wanted = match &change {
-                    Change::Updated(uri) => self.era().sessions() || self.listening.wants(uri),
+                    Change::Updated(uri) => self.era().sessions() || self.subscriptions.wants(uri),
                     _ => true,
                 };
-                if !asked_for || !wanted {
-                    // It is not delivered. To forget a kept answer does no harm, whoever says so.
+                if !requested || !wanted {
+                    // It is not delivered, but a cached result may be stale.
                     self.cache.forget(&change);
-                    self.late.fetch_add(1, Ordering::Relaxed);
-                    return;
+                    return self.count_late();
                 }
-                self.listening.heard();
+                self.subscriptions.received();
                 self.changed(change);
             }
-            ServerEvent::Acknowledged { listen, filter } => self.listening.acknowledged(listen, filter),
-            ServerEvent::Cancelled(id) => self.called_off(id),
+            ServerEvent::Acknowledged { listen, filter } => self.subscriptions.acknowledged(listen, filter),
+            ServerEvent::Cancelled(id) => self.cancelled_by_server(id),
             ServerEvent::Ignored => {}
+        }
+    }
+}
+
+impl Core {
+    /// Waits for the outcome of a request. Reads messages meanwhile if no other thread reads. A
+    /// thread with a progress listener does not read, because the listener may take its time.
+    /// Returns as [`PendingCall::wait`] does.
+    pub(super) fn wait(
+        self: &Arc<Self>,
+        pending: &PendingCall,
+        until: Option<Instant>,
+        listener: Option<&mut dyn FnMut(Progress)>,
+    ) -> Option<Result<Reply, Failure>> {
+        let _awaited = pending.awaited();
+        match listener {
+            Some(listener) => {
+                self.transport.attend();
+                pending.wait(until, listener)
+            }
+            None => {
+                let handler = Incoming(Arc::clone(self));
+                self.transport.read_here(&handler, &mut || pending.idle_until(until));
+                pending.wait(until, &mut |_| {})
+            }
         }
     }
 }
@@ -241,9 +255,9 @@ impl MessageHandler for Incoming {
     fn fail(&self, id: u64, failure: Failure) {
         #[cfg(feature = "http-client")]
         if matches!(failure, Failure::SessionLost) {
-            let lost = lock(&self.0.flight).pending.find(id).cloned();
+            let lost = self.0.find(id);
             self.0.fail(id, failure);
-            return lost.into_iter().for_each(|slot| self.0.resend(slot));
+            return lost.into_iter().for_each(|pending| self.0.resend(pending));
         }
         self.0.fail(id, failure);
     }
@@ -251,13 +265,13 @@ impl MessageHandler for Incoming {
     fn end(&self, failure: Failure) {
         let why = self.0.explained(&failure);
         if self.0.end(failure) && self.0.is_settled() {
-            self.0.desk.tell_end(why);
+            self.0.handlers.report_end(why);
         }
     }
 
     fn deadline(&self, id: u64) -> Option<Instant> {
-        let slot = lock(&self.0.flight).pending.find(id).cloned()?;
-        // A request that listens waits for as long as anybody can tell.
-        Some(slot.deadline(&self.0.clock).unwrap_or_else(|| Instant::now() + self.0.limits.call_longest))
+        let pending = self.0.find(id)?;
+        // A listen request has no deadline.
+        Some(pending.deadline().unwrap_or_else(|| Instant::now() + self.0.limits.call_longest))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::era::List;
 use crate::era::client::Notice;
 use crate::era::decode;
-use crate::era::outgoing::{Completing, OutgoingRequest, RequestKind, Subject, next_cursor};
+use crate::era::outgoing::{Completing, RequestKind, Subject, next_cursor};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Json, Kind, ToJson, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
@@ -17,8 +17,8 @@ use crate::model::{Filter, Level};
 use crate::rpc::code::{INVALID_PARAMS, METHOD_NOT_FOUND};
 
 use super::Client;
-use super::call::misbehaved;
-use super::connection::Core;
+use super::connect::request as outgoing;
+use super::connection::{Core, misbehaved};
 use super::pending_call::CallTimeout;
 use super::request::{Decode, Request};
 
@@ -225,7 +225,7 @@ impl Client {
         core.declared("resources/subscribe")?;
         let most = core.limits.subscriptions;
         let mut full = false;
-        let changed = core.listening.want(|wanted| {
+        let changed = core.subscriptions.want(|wanted| {
             if !wanted.uris.iter().any(|u| u == uri) {
                 full = wanted.uris.len() >= most;
                 if !full {
@@ -243,7 +243,7 @@ impl Client {
             return Ok(());
         }
         let told = if core.era().sessions() {
-            core.ask_once(&ordered(&RequestKind::Subscribe(uri))?)
+            core.ask_once(&outgoing(&RequestKind::Subscribe(uri))?)
         } else {
             core.listen().and_then(|told| match told.uris.iter().any(|u| u == uri) {
                 true => Ok(()),
@@ -254,7 +254,7 @@ impl Client {
             })
         };
         if told.is_err() {
-            core.listening.want(|wanted| wanted.uris.retain(|u| u != uri));
+            core.subscriptions.want(|wanted| wanted.uris.retain(|u| u != uri));
         }
         told
     }
@@ -265,11 +265,11 @@ impl Client {
     /// As [`Request::wait`].
     pub fn unsubscribe(&self, uri: &str) -> Result<(), Error> {
         let core = self.core();
-        if !core.listening.want(|wanted| wanted.uris.retain(|u| u != uri)) {
+        if !core.subscriptions.want(|wanted| wanted.uris.retain(|u| u != uri)) {
             return Ok(());
         }
         if core.era().sessions() {
-            return core.ask_once(&ordered(&RequestKind::Unsubscribe(uri))?);
+            return core.ask_once(&outgoing(&RequestKind::Unsubscribe(uri))?);
         }
         core.listen().map(|_: Filter| ())
     }
@@ -287,7 +287,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Misuse`] when no roots were offered when the client was set up.
     pub fn set_roots(&self, roots: impl IntoIterator<Item = Root>) -> Result<(), Error> {
-        if !self.core().desk.change_roots(roots.into_iter().collect()) {
+        if !self.core().handlers.change_roots(roots.into_iter().collect()) {
             return Err(Error::new(
                 ErrorKind::Misuse,
                 "no roots were declared; set them with `ClientBuilder::roots`",
@@ -301,10 +301,6 @@ impl Client {
         let patience = None;
         collect(self.core(), list, decode, patience)
     }
-}
-
-fn ordered(want: &RequestKind<'_>) -> Result<OutgoingRequest, Error> {
-    OutgoingRequest::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why))
 }
 
 /// All pages of a list. A cursor that comes twice in a row, too many pages and too many entries end
@@ -371,7 +367,7 @@ impl Core {
     /// Returns the decoder of a page of tools.
     fn page_of_tools(&self) -> Decode<Page<Tool>> {
         #[cfg(feature = "http-client")]
-        if self.mirrors_arguments() {
+        if self.sends_header_params() {
             return |result| {
                 page(result, "tools", |tool| {
                     decode::tool(tool).filter(|_| super::header_params::is_usable(tool))

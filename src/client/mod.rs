@@ -51,7 +51,6 @@ mod proxy;
 mod request;
 #[cfg(feature = "http-client")]
 mod retry;
-mod send;
 mod server_requests;
 mod subscriptions;
 
@@ -72,8 +71,8 @@ pub use pending_call::Progress;
 pub use request::{Call, Canceller, InputRequired, Outcome, Request};
 #[cfg(feature = "hub")]
 pub(crate) use {
-    pending_call::Watch,
-    server_requests::{Question, Relay},
+    handlers::{Question, Relay},
+    pending_call::OnReady,
 };
 
 /// A connection to one server.
@@ -200,7 +199,7 @@ impl Client {
 
     /// The end of what a child wrote to its stderr, where that is captured.
     pub fn stderr(&self) -> Option<String> {
-        self.core().carrier.aside()
+        self.core().transport.aside()
     }
 
     /// Why the connection is over, if it is: [`ClientBuilder::on_end`] tells when.

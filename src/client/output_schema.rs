@@ -16,8 +16,7 @@ use crate::era::outgoing::OutgoingRequest;
 use crate::json::{Json, Kind, Value};
 use crate::limits::Limits;
 use crate::schema::{Formats, Options, Schema};
-
-use super::connection::lock;
+use crate::sync::lock;
 
 /// Bytes of an entry besides its texts.
 const OVERHEAD: usize = 96;

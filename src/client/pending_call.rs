@@ -1,34 +1,32 @@
-//! One request in flight, and the clock that stops while the user is asked.
+//! One request in flight: its outcome, its progress, its deadline.
 //!
-//! Holds the outcome until it is fetched, keeps progress for the waiting thread, and computes the
-//! deadline.
+//! The thread that reads stores the response and the progress here. The thread that waits takes
+//! them. The clock of the deadlines stops while the user is asked.
 //!
 //! # Invariants
-//! - The outcome is set once; a second one is dropped. Only a lost session may be taken back,
-//!   before anybody has seen it.
+//! - The outcome is set once; a second one is dropped. Only a lost session is replaced, before any
+//!   thread has seen it.
 //! - Progress is delivered on the waiting thread, and therefore never after the wait has ended.
 //! - At most [`KEPT`] progress notifications with [`KEPT_BYTES`] of messages are queued; the oldest
 //!   are dropped first.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::era::outgoing::OutgoingRequest;
 use crate::json::{Doc, NodeId, Value};
-use crate::model::Filter;
-use crate::sync::Condition;
+use crate::model::{Filter, Level};
+use crate::sync::{Condition, lock};
 use crate::transport::client::{Failure, Wake, WakeUp};
 
-#[cfg(feature = "http-client")]
-use super::retry::Resend;
-
-/// Steps of progress that wait for the thread that waits for the answer.
+/// Progress notifications that are queued for the waiting thread.
 const KEPT: usize = 32;
-/// Bytes of their messages, beyond the newest one's.
+/// Bytes of their messages. The newest one is always queued.
 const KEPT_BYTES: usize = 64 << 10;
 /// Poll interval of a waiting thread while the clock is stopped.
-const STANDSTILL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 /// Longest single wait for a request without a deadline.
 const UNBOUNDED: Duration = Duration::from_secs(3600);
 
@@ -42,6 +40,12 @@ pub struct Progress {
     pub total: Option<f64>,
     /// Description of the current step.
     pub message: Option<String>,
+}
+
+impl Progress {
+    fn size(&self) -> usize {
+        self.message.as_ref().map_or(0, String::len)
+    }
 }
 
 /// A response, in its document.
@@ -61,276 +65,285 @@ impl Reply {
 /// Timeout of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallTimeout {
-    /// From the sending, or from the last progress where `extend` says so.
+    /// Time from sending, or from the last progress with `extend`.
     pub timeout: Duration,
-    /// From the sending, whatever progress says.
+    /// Time from sending, regardless of progress.
     pub longest: Duration,
+    /// Progress restarts `timeout`.
     pub extend: bool,
 }
 
-/// Told whenever there is something to look at, on the thread that brought it; it must not wait.
-pub(crate) type Watch = Arc<dyn Fn() + Send + Sync>;
+impl CallTimeout {
+    /// A timeout that progress does not extend.
+    pub(super) fn fixed(timeout: Duration) -> CallTimeout {
+        CallTimeout { timeout, longest: timeout, extend: false }
+    }
+}
+
+/// Callback for a call without a waiting thread. It runs on the thread that stores an outcome or
+/// progress, and must not block.
+pub(crate) type OnReady = Arc<dyn Fn() + Send + Sync>;
 
 /// One request in flight.
 pub(super) struct PendingCall {
+    /// Id of the request. It changes when the request is sent again after a lost session.
+    id: AtomicU64,
     state: Mutex<State>,
     ready: Condition,
     sent: Instant,
-    patience: Option<CallTimeout>,
+    timeout: Option<CallTimeout>,
     wants_progress: bool,
-    /// Stopped time of the clock when this was sent.
-    stood: Duration,
+    /// Stopped time of the clock when the request was sent.
+    stopped: Duration,
     waiters: Arc<Waiters>,
-    watch: Option<Watch>,
-}
-
-/// Number of requests that a thread waits for.
-#[derive(Default)]
-pub(super) struct Waiters(AtomicUsize);
-
-impl Waiters {
-    pub(super) fn any(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > 0
-    }
+    on_ready: OnceLock<OnReady>,
 }
 
 #[derive(Default)]
 struct State {
-    outcome: Option<Result<Reply, Failure>>,
-    over: bool,
-    /// Somebody waits, and is counted.
-    awaited: bool,
+    outcome: Outcome,
+    /// A waiting thread is counted in [`Waiters`].
+    counted: bool,
     /// Filter that the server acknowledged, for a listen request.
     acknowledged: Option<Filter>,
     progress: VecDeque<Progress>,
-    /// The highest step so far.
-    done: Option<f64>,
-    /// When the last step came.
-    moved: Option<Instant>,
-    #[cfg(feature = "http-client")]
-    again: Option<Box<Resend>>,
-    /// An outcome was taken back.
-    reopened: bool,
-    resent: bool,
+    /// Amount and time of the last progress.
+    last_step: Option<(f64, Instant)>,
+    attempt: Attempt,
+}
+
+#[derive(Default)]
+enum Outcome {
+    #[default]
+    InFlight,
+    Ready(Result<Reply, Failure>),
+    Taken,
+}
+
+/// Attempt to send a request. A started call is sent again by a handler thread after its session
+/// was lost.
+#[cfg_attr(not(feature = "http-client"), allow(dead_code, reason = "only HTTP loses sessions"))]
+enum Attempt {
+    /// The first, with the data for the second if there may be one.
+    First(Option<Box<Resend>>),
+    Second,
+}
+
+impl Default for Attempt {
+    fn default() -> Attempt {
+        Attempt::First(None)
+    }
+}
+
+/// Data for sending a request again.
+#[cfg_attr(not(feature = "http-client"), allow(dead_code, reason = "only HTTP loses sessions"))]
+pub(super) struct Resend {
+    pub request: Arc<OutgoingRequest>,
+    /// Session epoch in which the request was sent.
+    pub epoch: u64,
+    pub progress: bool,
+    pub log_level: Option<Level>,
 }
 
 impl PendingCall {
-    /// A request sent now. Without patience it waits for ever, as one that listens does.
+    /// A request that is sent now. Without a timeout it waits until the connection ends, as a
+    /// listen request does.
     pub(super) fn new(
-        patience: Option<CallTimeout>,
+        timeout: Option<CallTimeout>,
         wants_progress: bool,
-        clock: &Clock,
         waiters: &Arc<Waiters>,
-    ) -> PendingCall {
-        PendingCall {
+    ) -> Arc<PendingCall> {
+        Arc::new(PendingCall {
+            id: AtomicU64::new(0),
             state: Mutex::default(),
             ready: Condition::default(),
             sent: Instant::now(),
-            patience,
+            timeout,
             wants_progress,
-            stood: clock.stood(),
+            stopped: waiters.clock.stopped(),
             waiters: Arc::clone(waiters),
-            watch: None,
-        }
+            on_ready: OnceLock::new(),
+        })
     }
 
-    /// The same, for somebody who does not wait but is told.
-    pub(super) fn watched(mut self, watch: Option<Watch>) -> PendingCall {
-        self.watch = watch;
-        self
+    /// Returns the id of the request that was registered last.
+    pub(super) fn id(&self) -> u64 {
+        self.id.load(Ordering::SeqCst)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sets the id, when the request is registered.
+    pub(super) fn set_id(&self, id: u64) {
+        self.id.store(id, Ordering::SeqCst);
     }
 
-    /// Puts the outcome in, unless there was one; who sleeps is woken when what this gives is
-    /// dropped.
-    pub(super) fn fill(self: Arc<Self>, outcome: Result<Reply, Failure>) -> Option<WakeUp> {
-        let mut state = self.lock();
-        if state.over {
+    /// Sets the outcome, unless it is set. Dropping the returned value wakes the waiting threads.
+    pub(super) fn finish(self: Arc<Self>, outcome: Result<Reply, Failure>) -> Option<WakeUp> {
+        let mut state = lock(&self.state);
+        if !matches!(state.outcome, Outcome::InFlight) {
             return None;
         }
-        state.over = true;
-        state.outcome = Some(outcome);
-        self.no_longer(&mut state);
-        let told = self.ready.has_waiters(&state);
-        let told = told || self.watch.is_some();
+        state.outcome = Outcome::Ready(outcome);
+        self.uncount(&mut state);
+        let wakes = self.ready.has_waiters(&state) || self.on_ready.get().is_some();
         drop(state);
-        told.then(|| WakeUp { who: self })
+        wakes.then(|| WakeUp { who: self })
     }
 
-    /// Somebody is going to wait: counts until it is over, unless it is by now.
-    pub(super) fn expect(&self) {
-        let mut state = self.lock();
-        if !state.over && !std::mem::replace(&mut state.awaited, true) {
-            self.waiters.0.fetch_add(1, Ordering::SeqCst);
+    /// Sets the outcome from this side. The request is not sent again after that.
+    pub(super) fn give_up(self: Arc<Self>, why: Failure) {
+        let mut state = lock(&self.state);
+        if matches!(state.outcome, Outcome::Ready(Err(Failure::SessionLost))) {
+            state.outcome = Outcome::InFlight;
+        }
+        drop(state);
+        self.finish(Err(why));
+    }
+
+    /// Registers a callback for outcome and progress, and counts it as a waiter until the outcome
+    /// is set. Calls it at once if there is something to look at.
+    pub(super) fn on_ready(&self, callback: &OnReady) {
+        let state = lock(&self.state);
+        // OK to drop: a call has one callback for all its requests.
+        let _ = self.on_ready.set(Arc::clone(callback));
+        let ready = matches!(state.outcome, Outcome::Ready(_)) || !state.progress.is_empty();
+        drop(state);
+        self.expect();
+        if ready {
+            callback();
         }
     }
 
-    /// The same, until the guard is dropped. A callback stays registered.
+    fn notify_callback(&self) {
+        if let Some(callback) = self.on_ready.get() {
+            callback();
+        }
+    }
+
+    /// Counts a waiter until the outcome is set.
+    pub(super) fn expect(&self) {
+        let mut state = lock(&self.state);
+        if matches!(state.outcome, Outcome::InFlight) && !std::mem::replace(&mut state.counted, true) {
+            self.waiters.count.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// RAII form of [`PendingCall::expect`]. A callback stays counted after the guard is dropped.
     pub(super) fn awaited(&self) -> Awaited<'_> {
         self.expect();
         Awaited(self)
     }
 
-    /// Ends the wait.
-    fn no_longer(&self, state: &mut State) {
-        if std::mem::take(&mut state.awaited) {
-            self.waiters.0.fetch_sub(1, Ordering::SeqCst);
+    fn uncount(&self, state: &mut State) {
+        if std::mem::take(&mut state.counted) {
+            self.waiters.count.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Lets this be sent again when its session is lost before anybody waits for it.
-    #[cfg(feature = "http-client")]
-    pub(super) fn again(&self, resend: Resend) {
-        self.lock().again = Some(Box::new(resend));
-    }
-
-    /// Takes the data for a repetition.
-    #[cfg(feature = "http-client")]
-    pub(super) fn resend(&self) -> Option<Box<Resend>> {
-        self.lock().again.take()
-    }
-
-    /// Takes the outcome back, if it is a lost session that nobody has been told of: whoever calls
-    /// this sees to another.
-    #[cfg(feature = "http-client")]
-    pub(super) fn reopen(&self) -> bool {
-        let mut state = self.lock();
-        let lost = matches!(state.outcome, Some(Err(Failure::SessionLost)));
-        if lost {
-            (state.outcome, state.over, state.reopened) = (None, false, true);
-        }
-        lost
-    }
-
-    /// This is being sent for the second time.
-    #[cfg(feature = "http-client")]
-    pub(super) fn resent(&self) {
-        self.lock().resent = true;
-    }
-
-    /// Returns whether an outcome was taken back. The request may not be in the table then.
-    pub(super) fn was_reopened(&self) -> bool {
-        self.lock().reopened
-    }
-
-    /// Returns whether it was sent again.
-    pub(super) fn was_resent(&self) -> bool {
-        self.lock().resent
-    }
-
-    /// Keeps a step for the thread that waits; steps that go back are none
+    /// Stores a progress notification for the waiting thread. The amount must rise
     /// (basic/patterns/progress).
-    pub(super) fn step(&self, progress: Progress) -> bool {
-        let mut state = self.lock();
-        if state.over || state.done.is_some_and(|done| progress.done <= done) {
-            return false;
+    pub(super) fn step(&self, progress: Progress) {
+        let mut state = lock(&self.state);
+        let stale = state.last_step.is_some_and(|(done, _)| progress.done <= done);
+        if stale || !matches!(state.outcome, Outcome::InFlight) {
+            return;
         }
-        state.done = Some(progress.done);
-        state.moved = Some(Instant::now());
+        state.last_step = Some((progress.done, Instant::now()));
         if self.wants_progress {
-            let size = |step: &Progress| step.message.as_ref().map_or(0, String::len);
-            let mut bytes = size(&progress) + state.progress.iter().map(size).sum::<usize>();
+            let mut bytes = progress.size() + state.progress.iter().map(Progress::size).sum::<usize>();
             while state.progress.len() >= KEPT || bytes > KEPT_BYTES {
                 let Some(oldest) = state.progress.pop_front() else { break };
-                bytes -= size(&oldest);
+                bytes -= oldest.size();
             }
             state.progress.push_back(progress);
         }
         self.ready.release(state);
-        self.tell_watch();
-        true
+        self.notify_callback();
     }
 
+    /// Stores the filter that the server acknowledged.
     pub(super) fn acknowledge(&self, filter: Filter) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.acknowledged = Some(filter);
         self.ready.release(state);
     }
 
-    fn tell_watch(&self) {
-        if let Some(watch) = &self.watch {
-            watch();
-        }
+    /// Returns the current deadline. It moves with progress and with the clock.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline_of(&lock(&self.state))
     }
 
-    /// Until when this may wait, as things stand. For carriers that wait themselves.
-    pub(super) fn deadline(&self, clock: &Clock) -> Option<Instant> {
-        self.deadline_of(&self.lock(), clock)
-    }
-
-    fn deadline_of(&self, state: &State, clock: &Clock) -> Option<Instant> {
-        let patience = self.patience?;
-        let from = state.moved.filter(|_| patience.extend).unwrap_or(self.sent);
-        let ends = (from + patience.timeout).min(self.sent + patience.longest);
-        Some(ends + clock.stood().saturating_sub(self.stood).min(clock.most))
+    fn deadline_of(&self, state: &State) -> Option<Instant> {
+        let CallTimeout { timeout, longest, extend } = self.timeout?;
+        let from = state.last_step.filter(|_| extend).map_or(self.sent, |(_, at)| at);
+        let ends = (from + timeout).min(self.sent + longest);
+        let clock = &self.waiters.clock;
+        Some(ends + clock.stopped().saturating_sub(self.stopped).min(clock.longest))
     }
 
     /// Returns whether the outcome was set.
     pub(super) fn over(&self) -> bool {
-        self.lock().over
+        !matches!(lock(&self.state).outcome, Outcome::InFlight)
     }
 
-    /// Tells the steps that have come so far, and not those that come meanwhile: it must end.
-    pub(super) fn tell(&self, hear: &mut dyn FnMut(Progress)) {
-        let count = self.lock().progress.len();
+    /// Passes the queued progress to the listener. Progress that arrives meanwhile stays queued,
+    /// so that this ends.
+    pub(super) fn drain_progress(&self, listener: &mut dyn FnMut(Progress)) {
+        let count = lock(&self.state).progress.len();
         for _ in 0..count {
-            let step = self.lock().progress.pop_front();
+            let step = lock(&self.state).progress.pop_front();
             match step {
-                Some(step) => hear(step),
+                Some(step) => listener(step),
                 None => return,
             }
         }
     }
 
-    /// Until when there is nothing to do here but to wait for messages, by the same times as
-    /// [`PendingCall::wait`]; nothing once there is.
-    pub(super) fn idle_until(&self, clock: &Clock, until: Option<Instant>) -> Option<Instant> {
-        let state = self.lock();
-        if state.over || !state.progress.is_empty() {
+    /// Returns the time until which the thread may read messages for itself. `None` if there is an
+    /// outcome, progress, or a deadline that has passed.
+    pub(super) fn idle_until(&self, until: Option<Instant>) -> Option<Instant> {
+        let state = lock(&self.state);
+        if !matches!(state.outcome, Outcome::InFlight) || !state.progress.is_empty() {
             return None;
         }
         let now = Instant::now();
-        let by = self.deadline_of(&state, clock).into_iter().chain(until).min().unwrap_or(now + UNBOUNDED);
-        (by > now).then(|| if clock.stands() { by.max(now + STANDSTILL) } else { by })
+        let by = self.deadline_of(&state).into_iter().chain(until).min().unwrap_or(now + UNBOUNDED);
+        (by > now).then(|| if self.waiters.clock.is_stopped() { by.max(now + POLL) } else { by })
     }
 
-    /// Waits for the outcome, telling progress meanwhile.
+    /// Waits for the outcome, and passes progress to the listener. Returns `None` at `until`, and
+    /// [`Failure::Timeout`] at the deadline of the request, which stays in flight.
     pub(super) fn wait(
         &self,
-        clock: &Clock,
         until: Option<Instant>,
-        hear: &mut dyn FnMut(Progress),
-    ) -> WaitOutcome {
-        let mut state = self.lock();
-        // These are told however late it is, for somebody who only looks. More may come faster than they are told.
+        listener: &mut dyn FnMut(Progress),
+    ) -> Option<Result<Reply, Failure>> {
+        let mut state = lock(&self.state);
+        // Queued progress is delivered even after the deadline. More may arrive faster than it is delivered.
         let mut due = state.progress.len();
         loop {
-            if state.outcome.is_none() && due == 0 {
-                let (now, own) = (Instant::now(), self.deadline_of(&state, clock));
-                if own.is_some_and(|d| d <= now) {
-                    return WaitOutcome::Expired;
+            if !matches!(state.outcome, Outcome::Ready(_)) && due == 0 {
+                let now = Instant::now();
+                if self.deadline_of(&state).is_some_and(|deadline| deadline <= now) {
+                    return Some(Err(Failure::Timeout));
                 }
-                if until.is_some_and(|d| d <= now) {
-                    return WaitOutcome::NotYet;
+                if until.is_some_and(|until| until <= now) {
+                    return None;
                 }
             }
             due = due.saturating_sub(1);
             if let Some(step) = state.progress.pop_front() {
                 drop(state);
-                hear(step);
-                state = self.lock();
+                listener(step);
+                state = lock(&self.state);
                 continue;
             }
-            if let Some(outcome) = state.outcome.take() {
-                return WaitOutcome::Over(outcome);
+            if let Some(outcome) = state.take() {
+                return Some(outcome);
             }
-            state = match self.deadline_of(&state, clock).into_iter().chain(until).min() {
+            state = match self.deadline_of(&state).into_iter().chain(until).min() {
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    let left = if clock.stands() { left.max(STANDSTILL) } else { left };
+                    let left = if self.waiters.clock.is_stopped() { left.max(POLL) } else { left };
                     self.ready.wait_for(state, left)
                 }
                 None => self.ready.wait(state),
@@ -340,14 +353,14 @@ impl PendingCall {
 
     /// Returns the acknowledged filter of a listen request.
     pub(super) fn acknowledged(&self) -> Option<Filter> {
-        self.lock().acknowledged.clone()
+        lock(&self.state).acknowledged.clone()
     }
 
-    /// Waits until a request that listens is acknowledged: what it will hear, though it be over by
-    /// now. Nothing when it was over before that, or was neither in time.
+    /// Waits until a listen request is acknowledged. Returns `None` if it ended before, or at the
+    /// deadline.
     pub(super) fn wait_acknowledged(&self, deadline: Instant) -> Option<Filter> {
-        let mut state = self.lock();
-        while state.acknowledged.is_none() && !state.over {
+        let mut state = lock(&self.state);
+        while state.acknowledged.is_none() && matches!(state.outcome, Outcome::InFlight) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -357,100 +370,148 @@ impl PendingCall {
         state.acknowledged.clone()
     }
 
-    /// The outcome, if it is there and nobody took it.
+    /// Takes the outcome, if there is one.
     pub(super) fn take(&self) -> Option<Result<Reply, Failure>> {
-        self.lock().outcome.take()
+        lock(&self.state).take()
+    }
+
+    /// Returns whether the request was sent again.
+    pub(super) fn was_resent(&self) -> bool {
+        matches!(lock(&self.state).attempt, Attempt::Second)
+    }
+}
+
+/// Repetition after a lost session.
+#[cfg(feature = "http-client")]
+impl PendingCall {
+    /// Allows a second attempt.
+    pub(super) fn set_resend(&self, resend: Resend) {
+        lock(&self.state).attempt = Attempt::First(Some(Box::new(resend)));
+    }
+
+    /// Takes the data for the second attempt.
+    pub(super) fn take_resend(&self) -> Option<Box<Resend>> {
+        match &mut lock(&self.state).attempt {
+            Attempt::First(resend) => resend.take(),
+            Attempt::Second => None,
+        }
+    }
+
+    /// Takes a lost session back that no thread has seen. The caller must set another outcome.
+    pub(super) fn reopen(&self) -> bool {
+        let mut state = lock(&self.state);
+        let lost = matches!(state.outcome, Outcome::Ready(Err(Failure::SessionLost)));
+        if lost {
+            state.outcome = Outcome::InFlight;
+        }
+        lost
+    }
+
+    /// Marks the second attempt.
+    pub(super) fn set_resent(&self) {
+        lock(&self.state).attempt = Attempt::Second;
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Option<Result<Reply, Failure>> {
+        match std::mem::replace(&mut self.outcome, Outcome::Taken) {
+            Outcome::Ready(outcome) => Some(outcome),
+            other => {
+                self.outcome = other;
+                None
+            }
+        }
     }
 }
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        self.no_longer(&mut self.lock());
+        self.uncount(&mut lock(&self.state));
     }
 }
 
-/// A registered waiter.
+/// A counted waiter.
 pub(super) struct Awaited<'s>(&'s PendingCall);
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
-        if self.0.watch.is_some() {
-            return;
+        if self.0.on_ready.get().is_none() {
+            self.0.uncount(&mut lock(&self.0.state));
         }
-        self.0.no_longer(&mut self.0.lock());
     }
 }
 
 impl Wake for PendingCall {
     fn wake(&self) {
-        self.ready.release(self.lock());
-        self.tell_watch();
+        self.ready.release(lock(&self.state));
+        self.notify_callback();
     }
 
     fn sleeps(&self) -> bool {
-        self.ready.has_waiters(&self.lock())
+        self.ready.has_waiters(&lock(&self.state))
     }
 }
 
-/// Result of a wait.
-pub(super) enum WaitOutcome {
-    /// The outcome.
-    Over(Result<Reply, Failure>),
-    /// The caller's own deadline came first.
-    NotYet,
-    /// The request's deadline came.
-    Expired,
+/// Waiters of a connection: their number, and the clock of their deadlines.
+pub(super) struct Waiters {
+    count: AtomicUsize,
+    pub(super) clock: Clock,
 }
 
-/// A clock that stands still while the server waits for a person: the time that somebody thinks
-/// about a question is not the server's (basic/utilities, timeouts; requirement TMO-03).
+impl Waiters {
+    /// `longest` is the time that a stopped clock can add to one deadline.
+    pub(super) fn new(longest: Duration) -> Arc<Waiters> {
+        Arc::new(Waiters { count: AtomicUsize::new(0), clock: Clock { state: Mutex::default(), longest } })
+    }
+
+    /// Returns whether any request has a waiter. Takes no lock.
+    pub(super) fn any(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// A clock that stops while requests of the server wait for the user: their time is not the
+/// server's (basic/utilities, timeouts; requirement TMO-03).
 pub(super) struct Clock {
-    state: Mutex<Standing>,
-    /// The longest time that it can add to one request.
-    most: Duration,
+    state: Mutex<Stops>,
+    longest: Duration,
 }
 
 #[derive(Default)]
-struct Standing {
-    questions: usize,
+struct Stops {
+    /// Open requests of the server.
+    open: usize,
     since: Option<Instant>,
     before: Duration,
 }
 
 impl Clock {
-    pub(super) fn new(most: Duration) -> Clock {
-        Clock { state: Mutex::default(), most }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Standing> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One more question is open.
+    /// A request of the server is opened.
     pub(super) fn stop(&self) {
-        let mut state = self.lock();
-        state.questions += 1;
+        let mut state = lock(&self.state);
+        state.open += 1;
         state.since.get_or_insert_with(Instant::now);
     }
 
-    /// One is answered.
+    /// A request of the server is closed. The clock continues after the last one.
     pub(super) fn go(&self) {
-        let mut state = self.lock();
-        state.questions = state.questions.saturating_sub(1);
-        if state.questions == 0 {
+        let mut state = lock(&self.state);
+        state.open = state.open.saturating_sub(1);
+        if state.open == 0 {
             if let Some(since) = state.since.take() {
                 state.before += since.elapsed();
             }
         }
     }
 
-    fn stands(&self) -> bool {
-        self.lock().questions > 0
+    fn is_stopped(&self) -> bool {
+        lock(&self.state).open > 0
     }
 
     /// Returns the total stopped time.
-    fn stood(&self) -> Duration {
-        let state = self.lock();
+    fn stopped(&self) -> Duration {
+        let state = lock(&self.state);
         state.before + state.since.map(|s| s.elapsed()).unwrap_or_default()
     }
 }
@@ -462,24 +523,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_wakes_whoever_sleeps_and_nobody_else() {
-        let clock = Clock::new(Duration::ZERO);
-        let slot = || Arc::new(PendingCall::new(None, false, &clock, &Arc::default()));
-        let awake = slot();
+    fn an_outcome_wakes_only_threads_that_sleep() {
+        let waiters = Waiters::new(Duration::ZERO);
+        let cancelled = |outcome| matches!(outcome, Some(Err(Failure::Cancelled)));
+        let awake = PendingCall::new(None, false, &waiters);
         awake.expect();
-        assert!(Arc::clone(&awake).fill(Err(Failure::Cancelled)).is_none(), "nobody has to be told");
-        assert!(matches!(awake.wait(&clock, None, &mut |_| {}), WaitOutcome::Over(Err(Failure::Cancelled))));
-        let slept = slot();
+        assert!(Arc::clone(&awake).finish(Err(Failure::Cancelled)).is_none(), "no thread has to be woken");
+        assert!(cancelled(awake.wait(None, &mut |_| {})));
+        let slept = PendingCall::new(None, false, &waiters);
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| slept.wait(&clock, None, &mut |_| {}));
+            let waits = scope.spawn(|| slept.wait(None, &mut |_| {}));
             while !Wake::sleeps(&*slept) {
                 std::thread::yield_now();
             }
-            let waking = Arc::clone(&slept).fill(Err(Failure::Cancelled)).expect("somebody has to be told");
-            assert!(waking.who.sleeps(), "nobody is woken before this is dropped");
+            let waking =
+                Arc::clone(&slept).finish(Err(Failure::Cancelled)).expect("a thread has to be woken");
+            assert!(waking.who.sleeps(), "no thread is woken before this is dropped");
             drop(waking);
-            assert!(matches!(waits.join().unwrap(), WaitOutcome::Over(Err(Failure::Cancelled))));
+            assert!(cancelled(waits.join().unwrap()));
         });
         assert!(!Wake::sleeps(&*slept));
+    }
+
+    #[test]
+    fn a_callback_runs_for_each_event_and_counts_as_a_waiter() {
+        let waiters = Waiters::new(Duration::ZERO);
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        let callback: OnReady = Arc::new(move || _ = counter.fetch_add(1, Ordering::SeqCst));
+        let step = |done| Progress { done, total: None, message: None };
+        let early = PendingCall::new(None, true, &waiters);
+        early.on_ready(&callback);
+        assert!(waiters.any());
+        early.step(step(1.0));
+        drop(early.awaited());
+        assert!(waiters.any(), "a callback stays counted");
+        drop(Arc::clone(&early).finish(Err(Failure::Cancelled)));
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+        assert!(!waiters.any());
+        // Registered after the outcome: nothing else would call it.
+        let late = PendingCall::new(None, true, &waiters);
+        drop(Arc::clone(&late).finish(Err(Failure::Cancelled)));
+        late.on_ready(&callback);
+        assert_eq!(calls.load(Ordering::SeqCst), 3);
+        assert!(!waiters.any());
     }
 }

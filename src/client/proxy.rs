@@ -11,19 +11,18 @@ use crate::model::proxied_result::{Passage, Relayed};
 use crate::model::{ClientCapabilities, Level};
 
 use super::builder::ClientBuilder;
-use super::call::Options;
-use super::pending_call::{Progress, Watch};
-use super::request::{Call, InputRequired, Outcome, Request};
-use super::server_requests::Relay;
+use super::handlers::Relay;
+use super::pending_call::{OnReady, Progress};
+use super::request::{CacheUse, Call, CallOptions, InputRequired, Outcome, Request};
 
 impl ClientBuilder {
-    /// Passes what the server asks to `relay` first, and to the handlers if `relay` gives it back.
+    /// Passes requests of the server to `relay` first, and to the handlers if `relay` returns them.
     /// `relay` also gets log entries, from `info` on unless a handler wants more, and decides which
     /// capabilities are declared.
     pub(crate) fn relays(mut self, relay: Arc<dyn Relay>) -> ClientBuilder {
         self.log_level = Some(self.log_level.unwrap_or(Level::Info).min(Level::Info));
         self.handlers.relay = Some(relay);
-        // The caller checks what is passed on.
+        // The caller validates the results.
         #[cfg(feature = "schema")]
         {
             self.checks = false;
@@ -35,44 +34,42 @@ impl ClientBuilder {
 impl<T> Request<T> {
     /// Declares these capabilities for this call, where the era declares them with each request.
     pub(crate) fn able(mut self, able: ClientCapabilities) -> Request<T> {
-        self.options.able = Some(able);
+        self.options.capabilities = Some(able);
         self
     }
 
     /// Returns the result as it came. It is not cached here: the caller may cache it.
     pub(crate) fn relayed(self, passage: Passage) -> Request<Relayed> {
         let decode = relayed(passage, self.core.greeting().revision);
-        let options = Options { fresh: true, passed_on: true, ..self.options };
-        Request { core: self.core, order: self.order, decode, options }
+        let options = CallOptions { cache: CacheUse::Bypass, ..self.options };
+        Request { core: self.core, request: self.request, decode, options }
     }
 
     /// Adds members to the request's `_meta`, as text without braces.
     pub(crate) fn meta(mut self, members: &str) -> Request<T> {
-        if let Ok(order) = &mut self.order {
-            order.meta.push_str(members);
+        if let Ok(request) = &mut self.request {
+            request.meta.push_str(members);
         }
         self
-    }
-
-    /// As [`Request::start`], without a thread that waits: `on_ready` is called when
-    /// [`Call::outcome_until`] may have something new, on any thread, perhaps before this returns. It must
-    /// not wait.
-    pub(crate) fn start_watched(mut self, on_ready: Watch) -> Result<Call<T>, Error> {
-        self.options.watch = Some(on_ready);
-        self.start()
     }
 }
 
 impl<T> Call<T> {
+    /// Replaces the waiting thread: `callback` is called when [`Call::outcome_until`] may have
+    /// something new, on any thread, perhaps before this returns. It must not block.
+    pub(crate) fn on_ready(&mut self, callback: OnReady) {
+        self.run.on_ready(callback);
+    }
+
     /// As [`Call::wait_outcome`], until `until` at most, with a listener for progress that may
     /// borrow. The request must have its own listener, or no progress is requested.
     pub(crate) fn outcome_until(
         &mut self,
         until: Instant,
-        hear: &mut dyn FnMut(Progress),
+        listener: &mut dyn FnMut(Progress),
     ) -> Option<Result<Outcome<T>, Error>> {
-        let step = self.exchange.step_hearing(Some(until), Some(hear))?;
-        Some(self.outcome(step))
+        let outcome = self.run.step(Some(until), Some(listener))?;
+        Some(self.decoded(outcome))
     }
 }
 

@@ -7,45 +7,114 @@ use std::time::{Duration, Instant};
 use crate::era::decode::makes_tasks;
 use crate::era::outgoing::{OutgoingRequest, RequestKind};
 use crate::error::{Error, ErrorKind};
-use crate::json::{Json, Value, Writer};
-use crate::model::Level;
+use crate::json::{Json, Value};
 use crate::model::content::ToolOutput;
 use crate::model::task::Task;
+use crate::model::{ClientCapabilities, Level};
+use crate::transport::client::Failure;
 
-use super::call::{CallControl, CallRun, Options, RoundOutcome, read};
+use super::call::{CallControl, CallRun, read};
+use super::connect::request;
 use super::connection::Core;
-use super::pending_call::{CallTimeout, Progress};
+use super::pending_call::{CallTimeout, Progress, Reply};
 
-/// Reads an answer; nothing when it is not what the method answers.
+/// Result of a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Outcome<T> {
+    /// The result.
+    Complete(T),
+    /// The server requires input first.
+    InputRequired(InputRequired),
+    /// The server created a task, which continues without this call: only after
+    /// [`Request::as_task`].
+    Task(Task),
+}
+
+/// Input that the server requires. It belongs to one request.
+#[derive(Clone, Debug)]
+pub struct InputRequired {
+    /// The input requests, an object by key: each has a `method` and `params`.
+    // Until `with_object`, `null` stands for none.
+    pub questions: Json,
+    /// Opaque state of the server, as JSON text.
+    pub(super) state: Option<String>,
+}
+
+/// Options of a call.
+pub(super) struct CallOptions {
+    pub timeout: CallTimeout,
+    pub on_progress: Option<Box<dyn FnMut(Progress) + Send>>,
+    pub log_level: Option<Level>,
+    pub cache: CacheUse,
+    /// Input of a resumed call.
+    pub resume: Option<Input>,
+    /// Client capabilities of this call, if they differ from those of the client.
+    pub capabilities: Option<ClientCapabilities>,
+}
+
+/// Use of the cache by a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CacheUse {
+    /// Return a cached result, store a new one.
+    ReadAndStore,
+    /// Request a new result and store it.
+    Store,
+    /// Request a new result; the caller may cache it.
+    #[allow(dead_code, reason = "used by the hub")]
+    Bypass,
+}
+
+/// Input for the next round.
+#[derive(Default)]
+pub(super) struct Input {
+    /// Responses to the input requests: members of an object, as JSON text.
+    pub responses: Option<String>,
+    /// State that the server handed out, as JSON text.
+    pub state: Option<String>,
+}
+
+impl InputRequired {
+    /// Represents a round without input requests as an empty object.
+    pub(super) fn with_object(self) -> InputRequired {
+        let questions = if self.is_empty() { Json::constant("{}") } else { self.questions };
+        InputRequired { questions, state: self.state }
+    }
+
+    /// Returns whether the server requires no input but only another request with its state.
+    pub(super) fn is_empty(&self) -> bool {
+        self.questions == Json::default()
+    }
+}
+
+/// Decodes a result. `None` if it does not have the form that the method requires.
 pub(super) type Decode<T> = fn(Value<'_>) -> Option<T>;
 
-/// A call that is ready to be made.
+/// A request that is not sent yet.
 #[must_use = "a request does nothing until it is waited for or started"]
 pub struct Request<T> {
     pub(super) core: Arc<Core>,
-    pub(super) order: Result<OutgoingRequest, Error>,
+    pub(super) request: Result<OutgoingRequest, Error>,
     pub(super) decode: Decode<T>,
-    pub(super) options: Options,
+    pub(super) options: CallOptions,
 }
 
 impl<T> Request<T> {
     pub(super) fn new(core: &Arc<Core>, want: &RequestKind<'_>, decode: Decode<T>) -> Request<T> {
         let limits = &core.limits;
-        let patience =
+        let timeout =
             CallTimeout { timeout: limits.call_timeout, longest: limits.call_longest, extend: false };
         Request {
             core: Arc::clone(core),
-            order: OutgoingRequest::new(want).map_err(|why| Error::new(ErrorKind::Invalid, why)),
+            request: request(want),
             decode,
-            options: Options {
-                patience,
-                hear: None,
-                log: None,
-                fresh: false,
+            options: CallOptions {
+                timeout,
+                on_progress: None,
+                log_level: None,
+                cache: CacheUse::ReadAndStore,
                 resume: None,
-                passed_on: false,
-                watch: None,
-                able: None,
+                capabilities: None,
             },
         }
     }
@@ -53,79 +122,77 @@ impl<T> Request<T> {
     /// Sets the timeout; the default is [`crate::Limits::call_timeout`]. Time in which the server
     /// waits for the user does not count.
     pub fn timeout(mut self, timeout: Duration) -> Request<T> {
-        // "For ever" in code: a point of time so far away cannot be told.
-        self.options.patience.timeout = timeout.min(LONGEST);
-        self.options.patience.longest = self.options.patience.longest.max(self.options.patience.timeout);
+        let own = &mut self.options.timeout;
+        own.timeout = timeout.min(LONGEST);
+        own.longest = own.longest.max(own.timeout);
         self
     }
 
-    /// Lets each step of progress start the timeout anew, up to `longest` altogether.
+    /// Restarts the timeout with each progress notification, up to `longest` in all.
     pub fn extended_by_progress(mut self, longest: Duration) -> Request<T> {
-        self.options.patience.extend = true;
-        self.options.patience.longest = longest.min(LONGEST);
+        self.options.timeout.extend = true;
+        self.options.timeout.longest = longest.min(LONGEST);
         self
     }
 
-    /// Hears of progress, on the thread that waits for the call, never after the wait ended.
-    pub fn on_progress(mut self, hear: impl FnMut(Progress) + Send + 'static) -> Request<T> {
-        self.options.hear = Some(Box::new(hear));
+    /// Requests progress. `listener` runs on the thread that waits for the call, and never after
+    /// the wait has ended.
+    pub fn on_progress(mut self, listener: impl FnMut(Progress) + Send + 'static) -> Request<T> {
+        self.options.on_progress = Some(Box::new(listener));
         self
     }
 
-    /// Wants log entries from this level on for this request, where the era says that with each
-    /// request.
+    /// Requests log entries from this level on for this request. Without effect in a session, which
+    /// has one level: see [`Client::set_log_level`](super::Client::set_log_level).
     pub fn log_level(mut self, level: Level) -> Request<T> {
-        self.options.log = Some(level);
+        self.options.log_level = Some(level);
         self
     }
 
-    /// Asks the server even if an answer was kept that it said is still fresh; the new answer takes
-    /// its place.
+    /// Sends the request even if the cache has a fresh result. The new result replaces it.
     pub fn fresh(mut self) -> Request<T> {
-        self.options.fresh = true;
+        self.options.cache = CacheUse::Store;
         self
     }
 
-    /// Goes on with an earlier request that ended in [`Outcome::InputRequired`]: the same request
-    /// with the answers to its questions, an object by key, and with its state.
+    /// Continues an earlier request that ended in [`Outcome::InputRequired`]: the same request with
+    /// the responses to its input requests, an object by key, and with its state.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when the answers are no object.
-    pub fn resume(mut self, answers: &Json, asked: &InputRequired) -> Result<Request<T>, Error> {
-        let text = answers.as_str().trim();
-        let members = text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
-        let members =
-            members.ok_or_else(|| Error::new(ErrorKind::Invalid, "the answers must be an object by key"))?;
-        self.options.resume = Some((members.to_owned(), asked.state.clone()));
+    /// [`ErrorKind::Invalid`] when the responses are not an object.
+    pub fn resume(mut self, responses: &Json, input: &InputRequired) -> Result<Request<T>, Error> {
+        let text = responses.as_str().trim();
+        let members = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).ok_or_else(|| {
+            let what = "the responses to input requests must be an object with the keys of the requests";
+            Error::new(ErrorKind::Invalid, what)
+        })?;
+        self.options.resume = Some(Input { responses: Some(members.to_owned()), state: input.state.clone() });
         Ok(self)
     }
 
-    /// Makes the call and waits for its answer.
+    /// Sends the request and waits for its result.
     ///
     /// # Errors
-    /// What [`ErrorKind`] names: the server's own error, no answer in time, the end of the
+    /// See [`ErrorKind`]: an error response of the server, no response in time, the end of the
     /// connection.
     pub fn wait(self) -> Result<T, Error> {
-        let (mut exchange, decode) = self.into_exchange()?;
-        exchange.begin(true)?;
-        done(&mut exchange, decode, None)
-            .unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "no answer in time")))
+        self.send(true)?.wait()
     }
 
-    /// Makes the call and comes back as soon as it is under way.
+    /// Sends the request and returns the call in flight.
     ///
     /// # Errors
-    /// The call could not be sent: too many are in flight, or the connection ended.
+    /// The request could not be sent: too many calls are in flight, or the connection has ended.
     pub fn start(self) -> Result<Call<T>, Error> {
-        let (mut exchange, decode) = self.into_exchange()?;
-        exchange.begin(false)?;
-        Ok(Call { exchange, decode, kind: PhantomData })
+        self.send(false)
     }
 
-    fn into_exchange(self) -> Result<(CallRun, Decode<T>), Error> {
-        let order = self.order?;
-        self.core.declared(&order.method)?;
-        Ok((CallRun::new(self.core, order, self.options), self.decode))
+    fn send(self, here: bool) -> Result<Call<T>, Error> {
+        let request = self.request?;
+        self.core.declared(&request.method)?;
+        let mut run = CallRun::new(self.core, request, self.options);
+        run.begin(here)?;
+        Ok(Call { run, decode: self.decode, kind: PhantomData })
     }
 }
 
@@ -136,38 +203,32 @@ impl Request<ToolOutput> {
     /// (`execution.taskSupport` in [`crate::Tool::source`]); without sessions it decides alone.
     /// [`Request::wait`] fails as [`ErrorKind::Misuse`] when a task comes of the call.
     pub fn as_task(mut self) -> Request<ToolOutput> {
-        if let Ok(order) = &mut self.order {
+        if let Ok(request) = &mut self.request {
             let core = &self.core;
-            order.task = !core.era().sessions() || makes_tasks(&core.greeting().capabilities);
+            request.task = !core.era().sessions() || makes_tasks(&core.greeting().capabilities);
         }
         self
     }
 }
 
-/// The longest time that anything is waited for: what fits a clock.
+/// Upper bound for timeouts of the caller: `Instant + Duration` can overflow beyond it.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-fn done<T>(exchange: &mut CallRun, decode: Decode<T>, until: Option<Instant>) -> Option<Result<T, Error>> {
-    let core = Arc::clone(&exchange.core);
-    Some(exchange.finish(until)?.and_then(|reply| read(&core, reply, decode)))
-}
-
-/// A call under way. Dropping it cancels it.
+/// A call in flight. Dropping it cancels it.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call<T> {
-    pub(super) exchange: CallRun,
+    pub(super) run: CallRun,
     decode: Decode<T>,
     kind: PhantomData<fn() -> T>,
 }
 
 impl<T> Call<T> {
-    /// Waits for the answer; what the server asks meanwhile is asked of the handlers.
+    /// Waits for the result. The handlers answer input requests.
     ///
     /// # Errors
     /// As [`Request::wait`].
     pub fn wait(mut self) -> Result<T, Error> {
-        done(&mut self.exchange, self.decode, None)
-            .unwrap_or_else(|| Err(Error::new(ErrorKind::Timeout, "no answer in time")))
+        self.result(None).unwrap_or_else(|| Err(Failure::Timeout.to_error()))
     }
 
     /// Waits until `until` at most. Returns `None` if the call is still in flight then. The
@@ -176,44 +237,40 @@ impl<T> Call<T> {
     /// # Errors
     /// As [`Request::wait`].
     pub fn wait_until(&mut self, until: Instant) -> Option<Result<T, Error>> {
-        done(&mut self.exchange, self.decode, Some(until))
+        self.result(Some(until))
     }
 
-    /// Waits for the next thing the server says: the answer, or that it needs something first,
-    /// which is then for the caller to find out and to [`Request::resume`] with. Handlers are not
-    /// asked, except in a session: there the server asks by requests of its own, which are theirs
-    /// as ever.
+    /// Waits for the outcome of one round: the result, or input that the server requires. The caller
+    /// provides the input with [`Request::resume`]. In a session the server sends requests of its
+    /// own instead, which the handlers answer.
     ///
     /// # Errors
     /// As [`Request::wait`].
     pub fn wait_outcome(mut self) -> Result<Outcome<T>, Error> {
-        match self.exchange.step(None) {
-            Some(step) => self.outcome(step),
-            None => Err(Error::new(ErrorKind::Timeout, "no answer in time")),
-        }
+        let outcome = self.run.step(None, None).unwrap_or_else(|| Err(Failure::Timeout.to_error()));
+        self.decoded(outcome)
     }
 
-    pub(super) fn outcome(&self, step: Result<RoundOutcome, Error>) -> Result<Outcome<T>, Error> {
-        match step? {
-            RoundOutcome::Complete(reply) => {
-                read(&self.exchange.core, reply, self.decode).map(Outcome::Complete)
-            }
-            RoundOutcome::Asked(questions, state) => Ok(Outcome::InputRequired(InputRequired {
-                questions: questions.unwrap_or_else(empty),
-                state,
-            })),
-            RoundOutcome::Task(task) => Ok(Outcome::Task(task)),
-        }
+    fn result(&mut self, until: Option<Instant>) -> Option<Result<T, Error>> {
+        Some(self.run.finish(until)?.and_then(|reply| read(&self.run.core, reply, self.decode)))
     }
 
-    /// Something to cancel this call with, from any thread, whoever waits for it.
+    pub(super) fn decoded(&self, outcome: Result<Outcome<Reply>, Error>) -> Result<Outcome<T>, Error> {
+        Ok(match outcome? {
+            Outcome::Complete(reply) => Outcome::Complete(read(&self.run.core, reply, self.decode)?),
+            Outcome::InputRequired(input) => Outcome::InputRequired(input.with_object()),
+            Outcome::Task(task) => Outcome::Task(task),
+        })
+    }
+
+    /// Returns a handle that cancels this call from any thread.
     pub fn canceller(&self) -> Canceller {
-        Canceller { core: Arc::clone(&self.exchange.core), flag: self.exchange.flag() }
+        Canceller { core: Arc::clone(&self.run.core), control: self.run.control() }
     }
 
-    /// Ends the call. The server is told; an answer that comes all the same is dropped.
+    /// Cancels the call and notifies the server. A late response is dropped.
     pub fn cancel(mut self) {
-        self.exchange.cancel();
+        self.run.cancel();
     }
 }
 
@@ -221,40 +278,13 @@ impl<T> Call<T> {
 #[derive(Clone)]
 pub struct Canceller {
     core: Arc<Core>,
-    flag: Arc<CallControl>,
+    control: Arc<CallControl>,
 }
 
 impl Canceller {
-    /// Ends the call, if it is not over: who waits for it gets [`ErrorKind::Cancelled`], and the
-    /// server is told.
+    /// Cancels the call, if it is not over, and notifies the server. The waiting thread gets
+    /// [`ErrorKind::Cancelled`].
     pub fn cancel(&self) {
-        self.flag.cancel(&self.core);
+        self.control.cancel(&self.core);
     }
-}
-
-/// Response to a request.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Outcome<T> {
-    /// The answer.
-    Complete(T),
-    /// It needs something first.
-    InputRequired(InputRequired),
-    /// It goes on by itself, and tells more when it is asked: only after [`Request::as_task`].
-    Task(Task),
-}
-
-/// Input that the server requires. It belongs to one request.
-#[derive(Clone, Debug)]
-pub struct InputRequired {
-    /// The questions, an object by key: each has a `method` and `params`.
-    pub questions: Json,
-    /// Opaque state of the server, as JSON text.
-    pub(super) state: Option<String>,
-}
-
-fn empty() -> Json {
-    let mut w = Writer::new();
-    w.begin_object().end_object();
-    w.into_json()
 }

@@ -1,4 +1,4 @@
-//! Subscriptions, and the listen requests that carry them.
+//! Subscriptions and the listen requests that carry them.
 //!
 //! In a session the server sends changes of its lists, and updates of subscribed resources. In the
 //! stateless protocol one listen request names everything that is wanted. When that changes, a new
@@ -14,15 +14,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::era::client::Envelope;
 use crate::era::outgoing::{OutgoingRequest, RequestKind};
 use crate::error::{Error, ErrorKind};
 use crate::model::{Change, Filter};
-use crate::rpc::RpcError;
+use crate::sync::lock;
 use crate::transport::client::Failure;
 
-use super::connection::{Core, lock, remote};
+use super::connection::{Core, misbehaved, remote_error};
 use super::pending_call::PendingCall;
-use super::send::{Sending, send};
 
 /// Attempts in a row to reopen a listen request that the server ended.
 const TRIES: u32 = 6;
@@ -38,22 +38,21 @@ pub(super) struct Subscriptions {
 struct State {
     wanted: Filter,
     version: u64,
-    /// Open requests: usually one, two while one takes the other's place.
+    /// Open requests: usually one, two while one replaces the other.
     live: Vec<Live>,
     tries: u32,
 }
 
 struct Live {
-    id: u64,
     version: u64,
-    /// Knows what the server said it will tell.
-    slot: Arc<PendingCall>,
+    /// Holds the acknowledged filter.
+    pending: Arc<PendingCall>,
 }
 
 impl Subscriptions {
     /// Returns whether a listen request with this id is open.
     pub(super) fn listens(&self, id: u64) -> bool {
-        lock(&self.state).live.iter().any(|l| l.id == id)
+        lock(&self.state).live.iter().any(|l| l.pending.id() == id)
     }
 
     /// Returns the number of open listen requests.
@@ -61,28 +60,29 @@ impl Subscriptions {
         lock(&self.state).live.len()
     }
 
-    /// Something was told: the connection works.
-    pub(super) fn heard(&self) {
+    /// A notification arrived: the attempts are counted anew.
+    pub(super) fn received(&self) {
         lock(&self.state).tries = 0;
     }
 
-    /// The server said what it will tell.
+    /// Stores the filter that the server acknowledged.
     pub(super) fn acknowledged(&self, id: u64, filter: Filter) {
-        let live = lock(&self.state).live.iter().find(|l| l.id == id).map(|l| Arc::clone(&l.slot));
-        if let Some(slot) = live {
-            slot.acknowledge(filter);
+        let live =
+            lock(&self.state).live.iter().find(|l| l.pending.id() == id).map(|l| Arc::clone(&l.pending));
+        if let Some(pending) = live {
+            pending.acknowledge(filter);
         }
     }
 
-    /// A request is over; whether it was one that listens and should be sent again.
+    /// Removes a request that is over. Returns whether it was a listen request to send again.
     pub(super) fn ended(&self, id: u64) -> bool {
         let mut state = lock(&self.state);
-        let Some(at) = state.live.iter().position(|l| l.id == id) else { return false };
+        let Some(at) = state.live.iter().position(|l| l.pending.id() == id) else { return false };
         let ended = state.live.swap_remove(at);
-        // Only what was acknowledged and not yet replaced is missed.
+        // Notifications are missed only if it was acknowledged and not replaced.
         let newest = ended.version == state.version;
         drop(state);
-        newest && ended.slot.acknowledged().is_some_and(|told| told != Filter::default())
+        newest && ended.pending.acknowledged().is_some_and(|filter| filter != Filter::default())
     }
 
     /// Returns whether updates of this URI are wanted.
@@ -90,12 +90,12 @@ impl Subscriptions {
         lock(&self.state).wanted.uris.iter().any(|wanted| wanted == uri)
     }
 
-    /// The URIs of which updates are wanted.
+    /// Returns the URIs of the subscribed resources.
     pub(super) fn uris(&self) -> Vec<String> {
         lock(&self.state).wanted.uris.clone()
     }
 
-    /// Changes what is wanted; whether that is a change.
+    /// Changes the wanted filter. Returns whether it is different now.
     pub(super) fn want(&self, change: impl FnOnce(&mut Filter)) -> bool {
         let mut state = lock(&self.state);
         let before = state.wanted.clone();
@@ -105,11 +105,11 @@ impl Subscriptions {
 }
 
 impl Core {
-    /// Opens a listen request for everything that is wanted now, waits until the server says what
-    /// of that it will tell, and ends the one before.
+    /// Opens a listen request for the wanted filter, waits until the server acknowledges it, and
+    /// ends the one before. Returns the acknowledged filter.
     pub(super) fn listen(self: &Arc<Self>) -> Result<Filter, Error> {
         let (wanted, version) = {
-            let mut state = lock(&self.listening.state);
+            let mut state = lock(&self.subscriptions.state);
             state.version += 1;
             (state.wanted.clone(), state.version)
         };
@@ -117,102 +117,100 @@ impl Core {
             self.end_listening(version);
             return Ok(wanted);
         }
-        let order = OutgoingRequest::new(&RequestKind::Listen(&wanted))
+        let request = OutgoingRequest::new(&RequestKind::Listen(&wanted))
             .map_err(|e| Error::new(ErrorKind::Invalid, e))?;
-        let slot = Arc::new(PendingCall::new(None, false, &self.clock, &self.waiters));
-        let id = self.register(Arc::clone(&slot)).map_err(|f| f.to_error())?;
-        lock(&self.listening.state).live.push(Live { id, version, slot: Arc::clone(&slot) });
+        let pending = PendingCall::new(None, false, &self.waiters);
+        self.register(&pending).map_err(|f| f.to_error())?;
+        lock(&self.subscriptions.state).live.push(Live { version, pending: Arc::clone(&pending) });
         let deadline = Instant::now() + self.limits.call_timeout;
-        let sent = send(self, &Sending { stream: true, ..Sending::new(id, &order, deadline) }, None);
-        let told = match sent {
-            Ok(()) => self.acknowledged(&slot, deadline),
+        let envelope = Envelope::new(pending.id(), &self.card);
+        let acknowledged = match self.send(&request, &envelope, deadline, None) {
+            Ok(()) => self.acknowledged(&pending, deadline),
             Err(failure) => Err(failure.to_error()),
         };
-        if told.is_err() {
-            lock(&self.listening.state).live.retain(|l| l.id != id);
-            self.give_up(id, Failure::Cancelled);
+        if acknowledged.is_err() {
+            lock(&self.subscriptions.state).live.retain(|l| !Arc::ptr_eq(&l.pending, &pending));
+            self.give_up(&pending, Failure::Cancelled);
         } else {
             self.end_listening(version);
         }
-        told
+        acknowledged
     }
 
-    fn acknowledged(&self, slot: &PendingCall, deadline: Instant) -> Result<Filter, Error> {
-        let awaited = slot.awaited();
-        self.carrier.attend();
-        let acknowledged = slot.wait_acknowledged(deadline);
+    fn acknowledged(&self, pending: &PendingCall, deadline: Instant) -> Result<Filter, Error> {
+        let awaited = pending.awaited();
+        self.transport.attend();
+        let acknowledged = pending.wait_acknowledged(deadline);
         drop(awaited);
-        acknowledged.ok_or_else(|| match slot.take() {
+        acknowledged.ok_or_else(|| match pending.take() {
             None => Failure::Timeout.to_error(),
             Some(Err(failure)) => failure.to_error(),
-            Some(Ok(reply)) if reply.ok => Error::new(
-                ErrorKind::PeerMisbehaved,
-                "the server ended the listen request before it acknowledged it",
-            ),
-            Some(Ok(reply)) => RpcError::read(reply.value())
-                .map_or_else(|| Error::new(ErrorKind::PeerMisbehaved, "a malformed error"), remote),
+            Some(Ok(reply)) if reply.ok => {
+                misbehaved("the server ended the listen request before it acknowledged it")
+            }
+            Some(Ok(reply)) => remote_error(&reply),
         })
     }
 
     /// Ends the listen requests that a newer one has replaced.
     fn end_listening(&self, version: u64) {
         let mut old = Vec::new();
-        lock(&self.listening.state).live.retain(|l| {
+        lock(&self.subscriptions.state).live.retain(|l| {
             if l.version < version {
-                old.push(l.id);
+                old.push(Arc::clone(&l.pending));
             }
             l.version >= version
         });
-        for id in old {
-            self.give_up(id, Failure::Cancelled);
+        for pending in old {
+            self.give_up(&pending, Failure::Cancelled);
         }
     }
 
-    /// Opens the listen request again that ended by itself. Runs at the desk.
+    /// Opens a listen request again that the server ended. Runs on a handler thread.
     pub(super) fn listen_again(self: &Arc<Self>) {
         loop {
             let tries = {
-                let mut state = lock(&self.listening.state);
+                let mut state = lock(&self.subscriptions.state);
                 state.tries += 1;
                 state.tries
             };
             if tries > TRIES {
                 let what = "the server ends every listen request: changes are no longer received";
-                return self.desk.tell_noise(what.to_owned());
+                return self.handlers.report_noise(what.to_owned());
             }
             if !self.rest(PAUSE * (1 << tries.min(5))) {
                 return;
             }
             if self.listen().is_ok() {
-                return self.missed();
+                return self.assume_changed();
             }
         }
     }
 
-    /// Something is not what it was.
+    /// Handles a reported change.
     pub(super) fn changed(self: &Arc<Self>, change: Change) {
         self.cache.forget(&change);
         #[cfg(feature = "schema")]
         if change == Change::Tools {
-            self.outputs.forget();
+            self.output_schemas.forget();
         }
-        self.desk.tell_change(change);
+        self.handlers.report_change(change);
     }
 
-    /// For a while the server could not tell of anything, perhaps because it was started anew: all
-    /// of which it would have told counts as changed.
-    pub(super) fn missed(self: &Arc<Self>) {
+    /// Reports a change of everything that the server reports changes of: for a while its
+    /// notifications were missed.
+    pub(super) fn assume_changed(self: &Arc<Self>) {
         let offer = self.greeting().offer;
-        // A server that was started anew may have other tools even if it never tells of them.
+        // A restarted server may have other tools even if it does not report changes.
         #[cfg(feature = "schema")]
-        self.outputs.forget();
+        self.output_schemas.forget();
         let lists = [
             (offer.tools_changed, Change::Tools),
             (offer.prompts_changed, Change::Prompts),
             (offer.resources_changed, Change::Resources),
         ];
-        let lists = lists.into_iter().filter(|(told, _)| *told).map(|(_, change)| change);
-        for change in lists.chain(self.listening.uris().into_iter().map(Change::Updated)) {
+        let lists = lists.into_iter().filter(|(reported, _)| *reported).map(|(_, change)| change);
+        for change in lists.chain(self.subscriptions.uris().into_iter().map(Change::Updated)) {
             self.changed(change);
         }
     }

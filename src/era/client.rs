@@ -68,6 +68,13 @@ pub(crate) struct Envelope<'a> {
     pub able: Option<ClientCapabilities>,
 }
 
+impl<'a> Envelope<'a> {
+    /// Metadata of a request without options.
+    pub(crate) fn new(id: u64, card: &'a ClientIdentity) -> Envelope<'a> {
+        Envelope { id, card, progress: false, log: None, answers: None, state: None, able: None }
+    }
+}
+
 /// Identity and capabilities of the client, encoded once.
 pub(crate) struct ClientIdentity {
     pub(super) identity: Identity,

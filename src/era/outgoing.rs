@@ -200,6 +200,16 @@ impl OutgoingRequest {
         METHODS.contains(&&*self.method)
     }
 
+    /// Returns `true` for the handshake of a session.
+    pub(crate) fn opens_session(&self) -> bool {
+        self.method == "initialize"
+    }
+
+    /// Returns `true` for a listen request, which stays open for notifications.
+    pub(crate) fn is_listen(&self) -> bool {
+        self.method == "subscriptions/listen"
+    }
+
     /// Returns `true` for a tool call.
     pub(crate) fn is_tool_call(&self) -> bool {
         self.method == "tools/call"

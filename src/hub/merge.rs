@@ -228,7 +228,8 @@ impl<T> Part<T> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let waker = Arc::clone(waker);
         let request = prepare(&client, self.cursor.as_deref()).timeout(left);
-        let call = request.start_watched(Arc::new(move || waker.wake()))?;
+        let mut call = request.start()?;
+        call.on_ready(Arc::new(move || waker.wake()));
         Ok(Stage::Asked(client, Box::new(call)))
     }
 

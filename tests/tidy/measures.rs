@@ -661,15 +661,15 @@ fn test_binaries() -> Row {
 // The bounds. They may only fall.
 const CODE_LINES: f64 = 40_970.0;
 const CORE_LINES: f64 = 13_220.0;
-const FILES: f64 = 242.0;
+const FILES: f64 = 241.0;
 const FOLDER_SIZE: f64 = 29.0;
-const CIRCLE: f64 = 14.0;
-const FEATURE_LINES: f64 = 276.0;
+const CIRCLE: f64 = 11.0;
+const FEATURE_LINES: f64 = 269.0;
 const HUB_LINES: f64 = 9.0;
-const HEADLESS_SHARE: f64 = 3.1;
-const OLD_NAMES: f64 = 33.0;
+const HEADLESS_SHARE: f64 = 2.9;
+const OLD_NAMES: f64 = 31.0;
 const LONG_FUNCTIONS: f64 = 17.0;
-const WIDE_STRUCTS: f64 = 9.0;
+const WIDE_STRUCTS: f64 = 8.0;
 const MESSAGE_READS: f64 = 1.0;
 const WIDE_DOCS: f64 = 23.0;
 const README_LINES: f64 = 250.0;

@@ -79,7 +79,7 @@ impl ClientEra for LegacyClient {
 
     fn headers(&self, revision: Revision, order: Option<&OutgoingRequest>) -> Vec<(String, String)> {
         // The opening request negotiates the revision.
-        if order.is_some_and(|o| o.method == "initialize") {
+        if order.is_some_and(OutgoingRequest::opens_session) {
             return Vec::new();
         }
         vec![(header::VERSION.to_owned(), version::name(revision).to_owned())]

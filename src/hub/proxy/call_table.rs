@@ -111,7 +111,6 @@ impl CallTable {
 
 impl Export {
     /// A server sent a client request.
-    #[expect(clippy::result_large_err, reason = "what is given back is what came")]
     pub(in super::super) fn question(&self, key: &str, question: Question) -> Result<(), Question> {
         let calls = self.calls.of_one(key);
         let held = self.calls.all().iter().filter(|call| call.until().is_some()).count();
@@ -127,7 +126,6 @@ impl Export {
     }
 
     /// Passes a request outside of calls to the only client with a session.
-    #[expect(clippy::result_large_err, reason = "what is given back is what came")]
     fn ask_only(&self, question: Question) -> Result<(), Question> {
         let request = question.request.clone();
         // Shared, because the request must come back if no client takes it.

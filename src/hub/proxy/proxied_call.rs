@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use crate::client::{self, Call, Canceller, Client, InputRequired, LogEntry, Progress, Question, Watch};
+use crate::client::{self, Call, Canceller, Client, InputRequired, LogEntry, OnReady, Progress, Question};
 use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::limits::Limits;
@@ -134,12 +134,13 @@ impl ProxiedCall {
         let left = until.saturating_duration_since(Instant::now());
         let request = sending.request(client, self.limits(), left)?;
         let told = Arc::downgrade(self);
-        let watch: Watch = Arc::new(move || {
+        let on_ready: OnReady = Arc::new(move || {
             if let Some(passed) = told.upgrade() {
                 passed.visit();
             }
         });
-        let call = request.start_watched(watch)?;
+        let mut call = request.start()?;
+        call.on_ready(on_ready);
         let canceller = self.canceller.get_or_init(|| call.canceller());
         let cancelled = {
             let mut state = lock(&self.state);

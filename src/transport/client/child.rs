@@ -29,7 +29,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,6 +40,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
+use crate::sync::lock;
 
 use super::child_settings::{ChildSettings, Stderr};
 use super::child_stdin::StdinWriter;
@@ -174,16 +175,12 @@ struct Running {
 }
 
 impl Process {
-    fn lock(&self) -> MutexGuard<'_, Running> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until the process has exited, without reaping it.
     fn exited(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         let mut pause = Duration::from_micros(200);
         loop {
-            let running = self.lock();
+            let running = lock(&self.child);
             let Some(pid) = pid(&running.child).filter(|_| running.exit.is_none()) else { return true };
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             match waitid(WaitId::Pid(pid), options) {
@@ -204,13 +201,13 @@ impl Process {
     /// Something to poll that is ready once the process has exited: Linux 5.3 and later.
     fn watched(&self) -> Option<OwnedFd> {
         #[cfg(target_os = "linux")]
-        return rustix::process::pidfd_open(pid(&self.lock().child)?, PidfdFlags::empty()).ok();
+        return rustix::process::pidfd_open(pid(&lock(&self.child).child)?, PidfdFlags::empty()).ok();
         #[cfg(not(target_os = "linux"))]
         None
     }
 
     fn signal(&self, signal: Signal) {
-        let running = self.lock();
+        let running = lock(&self.child);
         // Once it is reaped its number may be somebody else's.
         if let Some(pid) = pid(&running.child).filter(|_| running.exit.is_none()) {
             // OK to drop: what is gone needs no signal. A child that went to another group is still ours.
@@ -221,7 +218,7 @@ impl Process {
     /// Reaps a process that has exited, after everything that is left of its group.
     fn reap(&self) -> Option<ExitStatus> {
         self.signal(Signal::KILL);
-        let mut running = self.lock();
+        let mut running = lock(&self.child);
         if running.exit.is_none() {
             running.exit = running.child.try_wait().ok().flatten();
         }
@@ -241,12 +238,12 @@ impl Process {
     }
 
     fn said(&self) -> Option<String> {
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let tail = lock(&self.tail);
         self.captured.then(|| String::from_utf8_lossy(&tail).trim().to_owned())
     }
 
     fn keep(&self, said: &[u8]) {
-        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail = lock(&self.tail);
         tail.extend_from_slice(said);
         if self.tag.is_some() {
             let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -282,7 +279,7 @@ impl Process {
     /// The child's stderr ended: what stands after the last line end is a line as well.
     fn errors_ended(&self) {
         if self.tag.is_some() {
-            let rest = std::mem::take(&mut *self.tail.lock().unwrap_or_else(PoisonError::into_inner));
+            let rest = std::mem::take(&mut *lock(&self.tail));
             self.pass_on(&rest);
         }
     }

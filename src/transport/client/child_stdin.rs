@@ -14,7 +14,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,7 +22,7 @@ use rustix::io::ioctl_fionread;
 
 use super::Failure;
 use super::stream::FrameWriter;
-use crate::sync::Condition;
+use crate::sync::{Condition, lock};
 
 /// Poll interval of a sender that waits for a full pipe, to notice that it was closed.
 const LOOK: Duration = Duration::from_millis(50);
@@ -76,19 +76,15 @@ impl StdinWriter {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The pipe, when the reading thread is to wait until it takes more.
     pub(super) fn adopted(&self) -> Option<Arc<File>> {
-        let state = self.lock();
+        let state = lock(&self.state);
         if state.adopted { state.pipe.clone() } else { None }
     }
 
     /// Writes what was left, as far as the pipe takes it. For the reading thread.
     pub(super) fn carry_on(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(pipe) = state.pipe.clone().filter(|_| state.adopted) else { return };
         let mut rest = state.pending.as_slice();
         let broken = push(&pipe, &mut rest) == Pushed::Broken;
@@ -104,7 +100,7 @@ impl StdinWriter {
 
     /// Nobody reads the other end any more: what waits comes back.
     pub(super) fn broken(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let unwritten = state.pending.len();
         match state.pipe.take() {
             // The writing thread knows how much was written.
@@ -116,17 +112,17 @@ impl StdinWriter {
 
     /// Returns whether the child read any byte, after the pipe broke.
     pub(super) fn heard(&self) -> bool {
-        self.lock().heard
+        lock(&self.state).heard
     }
 
     /// Lets the reading thread come to its end.
     pub(super) fn hang_up(&self) {
-        *self.bell.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.bell) = None;
     }
 
     /// Wakes the thread that reads the other pipe.
     pub(super) fn ring(&self) {
-        let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bell = lock(&self.bell);
         // OK to drop: a bell that is full has rung.
         let _ = bell.as_mut().map(|bell| bell.write(&[0]));
     }
@@ -139,7 +135,7 @@ impl StdinWriter {
                 other => return other,
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.lock().pipe.is_none() {
+            if left.is_zero() || lock(&self.state).pipe.is_none() {
                 return Pushed::Full;
             }
             wait_for(pipe.as_fd(), left.min(LOOK));
@@ -180,7 +176,7 @@ fn gone() -> Failure {
 
 impl FrameWriter for StdinWriter {
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let pipe = loop {
             let Some(pipe) = &state.pipe else { return Err(gone()) };
             if !state.writing && !state.adopted {
@@ -202,14 +198,14 @@ impl FrameWriter for StdinWriter {
         drop(state);
         let mut rest = frame;
         let mut pushed = self.write(&pipe, &mut rest, deadline);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         // Frames of other senders are written too, by the same deadline.
         while pushed == Pushed::All && !state.pending.is_empty() {
             let batch = std::mem::take(&mut state.pending);
             self.moved.release(state);
             let mut left = batch.as_slice();
             pushed = self.write(&pipe, &mut left, deadline);
-            state = self.lock();
+            state = lock(&self.state);
             if !left.is_empty() {
                 state.pending.splice(..0, left.iter().copied());
             }
@@ -231,7 +227,7 @@ impl FrameWriter for StdinWriter {
     }
 
     fn close(&self, deadline: Instant) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         while state.pipe.is_some() && (state.writing || state.adopted) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -20,11 +20,12 @@
 //! - Callers do not report the end of the input: finding its reason may take longer than their
 //!   deadline.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::{MessageHandler, WakeUp};
+use crate::sync::lock;
 use crate::transport::framing::{FrameSource, Input};
 
 /// Time that the source is left to callers before the reader thread takes over.
@@ -55,10 +56,6 @@ struct State {
 }
 
 impl Handoff {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Lends the source to callers and returns it when the reader thread must read again. The
     /// waiter is woken in between and finds the source here.
     pub(super) fn lend(
@@ -67,12 +64,12 @@ impl Handoff {
         sink: &dyn MessageHandler,
         answered: WakeUp,
     ) -> Box<dyn FrameSource> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.inlet = Some(inlet);
         state.wanted |= sink.waiting();
         drop(state);
         drop(answered);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let mut untouched = false;
         loop {
             if state.wanted || untouched {
@@ -91,7 +88,7 @@ impl Handoff {
 
     /// Reads for a caller while `turn` says until when, if nobody else does.
     pub(super) fn read(&self, sink: &dyn MessageHandler, turn: &mut dyn FnMut() -> Option<Instant>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let lent = if state.wanted { None } else { state.inlet.take() };
         let Some(inlet) = lent else { return };
         state.caller = Some(std::thread::current().id());
@@ -116,7 +113,7 @@ impl Handoff {
 
     /// Somebody waits who does not read.
     pub(super) fn attend(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.inlet.is_some() && !state.wanted {
             state.wanted = true;
             self.called.notify_one();
@@ -125,14 +122,14 @@ impl Handoff {
 
     /// No caller reads any more, as soon as the one that does has come back.
     pub(super) fn end(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.wanted = true;
         self.called.notify_one();
     }
 
     /// The caller that reads just now.
     pub(super) fn caller(&self) -> Option<ThreadId> {
-        self.lock().caller
+        lock(&self.state).caller
     }
 }
 
@@ -148,7 +145,7 @@ struct Loan<'t> {
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        let mut state = self.turns.lock();
+        let mut state = lock(&self.turns.state);
         (state.inlet, state.caller) = (self.inlet.take(), None);
         state.turns += u64::from(self.read);
         state.wanted |= self.ended || self.sink.waiting();

@@ -16,7 +16,7 @@ use crate::error::Error;
 
 use super::handoff::Handoff;
 use super::{Failure, MessageHandler, Outgoing, Settled, Traits, Transport, Wait};
-use crate::sync::Condition;
+use crate::sync::{Condition, lock};
 use crate::transport::framing::{FrameSink, FrameSource, Input, Link};
 
 /// Stack of the thread that reads: parsing does not recurse, and no user code runs there.
@@ -209,10 +209,6 @@ impl Transport for StreamTransport {
             let _ = running.reader.join();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A feed over a stream whose writes cannot be given up: one more thread writes, so that nobody
