@@ -26,6 +26,6 @@ find "$out/src" -name '*.rs' ! -name 'model_sync.rs' ! -name 'schedules*.rs' -ex
 echo 'pub(crate) use crate::schedules_net::{Listener, Socket};' >"$(ls "$out"/src/transport/http_server/listen*.rs)"
 sed -i 's/\bmio::/crate::schedules_net::mio::/g' "$out"/src/transport/http_server/*.rs
 # The watchdog waits for signals with poll, which would stop every thread; elsewhere it uses a condition variable.
-sed -i 's/cfg(not(unix))/cfg(all())/; s/cfg(unix)/cfg(any())/' "$out"/src/server/{alarm,watchdog}.rs 2>/dev/null || true
+sed -i 's/cfg(not(unix))/cfg(all())/; s/cfg(unix)/cfg(any())/' "$out"/src/server/serve/watchdog.rs 2>/dev/null || true
 CARGO_TARGET_DIR=$out/target CARGO_INCREMENTAL=0 RUSTFLAGS=-Aunreachable_code cargo build --quiet --release --locked --manifest-path "$out/Cargo.toml"
 "$out/target/release/schedules" "$@"

@@ -50,8 +50,8 @@ mod percent;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use percent::unencoded;
 use percent::{encode, is_literal, is_triplet, literal_at};
+pub(crate) use percent::{has_scheme, unencoded};
 use std::fmt;
 
 /// A parsed URI template (RFC 6570, levels 1 to 3).

@@ -23,22 +23,45 @@
 use std::time::{Duration, Instant};
 
 use crate::era::{self, Questions, ServerEra, Signal, meta};
+use crate::error::Error;
 use crate::json::{Doc, Json, NodeId, Value, Writer};
 use crate::limits::FOR_EVER;
-use crate::model::client_request::{
-    Action, Answer, Ask, AskRequest, Form, FormResult, Root, SampleResult, Sampling,
-};
+use crate::model::client_request::{Action, Ask, AskRequest, Form, FormResult, Root, SampleResult, Sampling};
+use crate::model::uri_template::has_scheme;
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
 use crate::record::Violation;
 use crate::rpc::RpcError;
 use crate::transport::ReplySink;
 
-use super::connection::Connection;
-use super::in_flight::Call;
+use super::call::in_flight::Call;
+use super::call::request_state::Answers;
 use super::redact;
-use super::registry::has_scheme;
-use super::request_state::Answers;
 use super::tool_error::ToolError;
+
+/// Environment of a running call: its server and its connection.
+pub(crate) trait CallHost {
+    /// Returns whether the server shuts down.
+    fn stopping(&self) -> bool;
+
+    /// Notifies the server's clients of a change.
+    ///
+    /// # Errors
+    /// The change was not announced.
+    fn notify(&self, change: &Change) -> Result<(), Error>;
+
+    /// The `clientInfo` of the session, if one is open.
+    fn client_info(&self) -> Option<Json>;
+
+    /// Creates the key for `requestState` if there is none yet.
+    ///
+    /// # Errors
+    /// The system gave no random numbers.
+    fn need_sealer(&self) -> Result<(), Fault>;
+
+    /// Returns whether the client does not read, so that messages for it are queued.
+    #[allow(dead_code)] // Used by the hub.
+    fn busy(&self) -> bool;
+}
 
 /// A running call, as its handler sees it.
 pub struct Context<'c> {
@@ -51,7 +74,7 @@ pub struct Context<'c> {
     /// The same, decided by the clock: a handler that runs inline has nobody to set its flag.
     pub(crate) deadline: Option<Instant>,
     pub(crate) logging: bool,
-    pub(crate) conn: &'c Connection,
+    pub(crate) host: &'c dyn CallHost,
     pub(crate) answers: &'c mut Answers,
     pub(crate) asks: Vec<Ask>,
     /// Keys that were asked for in this run, each once.
@@ -69,11 +92,11 @@ impl Context<'_> {
             || self.sink.closed()
     }
 
-    /// Whether the server is coming to its end: the client hung up, a signal came or
-    /// [`Handle::stop`](crate::Handle::stop) was called. The result is still wanted; the handler has
-    /// what is left of the grace period (`TINYMCP_GRACE_MS`) to give one, a smaller one perhaps.
+    /// Returns whether the server shuts down: the client closed the connection, a signal arrived or
+    /// [`Handle::stop`](crate::Handle::stop) was called. The result is still wanted. The handler
+    /// has the rest of the grace period (`TINYMCP_GRACE_MS`) to return one, perhaps a smaller one.
     pub fn stopping(&self) -> bool {
-        self.conn.core.catalog.stopping()
+        self.host.stopping()
     }
 
     /// Waits for this long, or until the result is no longer wanted, and says so with an error that
@@ -96,7 +119,7 @@ impl Context<'_> {
     /// # Errors
     /// [`Server::resource_updates`](crate::Server::resource_updates) was not called.
     pub fn resource_updated(&self, uri: &str) -> Result<(), ToolError> {
-        Ok(self.conn.core.catalog.tell(&Change::Updated(uri.to_owned()))?)
+        Ok(self.host.notify(&Change::Updated(uri.to_owned()))?)
     }
 
     /// Reports a step: `done` of `total`, in units of the handler's choice, and what is going on.
@@ -147,7 +170,7 @@ impl Context<'_> {
         };
         match self.query.client {
             Some(node) => Some(read(self.at(node))),
-            None => self.conn.session().as_ref().map(|session| read(session.client.to_doc().root())),
+            None => self.host.client_info().map(|client| read(client.to_doc().root())),
         }
     }
 
@@ -250,7 +273,8 @@ impl Context<'_> {
                     let doc = Doc::parse(doc.root().raw().as_bytes())?;
                     let fits = request.check(doc.root());
                     #[cfg(feature = "schema")]
-                    let fits = fits.and_then(|()| super::validation::check_answer(&request, doc.root()));
+                    let fits =
+                        fits.and_then(|()| super::registry::validation::check_answer(&request, doc.root()));
                     fits.map_err(|why| {
                         ToolError::fault(Fault::InvalidParams(
                             format!("The answer to {key:?} does not fit: {why}").into(),
@@ -269,7 +293,7 @@ impl Context<'_> {
             return Err(ToolError::fault(Fault::MissingCapability(needed)));
         }
         if let Questions::InResult = self.era.questions() {
-            self.conn.core.need_sealer().map_err(ToolError::fault)?;
+            self.host.need_sealer().map_err(ToolError::fault)?;
         }
         self.asks.push(Ask { key: key.to_owned(), request, write: era::question });
         Err(ToolError::asked())
@@ -303,17 +327,5 @@ impl Context<'_> {
         self.era.signal(&mut w, self.query.peer.revision, signal);
         w.newline();
         self.sink.send(w.as_bytes());
-    }
-}
-
-/// What an answer of a client is worth when it arrives: checked later, by the handler that asked.
-#[cold]
-#[inline(never)]
-pub(crate) fn answer_of(outcome: Result<Value<'_>, Value<'_>>) -> Answer {
-    match outcome {
-        Ok(result) => Doc::parse(result.raw().as_bytes())
-            .map_err(|error| RpcError::new(crate::rpc::code::PARSE, error.to_string())),
-        Err(error) => Err(RpcError::read(error)
-            .unwrap_or_else(|| RpcError::new(crate::rpc::code::INTERNAL, "the client gave no reason"))),
     }
 }

@@ -14,8 +14,9 @@ use super::call::Outcome;
 use super::context::Context;
 use super::handler::{self, ToolArguments, ToolResult};
 use super::redact;
-use super::registry::{Arguments, Checks, CompletionRequest, ToolHandler};
-use super::state::Catalog;
+use super::registry::catalog::Catalog;
+use super::registry::{Arguments, Checks, CompletionRequest, Registry, ToolHandler};
+use super::serve::state::Shared;
 use super::tool_error::ToolError;
 
 /// Changes what a server offers while it runs, from any thread.
@@ -25,7 +26,7 @@ use super::tool_error::ToolError;
 #[derive(Clone)]
 pub struct Handle {
     /// Weak, so that a handler may keep a handle without keeping its own server alive.
-    pub(super) catalog: Weak<Catalog>,
+    pub(super) shared: Weak<Shared>,
 }
 
 impl Handle {
@@ -51,7 +52,7 @@ impl Handle {
     /// # Errors
     /// [`crate::ErrorKind::Misuse`]: changes were not announced.
     pub fn remove_tool(&self, name: &str) -> Result<bool, Error> {
-        self.removing(&Change::Tools, |catalog| catalog.change(|r| r.remove_tool(name)))
+        self.edit(&Change::Tools, |r| r.remove_tool(name))
     }
 
     /// Adds a resource and tells the clients.
@@ -71,7 +72,7 @@ impl Handle {
     /// # Errors
     /// As with [`Handle::remove_tool`].
     pub fn remove_resource(&self, uri: &str) -> Result<bool, Error> {
-        self.removing(&Change::Resources, |catalog| catalog.change(|r| r.remove_resource(uri)))
+        self.edit(&Change::Resources, |r| r.remove_resource(uri))
     }
 
     /// Adds a resource template and tells the clients.
@@ -91,7 +92,7 @@ impl Handle {
     /// # Errors
     /// As with [`Handle::remove_tool`].
     pub fn remove_template(&self, uri_template: &str) -> Result<bool, Error> {
-        self.removing(&Change::Resources, |catalog| catalog.change(|r| r.remove_template(uri_template)))
+        self.edit(&Change::Resources, |r| r.remove_template(uri_template))
     }
 
     /// Adds a prompt and tells the clients.
@@ -111,22 +112,23 @@ impl Handle {
     /// # Errors
     /// As with [`Handle::remove_tool`].
     pub fn remove_prompt(&self, name: &str) -> Result<bool, Error> {
-        self.removing(&Change::Prompts, |catalog| catalog.change(|r| r.remove_prompt(name)))
+        self.edit(&Change::Prompts, |r| r.remove_prompt(name))
     }
 
     /// Completes an argument of a registered prompt; what completed it before no longer does.
     ///
     /// # Errors
     /// As with [`Server::complete_prompt`](crate::Server::complete_prompt);
-    /// [`crate::ErrorKind::Misuse`] when completions were not announced: [`Server::completions_may_change`](crate::Server::completions_may_change).
+    /// [`crate::ErrorKind::Misuse`] when completions were not announced:
+    /// [`Server::completions_may_change`](crate::Server::completions_may_change).
     pub fn complete_prompt(
         &self,
         prompt: &str,
         argument: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let catalog = self.completing()?;
-        insert_completion(&catalog, CompletionKind::Prompt, prompt, argument, complete)
+        let shared = self.completing()?;
+        insert_completion(&shared.catalog, CompletionKind::Prompt, prompt, argument, complete)
     }
 
     /// Completes a variable of a registered resource template; what completed it before no longer
@@ -140,8 +142,8 @@ impl Handle {
         variable: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let catalog = self.completing()?;
-        insert_completion(&catalog, CompletionKind::Template, uri_template, variable, complete)
+        let shared = self.completing()?;
+        insert_completion(&shared.catalog, CompletionKind::Template, uri_template, variable, complete)
     }
 
     /// Tells those who subscribed to this resource that its contents changed; nobody did is no
@@ -150,9 +152,10 @@ impl Handle {
     /// # Errors
     /// [`crate::ErrorKind::Closed`]: serving is over, which ends the loop of a thread that watches
     /// something: `while handle.resource_updated(uri).is_ok() { … }`.
-    /// [`crate::ErrorKind::Misuse`]: [`Server::resource_updates`](crate::Server::resource_updates) was not called.
+    /// [`crate::ErrorKind::Misuse`]: resource updates were not announced with
+    /// [`Server::resource_updates`](crate::Server::resource_updates).
     pub fn resource_updated(&self, uri: &str) -> Result<(), Error> {
-        self.catalog()?.tell(&Change::Updated(uri.to_owned()))
+        self.shared()?.notify(&Change::Updated(uri.to_owned()))
     }
 
     /// Logs an entry to every session that wants entries of this level, from outside of any call.
@@ -165,13 +168,13 @@ impl Handle {
     /// [`crate::ErrorKind::Closed`]: serving is over.
     /// [`crate::ErrorKind::Misuse`]: [`Server::logging`](crate::Server::logging) was not called.
     pub fn log(&self, level: Level, logger: Option<&str>, data: impl Into<Json>) -> Result<(), Error> {
-        let catalog = self.catalog()?;
-        if !catalog.promised().logging {
+        let shared = self.shared()?;
+        if !shared.catalog.capabilities().logging {
             let why = "the server did not announce log entries: call Server::logging first";
             return Err(Error::new(ErrorKind::Misuse, why));
         }
         let data = redact::masked(data.into());
-        for connection in catalog.connections() {
+        for connection in shared.connections() {
             connection.log(level, logger, &data);
         }
         Ok(())
@@ -179,23 +182,23 @@ impl Handle {
 
     /// Ends serving: no further request is read, running calls get their grace.
     pub fn stop(&self) {
-        if let Some(catalog) = self.catalog.upgrade() {
-            catalog.stop();
+        if let Some(shared) = self.shared.upgrade() {
+            shared.stop();
         }
     }
 
-    pub(super) fn catalog(&self) -> Result<Arc<Catalog>, Error> {
-        self.catalog.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server is gone"))
+    pub(super) fn shared(&self) -> Result<Arc<Shared>, Error> {
+        self.shared.upgrade().ok_or_else(|| Error::new(ErrorKind::Closed, "the server is gone"))
     }
 
     /// The catalog of a server whose clients know that it completes arguments.
-    fn completing(&self) -> Result<Arc<Catalog>, Error> {
-        let catalog = self.catalog()?;
-        if !catalog.promised().completions {
+    fn completing(&self) -> Result<Arc<Shared>, Error> {
+        let shared = self.shared()?;
+        if !shared.catalog.capabilities().completions {
             let why = "clients were not told of completions: call Server::completions_may_change first";
             return Err(Error::new(ErrorKind::Misuse, why));
         }
-        Ok(catalog)
+        Ok(shared)
     }
 
     fn changing(
@@ -203,20 +206,28 @@ impl Handle {
         change: &Change,
         add: impl FnOnce(&Catalog) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let catalog = self.catalog()?;
-        catalog.announced(change)?;
-        add(&catalog)?;
-        catalog.tell(change)
+        let shared = self.shared()?;
+        shared.catalog.announced(change)?;
+        add(&shared.catalog)?;
+        shared.notify(change)
     }
 
-    fn removing(&self, change: &Change, remove: impl FnOnce(&Catalog) -> bool) -> Result<bool, Error> {
-        let catalog = self.catalog()?;
-        catalog.announced(change)?;
-        let was_there = remove(&catalog);
-        if was_there {
-            catalog.tell(change)?;
+    /// Edits the registry, and notifies the clients if `edit` returns `true`, which this returns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misuse`]: changes were not announced.
+    pub(crate) fn edit(
+        &self,
+        change: &Change,
+        edit: impl FnOnce(&mut Registry) -> bool,
+    ) -> Result<bool, Error> {
+        let shared = self.shared()?;
+        shared.catalog.announced(change)?;
+        let changed = shared.catalog.change(edit);
+        if changed {
+            shared.notify(change)?;
         }
-        Ok(was_there)
+        Ok(changed)
     }
 }
 

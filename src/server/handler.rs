@@ -17,7 +17,8 @@ use super::tool_error::ToolError;
 )]
 pub trait ToolArguments: Sized + 'static {
     /// The schema of the arguments, for a tool without
-    /// [`Tool::input_schema`](crate::Tool::input_schema). It is published and, like that one, checked before [`ToolArguments::read`] is called.
+    /// [`Tool::input_schema`](crate::Tool::input_schema). It is published and, like that one,
+    /// checked before [`ToolArguments::read`] is called.
     fn schema() -> Option<Json>;
 
     /// Whether [`ToolArguments::read`] rejects everything that the schema rejects, so that the
@@ -95,8 +96,8 @@ impl ToolArguments for Json {
 )]
 pub trait ToolResult: 'static {
     /// The schema of the structured result, for a tool without
-    /// [`Tool::output_schema`](crate::Tool::output_schema). It is published, and results are checked
-    /// against it like against that one.
+    /// [`Tool::output_schema`](crate::Tool::output_schema). It is published, and results are
+    /// checked against it like against that one.
     fn schema() -> Option<Json> {
         None
     }

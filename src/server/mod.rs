@@ -10,40 +10,21 @@
 //! running calls finish within [`Limits::grace`] and are answered; what still runs then is flagged
 //! as cancelled and answered with an error; subscriptions end; the output is closed.
 
-mod admission;
-mod batch;
 mod call;
-mod classify;
 mod connection;
 mod context;
-mod cursor;
-#[allow(dead_code)] // Some of it is used by the hub only.
-mod deferred;
-#[allow(dead_code)] // Implemented by the hub.
-mod delegate;
-mod diagnostics;
 mod dispatch;
 mod handle;
 mod handler;
 #[cfg(feature = "http-server")]
 mod http;
-mod in_flight;
-mod methods;
-mod outbox;
 #[cfg(feature = "hub")]
 mod proxy;
-mod reader;
 mod redact;
 mod registry;
-mod request_state;
 mod serve;
-mod state;
 mod testing;
 mod tool_error;
-mod tool_views;
-#[cfg(feature = "schema")]
-mod validation;
-mod watchdog;
 
 use std::sync::Arc;
 
@@ -58,15 +39,17 @@ use crate::transport::Link;
 
 use self::call::InlineFn;
 pub(crate) use self::call::Outcome;
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::call::request_state::Sealer;
+#[cfg(not(any(test, fuzzing)))]
+use self::call::request_state::Sealer;
 use self::handle::{
     add_tool, insert_completion, insert_prompt, insert_resource, insert_template, insert_tool,
 };
 pub(crate) use self::registry::ToolHandler;
-#[cfg(any(test, fuzzing))]
-pub(crate) use self::request_state::Sealer;
-#[cfg(not(any(test, fuzzing)))]
-use self::request_state::Sealer;
-use self::state::Catalog;
+#[cfg(feature = "schema")]
+use self::registry::validation;
+use self::serve::state::Shared;
 
 pub use self::context::Context;
 pub use self::handle::Handle;
@@ -77,9 +60,9 @@ pub use self::registry::{Arguments, CompletionRequest, SchemaCheck, SchemaCompil
 pub use self::tool_error::ToolError;
 #[cfg(feature = "hub")]
 pub(crate) use self::{
-    deferred::{Caller, Deferred},
-    delegate::{Delegate, Watched},
+    call::deferred::{Caller, Deferred},
     proxy::questions,
+    registry::catalog::{Delegate, Watched},
     registry::{Checks, ReadFn, Registry, ToolFn},
 };
 
@@ -89,7 +72,7 @@ pub(crate) use self::{
 /// object), so mistakes show when the program starts, not when a client calls.
 pub struct Server {
     identity: Identity,
-    catalog: Arc<Catalog>,
+    shared: Arc<Shared>,
     limits: Option<Limits>,
     /// Whether checks are made by a compiler that was handed in.
     own_compiler: bool,
@@ -126,7 +109,7 @@ impl Server {
     fn with_eras(name: impl Into<String>, version: impl Into<String>, eras: Eras) -> Server {
         Server {
             identity: Identity { name: name.into(), version: version.into(), ..Identity::default() },
-            catalog: Arc::new(Catalog::new()),
+            shared: Arc::default(),
             limits: None,
             own_compiler: false,
             eras,
@@ -174,7 +157,7 @@ impl Server {
     pub fn limits(&mut self, limits: Limits) -> &mut Server {
         #[cfg(feature = "schema")]
         if !self.own_compiler {
-            self.catalog.set_compiler(validation::standard(&limits));
+            self.shared.catalog.set_compiler(validation::standard(&limits));
         }
         self.limits = Some(limits);
         self
@@ -184,32 +167,32 @@ impl Server {
     /// until its client sets another level; without a session a request gets those that its
     /// `_meta` asks for.
     pub fn logging(&mut self) -> &mut Server {
-        self.catalog.promise(|offer| offer.logging = true);
+        self.shared.catalog.announce(|offer| offer.logging = true);
         self
     }
 
     /// Announces that tools may come and go while the server runs.
     pub fn tools_may_change(&mut self) -> &mut Server {
-        self.catalog.promise(|offer| offer.tools_changed = true);
+        self.shared.catalog.announce(|offer| offer.tools_changed = true);
         self
     }
 
     /// Announces that prompts may come and go while the server runs.
     pub fn prompts_may_change(&mut self) -> &mut Server {
-        self.catalog.promise(|offer| offer.prompts_changed = true);
+        self.shared.catalog.announce(|offer| offer.prompts_changed = true);
         self
     }
 
     /// Announces that resources and templates may come and go while the server runs.
     pub fn resources_may_change(&mut self) -> &mut Server {
-        self.catalog.promise(|offer| offer.resources_changed = true);
+        self.shared.catalog.announce(|offer| offer.resources_changed = true);
         self
     }
 
     /// Announces that clients can subscribe to updates of single resources, which
     /// [`Handle::resource_updated`] sends.
     pub fn resource_updates(&mut self) -> &mut Server {
-        self.catalog.promise(|offer| offer.subscribe = true);
+        self.shared.catalog.announce(|offer| offer.subscribe = true);
         self
     }
 
@@ -217,7 +200,7 @@ impl Server {
     /// from the start, [`Server::complete_prompt`] or [`Server::complete_template`], announces it
     /// too.
     pub fn completions_may_change(&mut self) -> &mut Server {
-        self.catalog.promise(|offer| offer.completions = true);
+        self.shared.catalog.announce(|offer| offer.completions = true);
         self
     }
 
@@ -244,7 +227,7 @@ impl Server {
     /// Holds for tools registered afterwards.
     pub fn schema_compiler(&mut self, compiler: Arc<dyn SchemaCompiler>) -> &mut Server {
         self.own_compiler = true;
-        self.catalog.set_compiler(compiler);
+        self.shared.catalog.set_compiler(compiler);
         self
     }
 
@@ -254,7 +237,7 @@ impl Server {
     /// send `null` for those it leaves out, which types made by [`record!`](crate::record!) take.
     #[cfg(feature = "lint")]
     pub fn schema_profile(&mut self, profile: &'static crate::lint::Profile) -> &mut Server {
-        self.catalog.change(|r| r.profiles.set(None, profile));
+        self.shared.catalog.change(|r| r.profiles.set(None, profile));
         self
     }
 
@@ -265,7 +248,7 @@ impl Server {
         client: &str,
         profile: &'static crate::lint::Profile,
     ) -> &mut Server {
-        self.catalog.change(|r| r.profiles.set(Some(client), profile));
+        self.shared.catalog.change(|r| r.profiles.set(Some(client), profile));
         self
     }
 
@@ -296,7 +279,7 @@ impl Server {
         A: ToolArguments,
         R: ToolResult,
     {
-        insert_tool(&self.catalog, tool, handler)?;
+        insert_tool(&self.shared.catalog, tool, handler)?;
         Ok(self)
     }
 
@@ -315,7 +298,7 @@ impl Server {
         R: ToolResult,
     {
         let place = self.inline.len();
-        add_tool::<A, R>(&self.catalog, tool, ToolHandler::Inline(place))?;
+        add_tool::<A, R>(&self.shared.catalog, tool, ToolHandler::Inline(place))?;
         self.inline.push(Box::new(handler::inline::<A, R>(handler)));
         Ok(self)
     }
@@ -330,7 +313,7 @@ impl Server {
         resource: Resource,
         read: impl Fn(&mut Context<'_>, &str) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_resource(&self.catalog, resource, read)?;
+        insert_resource(&self.shared.catalog, resource, read)?;
         Ok(self)
     }
 
@@ -345,7 +328,7 @@ impl Server {
         template: Template,
         read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_template(&self.catalog, template, read)?;
+        insert_template(&self.shared.catalog, template, read)?;
         Ok(self)
     }
 
@@ -358,7 +341,7 @@ impl Server {
         prompt: Prompt,
         fill: impl Fn(&mut Context<'_>, &Arguments<'_>) -> Result<PromptOutput, ToolError> + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_prompt(&self.catalog, prompt, fill)?;
+        insert_prompt(&self.shared.catalog, prompt, fill)?;
         Ok(self)
     }
 
@@ -372,7 +355,7 @@ impl Server {
         argument: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_completion(&self.catalog, CompletionKind::Prompt, prompt, argument, complete)?;
+        insert_completion(&self.shared.catalog, CompletionKind::Prompt, prompt, argument, complete)?;
         Ok(self.completions_may_change())
     }
 
@@ -386,13 +369,13 @@ impl Server {
         variable: &str,
         complete: impl Fn(&CompletionRequest<'_>) -> Completion + Send + Sync + 'static,
     ) -> Result<&mut Server, Error> {
-        insert_completion(&self.catalog, CompletionKind::Template, uri_template, variable, complete)?;
+        insert_completion(&self.shared.catalog, CompletionKind::Template, uri_template, variable, complete)?;
         Ok(self.completions_may_change())
     }
 
     /// A handle for other threads: to change what is offered, to tell of changes, to stop.
     pub fn handle(&self) -> Handle {
-        Handle { catalog: Arc::downgrade(&self.catalog) }
+        Handle { shared: Arc::downgrade(&self.shared) }
     }
 
     /// Lets inline handlers keep values that cannot move between threads.
@@ -407,9 +390,9 @@ impl Server {
     /// prints goes to standard error.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, reading failed, or writing did for
-    /// another reason than that the client is gone, as on a full disk; or the input ended and
-    /// answers were left over when the grace period was, because nobody read them.
+    /// [`crate::ErrorKind::Io`]: the descriptors cannot be taken, reading failed, or writing failed
+    /// for another reason than that the client is gone, as on a full disk; or the input ended and
+    /// the client did not read all responses within the grace period.
     /// [`crate::ErrorKind::Invalid`]: a `TINYMCP_…` variable is wrong.
     pub fn serve_stdio(self) -> Result<(), Error> {
         serve::stdio(self)
@@ -477,7 +460,7 @@ impl LocalServer {
         R: ToolResult,
     {
         let place = self.server.inline.len() + self.inline.len();
-        add_tool::<A, R>(&self.server.catalog, tool, ToolHandler::Inline(place))?;
+        add_tool::<A, R>(&self.server.shared.catalog, tool, ToolHandler::Inline(place))?;
         self.inline.push(Box::new(handler::inline::<A, R>(handler)));
         Ok(self)
     }

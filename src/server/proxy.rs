@@ -1,13 +1,21 @@
 //! Client requests and errors of other servers, for handlers that pass calls on to them.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
 use crate::era::{self, decode};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Value, Writer};
-use crate::model::Fault;
 use crate::model::client_request::AskRequest;
-use crate::rpc::code;
+use crate::model::{Fault, Level};
+use crate::rpc::{RpcError, code};
 
+use super::call::request_state::NOTE;
+use super::connection::{Connection, Then};
 use super::context::Context;
+use super::handle::Handle;
+use super::registry::catalog::Delegate;
 use super::tool_error::ToolError;
 
 /// The code for a missing resource in all session revisions.
@@ -34,6 +42,78 @@ impl Context<'_> {
     /// Whether the client asked for progress of this call.
     pub(crate) fn wants_progress(&self) -> bool {
         self.query.progress.is_some()
+    }
+}
+
+impl Context<'_> {
+    /// What this call noted when it last ended; nothing when it runs for the first time.
+    pub(crate) fn note(&self) -> Option<&Doc> {
+        let noted = self.answers.iter().find(|(key, _)| key == NOTE)?;
+        noted.1.as_ref().ok()
+    }
+
+    /// The answer of the client under this key, once it is there: what it said or how it refused.
+    pub(crate) fn answered(&self, key: &str) -> Option<&Result<Doc, RpcError>> {
+        self.answers.iter().find(|(name, _)| name == key).map(|(_, answer)| answer)
+    }
+
+    /// Waits until the client reads what it was sent, or the call is over.
+    pub(crate) fn wait_for_reader(&self) {
+        const LOOK: Duration = Duration::from_millis(20);
+        while self.host.busy() && self.wait(LOOK).is_ok() {}
+    }
+
+    /// From which level on the client wants log entries of this call.
+    pub(crate) fn log_level(&self) -> Option<Level> {
+        self.query.peer.log_level
+    }
+}
+
+impl Handle {
+    /// Logs an entry to the session, if there is but one connection; not masked, since it is
+    /// somebody else's.
+    pub(crate) fn log_to_only(&self, level: Level, logger: &str, data: &Json) {
+        if let Ok(shared) = self.shared() {
+            if let [connection] = &*shared.connections() {
+                connection.log(level, Some(logger), data);
+            }
+        }
+    }
+
+    /// Names the owner of what is offered; the first one stays.
+    pub(crate) fn delegate_to(&self, delegate: impl Delegate + 'static) {
+        if let Ok(shared) = self.shared() {
+            shared.delegate.get_or_init(|| Box::new(delegate));
+        }
+    }
+
+    /// The lowest log level of all sessions, if one has a level.
+    pub(crate) fn log_level(&self) -> Option<Level> {
+        let shared = self.shared().ok()?;
+        let level =
+            |conn: Arc<Connection>| conn.session().as_ref().and_then(|session| session.peer.log_level);
+        shared.connections().into_iter().filter_map(level).min()
+    }
+
+    /// Asks the client of the only session outside of a call, if that client can be asked this.
+    /// `then` gets the answer; it is dropped when the connection ends without one.
+    pub(crate) fn ask_only(&self, request: AskRequest, then: Then) -> Result<(), Then> {
+        let Ok(shared) = self.shared() else { return Err(then) };
+        let connections = shared.connections();
+        let mut sessions = connections.iter().filter(|conn| conn.session().is_some());
+        match (sessions.next(), sessions.next()) {
+            (Some(conn), None) => conn.ask(request, then),
+            _ => Err(then),
+        }
+    }
+
+    /// The resources whose updates somebody listens to.
+    pub(crate) fn listened(&self) -> BTreeSet<String> {
+        let mut uris = BTreeSet::new();
+        for connection in self.shared().iter().flat_map(|shared| shared.connections()) {
+            connection.wanted(&mut uris);
+        }
+        uris
     }
 }
 

@@ -30,6 +30,14 @@ pub(super) fn is_triplet(bytes: &[u8], at: usize) -> bool {
     bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
+/// Returns whether a URI begins with a scheme: a letter, then letters, digits, `+`, `-`, `.`, then
+/// a colon (RFC 3986 §3.1).
+pub(crate) fn has_scheme(uri: &str) -> bool {
+    let Some((scheme, _)) = uri.split_once(':') else { return false };
+    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+}
+
 /// The first character that may not stand in a URI as it is, and where (RFC 3986 section 2).
 pub(crate) fn unencoded(uri: &str) -> Option<(usize, char)> {
     let stands = |at, c: char| match u8::try_from(c) {

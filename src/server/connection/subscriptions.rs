@@ -1,12 +1,12 @@
-//! Subscriptions of one connection: opening, acknowledging and ending them.
+//! Notifications to the client of one connection: changes, log entries and subscriptions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::era::{Reply, ReplyTarget, ServerEra, Signal};
-use crate::json::Writer;
-use crate::model::{Fault, Filter, Revision};
+use crate::json::{Json, Writer};
+use crate::model::{Change, Fault, Filter, Level, Revision};
 use crate::rpc::Id;
 use crate::server::tool_error::ToolError;
 use crate::sync::lock;
@@ -15,9 +15,74 @@ use crate::transport::ReplySink;
 use super::{Connection, Listen};
 
 impl Connection {
+    /// Tells a change to whoever asked for it. Never waits for the client: what it is too slow to
+    /// be told now is told once when it reads again.
+    pub(crate) fn notify(&self, change: &Change) {
+        if self.congested() {
+            let mut missed = lock(&self.missed);
+            // Bounded by what can be subscribed to; a flood of other URIs is not told at all.
+            let most = self.core.limits.subscriptions + self.core.limits.listens * 4;
+            if !missed.contains(change) && missed.len() < most {
+                missed.push(change.clone());
+            }
+            drop(missed);
+            return self.core.watchdog.arm();
+        }
+        self.notify_now(change);
+    }
+
+    /// Whether the client does not read what it has been sent.
+    pub(crate) fn congested(&self) -> bool {
+        self.sink.congested() || self.outbox.busy()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn notify_now(&self, change: &Change) {
+        {
+            let mut w = Writer::new();
+            let session = lock(&self.session);
+            if let Some(session) = session.as_ref().filter(|s| s.ready) {
+                let wanted = match change {
+                    Change::Updated(uri) => session.subscriptions.iter().any(|s| s == uri),
+                    Change::Tools | Change::Prompts | Change::Resources => true,
+                };
+                if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
+                    era.signal(&mut w, session.peer.revision, Signal::Change { change, listen: None });
+                    w.newline();
+                    self.outbox.send(&self.sink, w.into_bytes());
+                }
+            }
+        }
+        for listen in lock(&self.listens).iter().filter(|l| l.open && l.filter.wants(change)) {
+            let mut w = Writer::new();
+            let signal = Signal::Change { change, listen: Some(&listen.raw) };
+            listen.era.signal(&mut w, listen.revision, signal);
+            w.newline();
+            self.outbox.send(&listen.sink, w.into_bytes());
+        }
+    }
+
+    /// Sends a log entry to the session, if one is open and wants it. A client that does not read
+    /// misses it.
+    pub(crate) fn log(&self, level: Level, logger: Option<&str>, data: &Json) {
+        if self.congested() {
+            return;
+        }
+        let session = lock(&self.session);
+        let Some(session) = session.as_ref().filter(|s| s.ready) else { return };
+        let wanted = session.peer.log_level.is_some_and(|floor| level >= floor);
+        if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
+            let mut w = Writer::new();
+            era.signal(&mut w, session.peer.revision, Signal::Log { level, logger, data });
+            w.newline();
+            self.outbox.send(&self.sink, w.into_bytes());
+        }
+    }
+
     /// Adds the URIs of all resources with a subscription.
     #[allow(dead_code)] // Used by the hub.
-    pub(in crate::server) fn wanted(&self, uris: &mut BTreeSet<String>) {
+    pub(crate) fn wanted(&self, uris: &mut BTreeSet<String>) {
         if let Some(session) = self.session().as_ref() {
             uris.extend(session.subscriptions.iter().cloned());
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::era::http::{Fields, Sessions};
-use crate::server::diagnostics::Notices;
+use crate::server::serve::diagnostics::Notices;
 use crate::transport::http_server::Head;
 
 use super::Options;

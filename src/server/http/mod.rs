@@ -31,7 +31,8 @@ mod stream;
 
 use crate::error::Error;
 
-use super::{Server, diagnostics};
+use super::Server;
+use super::serve::diagnostics;
 use auth::Auth;
 use gate::Gate;
 

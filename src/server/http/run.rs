@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind};
 use crate::pool;
 use crate::server::connection::Connection;
-use crate::server::diagnostics;
+use crate::server::serve::diagnostics;
+use crate::server::serve::state::Core;
 use crate::server::serve::{self, AtWork, Hooks, LAST_WRITES, Parts};
-use crate::server::state::Core;
 use crate::transport::http_server::{Engine, Listener, Remote};
 use crate::transport::{FrameSink, ReplySink};
 
@@ -72,7 +72,7 @@ pub(super) fn bind(http: HttpServer, address: &str) -> Result<BoundServer, Error
     }
     let core = &parts.core;
     let shared = Arc::new(Connection::shared(Arc::clone(core), Arc::new(Nobody)));
-    core.catalog.connect(&shared);
+    core.shared.connect(&shared);
     let inline = std::mem::take(&mut parts.inline);
     let leave_signals = options.leave_signals;
     let endpoint = Endpoint::new(core, &Arc::new(options), &shared, inline);
@@ -101,7 +101,7 @@ struct Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        self.core.watchdog.ring();
+        self.core.watchdog.wake();
     }
 }
 
@@ -130,10 +130,14 @@ impl BoundServer {
             let ended = engine.run();
             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
         })?;
-        core.watchdog.watch(&core.catalog, || {
-            let told = core.watchdog.terminated() || core.catalog.stopping() || over.load(Ordering::Acquire);
-            told.then_some(())
-        });
+        core.watchdog.watch(
+            |now| core.shared.check(now),
+            || {
+                let told =
+                    core.watchdog.terminated() || core.shared.stopping() || over.load(Ordering::Acquire);
+                told.then_some(())
+            },
+        );
         end(&core, &shared, &remote, &over, parts.hooks);
         let ended = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         ended.unwrap_or(Ok(()))
@@ -145,9 +149,9 @@ fn end(core: &Arc<Core>, shared: &Arc<Connection>, remote: &Remote, over: &Atomi
     let since = Instant::now();
     let deadline = since + core.limits.grace;
     let last = deadline.max(since + LAST_WRITES);
-    core.catalog.stop();
+    core.shared.stop();
     remote.stop(last + LAST_WRITES);
-    let connections = core.catalog.connections();
+    let connections = core.shared.connections();
     let at_work = AtWork { conn: shared, since, deadline, heard: core.watchdog.terminated() };
     // Answers of clients are read no more, so what waits for them has to end.
     for conn in &connections {
@@ -156,13 +160,13 @@ fn end(core: &Arc<Core>, shared: &Arc<Connection>, remote: &Remote, over: &Atomi
     core.pool.close();
     let look = || {
         for conn in &connections {
-            conn.look(Instant::now());
+            conn.check(Instant::now());
         }
     };
     while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {
         look();
     }
-    while !core.catalog.at_rest() && at_work.goes_on() {
+    while !core.shared.at_rest() && at_work.goes_on() {
         look();
         core.watchdog.pause();
     }

@@ -24,14 +24,14 @@ use crate::model::{ClientCapabilities, Fault};
 use crate::pool::Refused;
 use crate::rpc::Request;
 use crate::server::InlineSend;
-use crate::server::admission::{BUSY, Started};
-use crate::server::batch::Batch;
+use crate::server::call::batch::Batch;
 use crate::server::call::{Job, Target};
-use crate::server::classify::{Classified, MessageKind, classify};
 use crate::server::connection::Connection;
+use crate::server::dispatch::admission::{BUSY, Started};
+use crate::server::dispatch::classify::shape_fault;
+use crate::server::dispatch::classify::{Classified, MessageKind, classify};
 use crate::server::dispatch::{Action, Dispatcher, PlannedCall, Text};
-use crate::server::methods::shape_fault;
-use crate::server::state::Core;
+use crate::server::serve::state::Core;
 use crate::transport::ReplySink;
 use crate::transport::http_server::{Admission, Exchange, Field, Head, Refusal, Remote, Service};
 
@@ -395,7 +395,7 @@ impl Endpoint {
                 if (words.resumes)(revision) {
                     streams.set_resumes();
                 }
-                self.core.catalog.connect(&conn);
+                self.core.shared.connect(&conn);
                 let principal = visit.principal.clone();
                 match self.sessions.add(Session { conn, streams, principal, used: now }) {
                     Ok(id) => self.answer(&reply, encoded, &[(words.id, &id)]),

@@ -1,8 +1,8 @@
 //! Newline-delimited frames over byte streams.
 //!
-//! [`LineReader`] splits the bytes of a stream into lines; of a line beyond the limit it keeps only the
-//! beginning and the end. [`LineSink`] combines the writes of concurrent senders: while one thread
-//! writes, the others append their frames to a buffer and return.
+//! [`LineReader`] splits the bytes of a stream into lines; of a line beyond the limit it keeps only
+//! the beginning and the end. [`LineSink`] combines the writes of concurrent senders: while one
+//! thread writes, the others append their frames to a buffer and return.
 //!
 //! Source: MCP basic/transports/stdio (one message per line, no embedded newline); blank lines
 //! and `\r\n` are accepted.

@@ -34,7 +34,8 @@ const DEPTH: usize = 256;
 ///     "io.modelcontextprotocol/clientCapabilities": {},
 /// });
 /// let call = json!({"name": "greet", "_meta": meta});
-/// let answer = client.request("tools/call", call, Duration::from_secs(5)).expect("an answer").to_doc();
+/// let answer = client.request("tools/call", call, Duration::from_secs(5)).expect("an answer");
+/// let answer = answer.to_doc();
 /// let text = answer.root().pointer("/result/content/0/text").and_then(|text| text.as_str());
 /// assert_eq!(text, Some("hello"));
 /// client.finish();

@@ -14,14 +14,14 @@ use std::sync::Once;
 use crate::limits::Limits;
 
 /// Writes a line. May wait for whoever reads: for threads that serve nobody yet.
-pub(super) fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     // Where to complain that there is nobody to complain to?
     let _ = std::io::stderr().write_all(format!("tinymcp: {line}\n").as_bytes());
 }
 
 /// Names the variables that were meant for limits and are none: a slip of the pen leaves a limit as
 /// it was. Once in a process, which may hold several servers.
-pub(super) fn say_once_what_is_unknown() {
+pub(crate) fn say_once_what_is_unknown() {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         for name in Limits::unknown_variables() {
@@ -31,16 +31,16 @@ pub(super) fn say_once_what_is_unknown() {
 }
 
 #[cfg(feature = "http-server")]
-pub(super) use throttled::Notices;
+pub(crate) use throttled::Notices;
 
 #[cfg(feature = "http-server")]
 mod throttled {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
     use std::time::{Duration, Instant};
 
     use super::say;
-    use crate::server::serve::spawn;
 
     /// Between two lines of one kind.
     const QUIET: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ mod throttled {
 
     /// Lines of a few kinds, from a thread that must not wait. One of each kind is written in
     /// [`QUIET`]; the next one tells how many were not.
-    pub(in crate::server) struct Notices<const KINDS: usize> {
+    pub(crate) struct Notices<const KINDS: usize> {
         kinds: [Kind; KINDS],
         /// A line is being written.
         writing: Arc<AtomicBool>,
@@ -63,12 +63,12 @@ mod throttled {
     }
 
     impl<const KINDS: usize> Notices<KINDS> {
-        pub(in crate::server) fn new() -> Notices<KINDS> {
+        pub(crate) fn new() -> Notices<KINDS> {
             Notices { kinds: [Kind::default(); KINDS], writing: Arc::default() }
         }
 
         /// Writes a line of this kind, unless there was one lately.
-        pub(in crate::server) fn say(&mut self, kind: usize, now: Instant, line: impl FnOnce() -> String) {
+        pub(crate) fn say(&mut self, kind: usize, now: Instant, line: impl FnOnce() -> String) {
             let Some(missed) = self.due(kind, now) else { return };
             let mut text = line();
             if missed > 0 {
@@ -76,7 +76,8 @@ mod throttled {
             }
             let writing = Arc::clone(&self.writing);
             writing.store(true, Ordering::Release);
-            let started = spawn("mcp-notice", STACK, move || {
+            let thread = thread::Builder::new().name("mcp-notice".to_owned()).stack_size(STACK);
+            let started = thread.spawn(move || {
                 say(&text);
                 writing.store(false, Ordering::Release);
             });

@@ -8,10 +8,10 @@ use crate::json::Doc;
 use crate::model::Fault;
 use crate::transport::ReplySink;
 
-use super::call::{self, CallResult, Exchange, Job};
-use super::dispatch::{Dispatcher, InlineTools, PlannedCall};
-use super::in_flight::Refusal;
 use super::methods::duplicate;
+use super::{Dispatcher, InlineTools, PlannedCall};
+use crate::server::call::in_flight::Refusal;
+use crate::server::call::{self, CallResult, Exchange, Job};
 
 /// What became of a call.
 #[allow(clippy::large_enum_variant)] // OK because a job is moved once; a box would cost an allocation.
@@ -27,12 +27,12 @@ pub(crate) enum Started {
 }
 
 /// The error for a call that does not fit into the memory for calls in flight.
-pub(super) const BUSY: Fault = Fault::Internal("The server is busy: too many calls are in flight");
+pub(crate) const BUSY: Fault = Fault::Internal("The server is busy: too many calls are in flight");
 
 impl Dispatcher<dyn InlineTools> {
     /// Runs an inline handler, or admits a call for the pool.
-    pub(super) fn start(&mut self, call: PlannedCall, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Started {
-        match call.inline() {
+    pub(crate) fn start(&mut self, call: PlannedCall, doc: Box<Doc>, sink: &Arc<dyn ReplySink>) -> Started {
+        match call.target.inline() {
             Some(place) => self.run_inline(place, call, doc, sink),
             None => {
                 let job = self.job(call, doc, sink);
@@ -113,7 +113,7 @@ impl Dispatcher<dyn InlineTools> {
     }
 
     /// Enters a call among those in flight, if it fits.
-    pub(super) fn admit(&mut self, mut job: Job) -> Started {
+    pub(crate) fn admit(&mut self, mut job: Job) -> Started {
         job.accepted = Some(Instant::now());
         match self.conn.begin(&job, self.core.limits.in_flight_bytes) {
             Ok(()) => {
@@ -127,7 +127,7 @@ impl Dispatcher<dyn InlineTools> {
 
     /// Answers a call that was not admitted with an error.
     #[cold]
-    pub(super) fn refuse(&mut self, job: Job, fault: &Fault) -> (Box<Doc>, Encoded) {
+    pub(crate) fn refuse(&mut self, job: Job, fault: &Fault) -> (Box<Doc>, Encoded) {
         let encoded = job.era.reply(&mut self.out, &job.to(), Reply::Fault(fault));
         self.out.newline();
         (job.doc, encoded)

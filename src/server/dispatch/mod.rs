@@ -1,12 +1,16 @@
 //! Dispatch of one classified message: a response, a call to run, or nothing.
 //!
-//! [`Dispatcher`] decides and never waits. Its callers, the reader of a stream (`reader.rs`) and the
-//! HTTP endpoint, carry its [`Action`]s out: they send what was written to `out` and queue calls.
+//! [`Dispatcher`] decides and never waits. Its callers, the reader of a stream and the HTTP
+//! endpoint, carry its [`Action`]s out: they send the content of `out` and queue calls.
 //!
 //! # Invariants
 //! - A request is answered exactly once, or becomes a job that will be answered or cancelled.
 //! - Nothing here waits for a handler of the pool or for room. Only a hub may wait for the lists of
 //!   its servers, and only where `waits` is set.
+
+pub(crate) mod admission;
+pub(crate) mod classify;
+mod methods;
 
 use std::sync::Arc;
 
@@ -18,15 +22,14 @@ use crate::rpc::excerpt::{Excerpt, Shape};
 use crate::rpc::{Id, Notification, Request, RpcError};
 use crate::transport::ReplySink;
 
-use super::InlineSend;
-use super::call::{self, Exchange, InlineFn, Job, Target};
-use super::classify::{Classified, MessageKind, classify_single};
-use super::connection::Connection;
-use super::context::answer_of;
-use super::methods::{parse_fault, shape_fault};
-use super::registry::Registry;
-use super::request_state::Answers;
-use super::state::Core;
+use self::classify::{Classified, MessageKind, classify_single, parse_fault, shape_fault};
+use crate::server::InlineSend;
+use crate::server::call::{self, Exchange, InlineFn, Job, Target};
+use crate::server::connection::Connection;
+
+use crate::server::call::request_state::{Answers, answer_of};
+use crate::server::registry::Registry;
+use crate::server::serve::state::Core;
 
 /// Size of a message above which its document's buffers are not kept for small messages.
 const LARGE: usize = 64 << 10;
@@ -38,23 +41,23 @@ const BATCH_MESSAGES: usize = 100;
 /// Decides about the messages of one connection at a time. Used as `Dispatcher<dyn InlineTools>`,
 /// so that the code exists once for all kinds of inline handlers.
 pub(crate) struct Dispatcher<I: ?Sized> {
-    pub(super) conn: Arc<Connection>,
-    pub(super) core: Arc<Core>,
-    pub(super) registry: Arc<Registry>,
+    pub(crate) conn: Arc<Connection>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) registry: Arc<Registry>,
     version: usize,
-    pub(super) offer: ServerCapabilities,
+    pub(crate) offer: ServerCapabilities,
     /// The peer of the open session: a copy of what [`Connection::session`] holds, without its
     /// lock.
-    pub(super) peer: Option<Peer>,
+    pub(crate) peer: Option<Peer>,
     /// A document for the next message.
-    pub(super) doc: Option<Box<Doc>>,
+    pub(crate) doc: Option<Box<Doc>>,
     /// Length of the message before this one.
     last_size: usize,
     /// Responses written and not yet sent.
-    pub(super) out: Writer,
+    pub(crate) out: Writer,
     /// Whether the calling thread serves one client only, so that it may wait.
-    pub(super) waits: bool,
-    pub(super) inline: I,
+    pub(crate) waits: bool,
+    pub(crate) inline: I,
 }
 
 /// Inline handlers, whether or not they may move between threads.
@@ -98,15 +101,8 @@ pub(crate) struct PlannedCall {
     pub answers: Answers,
 }
 
-impl PlannedCall {
-    /// The place of its inline handler, if it has one.
-    pub(super) fn inline(&self) -> Option<usize> {
-        self.target.inline()
-    }
-}
-
 /// A message that could not be parsed.
-pub(super) struct Unread {
+pub(crate) struct Unread {
     /// The error to answer with.
     pub fault: Fault,
     /// The id of the request, as JSON text, where it can be read although the whole cannot.
@@ -126,7 +122,7 @@ impl Unread {
 
     /// A message of more than `most` bytes, of which only the first and the last were kept.
     #[cold]
-    pub(super) fn too_long(most: usize, head: &[u8], tail: &[u8]) -> Unread {
+    pub(crate) fn too_long(most: usize, head: &[u8], tail: &[u8]) -> Unread {
         let fault = Fault::InvalidRequest(format!("The message is longer than {most} bytes").into());
         Unread { fault, id: request_id(head, tail) }
     }
@@ -139,7 +135,7 @@ fn request_id(head: &[u8], tail: &[u8]) -> Option<Box<str>> {
 }
 
 /// The bytes of one message.
-pub(super) enum Text<'a> {
+pub(crate) enum Text<'a> {
     /// In a buffer that is read into again.
     Read(&'a [u8]),
     /// In a buffer of its own, which is exchanged for another one.
@@ -150,9 +146,9 @@ impl<I: InlineTools + 'static> Dispatcher<I> {
     pub(crate) fn new(conn: Arc<Connection>, inline: I, waits: bool) -> Dispatcher<I> {
         let core = Arc::clone(&conn.core);
         // In this order: a change in between is noticed with the first frame.
-        let version = core.catalog.version();
-        let registry = core.catalog.registry();
-        let offer = registry.offer(core.catalog.promised());
+        let version = core.shared.catalog.version();
+        let registry = core.shared.catalog.registry();
+        let offer = registry.offer(core.shared.catalog.capabilities());
         Dispatcher {
             conn,
             core,
@@ -176,7 +172,7 @@ impl<I: InlineTools + 'static> Dispatcher<I> {
 
 impl Dispatcher<dyn InlineTools> {
     /// Parses a message into a recycled document.
-    pub(super) fn parse(&mut self, text: Text<'_>) -> (Box<Doc>, Result<(), Unread>) {
+    pub(crate) fn parse(&mut self, text: Text<'_>) -> (Box<Doc>, Result<(), Unread>) {
         let mut doc = self.doc.take().unwrap_or_else(|| self.core.spare_doc());
         let limits = self.core.limits.parse();
         let (size, parsed) = match text {
@@ -202,18 +198,18 @@ impl Dispatcher<dyn InlineTools> {
     }
 
     /// Loads the current registry if it has changed.
-    pub(super) fn refresh(&mut self) {
-        let version = self.core.catalog.version();
+    pub(crate) fn refresh(&mut self) {
+        let version = self.core.shared.catalog.version();
         if version != self.version {
             self.version = version;
-            self.registry = self.core.catalog.registry();
-            self.offer = self.registry.offer(self.core.catalog.promised());
+            self.registry = self.core.shared.catalog.registry();
+            self.offer = self.registry.offer(self.core.shared.catalog.capabilities());
         }
     }
 
     /// Switches to another connection.
     #[cfg(feature = "http-server")]
-    pub(super) fn turn_to(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
+    pub(crate) fn turn_to(&mut self, conn: &Arc<Connection>, peer: Option<Peer>) {
         if !Arc::ptr_eq(&self.conn, conn) {
             self.conn = Arc::clone(conn);
         }
@@ -222,7 +218,7 @@ impl Dispatcher<dyn InlineTools> {
 
     /// Decides about one message. Responses of calls go to `sink`; a response that is complete at
     /// once is written to `out`.
-    pub(super) fn dispatch(
+    pub(crate) fn dispatch(
         &mut self,
         doc: &Doc,
         message: &Classified<'_>,
@@ -265,7 +261,7 @@ impl Dispatcher<dyn InlineTools> {
     /// Parses and dispatches one message of a batch.
     #[cold]
     #[inline(never)]
-    pub(super) fn batch_item(&mut self, message: Value<'_>, sink: &Arc<dyn ReplySink>) -> (Box<Doc>, Action) {
+    pub(crate) fn batch_item(&mut self, message: Value<'_>, sink: &Arc<dyn ReplySink>) -> (Box<Doc>, Action) {
         let mut doc = self.core.spare_doc();
         let action = match doc.parse_again(message.raw().as_bytes(), &self.core.limits.parse()) {
             Ok(()) => self.dispatch(&doc, &classify_single(doc.root()), sink),
@@ -276,7 +272,7 @@ impl Dispatcher<dyn InlineTools> {
 
     /// Writes the error for a message that belongs to no era. `id` is JSON text.
     #[cold]
-    pub(super) fn reject(&mut self, id: Option<&str>, fault: &Fault) -> Encoded {
+    pub(crate) fn reject(&mut self, id: Option<&str>, fault: &Fault) -> Encoded {
         let session = self.conn.session();
         let encoded = era::fault_without_query(&mut self.out, id, session.as_ref(), fault);
         self.out.newline();

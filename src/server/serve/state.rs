@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use crate::era::{Eras, ServerIdentity};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::json::{Doc, Value, Writer};
 use crate::limits::Limits;
-use crate::model::{CacheHint, Change, Fault, Operation, Query, ServerCapabilities};
+use crate::model::{CacheHint, Change, Fault, Operation, Query};
 use crate::pool::Pool;
 use crate::sync::lock;
 
-use super::call::Job;
-use super::connection::Connection;
-use super::delegate::Delegate;
-use super::registry::{Registry, SchemaCompiler};
-use super::request_state::{self, Answers, Sealer};
 use super::watchdog::Watchdog;
+use crate::server::call::Job;
+use crate::server::call::request_state::{self, Answers, Sealer, answer_of};
+use crate::server::connection::Connection;
+use crate::server::registry::catalog::Catalog;
+use crate::server::registry::catalog::Delegate;
 
 /// Spare documents kept for reuse: as many as are read in one go, see `dispatch.rs`.
 const SPARE_DOCS: usize = 64;
@@ -38,115 +38,40 @@ pub(crate) struct Spare {
     bytes: usize,
 }
 
-/// What is registered, who must be told when it changes, and whether to stop.
-pub(crate) struct Catalog {
-    registry: Mutex<Arc<Registry>>,
-    /// Counts the changes of `registry`, so that readers notice one without a lock.
-    version: AtomicUsize,
-    promised: Mutex<ServerCapabilities>,
+/// State that the server's handles and its serving loop share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub catalog: Catalog,
     connections: Mutex<Vec<Weak<Connection>>>,
-    compiler: Mutex<Option<Arc<dyn SchemaCompiler>>>,
     stop: AtomicBool,
-    /// Calls that were left to somebody else: the end waits for them as for those that run.
-    pub(super) handed: AtomicUsize,
-    /// What the entries belong to, if that is not this server.
-    pub(super) delegate: OnceLock<Box<dyn Delegate>>,
-    watchdogs: Mutex<Vec<Weak<Watchdog>>>,
+    /// Number of deferred calls that are not answered yet. Shutdown waits for them as for running
+    /// calls.
+    pub deferred: AtomicUsize,
+    /// Owner of the catalog's entries, if that is not this server.
+    pub delegate: OnceLock<Box<dyn Delegate>>,
+    watchdog: OnceLock<Weak<Watchdog>>,
 }
 
-impl Catalog {
-    pub(crate) fn new() -> Catalog {
-        Catalog {
-            registry: Mutex::default(),
-            version: AtomicUsize::new(0),
-            promised: Mutex::default(),
-            connections: Mutex::default(),
-            #[cfg(feature = "schema")]
-            // A variable that is wrong is told when serving starts.
-            compiler: Mutex::new(Some(super::validation::standard(&Limits::from_env().unwrap_or_default()))),
-            #[cfg(not(feature = "schema"))]
-            compiler: Mutex::default(),
-            stop: AtomicBool::new(false),
-            handed: AtomicUsize::new(0),
-            delegate: OnceLock::new(),
-            watchdogs: Mutex::default(),
-        }
+impl Shared {
+    /// Returns whether no deferred call is in flight.
+    pub(crate) fn at_rest(&self) -> bool {
+        self.deferred.load(Ordering::SeqCst) == 0
     }
 
-    /// The registry as it is now.
-    pub(crate) fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&lock(&self.registry))
-    }
-
-    pub(crate) fn version(&self) -> usize {
-        self.version.load(Ordering::Acquire)
-    }
-
-    /// Changes the registry; readers keep the old one until they look again.
-    pub(crate) fn change<R>(&self, edit: impl FnOnce(&mut Registry) -> R) -> R {
-        let mut registry = lock(&self.registry);
-        let result = edit(Arc::make_mut(&mut registry));
-        self.version.fetch_add(1, Ordering::Release);
-        result
-    }
-
-    pub(crate) fn promised(&self) -> ServerCapabilities {
-        *lock(&self.promised)
-    }
-
-    pub(crate) fn promise(&self, edit: impl FnOnce(&mut ServerCapabilities)) {
-        edit(&mut lock(&self.promised));
-        self.version.fetch_add(1, Ordering::Release);
-    }
-
-    pub(crate) fn compiler(&self) -> Option<Arc<dyn SchemaCompiler>> {
-        lock(&self.compiler).clone()
-    }
-
-    pub(crate) fn set_compiler(&self, compiler: Arc<dyn SchemaCompiler>) {
-        *lock(&self.compiler) = Some(compiler);
-    }
-
-    /// Whether clients were told that this can change.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Misuse`]: they were not.
-    pub(crate) fn announced(&self, change: &Change) -> Result<(), Error> {
-        let promised = self.promised();
-        let (announced, how) = match change {
-            Change::Tools => (promised.tools_changed, "tools_may_change"),
-            Change::Prompts => (promised.prompts_changed, "prompts_may_change"),
-            Change::Resources => (promised.resources_changed, "resources_may_change"),
-            Change::Updated(_) => (promised.subscribe, "resource_updates"),
-        };
-        if !announced {
-            return Err(Error::new(
-                ErrorKind::Misuse,
-                format!("clients were not told that this can change: call Server::{how} first"),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Whether nobody else works on a call of this server.
-    pub(super) fn at_rest(&self) -> bool {
-        self.handed.load(Ordering::SeqCst) == 0
-    }
-
-    /// What the entries belong to, if that is not this server.
-    pub(super) fn delegate(&self) -> Option<&dyn Delegate> {
+    /// The owner of the catalog's entries, if that is not this server.
+    pub(crate) fn delegate(&self) -> Option<&dyn Delegate> {
         self.delegate.get().map(|delegate| &**delegate)
     }
 
-    /// Tells a change to every connection.
+    /// Notifies every connection of a change.
     ///
     /// # Errors
     /// As with [`Catalog::announced`].
-    pub(crate) fn tell(&self, change: &Change) -> Result<(), Error> {
-        self.announced(change)?;
-        // Collected first: a connection is not told anything while the list is locked.
+    pub(crate) fn notify(&self, change: &Change) -> Result<(), Error> {
+        self.catalog.announced(change)?;
+        // The list is not locked while a connection is notified.
         for connection in self.connections() {
-            connection.tell(change);
+            connection.notify(change);
         }
         Ok(())
     }
@@ -161,28 +86,32 @@ impl Catalog {
         lock(&self.connections).iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Runs [`Connection::check`] on every connection. Returns whether one must be checked again.
+    pub(crate) fn check(&self, now: Instant) -> bool {
+        self.connections().iter().fold(false, |more, connection| connection.check(now) | more)
+    }
+
     pub(crate) fn stopping(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Stops every serving loop that belongs to this catalog.
+    /// Asks the serving loop to stop.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        for watchdog in lock(&self.watchdogs).iter().filter_map(Weak::upgrade) {
-            watchdog.ring();
+        if let Some(watchdog) = self.watchdog.get().and_then(Weak::upgrade) {
+            watchdog.wake();
         }
     }
 
-    pub(crate) fn add_watchdog(&self, watchdog: &Arc<Watchdog>) {
-        let mut watchdogs = lock(&self.watchdogs);
-        watchdogs.retain(|a| a.strong_count() > 0);
-        watchdogs.push(Arc::downgrade(watchdog));
+    /// Sets the watchdog that [`Shared::stop`] wakes. A server is served once.
+    pub(crate) fn set_watchdog(&self, watchdog: &Arc<Watchdog>) {
+        let _ = self.watchdog.set(Arc::downgrade(watchdog));
     }
 }
 
 /// What a serving loop and its workers share.
 pub(crate) struct Core {
-    pub catalog: Arc<Catalog>,
+    pub shared: Arc<Shared>,
     pub card: ServerIdentity,
     /// Whether handlers may log; settled when serving starts.
     pub logging: bool,
@@ -334,11 +263,11 @@ impl Core {
         };
         for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
             // What a call notes for itself comes sealed or not at all.
-            if key == super::deferred::NOTE {
+            if key == request_state::NOTE {
                 continue;
             }
             if !answers.iter().any(|(known, _)| known == key) {
-                answers.push((key.to_owned(), super::context::answer_of(Ok(value))));
+                answers.push((key.to_owned(), answer_of(Ok(value))));
             }
         }
         Ok(answers)

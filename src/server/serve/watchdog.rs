@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::state::Catalog;
-
 /// How often deadlines are looked at: a quarter of the 200 ms within which a call must be flagged.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// Ticks without anything to watch after which the thread sleeps for good.
@@ -41,7 +39,7 @@ impl Watchdog {
     }
 
     /// Wakes the thread now.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         self.bell.ring();
     }
 
@@ -71,7 +69,7 @@ impl Watchdog {
 
     /// Watches until there is a reason to end, which it gives back. The reason is looked for
     /// whenever the bell rings.
-    pub(crate) fn watch<R>(&self, catalog: &Catalog, reason: impl Fn() -> Option<R>) -> R {
+    pub(crate) fn watch<R>(&self, check: impl Fn(Instant) -> bool, reason: impl Fn() -> Option<R>) -> R {
         let mut quiet = 0;
         loop {
             let sleeping = quiet >= QUIET;
@@ -83,11 +81,7 @@ impl Watchdog {
             if let Some(reason) = reason() {
                 return reason;
             }
-            let now = Instant::now();
-            let mut busy = false;
-            for connection in catalog.connections() {
-                busy |= connection.look(now);
-            }
+            let busy = check(Instant::now());
             quiet = if busy || self.armed.load(Ordering::Acquire) && sleeping {
                 0
             } else {

@@ -9,6 +9,12 @@
 //!   those before it, which is what cursors point to.
 //! - The checks of arguments and results run here, behind [`SchemaCheck`].
 
+pub(crate) mod catalog;
+pub(crate) mod cursor;
+pub(crate) mod tool_views;
+#[cfg(feature = "schema")]
+pub(crate) mod validation;
+
 use std::sync::{Arc, OnceLock};
 
 use crate::era::Descriptor;
@@ -17,16 +23,14 @@ use crate::era::modern::header::{self, Mirror};
 use crate::error::{Error, ErrorKind};
 use crate::json::{Doc, Json, Kind, Value, Writer};
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
-use crate::model::uri_template::{UriTemplate, Variables};
+use crate::model::uri_template::{UriTemplate, Variables, has_scheme};
 use crate::model::{CompletionKind, Fault, Revision, ServerCapabilities};
 use crate::tool_name::{TOOL_NAMES, is_tool_name};
 
-use super::call::Outcome;
-use super::context::Context;
-use super::tool_error::ToolError;
-#[cfg(feature = "lint")]
-use super::tool_views;
-use super::tool_views::Form;
+use self::tool_views::Form;
+use crate::server::call::Outcome;
+use crate::server::context::Context;
+use crate::server::tool_error::ToolError;
 
 /// Checks values against one schema; what a schema validator plugs in here.
 pub trait SchemaCheck: Send + Sync {
@@ -159,7 +163,7 @@ struct CompleteEntry {
 }
 
 /// A description, once it was rendered, for each revision.
-pub(super) type Renderings = [OnceLock<Box<str>>; Revision::COUNT];
+pub(crate) type Renderings = [OnceLock<Box<str>>; Revision::COUNT];
 
 /// Something registered: named, described, rendered once for each revision and form.
 pub(crate) struct Listed<T> {
@@ -185,7 +189,7 @@ pub(crate) trait Describe {
 
 impl<T: Describe> Listed<T> {
     /// The descriptor as `revision` knows it, without a line end.
-    pub(super) fn rendered(&self, revision: Revision, form: Form) -> &str {
+    pub(crate) fn rendered(&self, revision: Revision, form: Form) -> &str {
         let cells = &self.rendered;
         #[cfg(feature = "lint")]
         let cells = form.and_then(|profile| tool_views::cells(&self.simplified, profile)).unwrap_or(cells);
@@ -316,7 +320,7 @@ pub(crate) struct Registry {
     pub prompts: Table<PromptEntry>,
     completions: Vec<CompleteEntry>,
     #[cfg(feature = "lint")]
-    pub(super) profiles: super::tool_views::Profiles,
+    pub(crate) profiles: self::tool_views::Profiles,
 }
 
 impl Registry {
@@ -547,13 +551,6 @@ fn mirrors(tool: &Tool) -> Result<Box<[Mirror]>, Error> {
         Ok(mirrors) => Ok(mirrors.into()),
         Err(why) => Err(invalid(format!("the input schema of tool {:?}: {why}", tool.name))),
     }
-}
-
-/// RFC 3986 §3.1: a letter, then letters, digits, `+`, `-`, `.`, then a colon.
-pub(super) fn has_scheme(uri: &str) -> bool {
-    let Some((scheme, _)) = uri.split_once(':') else { return false };
-    scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
 }
 
 fn invalid(message: String) -> Error {

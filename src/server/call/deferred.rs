@@ -7,43 +7,33 @@
 //! [`Handle`].
 //!
 //! # Invariants
-//! - Nothing here waits for the client: all output goes through [`Outbox`](super::outbox::Outbox),
-//!   so a thread that reads for another connection may send it.
+//! - Nothing here waits for the client: all output goes through the connection's outbox, so a
+//!   thread that reads for another connection may send it.
 //! - A call is answered once, also when its `Deferred` is dropped.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::era::{self, Questions, Signal};
-use crate::error::Error;
-use crate::json::{Doc, Json, Writer};
+use crate::json::{Json, Writer};
 use crate::model::client_request::{Ask, AskRequest};
-use crate::model::{Change, ClientCapabilities, Fault, Level};
-use crate::rpc::RpcError;
+use crate::model::{ClientCapabilities, Fault, Level};
 
-use super::call::{CallResult, Job, Outcome, failed};
-use super::connection::{Connection, Then};
-use super::context::Context;
-use super::delegate::Delegate;
-use super::handle::Handle;
 use super::in_flight::Call;
-use super::registry::Registry;
-use super::state::Catalog;
-use super::tool_error::ToolError;
+use super::request_state::NOTE;
+use super::{CallResult, Job, Outcome, failed};
+use crate::server::connection::Connection;
+use crate::server::serve::state::Shared;
+use crate::server::tool_error::ToolError;
 
 /// Takes a call over.
 pub(crate) type Begin = Box<dyn FnOnce(Deferred) + Send>;
 
-/// Key under which a handler that runs again finds what it noted. No client can send an answer
-/// under this key: see `Core::answers`.
-pub(crate) const NOTE: &str = "\0";
-
 /// A call that no handler of this server works on.
 pub(crate) struct Deferred {
     job: Option<Job>,
-    catalog: Arc<Catalog>,
+    shared: Arc<Shared>,
 }
 
 /// Who a call came from, as far as that can be told.
@@ -70,9 +60,9 @@ impl Deferred {
     /// The call of a handler that deferred it.
     pub(crate) fn of(mut job: Job) -> Deferred {
         job.posts = true;
-        let catalog = Arc::clone(&job.conn.core.catalog);
-        catalog.handed.fetch_add(1, Ordering::SeqCst);
-        Deferred { job: Some(job), catalog }
+        let shared = Arc::clone(&job.conn.core.shared);
+        shared.deferred.fetch_add(1, Ordering::SeqCst);
+        Deferred { job: Some(job), shared }
     }
 
     /// Who called.
@@ -129,17 +119,17 @@ impl Deferred {
 
     /// Answers a request for updates of this resource when the server's delegate knows if they will
     /// come.
-    pub(super) fn subscribe(self, uri: String) {
+    pub(crate) fn subscribe(self, uri: String) {
         let Some(job) = &self.job else { return };
-        let (conn, catalog, left) = (Arc::clone(&job.conn), Arc::clone(&self.catalog), uri.clone());
+        let (conn, shared, left) = (Arc::clone(&job.conn), Arc::clone(&self.shared), uri.clone());
         self.on_cancel(move || {
             conn.unsubscribe(&left);
-            if let Some(delegate) = catalog.delegate() {
+            if let Some(delegate) = shared.delegate() {
                 delegate.listeners_changed();
             }
         });
-        let catalog = Arc::clone(&self.catalog);
-        let Some(delegate) = catalog.delegate() else { return self.finish(Ok(Outcome::Empty)) };
+        let shared = Arc::clone(&self.shared);
+        let Some(delegate) = shared.delegate() else { return self.finish(Ok(Outcome::Empty)) };
         delegate.watch(
             vec![uri],
             Box::new(move |watched| {
@@ -204,96 +194,6 @@ impl Drop for Deferred {
             job.settle(CallResult::Fault(Fault::Internal("The call was given up")));
         }
         // Only now: what was said is on its way.
-        self.catalog.handed.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Context<'_> {
-    /// What this call noted when it last ended; nothing when it runs for the first time.
-    pub(crate) fn note(&self) -> Option<&Doc> {
-        let noted = self.answers.iter().find(|(key, _)| key == NOTE)?;
-        noted.1.as_ref().ok()
-    }
-
-    /// The answer of the client under this key, once it is there: what it said or how it refused.
-    pub(crate) fn answered(&self, key: &str) -> Option<&Result<Doc, RpcError>> {
-        self.answers.iter().find(|(name, _)| name == key).map(|(_, answer)| answer)
-    }
-
-    /// Waits until the client reads what it was sent, or the call is over.
-    pub(crate) fn wait_for_reader(&self) {
-        const LOOK: Duration = Duration::from_millis(20);
-        while self.conn.outbox().busy() && self.wait(LOOK).is_ok() {}
-    }
-
-    /// From which level on the client wants log entries of this call.
-    pub(crate) fn log_level(&self) -> Option<Level> {
-        self.query.peer.log_level
-    }
-}
-
-impl Handle {
-    /// Changes many entries at once, and tells the clients once if `edit` says that it did.
-    ///
-    /// # Errors
-    /// As with [`Handle::remove_tool`].
-    pub(crate) fn edit(
-        &self,
-        change: &Change,
-        edit: impl FnOnce(&mut Registry) -> bool,
-    ) -> Result<(), Error> {
-        let catalog = self.catalog()?;
-        catalog.announced(change)?;
-        if catalog.change(edit) { catalog.tell(change) } else { Ok(()) }
-    }
-}
-
-impl Handle {
-    /// Logs an entry to the session, if there is but one connection; not masked, since it is
-    /// somebody else's.
-    pub(crate) fn log_to_only(&self, level: Level, logger: &str, data: &Json) {
-        if let Ok(catalog) = self.catalog() {
-            if let [connection] = &*catalog.connections() {
-                connection.log(level, Some(logger), data);
-            }
-        }
-    }
-}
-
-impl Handle {
-    /// Names the owner of what is offered; the first one stays.
-    pub(crate) fn delegate_to(&self, delegate: impl Delegate + 'static) {
-        if let Ok(catalog) = self.catalog() {
-            catalog.delegate.get_or_init(|| Box::new(delegate));
-        }
-    }
-
-    /// The lowest log level of all sessions, if one has a level.
-    pub(crate) fn log_level(&self) -> Option<Level> {
-        let catalog = self.catalog().ok()?;
-        let level =
-            |conn: Arc<Connection>| conn.session().as_ref().and_then(|session| session.peer.log_level);
-        catalog.connections().into_iter().filter_map(level).min()
-    }
-
-    /// Asks the client of the only session outside of a call, if that client can be asked this.
-    /// `then` gets the answer; it is dropped when the connection ends without one.
-    pub(crate) fn ask_only(&self, request: AskRequest, then: Then) -> Result<(), Then> {
-        let Ok(catalog) = self.catalog() else { return Err(then) };
-        let connections = catalog.connections();
-        let mut sessions = connections.iter().filter(|conn| conn.session().is_some());
-        match (sessions.next(), sessions.next()) {
-            (Some(conn), None) => conn.ask(request, then),
-            _ => Err(then),
-        }
-    }
-
-    /// The resources whose updates somebody listens to.
-    pub(crate) fn listened(&self) -> BTreeSet<String> {
-        let mut uris = BTreeSet::new();
-        for connection in self.catalog().iter().flat_map(|catalog| catalog.connections()) {
-            connection.wanted(&mut uris);
-        }
-        uris
+        self.shared.deferred.fetch_sub(1, Ordering::SeqCst);
     }
 }

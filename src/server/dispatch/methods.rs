@@ -4,39 +4,22 @@
 use std::sync::Arc;
 
 use crate::era::{Encoded, List, Params, Questions, Reply, ReplyTarget, ServerEra};
-use crate::json::{Doc, ErrorKind, NodeId, ParseError, Value};
+use crate::json::{Doc, NodeId, Value};
 use crate::model::content::Completion;
 use crate::model::{ClientCapabilities, Fault, Filter, Level, Operation, Query};
-use crate::rpc::{Id, Request, ShapeError};
+use crate::rpc::{Id, Request};
 use crate::transport::ReplySink;
 
-use super::call::{Target, check_prompt};
-use super::cursor;
-use super::dispatch::{Action, Dispatcher, InlineTools, PlannedCall};
-use super::registry::{Describe, Listed, Registry, Table, ToolEntry};
-use super::request_state::Answers;
-use super::tool_views::{Form, PLAIN};
+use super::{Action, Dispatcher, InlineTools, PlannedCall};
+use crate::server::call::request_state::Answers;
+use crate::server::call::{Target, check_prompt};
+use crate::server::registry::cursor;
+use crate::server::registry::tool_views::{Form, PLAIN};
+use crate::server::registry::{Describe, Listed, Registry, Table, ToolEntry};
 
 static NOTHING: Completion = Completion::none();
 
-/// What is wrong with a text that is no document: not every one that a limit refuses is bad JSON.
-pub(super) fn parse_fault(error: ParseError) -> Fault {
-    let what = match error.kind() {
-        ErrorKind::Depth | ErrorKind::Nodes | ErrorKind::Bytes => "larger than allowed",
-        _ => "not JSON",
-    };
-    Fault::Parse(format!("The message is {what}: {error}"))
-}
-
-/// What is wrong with a document that is no message.
-pub(super) fn shape_fault(shape: &ShapeError<'_>) -> Fault {
-    match shape.code {
-        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
-        _ => Fault::InvalidRequest(shape.message.into()),
-    }
-}
-
-pub(super) fn duplicate() -> Fault {
+pub(crate) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is still open".into())
 }
 
@@ -52,7 +35,7 @@ fn text(doc: &Doc, node: NodeId) -> &str {
 
 impl Dispatcher<dyn InlineTools> {
     /// Decides about a request: answers it, or plans its call.
-    pub(super) fn operation(
+    pub(crate) fn operation(
         &mut self,
         doc: &Doc,
         request: &Request<'_>,
@@ -101,7 +84,7 @@ impl Dispatcher<dyn InlineTools> {
             Operation::Subscribe { uri } => {
                 gate(offer.subscribe, request)?;
                 self.subscribe(text(doc, uri))?;
-                if self.core.catalog.delegate().is_some() {
+                if self.core.shared.delegate().is_some() {
                     let (target, answers) = (Target::Subscribe, Answers::new());
                     return Ok(Action::Call(PlannedCall { era, query: *query, target, answers }));
                 }
@@ -216,7 +199,7 @@ impl Dispatcher<dyn InlineTools> {
 
     /// Reports to the server's delegate what a client can be asked.
     fn client_came(&mut self, capabilities: ClientCapabilities) {
-        if let Some(delegate) = self.core.catalog.delegate() {
+        if let Some(delegate) = self.core.shared.delegate() {
             delegate.client_came(capabilities, self.waits);
             // The lists may have come meanwhile.
             self.refresh();
@@ -232,7 +215,7 @@ impl Dispatcher<dyn InlineTools> {
         if let Some(session) = self.conn.session().as_mut() {
             session.peer.log_level = Some(level);
         }
-        if let Some(delegate) = self.core.catalog.delegate() {
+        if let Some(delegate) = self.core.shared.delegate() {
             delegate.level_changed();
         }
     }
@@ -265,7 +248,7 @@ impl Dispatcher<dyn InlineTools> {
             return Err(duplicate());
         }
         let revision = query.peer.revision;
-        let delegate = self.core.catalog.delegate().filter(|_| !honoured.uris.is_empty());
+        let delegate = self.core.shared.delegate().filter(|_| !honoured.uris.is_empty());
         let uris = if delegate.is_some() { honoured.uris.clone() } else { Vec::new() };
         self.conn.listen(id.clone(), request.id.raw(), honoured, era, revision, sink, delegate.is_none())?;
         if let Some(delegate) = delegate {
@@ -322,27 +305,6 @@ impl Dispatcher<dyn InlineTools> {
         if self.registry.reader(uri).is_none() {
             return Err(Fault::ResourceNotFound(uri.to_owned()));
         }
-        self.add_subscription(uri)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn unsubscribe(&self, uri: &str) {
-        self.conn.unsubscribe(uri);
-        if let Some(delegate) = self.core.catalog.delegate() {
-            delegate.listeners_changed();
-        }
-    }
-
-    /// A tool that the server's delegate has and that is not on the list.
-    #[cold]
-    #[inline(never)]
-    fn unlisted(&self, name: &str) -> Option<Arc<Listed<ToolEntry>>> {
-        let run = self.core.catalog.delegate()?.tool(name)?;
-        Some(Registry::unlisted_tool(name, run))
-    }
-
-    fn add_subscription(&self, uri: &str) -> Result<(), Fault> {
         let most = self.core.limits.subscriptions;
         if let Some(session) = self.conn.session().as_mut() {
             if session.subscriptions.iter().any(|s| s == uri) {
@@ -357,6 +319,23 @@ impl Dispatcher<dyn InlineTools> {
             session.subscriptions.push(uri.to_owned());
         }
         Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unsubscribe(&self, uri: &str) {
+        self.conn.unsubscribe(uri);
+        if let Some(delegate) = self.core.shared.delegate() {
+            delegate.listeners_changed();
+        }
+    }
+
+    /// A tool that the server's delegate has and that is not on the list.
+    #[cold]
+    #[inline(never)]
+    fn unlisted(&self, name: &str) -> Option<Arc<Listed<ToolEntry>>> {
+        let run = self.core.shared.delegate()?.tool(name)?;
+        Some(Registry::unlisted_tool(name, run))
     }
 
     /// Whether so much may be kept of what one client subscribes to.

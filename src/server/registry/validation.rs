@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::registry::{SchemaCheck, SchemaCompiler};
+use super::{SchemaCheck, SchemaCompiler};
 use crate::json::Value;
 use crate::limits::Limits;
 use crate::model::client_request::{AskRequest, FieldKind};
@@ -18,7 +18,7 @@ use crate::schema::{Formats, Options, Schema};
 
 /// What a server checks with unless it is told otherwise. Checks run on the workers, so they take
 /// no more of the stack than these have.
-pub(super) fn standard(limits: &Limits) -> Arc<dyn SchemaCompiler> {
+pub(crate) fn standard(limits: &Limits) -> Arc<dyn SchemaCompiler> {
     let fitting = limits.schema.clone().fitting(limits.worker_stack);
     Arc::new(Options::new().formats(Formats::Assert).limits(fitting))
 }
@@ -43,7 +43,7 @@ impl SchemaCompiler for Options {
 ///
 /// # Errors
 /// What does not fit, with a JSON Pointer into the answer.
-pub(super) fn check_answer(request: &AskRequest, answer: Value<'_>) -> Result<(), String> {
+pub(crate) fn check_answer(request: &AskRequest, answer: Value<'_>) -> Result<(), String> {
     let options = Options::new().formats(Formats::Assert);
     match request {
         AskRequest::Form(form) => {

@@ -2,11 +2,12 @@
 //! transport.
 //!
 //! stdio and HTTP both call [`classify`] on a parsed document. HTTP then checks header fields
-//! against the result, and [`Dispatcher::dispatch`](super::dispatch::Dispatcher::dispatch) decides
+//! against the result, and [`Dispatcher::dispatch`](super::Dispatcher::dispatch) decides
 //! by the same result, so that no member is looked up twice.
 
 use crate::era::Params;
-use crate::json::{Kind, Value};
+use crate::json::{ErrorKind, Kind, ParseError, Value};
+use crate::model::Fault;
 use crate::rpc::{Message, Notification, Request, Response, ShapeError};
 
 /// A classified message. It borrows the document.
@@ -60,7 +61,7 @@ pub(crate) fn classify(root: Value<'_>) -> Classified<'_> {
 }
 
 /// Classifies one message of a batch: an array is malformed here.
-pub(super) fn classify_single(root: Value<'_>) -> Classified<'_> {
+pub(crate) fn classify_single(root: Value<'_>) -> Classified<'_> {
     let (kind, params) = match Message::read(root) {
         Ok(Message::Request(request)) => (MessageKind::Request(request), Params::read(request.params)),
         Ok(Message::Notification(notification)) => {
@@ -70,4 +71,21 @@ pub(super) fn classify_single(root: Value<'_>) -> Classified<'_> {
         Err(shape) => (MessageKind::Malformed(shape), Params::default()),
     };
     Classified { kind, params }
+}
+
+/// The fault for bytes that cannot be parsed. A text that a limit rejects may be valid JSON.
+pub(crate) fn parse_fault(error: ParseError) -> Fault {
+    let what = match error.kind() {
+        ErrorKind::Depth | ErrorKind::Nodes | ErrorKind::Bytes => "larger than allowed",
+        _ => "not JSON",
+    };
+    Fault::Parse(format!("The message is {what}: {error}"))
+}
+
+/// The fault for a document that is not a valid message.
+pub(crate) fn shape_fault(shape: &ShapeError<'_>) -> Fault {
+    match shape.code {
+        crate::rpc::code::INVALID_PARAMS => Fault::InvalidParams(shape.message.into()),
+        _ => Fault::InvalidRequest(shape.message.into()),
+    }
 }

@@ -152,13 +152,6 @@ impl Table {
         self.over || self.weight == 0 || self.weight + weight <= most
     }
 
-    fn admits(&self, running: &Running, most: usize, unique: bool) -> Result<(), Refusal> {
-        if unique && self.find_id(&running.id).is_some() {
-            return Err(Refusal::Duplicate);
-        }
-        if self.has_room(running.weight, most) { Ok(()) } else { Err(Refusal::NoRoom) }
-    }
-
     fn push(&mut self, running: Running) {
         self.weight += running.weight;
         running.call.place.store(self.calls.len(), Ordering::Relaxed);
@@ -218,14 +211,15 @@ impl InFlight {
     /// `unique` are those of one client.
     pub(crate) fn enter(&self, running: Running, most: usize, unique: bool) -> Result<(), Refusal> {
         let mut table = self.table();
-        table.admits(&running, most, unique)?;
-        self.push(&mut table, running);
-        Ok(())
-    }
-
-    fn push(&self, table: &mut Table, running: Running) {
+        if unique && table.find_id(&running.id).is_some() {
+            return Err(Refusal::Duplicate);
+        }
+        if !table.has_room(running.weight, most) {
+            return Err(Refusal::NoRoom);
+        }
         table.push(running);
         self.open.store(table.calls.len(), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Blocks until a call of this weight fits, or serving ends.
@@ -254,28 +248,24 @@ impl InFlight {
 
     /// Removes a call.
     pub(crate) fn take(&self, call: &Arc<Call>) -> Option<Running> {
-        let mut table = self.table();
-        let at = table.find(call)?;
-        let running = table.take(at);
-        self.release(table);
-        Some(running)
+        self.take_at(|table| table.find(call))
     }
 
     /// Removes the call with this id.
     pub(crate) fn take_id(&self, id: &Id) -> Option<Running> {
-        let mut table = self.table();
-        let at = table.find_id(id)?;
-        let running = table.take(at);
-        self.release(table);
-        Some(running)
+        self.take_at(|table| table.find_id(id))
     }
 
     /// Removes the call that is answered through this HTTP exchange. Linear in the number of calls,
     /// which the pool's queue bounds.
     #[cfg(feature = "http-server")]
     pub(crate) fn take_exchange(&self, exchange: u64) -> Option<Running> {
+        self.take_at(|table| table.calls.iter().position(|running| running.sink.exchange() == Some(exchange)))
+    }
+
+    fn take_at(&self, find: impl FnOnce(&Table) -> Option<usize>) -> Option<Running> {
         let mut table = self.table();
-        let at = table.calls.iter().position(|running| running.sink.exchange() == Some(exchange))?;
+        let at = find(&table)?;
         let running = table.take(at);
         self.release(table);
         Some(running)

@@ -8,7 +8,7 @@
 
 /// The form in which a tool is described.
 #[cfg(feature = "lint")]
-pub(super) type Form = Option<&'static crate::lint::Profile>;
+pub(crate) type Form = Option<&'static crate::lint::Profile>;
 /// The only form there is.
 #[cfg(not(feature = "lint"))]
 #[derive(Clone, Copy)]
@@ -16,33 +16,33 @@ pub(crate) struct Form;
 
 /// As registered.
 #[cfg(feature = "lint")]
-pub(super) const PLAIN: Form = None;
+pub(crate) const PLAIN: Form = None;
 /// As registered.
 #[cfg(not(feature = "lint"))]
-pub(super) const PLAIN: Form = Form;
+pub(crate) const PLAIN: Form = Form;
 
 #[cfg(feature = "lint")]
-pub(super) use simplify::{Profiles, cells, simplified};
+pub(crate) use simplify::{Profiles, cells, simplified};
 
 #[cfg(feature = "lint")]
 mod simplify {
     use std::sync::OnceLock;
 
-    use super::super::registry::Renderings;
+    use super::super::Renderings;
     use crate::json::Writer;
     use crate::lint::{PROFILES, Profile, simplify_schema};
     use crate::model::catalog::Tool;
 
     /// Which clients are shown which profile.
     #[derive(Clone, Default)]
-    pub(in crate::server) struct Profiles {
+    pub(crate) struct Profiles {
         all: Option<&'static Profile>,
         clients: Vec<(String, &'static Profile)>,
     }
 
     impl Profiles {
         /// Chooses the profile for clients of this name, or for all that have none of their own.
-        pub(in crate::server) fn set(&mut self, client: Option<&str>, profile: &'static Profile) {
+        pub(crate) fn set(&mut self, client: Option<&str>, profile: &'static Profile) {
             match client {
                 None => self.all = Some(profile),
                 Some(name) => {
@@ -53,7 +53,7 @@ mod simplify {
         }
 
         /// The profile of a client, whose name is asked for only where names matter.
-        pub(in crate::server) fn of(&self, name: impl FnOnce() -> Option<String>) -> super::Form {
+        pub(crate) fn of(&self, name: impl FnOnce() -> Option<String>) -> super::Form {
             let own = match self.clients.is_empty() {
                 true => None,
                 false => name().and_then(|name| self.clients.iter().find(|(known, _)| *known == name)),
@@ -63,7 +63,7 @@ mod simplify {
     }
 
     /// The places of a tool's descriptions in the forms of a profile.
-    pub(in crate::server) fn cells<'c>(
+    pub(crate) fn cells<'c>(
         cells: &'c OnceLock<Box<[Renderings]>>,
         profile: &'static Profile,
     ) -> Option<&'c Renderings> {
@@ -72,7 +72,7 @@ mod simplify {
     }
 
     /// The tool with its input schema as a host takes it. One that would grow too long stays.
-    pub(in crate::server) fn simplified(tool: &Tool, profile: &'static Profile) -> Tool {
+    pub(crate) fn simplified(tool: &Tool, profile: &'static Profile) -> Tool {
         let mut copy = tool.clone();
         let Some(schema) = &tool.input_schema else { return copy };
         // What the schema need not say again.

@@ -1,5 +1,11 @@
 //! Running one call's handler and turning what it did into an answer, a question or nothing.
 
+pub(crate) mod batch;
+#[allow(dead_code)] // Some of it is used by the hub only.
+pub(crate) mod deferred;
+pub(crate) mod in_flight;
+pub(crate) mod request_state;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -12,15 +18,15 @@ use crate::model::{Fault, Operation, Query};
 use crate::pool;
 use crate::transport::ReplySink;
 
-use super::connection::Connection;
-use super::context::Context;
-use super::deferred::{Begin, Deferred};
-use super::in_flight::Call;
-use super::registry::{
+use self::deferred::{Begin, Deferred};
+use self::in_flight::Call;
+use self::request_state::Answers;
+use crate::server::connection::Connection;
+use crate::server::context::Context;
+use crate::server::registry::{
     Arguments, CompleteFn, CompletionRequest, Listed, PromptEntry, ReadFn, ToolEntry, ToolHandler,
 };
-use super::request_state::Answers;
-use super::tool_error::{Reason, ToolError};
+use crate::server::tool_error::{Reason, ToolError};
 
 /// One accepted call on its way to a worker.
 pub(crate) struct Job {
@@ -52,7 +58,7 @@ pub(crate) enum Target {
 
 impl Target {
     /// The place of its inline handler, if it has one.
-    pub(super) fn inline(&self) -> Option<usize> {
+    pub(crate) fn inline(&self) -> Option<usize> {
         match self {
             Target::Tool(entry) => match entry.entry.handler {
                 ToolHandler::Inline(place) => Some(place),
@@ -209,7 +215,7 @@ pub(crate) fn conclude(
         call: exchange.call,
         deadline: exchange.deadline,
         logging: core.logging,
-        conn: exchange.conn,
+        host: exchange.conn,
         answers,
         asks: Vec::new(),
         keys: Vec::new(),
@@ -314,7 +320,7 @@ fn check(target: &Target, mut outcome: Outcome) -> CallResult {
 
 #[cold]
 #[inline(never)]
-pub(super) fn failed(exchange: &Exchange<'_>, failure: ToolError, asks: Vec<Ask>) -> CallResult {
+pub(crate) fn failed(exchange: &Exchange<'_>, failure: ToolError, asks: Vec<Ask>) -> CallResult {
     let tool = matches!(exchange.query.operation, Operation::CallTool { .. });
     match failure.into_reason() {
         Reason::Asked if asks.is_empty() => {

@@ -1,5 +1,10 @@
 //! Serving loops: who reads, who watches, and in which order things end.
 
+pub(crate) mod diagnostics;
+mod reader;
+pub(crate) mod state;
+pub(crate) mod watchdog;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -10,21 +15,21 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::{self, Pool, PoolSize};
 use crate::sync::lock;
-use crate::transport::{Link, is_gone, own_stdio};
+use crate::transport::{Link, own_stdio};
 
-use super::call::{InlineFn, Job};
-use super::connection::Connection;
-use super::reader::read;
-use super::state::Core;
-use super::watchdog::{TICK, Watchdog};
-use super::{LocalServer, Server, diagnostics};
+use self::reader::read;
+use self::state::Core;
+use self::watchdog::{TICK, Watchdog};
+use crate::server::call::{InlineFn, Job};
+use crate::server::connection::Connection;
+use crate::server::{LocalServer, Server};
 
 /// A worker that found nothing to do for so long ends; an idle server keeps few threads.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
 
 /// What the last answers get to leave when the grace period is over: only a client that does not
 /// read takes so long.
-pub(super) const LAST_WRITES: Duration = Duration::from_millis(500);
+pub(crate) const LAST_WRITES: Duration = Duration::from_millis(500);
 
 /// Stack of the thread that watches: it writes answers, and calls nothing of the program.
 const WATCH_STACK: usize = 128 << 10;
@@ -32,17 +37,17 @@ const WATCH_STACK: usize = 128 << 10;
 /// After so long of waiting for calls, another signal means that nobody wants to wait any more.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-pub(super) type Hooks = Vec<Box<dyn FnOnce() + Send>>;
+pub(crate) type Hooks = Vec<Box<dyn FnOnce() + Send>>;
 
 /// A server, taken apart for serving.
-pub(super) struct Parts {
+pub(crate) struct Parts {
     pub core: Arc<Core>,
-    pub inline: Vec<Box<super::InlineSend>>,
+    pub inline: Vec<Box<crate::server::InlineSend>>,
     pub hooks: Hooks,
 }
 
 /// `spare` calls more fit into the queue than the limits say; whoever submits keeps to those.
-pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
+pub(crate) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
     let limits = match server.limits {
         Some(limits) => limits.clamped(),
         None => {
@@ -59,10 +64,10 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
         idle: WORKER_IDLE,
     };
     let watchdog = Arc::new(Watchdog::new()?);
-    server.catalog.add_watchdog(&watchdog);
+    server.shared.set_watchdog(&watchdog);
     let core = Arc::new(Core {
-        logging: server.catalog.promised().logging,
-        catalog: server.catalog,
+        logging: server.shared.catalog.capabilities().logging,
+        shared: server.shared,
         card: ServerIdentity::new(server.identity),
         limits,
         eras: server.eras,
@@ -79,7 +84,7 @@ pub(super) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
 
 /// Serves standard input and output; the calling thread watches, so that it can come back from a
 /// signal although the reading thread is stuck in a read.
-pub(super) fn stdio(server: Server) -> Result<(), Error> {
+pub(crate) fn stdio(server: Server) -> Result<(), Error> {
     let parts = take_apart(server, false)?;
     let link = own_stdio(&parts.core.limits)?;
     let _signals = parts.core.watchdog.catch_signals()?;
@@ -87,7 +92,7 @@ pub(super) fn stdio(server: Server) -> Result<(), Error> {
 }
 
 /// Serves any connection in the same way; signals are left to the program.
-pub(super) fn connection(server: Server, link: Link) -> Result<(), Error> {
+pub(crate) fn connection(server: Server, link: Link) -> Result<(), Error> {
     threaded(take_apart(server, false)?, link)
 }
 
@@ -100,7 +105,7 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     spawn("mcp-reader", conn.core.limits.worker_stack, move || {
         served.with(read(&reading, link.source, inline))
     })?;
-    let ended = parts.core.watchdog.watch(&parts.core.catalog, || over(&conn, &done.flag));
+    let ended = parts.core.watchdog.watch(|now| parts.core.shared.check(now), || over(&conn, &done.flag));
     let why = end(&conn, &done.flag, parts.hooks);
     match (ended, lock(&done.result).take()) {
         (Ended::Served, Some(Err(error))) => Err(error),
@@ -119,12 +124,6 @@ fn all_sent(conn: &Connection, ended: Ended) -> Result<(), Error> {
     }
 }
 
-/// How serving ends whose input cannot be read: one whose peer has gone has ended.
-#[cold]
-pub(super) fn broken(error: std::io::Error) -> Result<(), Error> {
-    if is_gone(&error) { Ok(()) } else { Err(Error::from(error)) }
-}
-
 /// Why serving ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
@@ -138,18 +137,18 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
     if served.load(Ordering::Acquire) {
         return Some(Ended::Served);
     }
-    let told = conn.core.watchdog.terminated() || conn.core.catalog.stopping() || conn.sink.closed();
+    let told = conn.core.watchdog.terminated() || conn.core.shared.stopping() || conn.sink.closed();
     told.then_some(Ended::Told)
 }
 
 /// Serves a connection on this thread, for handlers that cannot leave it.
-pub(super) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
+pub(crate) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
     let parts = take_apart(local.server, false)?;
     here(parts, link, local.inline, |_| {})
 }
 
 /// Serves standard input and output on the calling thread, for handlers that cannot leave it.
-pub(super) fn local_stdio(local: LocalServer) -> Result<(), Error> {
+pub(crate) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     let parts = take_apart(local.server, false)?;
     let link = own_stdio(&parts.core.limits)?;
     let _signals = parts.core.watchdog.catch_signals()?;
@@ -177,7 +176,9 @@ fn here(
     let watcher = {
         let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
         spawn("mcp-watch", WATCH_STACK, move || {
-            if conn.core.watchdog.watch(&conn.core.catalog, || over(&conn, &served)) == Ended::Told {
+            if conn.core.watchdog.watch(|now| conn.core.shared.check(now), || over(&conn, &served))
+                == Ended::Told
+            {
                 let why = end(&conn, &served, take_hooks(&hooks));
                 then(all_sent(&conn, why));
             }
@@ -185,7 +186,7 @@ fn here(
     };
     let result = read(&conn, link.source, all_inline(parts.inline, inline));
     served.store(true, Ordering::Release);
-    parts.core.watchdog.ring();
+    parts.core.watchdog.wake();
     // The watcher looks at its flag whenever it is rung, so this does not wait for long.
     let _ = watcher.join();
     let why = end(&conn, &served, take_hooks(&hooks));
@@ -211,7 +212,7 @@ struct Done {
 
 impl Served {
     /// Reading ended in this way.
-    pub(super) fn with(&self, result: Result<(), Error>) {
+    pub(crate) fn with(&self, result: Result<(), Error>) {
         *lock(&self.done.result) = Some(result);
     }
 }
@@ -219,17 +220,17 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.done.flag.store(true, Ordering::Release);
-        self.core.watchdog.ring();
+        self.core.watchdog.wake();
     }
 }
 
-fn all_inline(first: Vec<Box<super::InlineSend>>, rest: Vec<Box<InlineFn>>) -> Vec<Box<InlineFn>> {
+fn all_inline(first: Vec<Box<crate::server::InlineSend>>, rest: Vec<Box<InlineFn>>) -> Vec<Box<InlineFn>> {
     first.into_iter().map(|handler| handler as Box<InlineFn>).chain(rest).collect()
 }
 
 fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
     let conn = Arc::new(Connection::new(Arc::clone(core), Arc::clone(&link.sink)));
-    core.catalog.connect(&conn);
+    core.shared.connect(&conn);
     conn
 }
 
@@ -243,12 +244,12 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
 fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {
     let core = &conn.core;
     // Told to end, the thread that reads may have come to its end first, as if the input had.
-    let told = core.watchdog.terminated() || core.catalog.stopping();
+    let told = core.watchdog.terminated() || core.shared.stopping();
     let since = Instant::now();
     let deadline = since + core.limits.grace;
     let last = deadline.max(since + LAST_WRITES);
     let at_work = AtWork { conn, since, deadline, heard: core.watchdog.terminated() };
-    core.catalog.stop();
+    core.shared.stop();
     conn.input_ended();
     core.pool.close();
     let to_the_last = AtWork { deadline: last, ..at_work };
@@ -256,7 +257,7 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {
         core.watchdog.pause();
     }
     while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {}
-    while !core.catalog.at_rest() && at_work.goes_on() {
+    while !core.shared.at_rest() && at_work.goes_on() {
         core.watchdog.pause();
     }
     // A signal hurries a client that does not read, too.
@@ -273,7 +274,7 @@ fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {
 
 /// How long the end waits for calls that run.
 #[derive(Clone, Copy)]
-pub(super) struct AtWork<'c> {
+pub(crate) struct AtWork<'c> {
     pub conn: &'c Connection,
     pub since: Instant,
     pub deadline: Instant,
@@ -284,9 +285,9 @@ pub(super) struct AtWork<'c> {
 impl AtWork<'_> {
     /// Looks after what is in flight, and whether there is time left.
     #[cold]
-    pub(super) fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         let now = Instant::now();
-        self.conn.look(now);
+        self.conn.check(now);
         // Only after a first signal: one that comes after the end of input is the first.
         if self.heard && now - self.since > PATIENCE {
             self.conn.core.watchdog.let_signals_kill();
@@ -294,12 +295,12 @@ impl AtWork<'_> {
         now < self.deadline && !self.conn.sink.closed() && self.heard == self.conn.core.watchdog.terminated()
     }
 
-    pub(super) fn next_look(&self) -> Instant {
+    pub(crate) fn next_look(&self) -> Instant {
         self.deadline.min(Instant::now() + TICK)
     }
 }
 
-pub(super) fn spawn(
+pub(crate) fn spawn(
     name: &str,
     stack: usize,
     run: impl FnOnce() + Send + 'static,

@@ -18,13 +18,17 @@ use crate::era;
 use crate::json::sort::sort;
 use crate::json::{Doc, Kind, Value, Writer};
 use crate::model::client_request::Answer;
-use crate::rpc::RpcError;
+use crate::rpc::{RpcError, code as rpc_code};
 
 /// Length of the authentication code in bytes.
 const TAG: usize = 32;
 
 /// The answers that came with earlier rounds, by key.
 pub(crate) type Answers = Vec<(String, Answer)>;
+
+/// Key under which a handler that runs again finds what it noted. No client can send an answer
+/// under this key: see [`Core::answers`](crate::server::serve::state::Core::answers).
+pub(crate) const NOTE: &str = "\0";
 
 /// A method and its parameters.
 pub(crate) type Request<'d> = (&'static str, Option<Value<'d>>);
@@ -186,6 +190,18 @@ fn code(key: &[u8; 32], principal: &str, text: &[u8]) -> [u8; TAG] {
     message.extend_from_slice(principal.as_bytes());
     message.extend_from_slice(text);
     HMAC::mac(message, key)
+}
+
+/// The client's response as an answer. The handler that asked checks its content.
+#[cold]
+#[inline(never)]
+pub(crate) fn answer_of(outcome: Result<Value<'_>, Value<'_>>) -> Answer {
+    match outcome {
+        Ok(result) => Doc::parse(result.raw().as_bytes())
+            .map_err(|error| RpcError::new(rpc_code::PARSE, error.to_string())),
+        Err(error) => Err(RpcError::read(error)
+            .unwrap_or_else(|| RpcError::new(rpc_code::INTERNAL, "the client gave no reason"))),
+    }
 }
 
 #[cfg(test)]

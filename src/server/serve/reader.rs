@@ -12,15 +12,14 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::json::{Doc, Value, Writer};
 use crate::pool::{self, Refused};
-use crate::transport::{FrameSource, Input, ReplySink};
+use crate::transport::{FrameSource, Input, ReplySink, is_gone};
 
-use super::admission::{BUSY, Started};
-use super::batch::Batch;
-use super::call::Job;
-use super::classify::classify;
-use super::connection::Connection;
-use super::dispatch::{Action, Dispatcher, InlineTools, Text, Unread};
-use super::serve::broken;
+use crate::server::call::Job;
+use crate::server::call::batch::Batch;
+use crate::server::connection::Connection;
+use crate::server::dispatch::admission::{BUSY, Started};
+use crate::server::dispatch::classify::classify;
+use crate::server::dispatch::{Action, Dispatcher, InlineTools, Text, Unread};
 
 /// Bytes of responses that collect before they are sent although more input is ready.
 const BATCH_BYTES: usize = 64 << 10;
@@ -28,7 +27,7 @@ const BATCH_BYTES: usize = 64 << 10;
 const BATCH_JOBS: usize = 64;
 
 /// Reads until the input ends, the peer is gone or the program asks to stop.
-pub(super) fn read<I>(
+pub(crate) fn read<I>(
     conn: &Arc<Connection>,
     mut source: Box<dyn FrameSource>,
     inline: I,
@@ -79,7 +78,7 @@ impl Reader<'_> {
 
     /// Whether there is no point in reading on.
     fn over(&self) -> bool {
-        self.conn.sink.closed() || self.conn.core.catalog.stopping()
+        self.conn.sink.closed() || self.conn.core.shared.stopping()
     }
 
     /// Handles one frame.
@@ -123,7 +122,7 @@ impl Reader<'_> {
             }
             Action::Reply(_) | Action::Ignore => return Some(doc),
         };
-        if call.inline().is_some() {
+        if call.target.inline().is_some() {
             self.flush();
         }
         let mut started = self.dispatcher.start(call, doc, sink);
@@ -230,4 +229,10 @@ impl Reader<'_> {
     fn refuse(&self, job: &Job) {
         self.conn.refuse(&job.call, "The server takes no more calls");
     }
+}
+
+/// The result of serving after a read error. The end of the peer is not an error.
+#[cold]
+fn broken(error: std::io::Error) -> Result<(), Error> {
+    if is_gone(&error) { Ok(()) } else { Err(Error::from(error)) }
 }

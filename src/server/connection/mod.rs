@@ -10,25 +10,28 @@
 //! # Invariants
 //! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
 
+mod outbox;
 mod subscriptions;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crate::era::{self, Reply, ReplyTarget, ServerEra, Signal};
+use crate::era::{self, Reply, ReplyTarget, ServerEra};
+use crate::error::Error;
 use crate::json::{Json, Value, Writer};
 use crate::model::client_request::{Answer, Ask, AskRequest};
 use crate::model::content::ToolOutput;
-use crate::model::{Change, Fault, Filter, Level, Operation, Revision, Session};
+use crate::model::{Change, Fault, Filter, Operation, Revision, Session};
 use crate::rpc::{Id, RpcError, code};
 use crate::sync::lock;
 use crate::transport::ReplySink;
 
-use super::call::Job;
-use super::in_flight::{Call, InFlight, Refusal, Running};
-use super::outbox::Outbox;
-use super::state::{Core, ParkPermit};
+use self::outbox::Outbox;
+use crate::server::call::Job;
+use crate::server::call::in_flight::{Call, InFlight, Refusal, Running};
+use crate::server::context::CallHost;
+use crate::server::serve::state::{Core, ParkPermit};
 
 /// The shared state of one connection.
 pub(crate) struct Connection {
@@ -90,6 +93,28 @@ struct Listen {
     sink: Arc<dyn ReplySink>,
 }
 
+impl CallHost for Connection {
+    fn stopping(&self) -> bool {
+        self.core.shared.stopping()
+    }
+
+    fn notify(&self, change: &Change) -> Result<(), Error> {
+        self.core.shared.notify(change)
+    }
+
+    fn client_info(&self) -> Option<Json> {
+        self.session().as_ref().map(|session| session.client.clone())
+    }
+
+    fn need_sealer(&self) -> Result<(), Fault> {
+        self.core.need_sealer()
+    }
+
+    fn busy(&self) -> bool {
+        self.outbox.busy()
+    }
+}
+
 impl Connection {
     pub(crate) fn new(core: Arc<Core>, sink: Arc<dyn ReplySink>) -> Connection {
         Connection {
@@ -130,13 +155,13 @@ impl Connection {
 
     /// What says things without waiting for the client.
     #[allow(dead_code)] // Used by the hub.
-    pub(super) fn outbox(&self) -> &Outbox {
+    pub(crate) fn outbox(&self) -> &Outbox {
         &self.outbox
     }
 
     /// Whether many clients may be at the other end.
     #[allow(dead_code)] // Used by the hub.
-    pub(super) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.shared
     }
 
@@ -145,23 +170,14 @@ impl Connection {
         lock(&self.session)
     }
 
-    /// Enters a call among those in flight, which then weigh at most `most` bytes. It stays until
-    /// it is settled.
+    /// Admits a call if the calls in flight weigh at most `most` bytes then. The call stays in the
+    /// table until it is settled.
     pub(crate) fn begin(&self, job: &Job, most: usize) -> Result<(), Refusal> {
-        let Some(running) = self.running(job)? else { return Ok(()) };
-        self.calls.enter(running, most, !self.shared)?;
-        self.core.watchdog.arm();
-        Ok(())
-    }
-
-    /// What is to be known of a job while it runs; nothing if it could not be answered.
-    fn running(&self, job: &Job) -> Result<Option<Running>, Refusal> {
-        let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(None) };
-        let listening = !self.shared && self.listening.load(Ordering::Relaxed);
-        if listening && lock(&self.listens).iter().any(|l| l.id == id) {
+        let Some(id) = Id::read(job.doc.at(job.query.id)) else { return Ok(()) };
+        if !self.shared && self.listening.load(Ordering::Relaxed) && self.listens_as(&id) {
             return Err(Refusal::Duplicate);
         }
-        Ok(Some(Running {
+        let running = Running {
             id,
             call: Arc::clone(&job.call),
             deadline: self.core.deadline_from(job.accepted),
@@ -170,7 +186,10 @@ impl Connection {
             operation: job.query.operation,
             sink: Arc::clone(&job.sink),
             weight: job.weight(),
-        }))
+        };
+        self.calls.enter(running, most, !self.shared)?;
+        self.core.watchdog.arm();
+        Ok(())
     }
 
     /// Waits until a job that was refused for want of room can be taken in, or serving ends.
@@ -209,9 +228,9 @@ impl Connection {
             });
         }
         self.answering.fetch_sub(1, Ordering::SeqCst);
-        if self.sink.closed() || self.core.catalog.stopping() {
+        if self.sink.closed() || self.core.shared.stopping() {
             // Nobody else may notice: the thread that reads waits for input, the end for this.
-            self.core.watchdog.ring();
+            self.core.watchdog.wake();
         }
     }
 
@@ -363,7 +382,7 @@ impl Connection {
 
     /// Gives a call this much time from now.
     #[cold]
-    pub(super) fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
+    pub(crate) fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
         let deadline = (!time.is_zero()).then(|| Instant::now() + time);
         self.calls.change(call, deadline, weight);
         self.core.watchdog.arm();
@@ -402,74 +421,9 @@ impl Connection {
         Some(job)
     }
 
-    /// Tells a change to whoever asked for it. Never waits for the client: what it is too slow to
-    /// be told now is told once when it reads again.
-    pub(crate) fn tell(&self, change: &Change) {
-        if self.congested() {
-            let mut missed = lock(&self.missed);
-            // Bounded by what can be subscribed to; a flood of other URIs is not told at all.
-            let most = self.core.limits.subscriptions + self.core.limits.listens * 4;
-            if !missed.contains(change) && missed.len() < most {
-                missed.push(change.clone());
-            }
-            drop(missed);
-            return self.core.watchdog.arm();
-        }
-        self.tell_now(change);
-    }
-
-    /// Whether the client does not read what it has been sent.
-    pub(super) fn congested(&self) -> bool {
-        self.sink.congested() || self.outbox.busy()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn tell_now(&self, change: &Change) {
-        {
-            let mut w = Writer::new();
-            let session = lock(&self.session);
-            if let Some(session) = session.as_ref().filter(|s| s.ready) {
-                let wanted = match change {
-                    Change::Updated(uri) => session.subscriptions.iter().any(|s| s == uri),
-                    Change::Tools | Change::Prompts | Change::Resources => true,
-                };
-                if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
-                    era.signal(&mut w, session.peer.revision, Signal::Change { change, listen: None });
-                    w.newline();
-                    self.outbox.send(&self.sink, w.into_bytes());
-                }
-            }
-        }
-        for listen in lock(&self.listens).iter().filter(|l| l.open && l.filter.wants(change)) {
-            let mut w = Writer::new();
-            let signal = Signal::Change { change, listen: Some(&listen.raw) };
-            listen.era.signal(&mut w, listen.revision, signal);
-            w.newline();
-            self.outbox.send(&listen.sink, w.into_bytes());
-        }
-    }
-
-    /// Sends a log entry to the session, if one is open and wants it. A client that does not read
-    /// misses it.
-    pub(crate) fn log(&self, level: Level, logger: Option<&str>, data: &Json) {
-        if self.congested() {
-            return;
-        }
-        let session = lock(&self.session);
-        let Some(session) = session.as_ref().filter(|s| s.ready) else { return };
-        let wanted = session.peer.log_level.is_some_and(|floor| level >= floor);
-        if let Some(era) = self.core.eras.legacy.filter(|_| wanted) {
-            let mut w = Writer::new();
-            era.signal(&mut w, session.peer.revision, Signal::Log { level, logger, data });
-            w.newline();
-            self.outbox.send(&self.sink, w.into_bytes());
-        }
-    }
-
     /// Flags and answers what is past its deadline; tells what was missed. Gives back whether
     /// there is still something to watch.
-    pub(crate) fn look(&self, now: Instant) -> bool {
+    pub(crate) fn check(&self, now: Instant) -> bool {
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
             self.give_late_up(late);
@@ -477,7 +431,7 @@ impl Connection {
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
             for change in &missed {
-                self.tell(change);
+                self.notify(change);
             }
         }
         let missed = !lock(&self.missed).is_empty();

@@ -1,0 +1,118 @@
+//! Catalog of a server: the current registry, the announced capabilities, the schema compiler, and
+//! the trait of an owner whose entries belong to other servers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::error::{Error, ErrorKind};
+use crate::model::{Change, ClientCapabilities, ServerCapabilities};
+use crate::server::tool_error::ToolError;
+use crate::sync::lock;
+
+use super::{Registry, SchemaCompiler, ToolFn};
+
+/// Catalog of a server. It may change while the server runs.
+pub(crate) struct Catalog {
+    registry: Mutex<Arc<Registry>>,
+    /// Number of changes, so that readers notice one without a lock.
+    version: AtomicUsize,
+    announced: Mutex<ServerCapabilities>,
+    compiler: Mutex<Option<Arc<dyn SchemaCompiler>>>,
+}
+
+impl Default for Catalog {
+    fn default() -> Catalog {
+        #[cfg(feature = "schema")]
+        // Serving reports an invalid variable when it starts.
+        let compiler = Some(super::validation::standard(&crate::Limits::from_env().unwrap_or_default()));
+        #[cfg(not(feature = "schema"))]
+        let compiler = None;
+        Catalog {
+            registry: Mutex::default(),
+            version: AtomicUsize::new(0),
+            announced: Mutex::default(),
+            compiler: Mutex::new(compiler),
+        }
+    }
+}
+
+impl Catalog {
+    /// The current registry.
+    pub(crate) fn registry(&self) -> Arc<Registry> {
+        Arc::clone(&lock(&self.registry))
+    }
+
+    pub(crate) fn version(&self) -> usize {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Changes the registry. Readers keep the previous one until they load it again.
+    pub(crate) fn change<R>(&self, edit: impl FnOnce(&mut Registry) -> R) -> R {
+        let mut registry = lock(&self.registry);
+        let result = edit(Arc::make_mut(&mut registry));
+        self.version.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    /// The capabilities that the server announces whatever is registered.
+    pub(crate) fn capabilities(&self) -> ServerCapabilities {
+        *lock(&self.announced)
+    }
+
+    /// Announces capabilities.
+    pub(crate) fn announce(&self, edit: impl FnOnce(&mut ServerCapabilities)) {
+        edit(&mut lock(&self.announced));
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn compiler(&self) -> Option<Arc<dyn SchemaCompiler>> {
+        lock(&self.compiler).clone()
+    }
+
+    pub(crate) fn set_compiler(&self, compiler: Arc<dyn SchemaCompiler>) {
+        *lock(&self.compiler) = Some(compiler);
+    }
+
+    /// Checks that this kind of change was announced to clients.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misuse`]: it was not.
+    pub(crate) fn announced(&self, change: &Change) -> Result<(), Error> {
+        let announced = self.capabilities();
+        let (announced, method) = match change {
+            Change::Tools => (announced.tools_changed, "tools_may_change"),
+            Change::Prompts => (announced.prompts_changed, "prompts_may_change"),
+            Change::Resources => (announced.resources_changed, "resources_may_change"),
+            Change::Updated(_) => (announced.subscribe, "resource_updates"),
+        };
+        if announced {
+            return Ok(());
+        }
+        let why = format!("clients were not told that this can change: call Server::{method} first");
+        Err(Error::new(ErrorKind::Misuse, why))
+    }
+}
+
+/// Result of a request for updates: each URI, with the reason where no updates will come.
+pub(crate) type Watched = Box<dyn FnOnce(Vec<(String, Result<(), ToolError>)>) + Send>;
+
+/// Owner of a server's entries. Nothing here may wait, except [`Delegate::client_came`].
+#[allow(dead_code)] // Implemented by the hub.
+pub(crate) trait Delegate: Send + Sync {
+    /// The handler of a tool that is not on the list but may exist.
+    fn tool(&self, name: &str) -> Option<Arc<ToolFn>>;
+
+    /// Subscribes to updates of these resources, which clients listen to already; calls `done` on
+    /// any thread when it is known which of them will be told.
+    fn watch(&self, uris: Vec<String>, done: Watched);
+
+    /// Clients listen to other resources than before.
+    fn listeners_changed(&self);
+
+    /// The log level of a session changed.
+    fn level_changed(&self);
+
+    /// A session opened, or a request came without one, and with it what the client can be asked.
+    /// Called before the message is answered; with `waits` the caller may wait.
+    fn client_came(&self, capabilities: ClientCapabilities, waits: bool);
+}
