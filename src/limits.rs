@@ -5,242 +5,96 @@
 //! sets its own limits). An invalid or out-of-range value is a start-up error. Unknown `TINYMCP_*`
 //! variables are reported on stderr.
 
-#[cfg(feature = "http-server")]
-mod http;
-#[cfg(feature = "schema")]
-mod schema;
-
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::json::ParseLimits;
 
-#[cfg(feature = "http-server")]
-pub use http::HttpLimits;
-#[cfg(feature = "schema")]
-pub use schema::SchemaLimits;
-
-/// Limits and timeouts of one server or client.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Bytes of one incoming message (a line on stdio). 4 MiB: room for a large file as base64,
-    /// and small enough for a board with 64 MiB. `TINYMCP_FRAME_BYTES`.
-    pub frame_bytes: usize,
-    /// Nesting of one message. 128: ten times what real tool schemas reach. `TINYMCP_JSON_DEPTH`.
-    pub json_depth: u32,
-    /// Values and member names in one message. 250,000: 16 bytes each, so 4 MB at most.
-    /// `TINYMCP_JSON_NODES`.
-    pub json_nodes: u32,
-    /// Threads that run handlers, 1 to 64. 4: the cores of a common board. `TINYMCP_WORKERS`.
-    pub workers: usize,
-    /// Accepted calls that wait for a worker, 1 to 65536. 256: a full queue pauses the reading of
-    /// input, so it only smooths bursts. `TINYMCP_QUEUE`.
-    pub queue: usize,
-    /// Stack of a worker thread in bytes, at least 64 KiB. 512 KiB: untouched pages cost nothing.
-    /// `TINYMCP_WORKER_STACK`.
-    pub worker_stack: usize,
-    /// Longest time a handler may take before its call is flagged as cancelled and answered with
-    /// an error; zero turns the watchdog off. 30 s: the shortest timeout of common hosts.
-    /// `TINYMCP_DEADLINE_MS`.
-    pub handler_deadline: Duration,
-    /// Longest time that running calls may continue after the end of input or SIGTERM. 5 s: half of
-    /// the time that service managers wait before they kill. `TINYMCP_GRACE_MS`.
-    pub grace: Duration,
-    /// Longest time that a call waits for the user, the model or the roots in a legacy session, and
-    /// validity of a sealed `requestState`. 10 min: people take a break. `TINYMCP_ASK_MS`.
-    pub ask_timeout: Duration,
-    /// Parked calls of one client. 64: each holds its message in memory. For all clients of an HTTP
-    /// server the bound is this or the number of sessions, whichever is larger. `TINYMCP_PARKED`.
-    pub parked: usize,
-    /// Bytes of one sealed `requestState`. 64 KiB: it travels with every retry.
-    /// `TINYMCP_STATE_BYTES`.
-    pub state_bytes: usize,
-    /// Entries of one list page, 1 to 65536. 1000: most clients read only the first page.
-    /// `TINYMCP_PAGE`.
-    pub page: usize,
-    /// Subscribed URIs of one session or listen request. 256. `TINYMCP_SUBSCRIPTIONS`.
-    pub subscriptions: usize,
-    /// Bytes of those URIs. 32 KiB: 128 for each of 256. `TINYMCP_SUBSCRIPTION_BYTES`.
-    pub subscription_bytes: usize,
-    /// Listen requests open at once on one connection. 32. `TINYMCP_LISTENS`.
-    pub listens: usize,
-    /// Bytes of the messages of calls in flight, and the same again for parked calls. 16 MiB: four
-    /// of the largest. Beyond it nothing is read until a call ends. In a client: bytes of the
-    /// server's requests, and the same again of its notifications, that wait for handlers.
-    /// `TINYMCP_IN_FLIGHT_BYTES`.
-    pub in_flight_bytes: usize,
-    /// Bytes of responses that wait for a peer that does not read; beyond it writers block. 1 MiB.
-    /// `TINYMCP_BACKLOG_BYTES`.
-    pub backlog_bytes: usize,
-    /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts, as
-    /// far as possible; zero changes nothing. Off by default. An allocation beyond it aborts the
-    /// program, a thread beyond it is not started. `TINYMCP_ADDRESS_SPACE`.
-    pub address_space: u64,
-    /// Time that a client waits for a response, unless the call sets its own. 60 s: as common
-    /// hosts. `TINYMCP_CALL_MS`.
-    #[cfg(feature = "client")]
-    pub call_timeout: Duration,
-    /// Longest total wait if progress notifications extend it. 1 h: a flashed device, a large
-    /// build. `TINYMCP_CALL_LONGEST_MS`.
-    #[cfg(feature = "client")]
-    pub call_longest: Duration,
-    /// Time that a client waits for the response to the probe. Then it assumes the session
-    /// protocol, whose servers may ignore an unknown method. 10 s: some servers need seconds to
-    /// start. `TINYMCP_PROBE_MS`.
-    #[cfg(feature = "client")]
-    pub probe_timeout: Duration,
-    /// Calls of one client in flight, 1 to 65536. 1024; the next one is rejected as busy.
-    /// `TINYMCP_CALLS`.
-    #[cfg(feature = "client")]
-    pub calls: usize,
-    /// Rounds of input that one call may request before it fails, 1 to 1000. 10. `TINYMCP_ROUNDS`.
-    #[cfg(feature = "client")]
-    pub rounds: u32,
-    /// Entries of one list that a client collects over all pages; more is an error. 10,000.
-    /// `TINYMCP_LIST_ENTRIES`.
-    #[cfg(feature = "client")]
-    pub list_entries: usize,
-    /// Bytes of the pages of one list that a client collects; more is an error. 16 MiB: four of the
-    /// largest messages. `TINYMCP_LIST_BYTES`.
-    #[cfg(feature = "client")]
-    pub list_bytes: usize,
-    /// Pages of one list that a client requests; more is an error. 1000: bounds a server that never
-    /// ends its list. `TINYMCP_LIST_PAGES`.
-    #[cfg(feature = "client")]
-    pub list_pages: usize,
-    /// Threads of one client that run handlers for the server's requests and notifications, 1 to
-    /// 64. 2: they start on demand. `TINYMCP_HANDLERS`.
-    #[cfg(feature = "client")]
-    pub handlers: usize,
-    /// Notifications, and requests of the server, that wait for those threads, 1 to 65536. More
-    /// notifications are dropped, more requests rejected as busy. 256. `TINYMCP_EVENTS`.
-    #[cfg(feature = "client")]
-    pub events: usize,
-    /// Bytes of responses that a client caches while they are fresh; 0 caches none. The same again
-    /// for output schemas of tools, if results are checked. 1 MiB. `TINYMCP_CACHE_BYTES`.
-    #[cfg(feature = "client")]
-    pub cache_bytes: usize,
-    /// Time for a child process to exit after the end of its input, and the same again after
-    /// SIGTERM. 2 s each. `TINYMCP_CHILD_EXIT_MS`.
-    #[cfg(feature = "client")]
-    pub child_exit: Duration,
-    /// Bytes of the end of a child's stderr that are stored if it is captured. 16 KiB.
-    /// `TINYMCP_STDERR_BYTES`.
-    #[cfg(feature = "client")]
-    pub stderr_bytes: usize,
-    /// Servers of one hub, 1 to 65536. 64. `TINYMCP_SERVERS`.
-    pub servers: usize,
-    /// Time that a hub waits for the list of each server; for one that connects, from the start of
-    /// the connection. A list that is late is reported as missing. A server whose list was late
-    /// gets a tenth until it responds. 10 s: as people wait for a host to start. `TINYMCP_LIST_MS`.
-    pub list_timeout: Duration,
-    /// Restarts in a row of a server that ended by itself; 0 disables them. 5, after pauses of half
-    /// a second, doubling. `TINYMCP_RESTARTS`.
-    pub restarts: u32,
-    /// Threads of one HTTP client for started calls and listen streams, 1 to 64, and idle
-    /// connections that it keeps. 64: a blocking call needs no thread. `TINYMCP_HTTP_THREADS`.
-    #[cfg(feature = "http-client")]
-    pub http_threads: usize,
-    /// Time that an HTTP client tries to connect, over all addresses of a name. 10 s: three lost
-    /// packets. `TINYMCP_CONNECT_MS`.
-    #[cfg(feature = "http-client")]
-    pub connect_timeout: Duration,
-    /// Connections in a row without a message after which the client gives up an event stream. 100:
-    /// about eight minutes. `TINYMCP_RECONNECTS`.
-    #[cfg(feature = "http-client")]
-    pub reconnects: u32,
-    /// Refused connections in a row, at least one, after which the client does not resume the
-    /// broken stream of a call. 7: about six seconds, enough for a server to restart.
-    /// `TINYMCP_REFUSALS`.
-    #[cfg(feature = "http-client")]
-    pub refusals: u32,
-    /// Limits for schemas and validations.
-    #[cfg(feature = "schema")]
-    pub schema: SchemaLimits,
-    /// Limits of the HTTP server.
-    #[cfg(feature = "http-server")]
-    pub http: HttpLimits,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            frame_bytes: 4 << 20,
-            json_depth: 128,
-            json_nodes: 250_000,
-            workers: 4,
-            queue: 256,
-            worker_stack: 512 << 10,
-            handler_deadline: Duration::from_secs(30),
-            grace: Duration::from_secs(5),
-            ask_timeout: Duration::from_secs(600),
-            parked: 64,
-            state_bytes: 64 << 10,
-            page: 1000,
-            subscriptions: 256,
-            subscription_bytes: 32 << 10,
-            listens: 32,
-            in_flight_bytes: 16 << 20,
-            backlog_bytes: 1 << 20,
-            address_space: 0,
-            #[cfg(feature = "client")]
-            call_timeout: Duration::from_secs(60),
-            #[cfg(feature = "client")]
-            call_longest: Duration::from_secs(3600),
-            #[cfg(feature = "client")]
-            probe_timeout: Duration::from_secs(10),
-            #[cfg(feature = "client")]
-            calls: 1024,
-            #[cfg(feature = "client")]
-            rounds: 10,
-            #[cfg(feature = "client")]
-            list_entries: 10_000,
-            #[cfg(feature = "client")]
-            list_bytes: 16 << 20,
-            #[cfg(feature = "client")]
-            list_pages: 1000,
-            #[cfg(feature = "client")]
-            handlers: 2,
-            #[cfg(feature = "client")]
-            events: 256,
-            #[cfg(feature = "client")]
-            cache_bytes: 1 << 20,
-            #[cfg(feature = "client")]
-            child_exit: Duration::from_secs(2),
-            #[cfg(feature = "client")]
-            stderr_bytes: 16 << 10,
-            servers: 64,
-            list_timeout: Duration::from_secs(10),
-            restarts: 5,
-            #[cfg(feature = "http-client")]
-            http_threads: 64,
-            #[cfg(feature = "http-client")]
-            connect_timeout: Duration::from_secs(10),
-            #[cfg(feature = "http-client")]
-            reconnects: 100,
-            #[cfg(feature = "http-client")]
-            refusals: 7,
-            #[cfg(feature = "schema")]
-            schema: SchemaLimits::default(),
-            #[cfg(feature = "http-server")]
-            http: HttpLimits::default(),
+/// Defines a struct of limits. Each field has a default (milliseconds for a `Duration`), and those
+/// of the first block have a variable and a range. `[l => l.http]` is the place in [`Limits`].
+macro_rules! limits {
+    (
+        [$l:ident => $place:expr]
+        $(#[doc = $about:literal])*
+        $vis:vis struct $name:ident {$(
+            $(#[doc = $doc:literal])*
+            $(#[cfg($cfg:meta)])?
+            $field_vis:vis $field:ident: $type:ty = $default:expr, $variable:literal in $range:expr;
+        )*}
+        fixed {$(
+            $(#[doc = $fixed_doc:literal])*
+            $(#[cfg($fixed_cfg:meta)])?
+            $fixed_vis:vis $fixed:ident: $fixed_type:ty = $value:expr;
+        )*}
+    ) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        $vis struct $name {
+            $(
+                $(#[doc = $doc])*
+                #[doc = concat!("`", $variable, "`.")]
+                $(#[cfg($cfg)])?
+                $field_vis $field: $type,
+            )*
+            $(
+                $(#[doc = $fixed_doc])*
+                $(#[cfg($fixed_cfg)])?
+                $fixed_vis $fixed: $fixed_type,
+            )*
         }
-    }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name {
+                    $($(#[cfg($cfg)])? $field: Limit::of($default),)*
+                    $($(#[cfg($fixed_cfg)])? $fixed: $value,)*
+                }
+            }
+        }
+
+        impl $name {
+            const SETTINGS: &'static [Setting] = &[
+                $($(#[cfg($cfg)])? Setting {
+                    variable: $variable,
+                    range: $range,
+                    set: |$l, n| $place.$field = Limit::of(n),
+                },)*
+            ];
+        }
+    };
 }
 
 /// One limit: its variable, its range and its setter.
 struct Setting {
     variable: &'static str,
-    least: u64,
-    most: u64,
+    range: RangeInclusive<u64>,
     set: fn(&mut Limits, u64),
 }
 
-/// A row of the tables.
-const fn setting(variable: &'static str, range: RangeInclusive<u64>, set: fn(&mut Limits, u64)) -> Setting {
-    Setting { variable, least: *range.start(), most: *range.end(), set }
+/// The type of a limit.
+trait Limit {
+    /// Converts a number that is in range.
+    fn of(n: u64) -> Self;
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Limit for $number {
+            fn of(n: u64) -> $number {
+                n as $number
+            }
+        }
+    )*};
+}
+
+numbers!(usize u32 u64);
+
+impl Limit for Duration {
+    fn of(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
 }
 
 /// Upper bound for user-supplied durations: `Instant + Duration` can overflow beyond it.
@@ -250,73 +104,256 @@ const MOST_MS: u64 = 1 << 31;
 /// Byte counts stay below 1 GiB so that offsets fit in 32 bits with room to spare.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Numbers are range-checked before `set` runs, so the casts below lose nothing.
-const SETTINGS: &[Setting] = &[
-    setting("TINYMCP_FRAME_BYTES", 1024..=MOST_BYTES, |l, n| l.frame_bytes = n as usize),
-    setting("TINYMCP_JSON_DEPTH", 8..=(1 << 20), |l, n| l.json_depth = n as u32),
-    setting("TINYMCP_JSON_NODES", 64..=(1 << 28), |l, n| l.json_nodes = n as u32),
-    setting("TINYMCP_WORKERS", 1..=64, |l, n| l.workers = n as usize),
-    setting("TINYMCP_QUEUE", 1..=65_536, |l, n| l.queue = n as usize),
-    setting("TINYMCP_WORKER_STACK", (64 << 10)..=MOST_BYTES, |l, n| l.worker_stack = n as usize),
-    setting("TINYMCP_DEADLINE_MS", 0..=MOST_MS, |l, n| l.handler_deadline = Duration::from_millis(n)),
-    setting("TINYMCP_GRACE_MS", 0..=MOST_MS, |l, n| l.grace = Duration::from_millis(n)),
-    setting("TINYMCP_ASK_MS", 1..=MOST_MS, |l, n| l.ask_timeout = Duration::from_millis(n)),
-    setting("TINYMCP_PARKED", 1..=65_536, |l, n| l.parked = n as usize),
-    setting("TINYMCP_STATE_BYTES", 256..=MOST_BYTES, |l, n| l.state_bytes = n as usize),
-    setting("TINYMCP_PAGE", 1..=65_536, |l, n| l.page = n as usize),
-    setting("TINYMCP_SUBSCRIPTIONS", 1..=65_536, |l, n| l.subscriptions = n as usize),
-    setting("TINYMCP_SUBSCRIPTION_BYTES", 256..=MOST_BYTES, |l, n| l.subscription_bytes = n as usize),
-    setting("TINYMCP_LISTENS", 1..=65_536, |l, n| l.listens = n as usize),
-    setting("TINYMCP_IN_FLIGHT_BYTES", 4096..=MOST_BYTES, |l, n| l.in_flight_bytes = n as usize),
-    setting("TINYMCP_BACKLOG_BYTES", 4096..=MOST_BYTES, |l, n| l.backlog_bytes = n as usize),
-    setting("TINYMCP_ADDRESS_SPACE", 0..=u64::MAX, |l, n| l.address_space = n),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_CALL_MS", 1..=MOST_MS, |l, n| l.call_timeout = Duration::from_millis(n)),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_CALL_LONGEST_MS", 1..=MOST_MS, |l, n| l.call_longest = Duration::from_millis(n)),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_PROBE_MS", 1..=MOST_MS, |l, n| l.probe_timeout = Duration::from_millis(n)),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_CALLS", 1..=65_536, |l, n| l.calls = n as usize),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_ROUNDS", 1..=1000, |l, n| l.rounds = n as u32),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_LIST_ENTRIES", 1..=MOST_BYTES, |l, n| l.list_entries = n as usize),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_LIST_BYTES", 1024..=MOST_BYTES, |l, n| l.list_bytes = n as usize),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_LIST_PAGES", 1..=65_536, |l, n| l.list_pages = n as usize),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_HANDLERS", 1..=64, |l, n| l.handlers = n as usize),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_EVENTS", 1..=65_536, |l, n| l.events = n as usize),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_CACHE_BYTES", 0..=MOST_BYTES, |l, n| l.cache_bytes = n as usize),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_CHILD_EXIT_MS", 0..=MOST_MS, |l, n| l.child_exit = Duration::from_millis(n)),
-    #[cfg(feature = "client")]
-    setting("TINYMCP_STDERR_BYTES", 0..=MOST_BYTES, |l, n| l.stderr_bytes = n as usize),
-    setting("TINYMCP_SERVERS", 1..=65_536, |l, n| l.servers = n as usize),
-    setting("TINYMCP_LIST_MS", 1..=MOST_MS, |l, n| l.list_timeout = Duration::from_millis(n)),
-    setting("TINYMCP_RESTARTS", 0..=1000, |l, n| l.restarts = n as u32),
-    #[cfg(feature = "http-client")]
-    setting("TINYMCP_HTTP_THREADS", 1..=64, |l, n| l.http_threads = n as usize),
-    #[cfg(feature = "http-client")]
-    setting("TINYMCP_CONNECT_MS", 1..=MOST_MS, |l, n| l.connect_timeout = Duration::from_millis(n)),
-    #[cfg(feature = "http-client")]
-    setting("TINYMCP_RECONNECTS", 0..=(1 << 30), |l, n| l.reconnects = n as u32),
-    #[cfg(feature = "http-client")]
-    setting("TINYMCP_REFUSALS", 1..=(1 << 30), |l, n| l.refusals = n as u32),
-];
+limits! {
+    [l => l]
+    /// Limits and timeouts of one server or client.
+    pub struct Limits {
+        /// Bytes of one incoming message (a line on stdio). 4 MiB: room for a large file as base64,
+        /// and small enough for a board with 64 MiB.
+        pub frame_bytes: usize = 4 << 20, "TINYMCP_FRAME_BYTES" in 1024..=MOST_BYTES;
+        /// Nesting of one message. 128: ten times what real tool schemas reach.
+        pub json_depth: u32 = 128, "TINYMCP_JSON_DEPTH" in 8..=(1 << 20);
+        /// Values and member names in one message. 250,000: 16 bytes each, so 4 MB at most.
+        pub json_nodes: u32 = 250_000, "TINYMCP_JSON_NODES" in 64..=(1 << 28);
+        /// Threads that run handlers, 1 to 64. 4: the cores of a common board.
+        pub workers: usize = 4, "TINYMCP_WORKERS" in 1..=64;
+        /// Accepted calls that wait for a worker, 1 to 65536. 256: a full queue pauses the reading
+        /// of input, so it only smooths bursts.
+        pub queue: usize = 256, "TINYMCP_QUEUE" in 1..=65_536;
+        /// Stack of a worker thread in bytes, at least 64 KiB. 512 KiB: untouched pages cost
+        /// nothing.
+        pub worker_stack: usize = 512 << 10, "TINYMCP_WORKER_STACK" in (64 << 10)..=MOST_BYTES;
+        /// Longest time a handler may take before its call is flagged as cancelled and answered
+        /// with an error; zero turns the watchdog off. 30 s: the shortest timeout of common hosts.
+        pub handler_deadline: Duration = 30_000, "TINYMCP_DEADLINE_MS" in 0..=MOST_MS;
+        /// Longest time that running calls may continue after the end of input or SIGTERM. 5 s:
+        /// half of the time that service managers wait before they kill.
+        pub grace: Duration = 5000, "TINYMCP_GRACE_MS" in 0..=MOST_MS;
+        /// Longest time that a call waits for the user, the model or the roots in a legacy session,
+        /// and validity of a sealed `requestState`. 10 min: people take a break.
+        pub ask_timeout: Duration = 600_000, "TINYMCP_ASK_MS" in 1..=MOST_MS;
+        /// Parked calls of one client. 64: each holds its message in memory. For all clients of an
+        /// HTTP server the bound is this or the number of sessions, whichever is larger.
+        pub parked: usize = 64, "TINYMCP_PARKED" in 1..=65_536;
+        /// Bytes of one sealed `requestState`. 64 KiB: it travels with every retry.
+        pub state_bytes: usize = 64 << 10, "TINYMCP_STATE_BYTES" in 256..=MOST_BYTES;
+        /// Entries of one list page, 1 to 65536. 1000: most clients read only the first page.
+        pub page: usize = 1000, "TINYMCP_PAGE" in 1..=65_536;
+        /// Subscribed URIs of one session or listen request. 256.
+        pub subscriptions: usize = 256, "TINYMCP_SUBSCRIPTIONS" in 1..=65_536;
+        /// Bytes of those URIs. 32 KiB: 128 for each of 256.
+        pub subscription_bytes: usize = 32 << 10, "TINYMCP_SUBSCRIPTION_BYTES" in 256..=MOST_BYTES;
+        /// Listen requests open at once on one connection. 32.
+        pub listens: usize = 32, "TINYMCP_LISTENS" in 1..=65_536;
+        /// Bytes of the messages of calls in flight, and the same again for parked calls. 16 MiB:
+        /// four of the largest. Beyond it nothing is read until a call ends. In a client: bytes of
+        /// the server's requests, and the same again of its notifications, that wait for handlers.
+        pub in_flight_bytes: usize = 16 << 20, "TINYMCP_IN_FLIGHT_BYTES" in 4096..=MOST_BYTES;
+        /// Bytes of responses that wait for a peer that does not read; beyond it writers block. 1
+        /// MiB.
+        pub backlog_bytes: usize = 1 << 20, "TINYMCP_BACKLOG_BYTES" in 4096..=MOST_BYTES;
+        /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts,
+        /// as far as possible; zero changes nothing. Off by default. An allocation beyond it aborts
+        /// the program, a thread beyond it is not started.
+        pub address_space: u64 = 0, "TINYMCP_ADDRESS_SPACE" in 0..=u64::MAX;
+        /// Time that a client waits for a response, unless the call sets its own. 60 s: as common
+        /// hosts.
+        #[cfg(feature = "client")]
+        pub call_timeout: Duration = 60_000, "TINYMCP_CALL_MS" in 1..=MOST_MS;
+        /// Longest total wait if progress notifications extend it. 1 h: a flashed device, a large
+        /// build.
+        #[cfg(feature = "client")]
+        pub call_longest: Duration = 3_600_000, "TINYMCP_CALL_LONGEST_MS" in 1..=MOST_MS;
+        /// Time that a client waits for the response to the probe. Then it assumes the session
+        /// protocol, whose servers may ignore an unknown method. 10 s: some servers need seconds to
+        /// start.
+        #[cfg(feature = "client")]
+        pub probe_timeout: Duration = 10_000, "TINYMCP_PROBE_MS" in 1..=MOST_MS;
+        /// Calls of one client in flight, 1 to 65536. 1024; the next one is rejected as busy.
+        #[cfg(feature = "client")]
+        pub calls: usize = 1024, "TINYMCP_CALLS" in 1..=65_536;
+        /// Rounds of input that one call may request before it fails, 1 to 1000. 10.
+        #[cfg(feature = "client")]
+        pub rounds: u32 = 10, "TINYMCP_ROUNDS" in 1..=1000;
+        /// Entries of one list that a client collects over all pages; more is an error. 10,000.
+        #[cfg(feature = "client")]
+        pub list_entries: usize = 10_000, "TINYMCP_LIST_ENTRIES" in 1..=MOST_BYTES;
+        /// Bytes of the pages of one list that a client collects; more is an error. 16 MiB: four of
+        /// the largest messages.
+        #[cfg(feature = "client")]
+        pub list_bytes: usize = 16 << 20, "TINYMCP_LIST_BYTES" in 1024..=MOST_BYTES;
+        /// Pages of one list that a client requests; more is an error. 1000: bounds a server that
+        /// never ends its list.
+        #[cfg(feature = "client")]
+        pub list_pages: usize = 1000, "TINYMCP_LIST_PAGES" in 1..=65_536;
+        /// Threads of one client that run handlers for the server's requests and notifications, 1
+        /// to 64. 2: they start on demand.
+        #[cfg(feature = "client")]
+        pub handlers: usize = 2, "TINYMCP_HANDLERS" in 1..=64;
+        /// Notifications, and requests of the server, that wait for those threads, 1 to 65536. More
+        /// notifications are dropped, more requests rejected as busy. 256.
+        #[cfg(feature = "client")]
+        pub events: usize = 256, "TINYMCP_EVENTS" in 1..=65_536;
+        /// Bytes of responses that a client caches while they are fresh; 0 caches none. The same
+        /// again for output schemas of tools, if results are checked. 1 MiB.
+        #[cfg(feature = "client")]
+        pub cache_bytes: usize = 1 << 20, "TINYMCP_CACHE_BYTES" in 0..=MOST_BYTES;
+        /// Time for a child process to exit after the end of its input, and the same again after
+        /// SIGTERM. 2 s each.
+        #[cfg(feature = "client")]
+        pub child_exit: Duration = 2000, "TINYMCP_CHILD_EXIT_MS" in 0..=MOST_MS;
+        /// Bytes of the end of a child's stderr that are stored if it is captured. 16 KiB.
+        #[cfg(feature = "client")]
+        pub stderr_bytes: usize = 16 << 10, "TINYMCP_STDERR_BYTES" in 0..=MOST_BYTES;
+        /// Servers of one hub, 1 to 65536. 64.
+        pub servers: usize = 64, "TINYMCP_SERVERS" in 1..=65_536;
+        /// Time that a hub waits for the list of each server; for one that connects, from the start
+        /// of the connection. A list that is late is reported as missing. A server whose list was
+        /// late gets a tenth until it responds. 10 s: as people wait for a host to start.
+        pub list_timeout: Duration = 10_000, "TINYMCP_LIST_MS" in 1..=MOST_MS;
+        /// Restarts in a row of a server that ended by itself; 0 disables them. 5, after pauses of
+        /// half a second, doubling.
+        pub restarts: u32 = 5, "TINYMCP_RESTARTS" in 0..=1000;
+        /// Threads of one HTTP client for started calls and listen streams, 1 to 64, and idle
+        /// connections that it keeps. 64: a blocking call needs no thread.
+        #[cfg(feature = "http-client")]
+        pub http_threads: usize = 64, "TINYMCP_HTTP_THREADS" in 1..=64;
+        /// Time that an HTTP client tries to connect, over all addresses of a name. 10 s: three
+        /// lost packets.
+        #[cfg(feature = "http-client")]
+        pub connect_timeout: Duration = 10_000, "TINYMCP_CONNECT_MS" in 1..=MOST_MS;
+        /// Connections in a row without a message after which the client gives up an event stream.
+        /// 100: about eight minutes.
+        #[cfg(feature = "http-client")]
+        pub reconnects: u32 = 100, "TINYMCP_RECONNECTS" in 0..=(1 << 30);
+        /// Refused connections in a row, at least one, after which the client does not resume the
+        /// broken stream of a call. 7: about six seconds, enough for a server to restart.
+        #[cfg(feature = "http-client")]
+        pub refusals: u32 = 7, "TINYMCP_REFUSALS" in 1..=(1 << 30);
+    }
+    fixed {
+        /// Limits for schemas and validations.
+        #[cfg(feature = "schema")]
+        pub schema: SchemaLimits = SchemaLimits::default();
+        /// Limits of the HTTP server.
+        #[cfg(feature = "http-server")]
+        pub http: HttpLimits = HttpLimits::default();
+    }
+}
 
 #[cfg(feature = "http-server")]
-use http::SETTINGS as HTTP_SETTINGS;
-#[cfg(not(feature = "http-server"))]
-const HTTP_SETTINGS: &[Setting] = &[];
+limits! {
+    [l => l.http]
+    /// Limits and timeouts of the HTTP server, in addition to those of [`Limits`].
+    pub struct HttpLimits {
+        /// Connections at once, 1 to 65536; fewer if the process may not open so many files. 1024:
+        /// an idle one costs a few hundred bytes. Beyond it the longest idle one is closed; if none
+        /// is idle, a new one gets status 503.
+        pub connections: usize = 1024, "TINYMCP_CONNECTIONS" in 1..=65_536;
+        /// Event streams open at once, at most half of the connections. 256: a quarter of the
+        /// default, which leaves room for calls.
+        pub streams: usize = 256, "TINYMCP_STREAMS" in 1..=65_536;
+        /// Bytes of one request's head. 16 KiB: twice what common servers accept, room for large
+        /// tokens.
+        pub head_bytes: usize = 16 << 10, "TINYMCP_HEAD_BYTES" in 1024..=(1 << 20);
+        /// Header fields of one request, 8 to 128. 100.
+        pub head_fields: usize = 100, "TINYMCP_HEAD_FIELDS" in 8..=128;
+        /// Longest time from the first byte of a head to its last. 10 s.
+        pub head_timeout: Duration = 10_000, "TINYMCP_HEAD_MS" in 100..=MOST_MS;
+        /// Longest idle time of a connection. 2 min: longer than that of common clients.
+        pub idle_timeout: Duration = 120_000, "TINYMCP_IDLE_MS" in 100..=MOST_MS;
+        /// Longest time for a body, in addition to the time that `body_rate` grants its bytes. 10
+        /// s.
+        pub body_timeout: Duration = 10_000, "TINYMCP_BODY_MS" in 100..=MOST_MS;
+        /// Lowest bytes per second of a body after `body_timeout`. 16 KiB: slower than any usable
+        /// network.
+        pub body_rate: usize = 16 << 10, "TINYMCP_BODY_RATE" in 1..=MOST_BYTES;
+        /// Bytes of partly received bodies on all connections. 3 MiB: a few large ones. Most bodies
+        /// arrive whole and do not count. Beyond it a request gets status 503; a single one may be
+        /// larger.
+        pub arriving_bytes: usize = 3 << 20, "TINYMCP_ARRIVING_BYTES" in 4096..=MOST_BYTES;
+        /// Bytes of responses that wait for slow peers, on all connections. 8 MiB; a single
+        /// response may be larger. An eighth is for event streams with slow readers. From half of
+        /// it on, connections without a read for a second are closed.
+        pub unsent_bytes: usize = 8 << 20, "TINYMCP_UNSENT_BYTES" in 4096..=MOST_BYTES;
+        /// Longest time in which a peer reads nothing of a pending response. 10 s.
+        pub stall_timeout: Duration = 10_000, "TINYMCP_STALL_MS" in 100..=MOST_MS;
+        /// Time without an event after which a comment is sent. It keeps proxies from closing the
+        /// stream and detects dead peers. 15 s.
+        pub comment_interval: Duration = 15_000, "TINYMCP_COMMENT_MS" in 100..=MOST_MS;
+        /// Longest pause of a peer whose request was rejected. The rest of the request is read and
+        /// dropped, at most 64 MiB and for `body_timeout`, so that the peer reads the response. 2
+        /// s.
+        pub linger: Duration = 2000, "TINYMCP_LINGER_MS" in 1..=MOST_MS;
+        /// Sessions open at once, of clients before 2026-07-28. 1024: one takes about a kilobyte.
+        /// Beyond it the longest idle one is closed.
+        pub sessions: usize = 1024, "TINYMCP_SESSIONS" in 1..=65_536;
+        /// Longest idle time of a session, without a call or an event stream. 30 min: clients open
+        /// a new one automatically.
+        pub session_timeout: Duration = 1_800_000, "TINYMCP_SESSION_MS" in 100..=MOST_MS;
+        /// Events of one session that a client can resume from. 256.
+        pub replay: usize = 256, "TINYMCP_REPLAY" in 0..=65_536;
+        /// Bytes of such events of all sessions; one session gets a quarter. 1 MiB.
+        pub replay_bytes: usize = 1 << 20, "TINYMCP_REPLAY_BYTES" in 0..=MOST_BYTES;
+        /// Time after which a client may reconnect to an event stream that ended early. 1 s.
+        pub retry: Duration = 1000, "TINYMCP_RETRY_MS" in 0..=MOST_MS;
+    }
+    fixed {}
+}
+
 #[cfg(feature = "schema")]
-use schema::SETTINGS as SCHEMA_SETTINGS;
-#[cfg(not(feature = "schema"))]
-const SCHEMA_SETTINGS: &[Setting] = &[];
+limits! {
+    [l => l.schema]
+    /// Limits for schemas and validations.
+    ///
+    /// The compiler rejects a schema that exceeds one. A validation that exceeds one ends as a
+    /// violation of the keyword `limit`. A server uses those of its [`Limits`], with a depth that
+    /// fits the stacks of its workers.
+    ///
+    /// Invariant: memory and time of a check are bounded by these numbers and the sizes of schema
+    /// and value.
+    pub struct SchemaLimits {
+        /// Bytes of one schema's text. 4 MiB: as large as a message.
+        pub bytes: usize = 4 << 20, "TINYMCP_SCHEMA_BYTES" in 1024..=MOST_BYTES;
+        /// Subschemas of one schema, those of referenced documents included. 100,000: about 50
+        /// bytes each when compiled.
+        pub nodes: usize = 100_000, "TINYMCP_SCHEMA_NODES" in 64..=(1 << 24);
+        /// Cells of tables for all patterns of one schema. 262,144: a hundred milliseconds and half
+        /// a megabyte, and a thousand patterns of a usual size.
+        pub patterns: usize = 1 << 18, "TINYMCP_SCHEMA_PATTERNS" in 1024..=(1 << 30);
+        /// Subschemas within subschemas at once while a value is checked. 256: twice the nesting of
+        /// a message; each level takes less than [`SchemaLimits::LEVEL_BYTES`] of stack in a
+        /// release build.
+        pub depth: u32 = 256, "TINYMCP_SCHEMA_DEPTH" in 8..=(1 << 16);
+        /// Steps of one validation in addition to [`SchemaLimits::steps_per_byte`]. A step is an
+        /// applied subschema, an element, a member, or about eight bytes of text. 1,000,000: some
+        /// ten milliseconds.
+        pub steps: u64 = 1_000_000, "TINYMCP_SCHEMA_STEPS" in 1000..=(1 << 40);
+        /// Cached verdicts of one validation, for subschemas with several paths to them. 100,000:
+        /// 32 bytes each.
+        pub verdicts: usize = 100_000, "TINYMCP_SCHEMA_VERDICTS" in 0..=(1 << 24);
+    }
+    fixed {
+        /// Nesting of a schema's text. 128: as deep as a message.
+        pub nesting: u32 = 128;
+        /// Steps allowed for each byte of the value's text. 8.
+        pub steps_per_byte: u64 = 8;
+    }
+}
+
+#[cfg(feature = "schema")]
+impl SchemaLimits {
+    /// Stack that one level of [`SchemaLimits::depth`] takes at most in a release build.
+    pub const LEVEL_BYTES: usize = 512;
+
+    /// The same limits, with a depth that takes at most half of a stack of this many bytes.
+    #[must_use]
+    pub fn fitting(mut self, stack_bytes: usize) -> SchemaLimits {
+        let levels = stack_bytes / 2 / SchemaLimits::LEVEL_BYTES;
+        self.depth = self.depth.min(u32::try_from(levels).unwrap_or(u32::MAX));
+        self
+    }
+}
 
 impl Limits {
     /// The defaults, changed by the `TINYMCP_…` variables of the environment.
@@ -333,27 +370,34 @@ impl Limits {
         names.filter(|name| name.starts_with("TINYMCP_") && !Limits::is_variable(name)).collect()
     }
 
+    fn settings() -> impl Iterator<Item = &'static Setting> {
+        let all = Limits::SETTINGS.iter();
+        #[cfg(feature = "schema")]
+        let all = all.chain(SchemaLimits::SETTINGS);
+        #[cfg(feature = "http-server")]
+        let all = all.chain(HttpLimits::SETTINGS);
+        all
+    }
+
     fn is_variable(name: &str) -> bool {
-        SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS).any(|s| s.variable == name)
+        Limits::settings().any(|s| s.variable == name)
     }
 
     /// The defaults, changed by the values of `lookup`.
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
         let mut limits = Limits::default();
-        for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
+        for setting in Limits::settings() {
             let Some(text) = lookup(setting.variable) else { continue };
-            match text.trim().parse::<u64>() {
-                Ok(n) if (setting.least..=setting.most).contains(&n) => (setting.set)(&mut limits, n),
-                _ => {
-                    return Err(Error::new(
-                        ErrorKind::Invalid,
-                        format!(
-                            "{} is {text:?}: expected a whole number from {} to {}",
-                            setting.variable, setting.least, setting.most
-                        ),
-                    ));
-                }
-            }
+            let (least, most) = setting.range.clone().into_inner();
+            let number = text.trim().parse().ok().filter(|n| setting.range.contains(n));
+            let Some(n) = number else {
+                let message = format!(
+                    "{} is {text:?}: expected a whole number from {least} to {most}",
+                    setting.variable
+                );
+                return Err(Error::new(ErrorKind::Invalid, message));
+            };
+            (setting.set)(&mut limits, n);
         }
         Ok(limits)
     }
@@ -390,7 +434,20 @@ impl Limits {
             }
         }
         #[cfg(feature = "http-server")]
-        self.http.clamp(most);
+        {
+            self.http.connections = self.http.connections.clamp(1, 65_536);
+            self.http.head_bytes = self.http.head_bytes.clamp(1024, 1 << 20);
+            for time in [
+                &mut self.http.head_timeout,
+                &mut self.http.idle_timeout,
+                &mut self.http.body_timeout,
+                &mut self.http.stall_timeout,
+                &mut self.http.comment_interval,
+                &mut self.http.linger,
+            ] {
+                *time = most.min(*time);
+            }
+        }
         self
     }
 
@@ -413,18 +470,19 @@ mod tests {
 
     #[test]
     fn every_variable_is_read_and_range_checked() {
-        for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
+        for setting in Limits::settings() {
             let with =
                 |text: String| Limits::from_lookup(|name| (name == setting.variable).then(|| text.clone()));
             // One of the two is not the default.
-            let changed = [1, 2].map(|more| with((setting.least + more).to_string()).expect("in range"));
+            let changed =
+                [1, 2].map(|more| with((setting.range.start() + more).to_string()).expect("in range"));
             assert!(changed.iter().any(|limits| *limits != Limits::default()), "{}", setting.variable);
             let mut bad = vec!["".to_string(), "x".into(), "-1".into(), "1.5".into()];
-            if setting.least > 0 {
-                bad.push((setting.least - 1).to_string());
+            if *setting.range.start() > 0 {
+                bad.push((setting.range.start() - 1).to_string());
             }
-            if setting.most < u64::MAX {
-                bad.push((setting.most + 1).to_string());
+            if *setting.range.end() < u64::MAX {
+                bad.push((setting.range.end() + 1).to_string());
             }
             for text in bad {
                 let error = with(text.clone()).expect_err(&text);
@@ -437,15 +495,17 @@ mod tests {
     #[test]
     fn numbers_beyond_32_bits_are_whole_or_refused() {
         const FAR: u64 = 1 << 32;
-        for setting in SETTINGS.iter().chain(SCHEMA_SETTINGS).chain(HTTP_SETTINGS) {
+        for setting in Limits::settings() {
             let with = |n: u64| Limits::from_lookup(|name| (name == setting.variable).then(|| n.to_string()));
             // The result if the number were truncated.
-            let cut = with(setting.least + 1).expect("in range");
-            match with(FAR + setting.least + 1) {
+            let cut = with(*setting.range.start() + 1).expect("in range");
+            match with(FAR + *setting.range.start() + 1) {
                 Ok(limits) => assert_ne!(limits, cut, "{}", setting.variable),
-                Err(error) => assert_eq!((error.kind(), setting.most < FAR), (ErrorKind::Invalid, true)),
+                Err(error) => {
+                    assert_eq!((error.kind(), *setting.range.end() < FAR), (ErrorKind::Invalid, true))
+                }
             }
-            with(setting.most).expect("in range");
+            with(*setting.range.end()).expect("in range");
         }
         let space = |n: u64| {
             Limits::from_lookup(|name| (name == "TINYMCP_ADDRESS_SPACE").then(|| n.to_string()))
