@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::era::decode::proxied::relayed;
+use crate::era::proxied::relayed;
 use crate::error::Error;
 use crate::json::Json;
 use crate::model::proxied_result::{Passage, Relayed};

@@ -27,6 +27,8 @@ pub(crate) mod modern;
 #[cfg(feature = "client")]
 pub(crate) mod outgoing;
 mod params;
+#[cfg(feature = "hub")]
+pub(crate) mod proxied;
 mod version;
 
 use crate::json::{Json, Value, Writer};

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::ParseError;
 use super::const_check::is_json;
-use super::error::ParseError;
 use super::value::Value;
 use super::writer::Writer;
 use super::{Doc, ParseLimits};

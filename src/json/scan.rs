@@ -6,7 +6,7 @@
 //! and not after the end. After the end, the text reads as zeros, which no rule accepts, so one
 //! comparison checks both the end and the byte.
 
-use super::error::{ErrorKind, ParseError};
+use super::{ErrorKind, ParseError};
 
 /// The byte at `i`, or 0 after the end.
 #[inline(always)]

@@ -6,8 +6,8 @@
 //! Invariant: it appends the whole string or, after an error, a part of it, which is dropped with
 //! the document.
 
-use super::error::{ErrorKind, ParseError};
 use super::scan::{self, byte};
+use super::{ErrorKind, ParseError};
 
 /// Decodes the string with its opening quote at `start` and its first special byte at `i`. Returns
 /// the position of the closing quote.

@@ -30,7 +30,6 @@ mod catalog;
 mod composition;
 mod fix;
 mod host_rules;
-mod pattern;
 mod profile;
 mod rules;
 mod simplify;

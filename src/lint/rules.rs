@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use super::composition::{Form, Group, is_closed_from_above};
 use super::tree::{ROOT, Role, Target, has_type, is_object};
-use super::{Choice, Finding, Look, Severity, pattern, validity_rules};
+use super::{Choice, Finding, Look, Severity, validity_rules};
 use crate::json::{Kind, Value};
 
 /// The smallest set of rules that contains a rule.
@@ -68,201 +68,95 @@ pub(super) enum Check {
     Tool(fn(&[Value<'_>], usize, &mut Found)),
 }
 
+/// Rows of [`RULES`]: id, severity, set and check; summary; hint.
+macro_rules! rules {
+    ($($id:literal $severity:ident $set:ident $check:expr, $summary:literal, $hint:literal;)*) => {
+        &[$(Rule {
+            id: $id,
+            severity: Severity::$severity,
+            set: RuleSet::$set,
+            summary: $summary,
+            hint: $hint,
+            check: $check,
+        }),*]
+    };
+}
+
 /// Every rule that applies to all hosts.
-pub const RULES: &[Rule] = &[
-    Rule {
-        id: "SCH-001",
-        severity: Severity::Warning,
-        set: RuleSet::Default,
-        summary: "an object declares properties but has no required list",
-        hint: "list the required members in `required`; use an empty list if all are optional",
-        check: Check::Node(Scope::Reachable, no_required),
-    },
-    Rule {
-        id: "SCH-002",
-        severity: Severity::Warning,
-        set: RuleSet::Default,
-        summary: "an input object accepts undeclared members",
-        hint: "add \"additionalProperties\": false, or unevaluatedProperties beside combinators",
-        check: Check::Node(Scope::Inputs, open_object),
-    },
-    Rule {
-        id: "SCH-003",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "a property has neither type nor enum, so it accepts any value",
-        hint: "add a type, an enum, a const or a reference",
-        check: Check::Node(Scope::Reachable, untyped_property),
-    },
-    Rule {
-        id: "SCH-004",
-        severity: Severity::Warning,
-        set: RuleSet::Default,
-        summary: "an input string has no maxLength, or an input array no maxItems",
-        hint: "set the largest size the tool accepts",
-        check: Check::Node(Scope::Inputs, unbounded_size),
-    },
-    Rule {
-        id: "SCH-005",
-        severity: Severity::Warning,
-        set: RuleSet::Optional,
-        summary: "an input number has no lower or no upper bound",
-        hint: "set minimum and maximum",
-        check: Check::Node(Scope::Inputs, unbounded_number),
-    },
-    Rule {
-        id: "SCH-006",
-        severity: Severity::Warning,
-        set: RuleSet::Optional,
-        summary: "an input map has no maxProperties",
-        hint: "set the largest number of entries the tool accepts",
-        check: Check::Node(Scope::Inputs, unbounded_map),
-    },
-    Rule {
-        id: "SCH-007",
-        severity: Severity::Warning,
-        set: RuleSet::Recommended,
-        summary: "additionalProperties: false rejects members that a combinator beside it declares",
-        hint: "use unevaluatedProperties: false instead",
-        check: Check::Node(Scope::Reachable, closed_beside_branches),
-    },
-    Rule {
-        id: "SCH-010",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "the schema is not valid",
-        hint: "",
-        check: Check::Schema(validity_rules::not_a_schema),
-    },
-    Rule {
-        id: "SCH-011",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "a tool has no input schema, or the root of the schema is not an object",
-        hint: "add \"type\": \"object\" at the root",
-        check: Check::Tool(validity_rules::no_object_root),
-    },
-    Rule {
-        id: "SCH-012",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "a reference has no target in the schema",
-        hint: "put the target under $defs of the same schema; nothing is fetched",
-        check: Check::Node(Scope::Everywhere, validity_rules::lost_reference),
-    },
-    Rule {
-        id: "SCH-013",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "a schema applies itself to the same value without end",
-        hint: "let the reference pass through a property or an element",
-        check: Check::Schema(validity_rules::endless_reference),
-    },
-    Rule {
-        id: "SCH-014",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "a pattern cannot be matched in linear time",
-        hint: "avoid backreferences and lookbehind",
-        check: Check::Schema(validity_rules::wild_pattern),
-    },
-    Rule {
-        id: "SCH-015",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "$schema names an unsupported dialect",
-        hint: "remove $schema to use draft 2020-12",
-        check: Check::Node(Scope::Everywhere, validity_rules::foreign_dialect),
-    },
-    Rule {
-        id: "SCH-021",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "a schema contradicts itself, so it rejects every value",
-        hint: "",
-        check: Check::Node(Scope::Reachable, validity_rules::contradiction),
-    },
-    Rule {
-        id: "SCH-022",
-        severity: Severity::Warning,
-        set: RuleSet::Recommended,
-        summary: "required names an undeclared property",
-        hint: "declare the property or remove its name",
-        check: Check::Node(Scope::Reachable, validity_rules::required_unknown),
-    },
-    Rule {
-        id: "SCH-023",
-        severity: Severity::Warning,
-        set: RuleSet::Recommended,
-        summary: "an enum, a required list or a list of alternatives has a duplicate",
-        hint: "remove the duplicate",
-        check: Check::Node(Scope::Reachable, validity_rules::duplicate),
-    },
-    Rule {
-        id: "SCH-024",
-        severity: Severity::Warning,
-        set: RuleSet::Recommended,
-        summary: "a keyword is misspelled, so it has no effect",
-        hint: "",
-        check: Check::Node(Scope::Reachable, validity_rules::misspelled),
-    },
-    Rule {
-        id: "SCH-025",
-        severity: Severity::Warning,
-        set: RuleSet::Optional,
-        summary: "a draft-07 keyword is used in a 2020-12 schema",
-        hint: "use $defs, prefixItems, items and dependentRequired or dependentSchemas",
-        check: Check::Node(Scope::Reachable, validity_rules::old_spelling),
-    },
-    Rule {
-        id: "SCH-026",
-        severity: Severity::Warning,
-        set: RuleSet::Recommended,
-        summary: "an input property has no description",
-        hint: "describe the value for the model, bounds included",
-        check: Check::Node(Scope::Inputs, undescribed),
-    },
-    Rule {
-        id: "SCH-027",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "outputSchema names draft-07 or older, which some hosts refuse",
-        hint: "remove $schema or name draft 2020-12",
-        check: Check::Schema(validity_rules::old_output),
-    },
-    Rule {
-        id: "SCH-028",
-        severity: Severity::Warning,
-        set: RuleSet::Recommended,
-        summary: "a definition is never referenced",
-        hint: "remove the definition",
-        check: Check::Schema(validity_rules::unused_definitions),
-    },
-    Rule {
-        id: "TOOL-001",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "a tool name is not 1 to 128 characters of A-Z a-z 0-9 _ . -",
-        hint: "",
-        check: Check::Tool(validity_rules::tool_name),
-    },
-    Rule {
-        id: "TOOL-002",
-        severity: Severity::Critical,
-        set: RuleSet::Recommended,
-        summary: "two tools have the same name",
-        hint: "",
-        check: Check::Tool(validity_rules::duplicate_tool),
-    },
-    Rule {
-        id: "TOOL-003",
-        severity: Severity::Warning,
-        set: RuleSet::Recommended,
-        summary: "a tool has no description",
-        hint: "describe what the tool does and when to use it",
-        check: Check::Tool(validity_rules::tool_undescribed),
-    },
-];
+pub const RULES: &[Rule] = rules! {
+    "SCH-001" Warning Default Check::Node(Scope::Reachable, no_required),
+        "an object declares properties but has no required list",
+        "list the required members in `required`; use an empty list if all are optional";
+    "SCH-002" Warning Default Check::Node(Scope::Inputs, open_object),
+        "an input object accepts undeclared members",
+        "add \"additionalProperties\": false, or unevaluatedProperties beside combinators";
+    "SCH-003" Critical Recommended Check::Node(Scope::Reachable, untyped_property),
+        "a property has neither type nor enum, so it accepts any value",
+        "add a type, an enum, a const or a reference";
+    "SCH-004" Warning Default Check::Node(Scope::Inputs, unbounded_size),
+        "an input string has no maxLength, or an input array no maxItems",
+        "set the largest size the tool accepts";
+    "SCH-005" Warning Optional Check::Node(Scope::Inputs, unbounded_number),
+        "an input number has no lower or no upper bound",
+        "set minimum and maximum";
+    "SCH-006" Warning Optional Check::Node(Scope::Inputs, unbounded_map),
+        "an input map has no maxProperties",
+        "set the largest number of entries the tool accepts";
+    "SCH-007" Warning Recommended Check::Node(Scope::Reachable, closed_beside_branches),
+        "additionalProperties: false rejects members that a combinator beside it declares",
+        "use unevaluatedProperties: false instead";
+    "SCH-010" Critical Recommended Check::Schema(validity_rules::not_a_schema),
+        "the schema is not valid",
+        "";
+    "SCH-011" Critical Recommended Check::Tool(validity_rules::no_object_root),
+        "a tool has no input schema, or the root of the schema is not an object",
+        "add \"type\": \"object\" at the root";
+    "SCH-012" Critical Recommended Check::Node(Scope::Everywhere, validity_rules::lost_reference),
+        "a reference has no target in the schema",
+        "put the target under $defs of the same schema; nothing is fetched";
+    "SCH-013" Critical Recommended Check::Schema(validity_rules::endless_reference),
+        "a schema applies itself to the same value without end",
+        "let the reference pass through a property or an element";
+    "SCH-014" Critical Recommended Check::Schema(validity_rules::wild_pattern),
+        "a pattern cannot be matched in linear time",
+        "avoid backreferences and lookbehind";
+    "SCH-015" Critical Recommended Check::Node(Scope::Everywhere, validity_rules::foreign_dialect),
+        "$schema names an unsupported dialect",
+        "remove $schema to use draft 2020-12";
+    "SCH-021" Critical Recommended Check::Node(Scope::Reachable, validity_rules::contradiction),
+        "a schema contradicts itself, so it rejects every value",
+        "";
+    "SCH-022" Warning Recommended Check::Node(Scope::Reachable, validity_rules::required_unknown),
+        "required names an undeclared property",
+        "declare the property or remove its name";
+    "SCH-023" Warning Recommended Check::Node(Scope::Reachable, validity_rules::duplicate),
+        "an enum, a required list or a list of alternatives has a duplicate",
+        "remove the duplicate";
+    "SCH-024" Warning Recommended Check::Node(Scope::Reachable, validity_rules::misspelled),
+        "a keyword is misspelled, so it has no effect",
+        "";
+    "SCH-025" Warning Optional Check::Node(Scope::Reachable, validity_rules::old_spelling),
+        "a draft-07 keyword is used in a 2020-12 schema",
+        "use $defs, prefixItems, items and dependentRequired or dependentSchemas";
+    "SCH-026" Warning Recommended Check::Node(Scope::Inputs, undescribed),
+        "an input property has no description",
+        "describe the value for the model, bounds included";
+    "SCH-027" Critical Recommended Check::Schema(validity_rules::old_output),
+        "outputSchema names draft-07 or older, which some hosts refuse",
+        "remove $schema or name draft 2020-12";
+    "SCH-028" Warning Recommended Check::Schema(validity_rules::unused_definitions),
+        "a definition is never referenced",
+        "remove the definition";
+    "TOOL-001" Critical Recommended Check::Tool(validity_rules::tool_name),
+        "a tool name is not 1 to 128 characters of A-Z a-z 0-9 _ . -",
+        "";
+    "TOOL-002" Critical Recommended Check::Tool(validity_rules::duplicate_tool),
+        "two tools have the same name",
+        "";
+    "TOOL-003" Warning Recommended Check::Tool(validity_rules::tool_undescribed),
+        "a tool has no description",
+        "describe what the tool does and when to use it";
+};
 
 /// The findings of one tool.
 pub(super) struct Hits {
@@ -518,7 +412,7 @@ fn string_bounded(schema: Value<'_>) -> bool {
     let text = |keyword| schema.get(keyword).and_then(Value::as_str);
     schema.get("maxLength").is_some()
         || text("format").is_some_and(|f| SHORT_FORMATS.contains(&f))
-        || text("pattern").is_some_and(pattern::is_bounded)
+        || text("pattern").is_some_and(is_bounded)
 }
 
 fn array_bounded(schema: Value<'_>) -> bool {
@@ -578,4 +472,60 @@ fn undescribed(look: &Look<'_>, at: usize) -> Option<String> {
         return None;
     }
     Some(format!("property {:?} has no description", node.name().unwrap_or_default()))
+}
+
+/// Returns `true` if all strings that match the pattern have a bounded length.
+/// Such a pattern is anchored at both ends and has no unbounded repetition. Unknown constructs
+/// count as unbounded.
+fn is_bounded(pattern: &str) -> bool {
+    let Some(body) = pattern.strip_prefix('^') else { return false };
+    let mut chars = body.chars().peekable();
+    let (mut class, mut depth) = (false, 0_u32);
+    let mut end = false;
+    while let Some(c) = chars.next() {
+        end = false;
+        match c {
+            '\\' => {
+                chars.next();
+            }
+            ']' => class = false,
+            _ if class => {}
+            '[' => class = true,
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '*' | '+' => return false,
+            // An alternative outside of all groups may have no anchor.
+            '|' if depth == 0 => return false,
+            '{' => {
+                let mut open = false;
+                for c in chars.by_ref() {
+                    if c == '}' {
+                        break;
+                    }
+                    open = c == ',';
+                }
+                if open {
+                    return false;
+                }
+            }
+            '$' => end = depth == 0,
+            _ => {}
+        }
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_bounded;
+
+    #[test]
+    fn length_is_bounded_where_anchors_and_counts_say_so() {
+        for yes in ["^a$", "^[0-9a-f]{8}$", "^(a|b)?c{1,3}$", r"^\d{4}\+$", "^[*+]$", "^$", "^a{2}$"] {
+            assert!(is_bounded(yes), "{yes}");
+        }
+        for no in ["a", "^a", "a$", "^a*$", "^a+$", "^a{2,}$", "^a|b$", r"^a\$", "^(a$)", "^[a$]", "^a$b"] {
+            assert!(!is_bounded(no), "{no}");
+        }
+    }
 }

@@ -13,8 +13,6 @@ pub(crate) mod catalog;
 pub(crate) mod client_request;
 pub(crate) mod content;
 mod elicitation;
-#[cfg(feature = "lint")]
-mod lint;
 #[cfg(feature = "hub")]
 pub(crate) mod proxied_result;
 mod sampling;

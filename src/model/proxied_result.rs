@@ -1,7 +1,4 @@
 //! Result of an upstream server that a hub passes on.
-//!
-//! The members stay as received, except those that belong to the upstream connection, which `era`
-//! removes.
 
 use crate::json::Json;
 
@@ -20,7 +17,8 @@ pub(crate) enum Passage {
     Completion,
 }
 
-/// A result as received.
+/// Result of an upstream server that a hub passes on. The members stay as received, except those of
+/// the upstream connection, which `era` removes.
 #[derive(Clone, Debug)]
 pub(crate) struct Relayed {
     /// Kind of the result.

@@ -9,7 +9,6 @@
 mod host;
 #[cfg(feature = "idn")]
 mod idn;
-mod mail;
 mod time;
 mod uri;
 
@@ -53,9 +52,9 @@ impl Format {
             Format::Date => time::is_date(text),
             Format::DateTime => time::is_date_time(text),
             Format::Duration => time::is_duration(text),
-            Format::Email => mail::is_email(text, false),
+            Format::Email => host::is_email(text, false),
             Format::Hostname => text.is_ascii() && host::is_hostname(text),
-            Format::IdnEmail => mail::is_email(text, true),
+            Format::IdnEmail => host::is_email(text, true),
             Format::IdnHostname => is_wide_hostname(text),
             Format::Ipv4 => host::is_ipv4(text),
             Format::Ipv6 => host::is_ipv6(text),

@@ -36,7 +36,6 @@
 mod canon;
 mod compile;
 mod decimal;
-mod error;
 mod format;
 mod key_map;
 pub(crate) mod keyword;
@@ -45,9 +44,6 @@ mod metaschema;
 mod output;
 #[cfg(feature = "pattern")]
 mod pattern;
-#[cfg(not(feature = "pattern"))]
-#[path = "without_pattern.rs"]
-mod pattern;
 mod program;
 mod resolve;
 mod resources;
@@ -55,13 +51,13 @@ pub(crate) mod subschemas;
 pub(crate) mod uri;
 mod validate;
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::json::{Doc, Json, Value};
 use crate::record::Violation;
 
 pub use crate::limits::SchemaLimits;
-pub use error::SchemaError;
 pub use output::Output;
 
 use program::Program;
@@ -215,8 +211,68 @@ impl Schema {
     }
 }
 
-impl std::fmt::Debug for Schema {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Schema").field("nodes", &self.0.program.nodes.len()).finish_non_exhaustive()
+    }
+}
+
+/// A schema that is invalid or unsupported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchemaError {
+    /// JSON Pointer (RFC 6901) into the schema, empty for the whole. For another document, its URI
+    /// and `#` precede the pointer.
+    pub pointer: String,
+    /// The error and what is accepted instead.
+    pub message: String,
+}
+
+impl SchemaError {
+    pub(super) fn new(pointer: impl Into<String>, message: impl Into<String>) -> SchemaError {
+        SchemaError { pointer: pointer.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for SchemaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pointer.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.pointer, self.message)
+        }
+    }
+}
+
+impl std::error::Error for SchemaError {}
+
+/// Replacement without the feature: a schema with a pattern is rejected at compile time.
+#[cfg(not(feature = "pattern"))]
+mod pattern {
+    /// A compiled pattern; without the feature there are none.
+    pub(crate) enum Pattern {}
+
+    impl Pattern {
+        /// Rejects the pattern.
+        pub(crate) fn compile(_: &str) -> Result<Pattern, &'static str> {
+            Err("patterns need the feature `pattern` of this library")
+        }
+
+        pub(crate) fn cost(&self) -> usize {
+            match *self {}
+        }
+
+        pub(crate) fn is_match(&self, _: &str) -> bool {
+            match *self {}
+        }
+
+        pub(crate) fn steps(&self, _: usize) -> usize {
+            match *self {}
+        }
+    }
+
+    /// Accepts every text as a pattern, because nothing can check it.
+    pub(crate) fn is_pattern(_: &str) -> bool {
+        true
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! # Modules
 //!
-//! `syntax.rs` parses the text to a tree. `char_set.rs` and `property.rs` define the character
+//! `syntax.rs` parses the text to a tree. `char_set.rs` defines the character
 //! classes, and `char_classes.rs` groups characters that the pattern does not distinguish. `nfa.rs`
 //! compiles the tree to an automaton and resolves lookaheads, `dfa.rs` makes it deterministic, and
 //! `program.rs` runs it.
@@ -35,18 +35,15 @@
 mod char_classes;
 mod char_set;
 mod dfa;
-mod error;
 mod nfa;
 mod program;
-mod property;
 mod syntax;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use error::PatternError;
+use std::fmt;
 
 use char_classes::CharClasses;
-use error::Kind;
 use program::Program;
 use syntax::Node;
 
@@ -146,4 +143,50 @@ fn take_lookaheads(root: &mut Node) -> Vec<(Node, bool)> {
     }
     nodes.insert(0, Node::Start);
     taken
+}
+
+/// A rejected pattern: the reason, its byte position, and an alternative.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PatternError {
+    kind: Kind,
+    at: usize,
+    what: String,
+}
+
+/// Kind of error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The text is not a pattern of ECMA-262.
+    Syntax,
+    /// The pattern is valid but not supported.
+    Unsupported,
+    /// The pattern is too large.
+    Limit,
+}
+
+impl PatternError {
+    pub(super) fn new(kind: Kind, at: usize, what: impl Into<String>) -> PatternError {
+        PatternError { kind, at, what: what.into() }
+    }
+
+    pub(super) fn syntax(at: usize, what: impl Into<String>) -> PatternError {
+        PatternError::new(Kind::Syntax, at, what)
+    }
+
+    pub(super) fn limit(at: usize, what: impl Into<String>) -> PatternError {
+        PatternError::new(Kind::Limit, at, what)
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Syntax | Kind::Unsupported => write!(f, "at byte {}: {}", self.at, self.what),
+            Kind::Limit => write!(f, "at byte {}: the pattern {}", self.at, self.what),
+        }
+    }
 }

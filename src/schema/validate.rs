@@ -15,7 +15,6 @@
 
 mod applicator;
 mod array;
-mod evaluated;
 mod object;
 mod scalar;
 
@@ -29,8 +28,7 @@ use super::program::{
     Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types, types_in,
 };
 use super::{decimal, subschemas};
-
-use evaluated::Evaluated;
+use array::Evaluated;
 
 /// Steps before verdicts are cached, in addition to one for each byte of the value.
 const KEEP_AFTER: u64 = 2048;
@@ -323,7 +321,7 @@ impl<'p, 'd> Run<'p, 'd> {
 
     /// Checks a value against a subschema.
     #[inline(always)]
-    pub(super) fn child(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
+    fn child(&mut self, child: Child, value: Value<'d>, seen: Option<&mut Evaluated>) -> bool {
         match child.as_types() {
             Some(mask) => {
                 self.has_type(value.node_ref(), mask) || !self.quiet && self.wrong_type(value, mask)

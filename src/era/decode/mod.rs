@@ -9,12 +9,12 @@
 
 mod catalog;
 mod client_request;
-mod content;
-#[cfg(feature = "hub")]
-pub(crate) mod proxied;
-mod task;
+pub(super) mod content;
 
-use crate::json::{Value, Writer};
+use std::time::Duration;
+
+use crate::json::{Json, Value, Writer};
+use crate::model::task::{Task, TaskStatus};
 use crate::model::{Change, Identity, Level, Revision, ServerCapabilities};
 use crate::rpc::{Notification, is_id};
 
@@ -25,7 +25,6 @@ use super::version::{self, V2026_07_28};
 pub(crate) use catalog::{prompt, resource, template, tool};
 pub(crate) use client_request::inquiry;
 pub(crate) use content::{completion, prompt_output, read_output, tool_output};
-pub(crate) use task::{makes_tasks, task};
 
 /// Largest number of subscriptions in an acknowledgement: that of the largest filter.
 const MOST_ACKNOWLEDGED: usize = 1 << 16;
@@ -129,7 +128,7 @@ fn greeting(revision: Revision, result: Value<'_>, info: Option<Value<'_>>) -> G
     }
 }
 
-fn empty() -> crate::json::Json {
+fn empty() -> Json {
     let mut w = Writer::new();
     w.begin_object().end_object();
     w.into_json()
@@ -153,4 +152,33 @@ fn offer(revision: Revision, capabilities: Value<'_>) -> ServerCapabilities {
         completions: has("completions") || !version::features(revision).annotations,
         logging: has("logging"),
     }
+}
+
+/// Reads a task of MCP 2025-11-25 basic/utilities/tasks (times are `ttl` and `pollInterval`) or of
+/// the extension `io.modelcontextprotocol/tasks` (`ttlMs` and `pollIntervalMs`). All times are
+/// milliseconds.
+///
+/// `None` without an id or a known status.
+pub(crate) fn task(value: Value<'_>) -> Option<Task> {
+    let time = |names: [&str; 2]| {
+        let ms = names.into_iter().find_map(|name| value.get(name)?.as_u64());
+        ms.map(Duration::from_millis)
+    };
+    Some(Task {
+        id: value.get("taskId")?.as_str().filter(|id| !id.is_empty())?.to_owned(),
+        status: TaskStatus::parse(value.get("status")?.as_str()?)?,
+        message: value.get("statusMessage").and_then(Value::as_str).map(str::to_owned),
+        poll_interval: time(["pollIntervalMs", "pollInterval"]),
+        ttl: time(["ttlMs", "ttl"]),
+        source: value.to_json(),
+    })
+}
+
+/// Returns `true` if a server with these session capabilities creates tasks for tool calls.
+/// Otherwise a client must not request one (2025-11-25 basic/utilities/tasks, capability
+/// negotiation).
+pub(crate) fn makes_tasks(capabilities: &Json) -> bool {
+    let doc = capabilities.to_doc();
+    let tools = doc.root().get("tasks").and_then(|t| t.get("requests")?.get("tools"));
+    tools.and_then(|tools| tools.get("call")).is_some()
 }

@@ -12,7 +12,7 @@ use crate::model::content::Content;
 use super::super::version::{Features, features};
 use super::catalog::{optional, tool};
 use super::content::content;
-use super::frame::number;
+use super::number;
 
 /// `"method":…,"params":…` into an open object.
 ///

@@ -35,7 +35,7 @@ pub(super) fn tool_result(w: &mut Writer, features: &Features, output: &ToolOutp
 }
 
 /// One content block.
-pub(super) fn content(w: &mut Writer, features: &Features, block: &Content) {
+pub(in crate::era) fn content(w: &mut Writer, features: &Features, block: &Content) {
     let (mut block, mut notes, mut more): (_, Option<&Annotations>, &Option<Json>) = (block, None, &None);
     // Nested wrappers: the innermost annotations win, as documented at `Content::Annotated`.
     while let Content::Annotated { content, annotations, meta } = block {

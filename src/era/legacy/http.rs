@@ -11,8 +11,8 @@ use super::super::http::{Fields, HttpEra, Sessions, is_legacy};
 use super::super::modern::header::{Mirror, VERSION};
 use super::super::version::{self, V2025_11_25};
 use super::super::{Encoded, Params};
-use super::header::{LAST_EVENT, SESSION};
 use super::server::LegacyServer;
+use super::{LAST_EVENT, SESSION};
 
 /// Longest version that an error quotes; valid ones have ten bytes.
 const LONGEST_VERSION: usize = 64;

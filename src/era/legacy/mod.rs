@@ -2,8 +2,6 @@
 
 #[cfg(feature = "client")]
 mod client;
-#[cfg(any(feature = "http-server", feature = "http-client"))]
-pub(crate) mod header;
 #[cfg(feature = "http-server")]
 mod http;
 mod server;
@@ -11,3 +9,18 @@ mod server;
 #[cfg(feature = "client")]
 pub(crate) use client::CLIENT;
 pub(crate) use server::SERVER;
+
+// The headers that only sessions have (MCP 2025-11-25 basic/transports).
+
+/// Names a session; minted by the answer that opens it, sent with everything after.
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+pub(crate) const SESSION: &str = "Mcp-Session-Id";
+/// The id of the last event a client has, when it resumes a stream.
+#[cfg(any(feature = "http-server", feature = "http-client"))]
+pub(crate) const LAST_EVENT: &str = "Last-Event-ID";
+
+/// Returns `true` for a valid session id: visible ASCII, not empty (2025-11-25 basic/transports).
+#[cfg(feature = "http-client")]
+pub(crate) fn is_session_id(id: &[u8]) -> bool {
+    !id.is_empty() && id.iter().all(|b| (0x21..=0x7E).contains(b))
+}

@@ -23,8 +23,8 @@ use std::collections::HashMap;
 
 use super::char_classes::{Kinds, has};
 use super::dfa::{Dfa, MATCH as TABLE_MATCH, NEVER as TABLE_NEVER};
-use super::error::{Kind, PatternError};
 use super::syntax::Node;
+use super::{Kind, PatternError};
 
 /// Largest number of states, with repetitions and lookaheads expanded.
 pub(super) const STATES: usize = 16_000;

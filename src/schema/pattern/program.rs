@@ -10,9 +10,9 @@
 use regex_automata::hybrid::dfa::DFA;
 use regex_automata::util::start;
 
+use super::PatternError;
 use super::char_classes::{CharClasses, Kinds, has};
 use super::dfa::{Dfa, lazy, nfa};
-use super::error::PatternError;
 use super::nfa::graph;
 use super::syntax::Node;
 

@@ -17,9 +17,8 @@
 
 use std::collections::HashMap;
 
-use super::char_set::{CharSet, DIGIT, LAST, LINE_END, SPACE, WORD};
-use super::error::{Kind, PatternError};
-use super::property::property;
+use super::char_set::{CharSet, DIGIT, LAST, LINE_END, SPACE, WORD, property};
+use super::{Kind, PatternError};
 
 /// Largest pattern in bytes. A list of a thousand words fits.
 pub(super) const LENGTH: usize = 16 << 10;

@@ -9,8 +9,7 @@ use crate::json::Value;
 
 use super::super::messages::Reason;
 use super::super::program::{Child, FORWARDS, MEMBERS, Op, Span, is_of, mark, types};
-use super::evaluated::Evaluated;
-use super::{Inner, Run, Token};
+use super::{Evaluated, Inner, Run, Token};
 
 impl<'d> Run<'_, 'd> {
     /// Checks without describing violations.

@@ -11,8 +11,7 @@ use super::super::canon;
 use super::super::key_map::KeyMap;
 use super::super::messages::Reason;
 use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, Span, mark, types};
-use super::evaluated::Evaluated;
-use super::{Inner, Run};
+use super::{Evaluated, Inner, Run};
 
 /// Largest number of dependents that are searched one by one; for more the names are sorted.
 const FEW_DEPENDENTS: usize = 8;

@@ -19,7 +19,7 @@ use ureq::{Body, Error};
 use super::deadline::{Exchange, Patience, Stop, TICK};
 use super::sse_listener::{self, Fruitless, Got};
 use super::{Shared, closed, legacy_sse};
-use crate::era::legacy::header as session;
+use crate::era::legacy as session;
 use crate::transport::client::{Failure, Kind, MessageHandler, Outgoing, Session};
 use crate::transport::sse::{MEDIA_TYPE, Parser, Step};
 

@@ -20,7 +20,7 @@ use super::deadline::{Exchange, Stop};
 use super::legacy_sse;
 use super::post::{End, Media, Over, Reading, media};
 use super::{Job, Shared, dismiss, threads};
-use crate::era::legacy::header::LAST_EVENT;
+use crate::era::legacy::LAST_EVENT;
 use crate::pool::Pool;
 use crate::transport::sse::{MEDIA_TYPE, Parser};
 
