@@ -659,16 +659,16 @@ fn test_binaries() -> Row {
 }
 
 // The bounds. They may only fall.
-const CODE_LINES: f64 = 40_970.0;
-const CORE_LINES: f64 = 13_220.0;
-const FILES: f64 = 241.0;
+const CODE_LINES: f64 = 40_675.0;
+const CORE_LINES: f64 = 13_211.0;
+const FILES: f64 = 226.0;
 const FOLDER_SIZE: f64 = 29.0;
 const CIRCLE: f64 = 11.0;
-const FEATURE_LINES: f64 = 269.0;
-const HUB_LINES: f64 = 9.0;
+const FEATURE_LINES: f64 = 237.0;
+const HUB_LINES: f64 = 8.0;
 const HEADLESS_SHARE: f64 = 2.9;
 const OLD_NAMES: f64 = 31.0;
-const LONG_FUNCTIONS: f64 = 17.0;
+const LONG_FUNCTIONS: f64 = 16.0;
 const WIDE_STRUCTS: f64 = 8.0;
 const MESSAGE_READS: f64 = 1.0;
 const WIDE_DOCS: f64 = 23.0;
