@@ -17,7 +17,7 @@ use crate::error::Error;
 use super::handoff::Handoff;
 use super::{Failure, MessageHandler, Outgoing, Settled, Traits, Transport, Wait};
 use crate::sync::{Condition, lock};
-use crate::transport::framing::{FrameSink, FrameSource, Input, Link};
+use crate::transport::framing::{FrameSource, Input, Link, ReplySink};
 
 /// Stack of the thread that reads: parsing does not recurse, and no user code runs there.
 const READER_STACK: usize = 128 << 10;
@@ -215,7 +215,7 @@ impl Transport for StreamTransport {
 /// else is stuck with a peer that does not read.
 pub(super) struct ThreadWriter {
     shared: Arc<Shared>,
-    outlet: Arc<dyn FrameSink>,
+    outlet: Arc<dyn ReplySink>,
 }
 
 struct Shared {
@@ -236,7 +236,7 @@ struct Waiting {
 const WAITING: usize = 64 << 10;
 
 impl ThreadWriter {
-    pub(super) fn new(outlet: Arc<dyn FrameSink>) -> ThreadWriter {
+    pub(super) fn new(outlet: Arc<dyn ReplySink>) -> ThreadWriter {
         ThreadWriter {
             shared: Arc::new(Shared { state: Mutex::default(), moved: Condition::default() }),
             outlet,
@@ -254,7 +254,7 @@ impl ThreadWriter {
 }
 
 impl Shared {
-    fn write_to(&self, outlet: &dyn FrameSink) {
+    fn write_to(&self, outlet: &dyn ReplySink) {
         let mut batch = Vec::new();
         let mut state = lock(&self.state);
         loop {
