@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
-# Plays a small board: our servers for armv7 under emulation, with 16 MiB of memory to be had, against a client that
-# runs here, in both eras of the protocol, over standard input and output and over HTTP.
+# Runs servers for armv7 under emulation with 16 MiB of memory and calls them from this machine, in both eras of the
+# protocol, over stdio and over HTTP.
 #
-#   cross/board.sh [PROGRAM]      the example echo_server, static with musl, or a program of the same kind
+#   cross/board.sh [PROGRAM]      default: the example echo_server, static with musl
 #
-# Also: our own client on this machine calls the board's servers, and a server built as for boards whose handler panics
-# ends, with nothing half written.
+# The client `tinymcp` on this machine calls the servers too. A server whose handler panics must end without a partial
+# line.
 #
-# What the emulator itself takes is found out with a program that only echoes lines; the server may have 16 MiB of
-# private memory more (RLIMIT_DATA), stacks and the C library's included. Needs python3 and prlimit.
+# A program that only echoes lines measures the memory of the emulator. The server may use 16 MiB of private memory more
+# (RLIMIT_DATA), including stacks and the C library's. Needs python3 and prlimit.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/toolchain.sh"
 "$here/setup"
 
-# Over HTTP where the library has it.
 http=
 if grep -q -- --http "$repository/examples/echo_server.rs"; then http=--http; fi
 floor=$("$here/build" --manifest "$here/floor/Cargo.toml" armv7-musl line-echo)

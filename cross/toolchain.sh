@@ -1,5 +1,5 @@
-# For the scripts beside it, which source it: the toolchain of cross/setup, chosen by the environment variables
-# that cargo reads. Nothing here depends on the library.
+# Selects the toolchain of cross/setup by the environment variables of cargo. The other scripts source this file. It does
+# not depend on the library.
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repository=$(dirname "$here")
@@ -12,7 +12,7 @@ choose_target() {
         armv7-musl | armv7-unknown-linux-musleabihf) target=armv7-unknown-linux-musleabihf triple=arm-linux-gnueabihf machine=arm ;;
         aarch64 | aarch64-unknown-linux-gnu) target=aarch64-unknown-linux-gnu triple=aarch64-linux-gnu machine=aarch64 ;;
         aarch64-musl | aarch64-unknown-linux-musl) target=aarch64-unknown-linux-musl triple=aarch64-linux-gnu machine=aarch64 ;;
-        # For this machine itself, by the same means, to compare with: its own linker, no emulator.
+        # This machine, for comparison: its own linker, no emulator.
         x86_64 | x86_64-unknown-linux-gnu) target=x86_64-unknown-linux-gnu triple=x86_64-linux-gnu machine= ;;
         x86_64-musl | x86_64-unknown-linux-musl) target=x86_64-unknown-linux-musl triple=x86_64-linux-gnu machine= ;;
         *) echo "$(basename "$0"): unknown target $1; armv7, aarch64, armv7-musl, aarch64-musl, x86_64, x86_64-musl" >&2; return 2 ;;
@@ -25,9 +25,9 @@ choose_target() {
         *) export "CARGO_TARGET_${name}_LINKER=$tools/bin/$triple-gcc" ;;
     esac
     export RUSTC=$tools/bin/rustc RUSTDOC=$tools/bin/rustdoc
-    # Folders of their own: what another compiler has built would be built again each time.
+    # Separate folders, because each compiler rebuilds the output of another.
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$repository/target}/cross
-    # Programs of a board find the board's C library there when they are emulated.
+    # Root of the board's C library for emulated programs.
     export QEMU_LD_PREFIX=$tools/root/usr/$triple
     unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_TARGET RUSTC_WRAPPER
 }
