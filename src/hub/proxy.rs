@@ -125,6 +125,7 @@ impl Hub {
         export.handle.delegate_to(Delegated(Arc::downgrade(&export)));
         server.on_shutdown(move || {
             export.calls.close();
+            export.close_updates();
             export.hub.close();
         });
         Ok(())

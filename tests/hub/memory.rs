@@ -1,5 +1,7 @@
-//! The program `hub_proxy` frees what calls and sessions took: its anonymous memory stays flat.
+//! The program `hub_proxy` frees the memory of calls and sessions, and starts no thread for each
+//! subscription.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -45,6 +47,39 @@ fn calls_over_stdio_are_freed() {
         assert_eq!(answer["result"]["structuredContent"]["n"], n, "{answer}");
     });
     proxy.end();
+}
+
+/// Ids of the threads of a process with this name.
+fn threads(process: u32, name: &str) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    // A thread may end meanwhile.
+    let named = threads.filter_map(Result::ok).filter(|thread| {
+        std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    });
+    named.map(|thread| thread.file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn subscriptions_share_one_thread() {
+    let folder = std::env::temp_dir().join(format!("tinymcp-hub-subscriptions-{}", std::process::id()));
+    let servers = json!({"board": {"command": program("board_server"), "args": ["--root", folder]}});
+    let mut proxy = Proxy::start("slope-subscriptions", &servers, &[]);
+    let process = proxy.child.id();
+    let mut seen = BTreeSet::new();
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "c", "version": "1"}});
+    proxy.call(&json!({"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": params}));
+    for n in 0..200 {
+        let params = json!({"uri": format!("gpio://pin/{}", n / 2 % 28)});
+        let method = ["resources/subscribe", "resources/unsubscribe"][n % 2];
+        let answer = proxy.call(&json!({"jsonrpc": "2.0", "id": n, "method": method, "params": params}));
+        assert!(answer["result"].is_object(), "{answer}");
+        seen.extend(threads(process, "mcp-hub-updates"));
+    }
+    // More than one only if nothing happened for 10 s.
+    assert!((1..=3).contains(&seen.len()), "{} threads for 200 requests", seen.len());
+    proxy.end();
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// One request on a connection of its own: the head of the response and its body.

@@ -6,12 +6,14 @@
 //! server refuses.
 //!
 //! # Invariants
-//! - For each server one thread at a time brings its subscriptions in line with the clients'; the
-//!   thread ends when nothing is left to do. So a slow server delays its own subscriptions only.
+//! - One job at a time synchronizes a server. Jobs run on threads that they share: a thread is
+//!   started only if all others are busy, so there are never more threads than servers with a job,
+//!   and a slow server delays only its own subscriptions.
+//! - A job ends in the critical section in which its thread takes the next one or becomes idle.
 //! - A client that leaves silently is noticed with the next update that it would get.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::client::Era;
@@ -22,21 +24,32 @@ use crate::server::{ToolError, Watched};
 use super::super::{lock, member};
 use super::Export;
 
-/// How long a call waits for its server's log level.
+/// Timeout of a call that waits for its server's log level.
 const MOMENT: Duration = Duration::from_secs(1);
+/// Idle time after which a thread ends.
+const IDLE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(super) struct Updates {
     state: Mutex<State>,
+    /// A server got its log level.
     levelled: Condvar,
+    /// A job was queued, or the hub is closed.
+    queued: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     /// Subscriptions that exist or are being made: by URI, the key of the server.
     subscribed: BTreeMap<String, String>,
-    /// Servers with a thread, and if something changed since that thread looked.
-    threads: BTreeMap<String, bool>,
+    /// Servers with a job, each with `true` if the job must read the state again.
+    jobs: BTreeMap<String, bool>,
+    /// Servers whose job has no thread yet.
+    queue: VecDeque<String>,
+    threads: usize,
+    /// Threads that wait for a job.
+    idle: usize,
+    closed: bool,
     waiting: Vec<Waiting>,
     /// The lowest level that a client wants, once one said so.
     level: Option<Level>,
@@ -115,37 +128,76 @@ impl Export {
         listened.into_iter().filter_map(owner).collect()
     }
 
-    /// Has a thread bring a server's subscriptions in line with the clients'.
+    /// Queues a job that synchronizes a server, or has its job read the state again.
     fn align(self: &Arc<Self>, key: String) {
-        if lock(&self.updates.state).threads.insert(key.clone(), true).is_some() {
+        let mut state = lock(&self.updates.state);
+        if state.closed {
+            return refuse(state, "the hub is closed");
+        }
+        if state.jobs.insert(key.clone(), true).is_some() {
             return;
         }
-        let (export, name) = (Arc::clone(self), key.clone());
+        state.queue.push_back(key);
+        if state.queue.len() <= state.idle {
+            drop(state);
+            return self.updates.queued.notify_one();
+        }
+        let export = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name("mcp-hub-updates".to_owned())
             .stack_size(member::STACK)
-            .spawn(move || export.align_now(&name));
-        if let Err(error) = started {
-            let mut state = lock(&self.updates.state);
-            state.threads.remove(&key);
-            let waiting = state.take_waiting(&key);
-            drop(state);
-            for waiting in waiting {
-                waiting.answer.add(&waiting.uri, Err(ToolError::new(error.to_string())));
+            .spawn(move || export.run_jobs());
+        match started {
+            Ok(_) => state.threads += 1,
+            // OK without: another thread takes the job.
+            Err(_) if state.threads > 0 => {}
+            Err(error) => {
+                state.queue.clear();
+                state.jobs.clear();
+                refuse(state, &error.to_string());
             }
         }
     }
 
-    fn align_now(&self, key: &str) {
+    /// Ends the threads when they are idle.
+    pub(super) fn close_updates(&self) {
+        lock(&self.updates.state).closed = true;
+        self.updates.queued.notify_all();
+    }
+
+    /// Runs jobs until none was queued for [`IDLE`].
+    fn run_jobs(self: Arc<Self>) {
+        let mut state = lock(&self.updates.state);
+        let mut since = Instant::now();
+        loop {
+            if let Some(key) = state.queue.pop_front() {
+                drop(state);
+                state = self.align_now(&key);
+                since = Instant::now();
+                continue;
+            }
+            let left = IDLE.saturating_sub(since.elapsed());
+            if state.closed || left.is_zero() {
+                state.threads -= 1;
+                return;
+            }
+            state.idle += 1;
+            state = self.updates.queued.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.idle -= 1;
+        }
+    }
+
+    /// Synchronizes a server until nothing changed meanwhile; removes the job and returns the lock.
+    fn align_now(&self, key: &str) -> MutexGuard<'_, State> {
         loop {
             let (mine, waiting) = {
                 let mut state = lock(&self.updates.state);
-                match state.threads.get_mut(key) {
+                match state.jobs.get_mut(key) {
                     Some(again) if *again => *again = false,
                     _ => {
-                        state.threads.remove(key);
-                        drop(state);
-                        return self.updates.levelled.notify_all();
+                        state.jobs.remove(key);
+                        self.updates.levelled.notify_all();
+                        return state;
                     }
                 }
                 let mine = state.subscribed.iter().filter(|(_, owner)| *owner == key);
@@ -218,7 +270,7 @@ impl Export {
         let until = Instant::now() + MOMENT;
         let mut state = lock(&self.updates.state);
         while state.level.is_some_and(|level| state.levels.get(key) != Some(&level))
-            && state.threads.contains_key(key)
+            && state.jobs.contains_key(key)
         {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -245,6 +297,15 @@ impl Export {
             lock(&self.updates.state).levels.insert(key.to_owned(), level);
         }
         self.updates.levelled.notify_all();
+    }
+}
+
+/// Refuses all waiting subscriptions, outside of the lock.
+fn refuse(mut state: MutexGuard<'_, State>, why: &str) {
+    let waiting = std::mem::take(&mut state.waiting);
+    drop(state);
+    for waiting in waiting {
+        waiting.answer.add(&waiting.uri, Err(ToolError::new(why)));
     }
 }
 
