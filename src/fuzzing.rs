@@ -32,6 +32,11 @@ pub fn events(pieces: &[&[u8]], limit: usize) -> (Vec<Option<(Vec<u8>, Vec<u8>)>
     (found, parser.last_id().to_vec(), parser.retry())
 }
 
+/// Returns `true` if a server refuses this template, because two variables touch.
+pub fn is_ambiguous(template: &crate::UriTemplate) -> bool {
+    template.ambiguity().is_some()
+}
+
 /// Encodes a header value and decodes it again.
 pub fn header_round_trip(value: &str) -> Option<String> {
     header::decode(header::encode(value).as_bytes()).map(|text| text.into_owned())

@@ -1,46 +1,52 @@
 //! URI templates (RFC 6570, levels 1 to 3): parsed once, expanded, and matched against URIs.
 //!
-//! [`UriTemplate::expand`] writes the URI for a set of variables. [`UriTemplate::matches`] reads
-//! the variables from a URI. The parser rejects the modifiers of level 4 (`{var:3}`, `{list*}`).
-//! URIs are neither resolved nor normalised, and scheme and host are compared with regard to case.
+//! [`UriTemplate::expand`] writes the URI for a set of variables, [`UriTemplate::matches`] reads
+//! the variables of a URI. The modifiers of level 4 (`{var:3}`, `{list*}`) are refused when the
+//! template is parsed. URIs are not resolved, normalised or fetched, and scheme and host are
+//! compared with regard to case.
 //!
 //! # Matching
 //!
-//! A URI matches when expansion could have produced it, with three allowances: the parameters of
+//! A URI matches if expansion could have produced it, with three allowances: the parameters of
 //! one `{;…}`, `{?…}` or `{&…}` may come in any order, hexadecimal digits after `%` in either
-//! case, and a value may percent-encode characters that did not need it. Raw non-ASCII
+//! case, and a value may percent-encode characters that need no encoding. Raw non-ASCII
 //! characters, `+` for a space, parameters that the template does not name, and percent-encoding
-//! that is not UTF-8 are no match. `%00` is an ordinary character.
+//! that is not UTF-8 do not match. `%00` is an ordinary character.
 //!
-//! | expression | a value may hold |
+//! | expression | characters of a value |
 //! |---|---|
 //! | `{x}` `{.x}` `{/x}` `{;x}` `{?x}` `{&x}` | unreserved characters, percent-encoded characters |
 //! | `{+x}` `{#x}` | reserved characters as well |
 //!
-//! If a URI has several readings, the rule is:
+//! Matching is leftmost-greedy: the first variable takes the longest text with which the rest of
+//! the URI matches, then the second variable, and so on. `{name}.{ext}` on `a.tar.gz` gives
+//! `a.tar` and `gz`; `{+path}/{name}` on `a/b/c` gives `a/b` and `c`. If `{x}` or `{+x}` takes no
+//! text, the variable is undefined, although an empty value expands to the same. If only some
+//! variables of a list such as `{x,y}` are defined, they are the first ones.
 //!
-//! 1. the reading that defines the most variables; then
-//! 2. the reading in which the first variable takes the longest text, then the second, and so on.
+//! # Ambiguous templates
 //!
-//! So `{a}{b}` on `xyz` gives `xy` and `z`; `{name}{.ext}` on `a.tar.gz` gives `a.tar` and `gz`;
-//! `{+path}{?line}` on `a/b?line=3` gives `a/b` and `3`. If `{x}` or `{+x}` matches no text at all,
-//! the variable counts as undefined, although an empty value expands to the same. If only some
-//! variables of a list like `{x,y}` are present, they are the first ones.
+//! A template is ambiguous if two variables touch: no literal is between them, and a value of the
+//! first may contain the character with which the second begins. `{a}{b}`, `{name}{.ext}`,
+//! `{+path}{?line}` and `{+x,y}` are ambiguous; `{dir}{/file}{?line}` and `{x,y}` are not. A
+//! server refuses to register an ambiguous template, because a handler would get other values
+//! than the client put in. [`UriTemplate::parse`] accepts it, and [`UriTemplate::matches`] gives
+//! all text to the first variable. Put a literal between the variables.
 //!
-//! A variable that occurs twice must have the same value at every place. The reading is chosen
-//! before this check. So such a template never accepts a URI that it could not have produced, and
-//! may reject an ambiguous one that it could.
+//! A variable that occurs twice must have the same value at each position. This is checked after
+//! the search: such a template never accepts a URI that it could not have produced, and may refuse
+//! an ambiguous one that it could.
 //!
 //! # Values are untrusted
 //!
-//! Values arrive decoded: `{x}` on `..%2F..%2Fetc` gives `../../etc`, a `/` in a place where no
-//! literal `/` could stand, and a value may hold NUL. A handler must confine a value before it
-//! becomes part of a file name, a query or a command: a match does not make it safe.
+//! Values are decoded: `{x}` on `..%2F..%2Fetc` gives `../../etc`, with a `/` where the URI has
+//! none, and a value may contain NUL. A program that turns a value into a file name, a query or a
+//! command must confine it first; a match says nothing about safety.
 //!
 //! # Invariants
 //!
-//! - Nothing recurses or backtracks: a match fills a table of (template piece, place in the URI)
-//!   once. Time and transient memory are bounded by the length of the template times the length
+//! - Nothing recurses. The search enters each (piece of the template, position in the URI) at most
+//!   once. So time and transient memory are bounded by the length of the template times the length
 //!   of the URI, which [`UriTemplate::MAX_URI`] bounds.
 //! - A `%` in a parsed literal is always followed by two hexadecimal digits, and literals are
 //!   ASCII.
@@ -50,15 +56,16 @@ mod percent;
 #[cfg(test)]
 mod tests;
 
-use percent::{encode, is_literal, is_triplet, literal_at};
 pub(crate) use percent::{has_scheme, unencoded};
+use percent::{encode, is_literal, is_triplet, is_unreserved, literal_at};
 use std::fmt;
 
 /// A parsed URI template (RFC 6570, levels 1 to 3).
 ///
-/// Matching and its rule for ambiguous URIs: `{name}{.ext}` on `a.tar.gz` defines both variables
-/// and gives the first as much as it can, `a.tar`. Values come decoded and untrusted: `%2F` is
-/// read as `/`, so confine paths before use.
+/// Matching is leftmost-greedy: `{name}.{ext}` on `a.tar.gz` gives `a.tar` and `gz`. A server
+/// refuses a template in which two variables touch, such as `{a}{b}` or `{name}{.ext}`: see
+/// [`Server::template`](crate::Server::template). Values are decoded and untrusted: `%2F` is read
+/// as `/`, so confine paths before use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
     text: Box<str>,
@@ -70,7 +77,7 @@ pub struct UriTemplate {
 /// Piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
-    /// Text as it stands in the URI: characters outside ASCII already percent-encoded.
+    /// Text as in the URI: characters outside ASCII already percent-encoded.
     Literal(Box<str>),
     Expression {
         op: Op,
@@ -78,7 +85,7 @@ enum Part {
     },
 }
 
-/// The operator that opens an expression.
+/// Operator of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
     Simple,
@@ -132,6 +139,12 @@ impl Op {
     /// Returns `true` if the variable's name is written before its value.
     fn named(self) -> bool {
         matches!(self, Op::Parameter | Op::Query | Op::Continuation)
+    }
+
+    /// Returns `true` if a value may contain the character with which the next variable begins;
+    /// `None` if that begins with its value.
+    fn touches(self, next: Option<u8>) -> bool {
+        next.is_none_or(|next| self.reserved() || is_unreserved(next))
     }
 
     /// Returns `true` if reserved characters stay unencoded in values.
@@ -197,24 +210,21 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl UriTemplate {
-    /// Longest template, in bytes. Templates are written by hand and shown in lists; longer is a
-    /// mistake.
+    /// Longest template, in bytes.
     pub const MAX_LENGTH: usize = 4096;
 
-    /// Most places for variables in one template, counting repeats. Ten are many in practice;
-    /// the table that matching fills has a row for each.
+    /// Most occurrences of variables in one template. It bounds the time of a match.
     pub const MAX_VARIABLES: usize = 32;
 
     /// Longest URI that can match, in bytes. Web servers commonly stop at 8 KiB. It bounds the
-    /// table that a peer can make a match fill, one byte per row and byte of the URI: with three
-    /// variables about ten rows of 16 KiB.
+    /// memory of a match: one bit for each piece of the template and byte of the URI.
     pub const MAX_URI: usize = 16 * 1024;
 
     /// Parses a template.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong and its byte offset: grammar of RFC 6570 section 2 (with
+    /// The first error and its byte offset: grammar of RFC 6570 section 2 (with
     /// verified erratum 6937, so `'` is a literal), modifiers of level 4, more than
     /// [`Self::MAX_LENGTH`] bytes or [`Self::MAX_VARIABLES`] variables.
     pub fn parse(text: &str) -> Result<UriTemplate, TemplateError> {
@@ -261,8 +271,8 @@ impl UriTemplate {
         Ok(UriTemplate { text: text.into(), parts: parts.into(), names: names.into() })
     }
 
-    /// A template of a peer's that this library cannot read, kept for its text: it has no variables
-    /// and expands to itself.
+    /// A peer's template that this library cannot parse, with its text: it has no variables and
+    /// expands to itself.
     #[cfg(feature = "client")]
     pub(crate) fn opaque(text: &str) -> UriTemplate {
         UriTemplate { text: text.into(), parts: [Part::Literal(text.into())].into(), names: [].into() }
@@ -279,30 +289,57 @@ impl UriTemplate {
     }
 
     /// The variables of a URI that this template could have produced, percent-decoded; `None`
-    /// when it does not match or is longer than [`Self::MAX_URI`] bytes.
+    /// if it does not match or is longer than [`Self::MAX_URI`] bytes.
     ///
-    /// Of several readings the one that defines the most variables is taken, then the one that
-    /// gives the leftmost variable the longest text. Optional query parameters that are missing
-    /// are missing from the result. The values are untrusted: `%2F` has become `/`, `%2E%2E`
-    /// has become `..`; a handler that opens files must confine the path itself.
+    /// The leftmost variable takes the longest text, then the next one. Query parameters that are
+    /// missing in the URI are missing from the result. The values are untrusted: `%2F` is decoded
+    /// to `/`, `%2E%2E` to `..`; a handler that opens files must confine the path itself.
     pub fn matches(&self, uri: &str) -> Option<Variables> {
         if uri.len() > Self::MAX_URI {
             return None;
         }
         let uri = uri.as_bytes();
-        // Most URIs belong to some other template: the leading literal tells without a table.
+        // Most URIs match another template: the leading literal is compared first, without a search.
         let (parts, rest) = match self.parts.split_first() {
             Some((Part::Literal(text), parts)) => (parts, &uri[literal_at(text.as_bytes(), uri)?..]),
             _ => (&*self.parts, uri),
         };
-        let values = matcher::Table::fill(parts, &self.names, rest).read()?;
+        let values = matcher::Search::new(parts, &self.names, rest).run()?;
         let named = self.names.iter().zip(values);
         Some(Variables { list: named.filter_map(|(name, value)| Some((name.clone(), value?))).collect() })
     }
 
-    /// The URI for the given variables. A variable that `lookup` does not know leaves nothing
-    /// behind, not even its separator (RFC 6570 section 3.2.1). `{+x}` and `{#x}` copy what is
-    /// already percent-encoded in a value.
+    /// Returns the reason if two variables touch, so that a match may give the text of one to the
+    /// other.
+    pub(crate) fn ambiguity(&self) -> Option<String> {
+        let mut texts = self.text.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+        // Expressions since the last literal. Each of them may be empty, so it separates nothing.
+        let mut run: Vec<(Op, &str)> = Vec::new();
+        for part in &self.parts {
+            let Part::Expression { op, vars } = part else {
+                run.clear();
+                continue;
+            };
+            let (text, separator) = (texts.next()?, char::from(op.separator()));
+            if let Some((_, first)) = run.iter().find(|(before, _)| before.touches(op.prefix())) {
+                let prefix = op.prefix().map(char::from);
+                let may = prefix.map(|c| format!(", and a value of {{{first}}} may contain {c:?}"));
+                let may = may.unwrap_or_default();
+                return Some(format!("no literal is between {{{first}}} and {{{text}}}{may}"));
+            }
+            if vars.len() > 1 && !op.named() && op.touches(Some(op.separator())) {
+                return Some(format!(
+                    "a value of {{{text}}} may contain {separator:?}, which separates its variables"
+                ));
+            }
+            run.push((*op, text));
+        }
+        None
+    }
+
+    /// The URI for the given variables. A variable that `lookup` does not know writes nothing,
+    /// not even its separator (RFC 6570 section 3.2.1). `{+x}` and `{#x}` copy characters of a value
+    /// that are percent-encoded already.
     pub fn expand<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> String {
         let mut out = String::with_capacity(self.text.len());
         for part in &self.parts {
@@ -345,7 +382,7 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// The value of a variable; `None` when the URI leaves it undefined.
+    /// The value of a variable; `None` if it is undefined in the URI.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(n, _)| *n == name).map(|(_, v)| v)
     }
@@ -356,7 +393,7 @@ impl Variables {
     }
 }
 
-/// Parses what stands between braces; `base` is its offset in the template.
+/// Parses the text between braces; `base` is its offset in the template.
 fn parse_expression(
     inner: &str,
     base: usize,

@@ -78,7 +78,7 @@ impl Handle {
     /// Adds a resource template and tells the clients.
     ///
     /// # Errors
-    /// As with [`Handle::add_tool`].
+    /// As with [`Server::template`](crate::Server::template) and [`Handle::add_tool`].
     pub fn add_template<R: Into<ReadOutput>>(
         &self,
         template: Template,
@@ -260,6 +260,10 @@ pub(super) fn insert_template<R: Into<ReadOutput>>(
     read: impl Fn(&mut Context<'_>, &str, &Variables) -> Result<R, ToolError> + Send + Sync + 'static,
 ) -> Result<(), Error> {
     check_meta(template.uri.as_str(), template.meta.as_ref())?;
+    if let Some(why) = template.uri.ambiguity() {
+        let what = format!("ambiguous URI template {:?}: {why}", template.uri.as_str());
+        return Err(Error::new(ErrorKind::Invalid, what));
+    }
     let mime_type = template.mime_type.clone();
     let read = Arc::new(move |ctx: &mut Context<'_>, uri: &str, variables: &Variables| {
         read(ctx, uri, variables)

@@ -319,10 +319,11 @@ impl Server {
 
     /// Registers a family of resources. The handler gets the URI and the template's variables,
     /// percent-decoded: a variable may contain `..` and `/`, so a handler that opens files must
-    /// confine them.
+    /// confine them. Matching is leftmost-greedy, see [`UriTemplate::matches`](crate::UriTemplate::matches).
     ///
     /// # Errors
-    /// As with [`Server::tool`].
+    /// As with [`Server::tool`]; [`crate::ErrorKind::Invalid`] if two variables touch, as in
+    /// `{a}{b}` or `{name}{.ext}`: put a literal between them.
     pub fn template<R: Into<ReadOutput>>(
         &mut self,
         template: Template,

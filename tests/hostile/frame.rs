@@ -370,14 +370,20 @@ fn adversarial_uris_finish_within_the_timeout() {
         "b:{x}/{y}/{z}",
         "c:{x}a{y}a{z}a",
         "d:{+x}aa{+y}aa{+z}aab",
-        "e:{a}{b}{c}{d}{e}{f}",
-        "f:{+a}{+b}{+c}{+d}x",
-        "g:{#x}{#y}",
+        "e:{a}a{b}a{c}a{d}a{e}a{f}a",
+        "f:{+a}a{+b}a{+c}a{+d}x",
+        "g:{#x}a{#y}",
     ] {
-        let Ok(template) = Template::new(template, "t") else { continue };
         server
-            .template(template, |_, uri, _| Ok(ResourceContents::text("x:y", uri.len().to_string())))
+            .template(Template::new(template, "t").unwrap(), |_, uri, _| {
+                Ok(ResourceContents::text("x:y", uri.len().to_string()))
+            })
             .unwrap();
+    }
+    for ambiguous in ["h:{a}{b}{c}{d}{e}{f}", "h:{+a}{+b}{+c}{+d}x", "h:{#x}{#y}"] {
+        let template = Template::new(ambiguous, "t").unwrap();
+        let refused = server.template(template, |_, _, _| Ok(ResourceContents::text("x:y", "")));
+        assert!(refused.is_err_and(|error| error.to_string().contains("ambiguous")), "{ambiguous}");
     }
     let wire = Wire::open(server, Limits::default());
     let mut id = 0;

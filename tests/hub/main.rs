@@ -13,4 +13,5 @@ mod race;
 mod relay;
 mod rules;
 mod strict;
+mod templates;
 mod together;

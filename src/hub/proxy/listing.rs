@@ -118,19 +118,21 @@ pub(super) struct Shown {
     prompts: Table,
     resources: Table,
     templates: Table,
+    /// Parsed templates and the keys of their owners, in the order of the list.
+    matchers: Vec<(UriTemplate, String)>,
 }
 
 type Table = BTreeMap<String, (String, Option<Json>)>;
 
 impl Shown {
-    /// Key of the server that owns a resource.
+    /// Key of the server that owns a resource: the first server that lists it, else the first one
+    /// with a template that matches. Servers are in the order they were added, the templates of a
+    /// server in its order. A template of a server may be ambiguous; a match is leftmost-greedy,
+    /// see [`UriTemplate::matches`].
     pub(super) fn owner(&self, uri: &str) -> Option<&str> {
-        let template = || {
-            let parsed =
-                self.templates.iter().filter_map(|(text, of)| Some((UriTemplate::parse(text).ok()?, of)));
-            parsed.into_iter().find(|(template, _)| template.matches(uri).is_some()).map(|(_, of)| of)
-        };
-        self.resources.get(uri).or_else(template).map(|(key, _)| &**key)
+        let listed = self.resources.get(uri).map(|(key, _)| key);
+        let matching = || self.matchers.iter().find(|(template, _)| template.matches(uri).is_some());
+        listed.or_else(|| matching().map(|(_, key)| key)).map(|key| &**key)
     }
 }
 
@@ -157,7 +159,7 @@ pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &m
     show_tools(export, servers, &mut shown.tools, &mut left);
     show_prompts(export, servers, &mut shown.prompts, &mut left);
     show_resources(export, servers, &mut shown.resources, &mut left);
-    show_templates(export, servers, &mut shown.templates, &mut left);
+    show_templates(export, servers, shown, &mut left);
     left
 }
 
@@ -256,15 +258,18 @@ fn show_resources(
 fn show_templates(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
-    shown: &mut Table,
+    shown: &mut Shown,
     left: &mut Vec<Skipped>,
 ) {
     let uri = |_: &str, t: &Template| t.uri_template().as_str().to_owned();
-    let plan = Plan::of(servers, |l| &l.templates, |t| &t.source, uri, shown, left);
+    let plan = Plan::of(servers, |l| &l.templates, |t| &t.source, uri, &shown.templates, left);
+    let listed = plan.wanted.iter();
+    let matchers = listed.map(|listed| (listed.entry.uri_template().clone(), listed.key.to_owned()));
+    shown.matchers = matchers.collect();
     plan.carry_out(
         export,
         &Change::Resources,
-        shown,
+        &mut shown.templates,
         left,
         |template| template.source.clone(),
         |r, uri| _ = r.remove_template(uri),
@@ -280,6 +285,9 @@ fn show_templates(
             Ok(())
         },
     );
+    // Without the templates that the server refused.
+    let Shown { templates, matchers, .. } = shown;
+    matchers.retain(|(template, _)| templates.contains_key(template.as_str()));
 }
 
 fn reader(export: &Arc<Export>, key: &str) -> Arc<crate::server::ReadFn> {

@@ -1,408 +1,323 @@
-//! Table that matches a URI against a template.
+//! Leftmost-greedy match of a URI template against a URI.
 //!
-//! Each piece of the template is a row, each position in the URI a column. A cell scores the best
-//! reading of the rest of the URI from there. The table is filled from the end; then the best path
-//! is read from the start.
+//! Depth-first search without recursion: each variable first takes as much as it can, and gives
+//! back one character after another while the rest of the template does not match.
 //!
 //! # Invariants
-//!
-//! - A cell looks only at cells further down or further right, so filling needs one pass.
-//! - [`Table::best`] and [`Table::best_block`] both fill cells and read the path, so the path read
-//!   is the path counted.
-//! - A cell is 0 if the rest cannot be read. Otherwise it is one more than the number of variables
-//!   that the best reading of the rest defines; [`UriTemplate::MAX_VARIABLES`] keeps that within a
-//!   byte.
-//! - Values are consumed by whole characters ([`character`]), so decoding a value cannot fail.
+//! - A row is entered at most once at each position: a second entry would fail as the first did.
+//!   So the time is bounded by rows times length of the URI, except for expressions with names,
+//!   which read each parameter at most [`UriTemplate::MAX_VARIABLES`] times.
+//! - `path` has at most one choice for each row.
+//! - Values consist of whole characters ([`character`]), so decoding a value cannot fail.
 
-use super::percent::{character, decode, literal_at};
+use super::percent::{before, character, decode, literal_at};
 use super::{Op, Part, UriTemplate};
 
-/// One row of the table.
+/// Row of a template: the smallest piece that the search decides on.
 #[derive(Clone, Copy)]
 enum Row<'t> {
     Literal(&'t [u8]),
-    /// Before an expression without names; its values follow, `end` is the row after them.
+    /// Start of an expression without names. Its values follow; `end` is the row after them.
     Open {
         op: Op,
         end: usize,
     },
-    /// Inside the value of one variable of such an expression.
+    /// Value of one variable of such an expression.
     Value {
         op: Op,
         var: u8,
         end: usize,
     },
-    /// An expression with names, as a whole: its parameters come in any order.
+    /// Whole expression with names: its parameters come in any order.
     Named {
         op: Op,
         vars: &'t [u8],
     },
 }
 
-/// Step of the path from a cell, and the score of the rest.
-#[derive(Clone, Copy)]
-struct Move {
-    score: u8,
+/// A row on the current path, and the part of the URI that it takes.
+struct Choice {
     row: usize,
-    at: usize,
+    start: usize,
+    end: usize,
+    /// Number of ways to continue at `end` that were tried.
+    tried: u8,
+    /// Parameters of a [`Row::Named`] up to `end`.
+    parameters: Vec<Parameter>,
 }
 
-const DEAD: Move = Move { score: 0, row: 0, at: 0 };
-
-/// A parameter as it stands in the URI, from its mark (`;`, `?` or `&`) on.
+/// A parameter in the URI.
 struct Parameter {
-    at: usize,
-    var: Option<u8>,
-    /// Start of the value if it is not empty.
+    var: u8,
+    /// Start of the value.
     value: usize,
-    /// The best place to leave the expression within this parameter, and what the rest is then
-    /// worth.
-    end: usize,
-    score: u8,
-    /// The value reaches to the mark of the next parameter.
-    linked: bool,
+    /// Shortest and longest end.
+    least: usize,
+    most: usize,
 }
 
 /// Value of a variable according to its occurrences.
 #[derive(Clone, PartialEq)]
-enum Said {
-    /// No occurrence was read yet.
-    Nothing,
-    /// Undefined or empty: `{x}` leaves no trace of which.
+enum Occurrence {
+    Unread,
+    /// Undefined or empty: an empty `{x}` does not show which.
     Blank,
     Undefined,
     Text(String),
 }
 
-/// The filled table for one URI.
-pub(super) struct Table<'t> {
+/// The search in one URI.
+pub(super) struct Search<'t> {
     names: &'t [Box<str>],
     uri: &'t [u8],
     rows: Vec<Row<'t>>,
-    scores: Vec<u8>,
-    /// Number of cells, bytes and parameters visited, which the tests bound.
+    path: Vec<Choice>,
+    /// One bit for each row and position that was entered.
+    entered: Vec<u64>,
+    /// Number of characters, names and choices visited, which the tests bound.
     #[cfg(test)]
     pub(super) steps: std::cell::Cell<usize>,
 }
 
-impl<'t> Table<'t> {
-    pub(super) fn fill(parts: &'t [Part], names: &'t [Box<str>], uri: &'t [u8]) -> Table<'t> {
-        let mut rows = Vec::with_capacity(2 * parts.len() + UriTemplate::MAX_VARIABLES);
+impl<'t> Search<'t> {
+    pub(super) fn new(parts: &'t [Part], names: &'t [Box<str>], uri: &'t [u8]) -> Search<'t> {
+        let mut rows = Vec::with_capacity(parts.len() + UriTemplate::MAX_VARIABLES);
         for part in parts {
             match part {
                 Part::Literal(text) => rows.push(Row::Literal(text.as_bytes())),
-                Part::Expression { op, vars } if op.named() => {
-                    rows.push(Row::Named { op: *op, vars });
-                }
+                Part::Expression { op, vars } if op.named() => rows.push(Row::Named { op: *op, vars }),
                 Part::Expression { op, vars } => {
-                    let op = *op;
-                    let end = rows.len() + 1 + vars.len();
+                    let (op, end) = (*op, rows.len() + 1 + vars.len());
                     rows.push(Row::Open { op, end });
                     rows.extend(vars.iter().map(|&var| Row::Value { op, var, end }));
                 }
             }
         }
-        let mut table = Table {
+        Search {
             names,
             uri,
-            scores: vec![0; (rows.len() + 1) * (uri.len() + 1)],
+            path: Vec::with_capacity(rows.len()),
+            entered: vec![0; (rows.len() * (uri.len() + 1)).div_ceil(64)],
             rows,
             #[cfg(test)]
             steps: std::cell::Cell::new(0),
-        };
-        table.set(table.rows.len(), uri.len(), 1);
-        for row in (0..table.rows.len()).rev() {
-            if let Row::Named { op, vars } = table.rows[row] {
-                let found = table.parameters(row, op, vars);
-                let mut next = found.len();
-                for at in 0..=uri.len() {
-                    // Parameters are listed from the right; this keeps pace from the left.
-                    while next > 0 && found[next - 1].at < at {
-                        next -= 1;
+        }
+    }
+
+    /// Returns the values by index of name, or `None` if the URI does not match or the occurrences
+    /// of a variable differ.
+    pub(super) fn run(mut self) -> Option<Vec<Option<String>>> {
+        self.find().then(|| self.read())?
+    }
+
+    /// Finds the first path to the end of the URI, the longest values first.
+    pub(super) fn find(&mut self) -> bool {
+        let mut next = Some((0, 0));
+        loop {
+            match next {
+                Some((row, at)) if row == self.rows.len() => {
+                    if at == self.uri.len() {
+                        return true;
                     }
-                    let here = next.checked_sub(1).filter(|&i| found[i].at == at);
-                    let (best, _) = table.best_block(row, at, op, vars, &found, here);
-                    table.set(row, at, best.score);
                 }
-            } else {
-                for at in (0..=uri.len()).rev() {
-                    let score = table.best(row, at).score;
-                    table.set(row, at, score);
+                Some((row, at)) => self.enter(row, at),
+                None => _ = self.path.pop(),
+            }
+            let Some(mut choice) = self.path.pop() else { return false };
+            next = self.advance(&mut choice);
+            self.path.push(choice);
+        }
+    }
+
+    /// Returns `true` the first time for each row and position.
+    fn visit(&mut self, row: usize, at: usize) -> bool {
+        self.spend(1);
+        let bit = row * (self.uri.len() + 1) + at;
+        let (word, mask) = (&mut self.entered[bit / 64], 1 << (bit % 64));
+        let first = *word & mask == 0;
+        *word |= mask;
+        first
+    }
+
+    /// Puts a row on the path with the longest text that it can take.
+    fn enter(&mut self, row: usize, start: usize) {
+        if !self.visit(row, start) {
+            return;
+        }
+        let mut choice = Choice { row, start, end: start, tried: 0, parameters: Vec::new() };
+        match self.rows[row] {
+            Row::Literal(_) | Row::Open { .. } => {}
+            Row::Value { op, .. } => {
+                while let Some(length) = character(self.uri, choice.end, op.reserved()) {
+                    if !self.visit(row, choice.end + length) {
+                        break;
+                    }
+                    choice.end += length;
                 }
             }
+            Row::Named { op, vars } => {
+                choice.parameters = self.parameters(start, op, vars);
+                choice.end = choice.parameters.last().map_or(start, |last| last.most);
+            }
         }
-        table
+        self.path.push(choice);
     }
 
-    /// The values by index of name, read along the best path; `None` when there is none, or when
-    /// the occurrences of one variable disagree.
-    pub(super) fn read(&self) -> Option<Vec<Option<String>>> {
-        if self.score(0, 0) == 0 {
-            return None;
+    /// Returns the next row and position to try after this choice, which gets shorter meanwhile.
+    fn advance(&self, choice: &mut Choice) -> Option<(usize, usize)> {
+        let Choice { row, start, .. } = *choice;
+        loop {
+            self.spend(1);
+            let here = self.uri.get(choice.end).copied();
+            choice.tried += 1;
+            let next = match (self.rows[row], choice.tried) {
+                (Row::Literal(text), 1) => {
+                    self.spend(text.len());
+                    literal_at(text, &self.uri[start..]).map(|length| (row + 1, start + length))
+                }
+                (Row::Open { op, .. }, 1) => match op.prefix() {
+                    None => Some((row + 1, start)),
+                    prefix => (here == prefix).then_some((row + 1, start + 1)),
+                },
+                (Row::Open { op, end }, 2) => op.prefix().map(|_| (end, start)),
+                (Row::Value { op, end, .. }, 1) => {
+                    let listed = here == Some(op.separator()) && row + 1 < end;
+                    listed.then_some((row + 1, choice.end + 1))
+                }
+                (Row::Value { end, .. }, 2) => Some((end, choice.end)),
+                (Row::Named { .. }, 1) => Some((row + 1, choice.end)),
+                (Row::Literal(_) | Row::Open { .. }, _) => return None,
+                (Row::Value { .. } | Row::Named { .. }, _) if !self.shorten(choice) => return None,
+                (Row::Value { .. } | Row::Named { .. }, _) => None,
+            };
+            if next.is_some() {
+                return next;
+            }
         }
-        let mut said = vec![Said::Nothing; self.names.len()];
-        let (mut row, mut at, mut start) = (0, 0, 0);
-        while row < self.rows.len() {
-            let step = self.best(row, at);
-            match self.rows[row] {
-                Row::Literal(_) => {}
-                Row::Named { op, vars } => {
-                    at = self.read_block(row, at, op, vars, &mut said)?;
-                    row += 1;
-                    continue;
-                }
-                Row::Open { op, end } if step.row == end => {
-                    if op.prefix().is_none() && end == row + 2 {
-                        self.say(row + 1, Said::Blank, &mut said)?;
-                    } else {
-                        self.undefined(row + 1, end, &mut said)?;
-                    }
-                }
-                Row::Open { op, .. } => {
-                    start = if op.prefix().is_some() { step.at } else { at };
-                    if step.row == row + 2 {
-                        self.say(row + 1, Said::Text(String::new()), &mut said)?;
-                        start = step.at;
-                    }
-                }
-                Row::Value { .. } if step.row == row => {}
-                Row::Value { end, .. } => {
-                    let value = Said::Text(decode(&self.uri[start..at])?);
-                    self.say(row, value, &mut said)?;
-                    start = step.at;
-                    if step.row == end {
-                        self.undefined(row + 1, end, &mut said)?;
-                    }
+    }
+
+    /// Takes one character less; returns `false` when there is nothing left to give back.
+    fn shorten(&self, choice: &mut Choice) -> bool {
+        choice.tried = 0;
+        let Row::Named { .. } = self.rows[choice.row] else {
+            let shorter = choice.end > choice.start;
+            if shorter {
+                choice.end = before(self.uri, choice.end);
+            }
+            return shorter;
+        };
+        let Some(last) = choice.parameters.last() else { return false };
+        if choice.end > last.least {
+            choice.end = before(self.uri, choice.end);
+            if choice.end == last.value {
+                // `;x` has no `=` if the value is empty, `?x=` has.
+                choice.end = last.least;
+            }
+        } else {
+            choice.parameters.pop();
+            choice.end = choice.parameters.last().map_or(choice.start, |last| last.most);
+        }
+        true
+    }
+
+    /// Reads the parameters of an expression with names, each variable once.
+    fn parameters(&self, start: usize, op: Op, vars: &[u8]) -> Vec<Parameter> {
+        let (mut left, mut found) = (vars.to_vec(), Vec::new());
+        let (mut at, mut mark) = (start, op.prefix());
+        while self.uri.get(at).copied() == mark {
+            let Some((index, name_end)) = self.name_at(at + 1, op, &left) else { break };
+            let var = left.swap_remove(index);
+            let value = name_end + 1;
+            let least = if op == Op::Parameter { name_end } else { value };
+            let mut most = least;
+            if self.uri.get(name_end) == Some(&b'=') {
+                let mut end = value;
+                while let Some(length) = character(self.uri, end, false) {
+                    self.spend(1);
+                    end += length;
+                    most = end;
                 }
             }
-            (row, at) = (step.row, step.at);
+            found.push(Parameter { var, value, least, most });
+            (at, mark) = (most, Some(op.separator()));
         }
-        let text = |said| match said {
-            Said::Text(text) => Some(text),
-            Said::Nothing | Said::Blank | Said::Undefined => None,
+        found
+    }
+
+    /// Finds the longest of these names at a position, with its `=` where one must follow. Returns
+    /// its index and its end.
+    fn name_at(&self, at: usize, op: Op, vars: &[u8]) -> Option<(usize, usize)> {
+        let ends = vars.iter().enumerate().filter_map(|(index, &var)| {
+            let name = self.names[usize::from(var)].as_bytes();
+            self.spend(name.len());
+            let end = at + literal_at(name, self.uri.get(at..)?)?;
+            let complete = op == Op::Parameter || self.uri.get(end) == Some(&b'=');
+            complete.then_some((index, end))
+        });
+        ends.max_by_key(|&(_, end)| end)
+    }
+
+    /// Reads the values along the path.
+    fn read(&self) -> Option<Vec<Option<String>>> {
+        let mut values = vec![Occurrence::Unread; self.names.len()];
+        let undefined = |values: &mut [Occurrence], from: usize, to: usize| {
+            let rows = self.rows[from..to].iter();
+            let mut vars =
+                rows.filter_map(|row| if let Row::Value { var, .. } = row { Some(*var) } else { None });
+            vars.try_for_each(|var| agree(&mut values[usize::from(var)], Occurrence::Undefined))
         };
-        Some(said.into_iter().map(text).collect())
+        for (index, choice) in self.path.iter().enumerate() {
+            let next = self.path.get(index + 1).map_or(self.rows.len(), |next| next.row);
+            match self.rows[choice.row] {
+                Row::Open { end, .. } if next == end => undefined(&mut values, choice.row + 1, end)?,
+                Row::Literal(_) | Row::Open { .. } => {}
+                Row::Value { op, var, end } => {
+                    let first = matches!(self.rows[choice.row - 1], Row::Open { .. });
+                    let value = match first && next == end && choice.start == choice.end {
+                        true if op.prefix().is_none() && end == choice.row + 1 => Occurrence::Blank,
+                        true if op.prefix().is_none() => Occurrence::Undefined,
+                        _ => Occurrence::Text(decode(&self.uri[choice.start..choice.end])?),
+                    };
+                    agree(&mut values[usize::from(var)], value)?;
+                    if next == end {
+                        undefined(&mut values, choice.row + 1, end)?;
+                    }
+                }
+                Row::Named { vars, .. } => self.read_parameters(choice, vars, &mut values)?,
+            }
+        }
+        let text = |value| if let Occurrence::Text(text) = value { Some(text) } else { None };
+        Some(values.into_iter().map(text).collect())
     }
 
-    fn score(&self, row: usize, at: usize) -> u8 {
-        self.scores[row * (self.uri.len() + 1) + at]
-    }
-
-    fn set(&mut self, row: usize, at: usize, score: u8) {
-        self.scores[row * (self.uri.len() + 1) + at] = score;
+    fn read_parameters(&self, choice: &Choice, vars: &[u8], values: &mut [Occurrence]) -> Option<()> {
+        let mut left = vars.to_vec();
+        for (index, parameter) in choice.parameters.iter().enumerate() {
+            let last = index + 1 == choice.parameters.len();
+            let end = if last { choice.end } else { parameter.most };
+            let value = decode(&self.uri[parameter.value.min(end)..end])?;
+            left.swap_remove(left.iter().position(|&var| var == parameter.var)?);
+            agree(&mut values[usize::from(parameter.var)], Occurrence::Text(value))?;
+        }
+        left.iter().try_for_each(|&var| agree(&mut values[usize::from(var)], Occurrence::Undefined))
     }
 
     fn spend(&self, _steps: usize) {
         #[cfg(test)]
         self.steps.set(self.steps.get() + _steps);
     }
-
-    /// A move that defines `defined` variables on the way to a cell.
-    fn to(&self, row: usize, at: usize, defined: u8) -> Move {
-        match self.score(row, at) {
-            0 => DEAD,
-            score => Move { score: score + defined, row, at },
-        }
-    }
-
-    /// The best move from a cell of any row but [`Row::Named`]. Of equals the first wins, and the
-    /// longer text comes first.
-    fn best(&self, row: usize, at: usize) -> Move {
-        self.spend(1);
-        let here = self.uri.get(at).copied();
-        let mut best = DEAD;
-        let mut offer = |candidate: Move| {
-            if candidate.score > best.score {
-                best = candidate;
-            }
-        };
-        match self.rows[row] {
-            Row::Literal(text) => {
-                self.spend(text.len());
-                if let Some(length) = literal_at(text, &self.uri[at..]) {
-                    offer(self.to(row + 1, at + length, 0));
-                }
-            }
-            Row::Open { op, end } => {
-                match op.prefix() {
-                    Some(prefix) if here == Some(prefix) => offer(self.to(row + 1, at + 1, 1)),
-                    Some(_) => {}
-                    None => {
-                        if let Some(length) = character(self.uri, at, op.reserved()) {
-                            offer(self.to(row + 1, at + length, 1));
-                        }
-                        if here == Some(op.separator()) && row + 2 < end {
-                            offer(self.to(row + 2, at + 1, 2));
-                        }
-                    }
-                }
-                offer(self.to(end, at, 0));
-            }
-            Row::Value { op, end, .. } => {
-                if let Some(length) = character(self.uri, at, op.reserved()) {
-                    offer(self.to(row, at + length, 0));
-                }
-                if here == Some(op.separator()) && row + 1 < end {
-                    offer(self.to(row + 1, at + 1, 1));
-                }
-                offer(self.to(end, at, 0));
-            }
-            Row::Named { .. } => {}
-        }
-        best
-    }
-
-    /// Everything in the URI that starts like a parameter of this expression, from the right.
-    fn parameters(&self, row: usize, op: Op, vars: &[u8]) -> Vec<Parameter> {
-        let marks = [op.prefix(), Some(op.separator())];
-        let mut found: Vec<Parameter> = Vec::new();
-        for at in (0..self.uri.len()).rev() {
-            self.spend(1);
-            if !marks.contains(&Some(self.uri[at])) {
-                continue;
-            }
-            let (var, name_end) = match self.name_at(at + 1, op, vars) {
-                Some((var, end)) => (Some(var), end),
-                None => (None, at + 1),
-            };
-            let mut parameter =
-                Parameter { at, var, value: name_end + 1, end: name_end, score: 0, linked: false };
-            let mut reach = name_end;
-            if var.is_some() {
-                let equals = self.uri.get(name_end) == Some(&b'=');
-                // `;x` has no `=` when the value is empty, `?x=` has.
-                if op == Op::Parameter {
-                    parameter.score = self.score(row + 1, name_end);
-                } else {
-                    reach = parameter.value;
-                    parameter.end = reach;
-                    parameter.score = self.score(row + 1, reach);
-                }
-                let mut next = parameter.value;
-                while let Some(length) = character(self.uri, next, false).filter(|_| equals) {
-                    self.spend(1);
-                    next += length;
-                    reach = next;
-                    if self.score(row + 1, next) >= parameter.score {
-                        parameter.end = next;
-                        parameter.score = self.score(row + 1, next);
-                    }
-                }
-                parameter.linked = self.uri.get(reach) == Some(&op.separator());
-            }
-            found.push(parameter);
-        }
-        found
-    }
-
-    /// The longest name of the expression that stands here, with its `=` where one must follow.
-    fn name_at(&self, at: usize, op: Op, vars: &[u8]) -> Option<(u8, usize)> {
-        let mut best: Option<(u8, usize)> = None;
-        for &var in vars {
-            let name = self.names[usize::from(var)].as_bytes();
-            self.spend(name.len());
-            let Some(length) = literal_at(name, &self.uri[at..]) else {
-                continue;
-            };
-            let end = at + length;
-            let complete = op == Op::Parameter || self.uri.get(end) == Some(&b'=');
-            if complete && best.is_none_or(|(_, longest)| end > longest) {
-                best = Some((var, end));
-            }
-        }
-        best
-    }
-
-    /// The best move past an expression with names, and the last parameter it takes. `here` is
-    /// the index of the parameter that starts at this place.
-    fn best_block(
-        &self,
-        row: usize,
-        at: usize,
-        op: Op,
-        vars: &[u8],
-        found: &[Parameter],
-        here: Option<usize>,
-    ) -> (Move, Option<usize>) {
-        self.spend(1);
-        let mut best = (self.to(row + 1, at, 0), None);
-        if self.uri.get(at).copied() != op.prefix() {
-            return best;
-        }
-        let mut left = [0u8; UriTemplate::MAX_VARIABLES];
-        for &var in vars {
-            left[usize::from(var)] += 1;
-        }
-        // Parameters are listed from the right, so the next one in the URI is the one before.
-        let chain = found[..here.map_or(0, |i| i + 1)].iter().enumerate().rev();
-        for (defined, (index, parameter)) in (1u8..).zip(chain) {
-            self.spend(1);
-            let Some(var) = parameter.var.map(usize::from) else {
-                break;
-            };
-            // A name that comes once too often belongs to whatever follows the expression.
-            if left[var] == 0 {
-                break;
-            }
-            left[var] -= 1;
-            let step = self.to(row + 1, parameter.end, defined);
-            if step.score > 0 && step.score >= best.0.score {
-                best = (step, Some(index));
-            }
-            if !parameter.linked {
-                break;
-            }
-        }
-        best
-    }
-
-    /// Records the parameters of an expression with names. Returns the position after it.
-    fn read_block(&self, row: usize, at: usize, op: Op, vars: &[u8], said: &mut [Said]) -> Option<usize> {
-        let found = self.parameters(row, op, vars);
-        let here = found.iter().position(|p| p.at == at);
-        let (step, last) = self.best_block(row, at, op, vars, &found, here);
-        let mut left: Vec<u8> = vars.to_vec();
-        if let (Some(first), Some(last)) = (here, last) {
-            for index in (last..=first).rev() {
-                let parameter = &found[index];
-                let end = if index == last { parameter.end } else { found[index - 1].at };
-                let var = parameter.var?;
-                left.swap_remove(left.iter().position(|&v| v == var)?);
-                let value = parameter.value.min(end)..end;
-                let value = Said::Text(decode(&self.uri[value])?);
-                agree(&mut said[usize::from(var)], value)?;
-            }
-        }
-        for var in left {
-            agree(&mut said[usize::from(var)], Said::Undefined)?;
-        }
-        Some(step.at)
-    }
-
-    /// Records the value of the variable of one row.
-    fn say(&self, row: usize, now: Said, said: &mut [Said]) -> Option<()> {
-        match self.rows[row] {
-            Row::Value { var, .. } => agree(&mut said[usize::from(var)], now),
-            _ => Some(()),
-        }
-    }
-
-    /// Records that the variables of these rows are undefined.
-    fn undefined(&self, from: usize, to: usize, said: &mut [Said]) -> Option<()> {
-        (from..to).try_for_each(|row| self.say(row, Said::Undefined, said))
-    }
 }
 
-/// Adds the value of one occurrence; `None` if it contradicts an earlier one.
-fn agree(before: &mut Said, now: Said) -> Option<()> {
-    let may_be_blank = |said: &Said| match said {
-        Said::Text(text) => text.is_empty(),
+/// Adds an occurrence of a variable; returns `None` if it contradicts an earlier one.
+fn agree(before: &mut Occurrence, now: Occurrence) -> Option<()> {
+    let may_be_blank = |value: &Occurrence| match value {
+        Occurrence::Text(text) => text.is_empty(),
         _ => true,
     };
     match (&*before, &now) {
-        (Said::Nothing, _) => *before = now,
-        (Said::Blank, _) if may_be_blank(&now) => *before = now,
-        (_, Said::Blank) if may_be_blank(before) => {}
+        (Occurrence::Unread, _) => *before = now,
+        (Occurrence::Blank, _) if may_be_blank(&now) => *before = now,
+        (_, Occurrence::Blank) if may_be_blank(before) => {}
         _ if *before == now => {}
         _ => return None,
     }

@@ -1,11 +1,8 @@
-//! Characters of templates and URIs, and percent-encoding.
-//!
-//! Character classes of RFC 3986 and RFC 6570, encoding of values, decoding by whole characters.
+//! Character classes of RFC 3986 and RFC 6570, and percent-encoding.
 //!
 //! # Invariants
-//!
-//! - Every function looks at its input once, from left to right.
-//! - [`decode`] turns every text that [`character`] accepts into UTF-8.
+//! - Each function reads its input once, in one direction.
+//! - [`decode`] turns text that [`character`] accepts into UTF-8.
 
 /// RFC 6570 section 2.1, without `%` being followed by digits, which the caller checks.
 pub(super) fn is_literal(c: char) -> bool {
@@ -17,7 +14,7 @@ pub(super) fn is_literal(c: char) -> bool {
     }
 }
 
-fn is_unreserved(b: u8) -> bool {
+pub(super) fn is_unreserved(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"-._~".contains(&b)
 }
 
@@ -25,7 +22,7 @@ fn is_reserved(b: u8) -> bool {
     b":/?#[]@!$&'()*+,;=".contains(&b)
 }
 
-/// Returns `true` if two hexadecimal digits follow the `%` at this place.
+/// Returns `true` if two hexadecimal digits follow the `%` at this position.
 pub(super) fn is_triplet(bytes: &[u8], at: usize) -> bool {
     bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
@@ -38,7 +35,7 @@ pub(crate) fn has_scheme(uri: &str) -> bool {
         && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
 }
 
-/// The first character that may not stand in a URI as it is, and where (RFC 3986 section 2).
+/// The first character that a URI must encode, and its position (RFC 3986 section 2).
 pub(crate) fn unencoded(uri: &str) -> Option<(usize, char)> {
     let stands = |at, c: char| match u8::try_from(c) {
         Ok(b'%') => is_triplet(uri.as_bytes(), at),
@@ -79,8 +76,8 @@ pub(super) fn literal_at(literal: &[u8], uri: &[u8]) -> Option<usize> {
     Some(literal.len())
 }
 
-/// The length in the URI of the character that a value may hold at this place: one byte, or the
-/// triplets of one whole UTF-8 character.
+/// The length in the URI of the character of a value at this position: one byte, or the triplets of
+/// one whole UTF-8 character.
 pub(super) fn character(uri: &[u8], at: usize, reserved: bool) -> Option<usize> {
     let &first = uri.get(at)?;
     if is_unreserved(first) || reserved && is_reserved(first) {
@@ -108,13 +105,24 @@ pub(super) fn character(uri: &[u8], at: usize, reserved: bool) -> Option<usize> 
     Some(3 * length)
 }
 
+/// The start of the character that ends at this position, in text that [`character`] accepts.
+pub(super) fn before(uri: &[u8], mut at: usize) -> usize {
+    while at >= 3 && uri[at - 3] == b'%' {
+        at -= 3;
+        if triplet(uri, at) & 0xc0 != 0x80 {
+            return at;
+        }
+    }
+    at - 1
+}
+
 /// The byte that a triplet stands for; the caller has checked that it is one.
 fn triplet(uri: &[u8], at: usize) -> u8 {
     let digit = |i: usize| char::from(uri[i]).to_digit(16).unwrap_or(0) as u8;
     digit(at + 1) << 4 | digit(at + 2)
 }
 
-/// The text of a value made of whole characters.
+/// The text of a value that consists of whole characters.
 pub(super) fn decode(value: &[u8]) -> Option<String> {
     let mut out = Vec::with_capacity(value.len());
     let mut at = 0;

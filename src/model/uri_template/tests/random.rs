@@ -1,6 +1,6 @@
 //! Templates: seeded random texts against an oracle that only expands, and bounds on work.
 
-use super::super::matcher::Table;
+use super::super::matcher::Search;
 use super::{UriTemplate, expand, pairs, template};
 
 /// Deterministic numbers (SplitMix64); a failure names the seed.
@@ -21,7 +21,7 @@ impl Dice {
     }
 }
 
-/// Every way in which expansion gives the URI, best by the stated rule.
+/// Tries all values; of those that expand to the URI, returns the leftmost-greedy ones.
 fn oracle(template: &UriTemplate, exprs: &[(char, Vec<&str>)], uri: &str) -> Option<Vec<Option<String>>> {
     let mut choices: Vec<Option<&str>> = vec![None, Some("")];
     for from in 0..uri.len() {
@@ -46,8 +46,7 @@ fn oracle(template: &UriTemplate, exprs: &[(char, Vec<&str>)], uri: &str) -> Opt
         }
         let values: Vec<Option<&str>> = (0..names.len()).map(pick).collect();
         let length = |v: &Option<&str>| v.map_or(-1, |v| v.len() as isize);
-        let mut rank = vec![values.iter().flatten().count() as isize];
-        rank.extend(values.iter().map(length));
+        let rank: Vec<isize> = values.iter().map(length).collect();
         if best.as_ref().is_none_or(|(highest, _)| rank > *highest) {
             best = Some((rank, values.iter().map(|v| v.map(str::to_owned)).collect()));
         }
@@ -243,19 +242,19 @@ fn work_is_bounded_by_template_times_uri() {
         let template = template(text);
         for filling in &fillings {
             let uri = filling.repeat(2048 / filling.len() + 1);
-            let table = Table::fill(&template.parts, &template.names, uri.as_bytes());
-            let _ = table.read();
-            let steps = table.steps.get();
+            let mut search = Search::new(&template.parts, &template.names, uri.as_bytes());
+            search.find();
+            let steps = search.steps.get();
             let most = 2 * (text.len() + 1) * (uri.len() + 1);
             assert!(steps <= most, "{text} on {filling}…: {steps} steps, {most} allowed");
         }
     }
-    // Past the limit that `matches` sets, the table itself still holds its bound.
+    // Beyond the limit of `matches`, the search itself keeps its bound.
     let template = template(&templates[0]);
     let uri = "a".repeat(64 * 1024);
     assert!(template.matches(&uri).is_none());
-    let table = Table::fill(&template.parts, &template.names, uri.as_bytes());
-    assert_eq!(table.read().unwrap().iter().flatten().count(), 32);
-    // Two rows to each expression, each cell seen once, and the path once more.
-    assert!(table.steps.get() <= 65 * (uri.len() + 1) + 64);
+    let mut search = Search::new(&template.parts, &template.names, uri.as_bytes());
+    assert!(search.find());
+    // Two rows to each expression, and each position of the first value.
+    assert!(search.steps.get() <= uri.len() + 4 * 65, "{}", search.steps.get());
 }
