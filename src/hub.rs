@@ -31,7 +31,7 @@ mod proxy;
 mod upstream;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crate::client::{Client, CompletionTarget, Request};
@@ -40,6 +40,7 @@ use crate::json::ToJson;
 use crate::limits::Limits;
 use crate::model::catalog::{Prompt, Resource, Template, Tool};
 use crate::model::content::{Completion, PromptOutput, ReadOutput, ToolOutput};
+use crate::sync::lock;
 
 pub use builder::HubBuilder;
 pub use config::Config;
@@ -91,12 +92,13 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.handlers.stop_waiting();
-        close_all(&std::mem::take(self.members.get_mut().unwrap_or_else(PoisonError::into_inner)));
+        close_all(&std::mem::take(&mut *lock(&self.members)));
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Starts a thread that makes or closes connections, or waits.
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(member::STACK).spawn(run).map(drop)
 }
 
 /// Closes all connections at the same time, because each may take some time.
@@ -123,8 +125,8 @@ impl Hub {
     /// Adds a server and starts to connect to it, without waiting: see [`Hub::servers`].
     ///
     /// # Errors
-    /// [`ErrorKind::Misuse`] when the key is taken; [`ErrorKind::Invalid`] unless it has 1 to 32 characters
-    /// of `A-Z a-z 0-9 - _ .`; [`ErrorKind::Limit`] beyond [`Limits::servers`];
+    /// [`ErrorKind::Misuse`] when the key is taken; [`ErrorKind::Invalid`] unless it has 1 to 32
+    /// characters of `A-Z a-z 0-9 - _ .`; [`ErrorKind::Limit`] beyond [`Limits::servers`];
     /// [`ErrorKind::Closed`] after [`Hub::close`].
     pub fn add(&self, key: impl Into<String>, upstream: Upstream) -> Result<(), Error> {
         let key = key.into();

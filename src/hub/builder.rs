@@ -1,7 +1,7 @@
 //! Hub builder: the name of the host, and its handlers for all servers.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, ClientBuilder, LogEntry, Question, Relay};
@@ -12,10 +12,11 @@ use crate::model::client_request::{
     Action, AskRequest, Form, FormResponse, Refusal, Root, SampleResponse, Sampling, UrlRequest,
 };
 use crate::model::{Change, ClientCapabilities, Level};
+use crate::sync::{lock, wait_for};
 
 use super::member::Status;
 use super::proxy::Export;
-use super::{Hub, Shared, lock};
+use super::{Hub, Shared};
 
 type OnForm = Arc<dyn Fn(&str, &Form) -> Result<FormResponse, Refusal> + Send + Sync>;
 type OnUrl = Arc<dyn Fn(&str, &UrlRequest) -> Result<Action, Refusal> + Send + Sync>;
@@ -268,7 +269,7 @@ impl Handlers {
                 clients.over = true;
                 return;
             }
-            clients = self.client_came.wait_timeout(clients, left).unwrap_or_else(PoisonError::into_inner).0;
+            clients = wait_for(&self.client_came, clients, left);
         }
     }
 

@@ -7,17 +7,17 @@
 //! - A server that ends by itself is restarted after a pause that doubles, at most
 //!   [`Limits::restarts`] times in a row. A server that never ran is not restarted.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::thread;
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use crate::client::{Abort, Client, Era, ServerInfo};
 use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::pool::guard;
+use crate::sync::{lock, wait_for};
 
 use super::builder::Handlers;
-use super::lock;
+use super::spawn;
 use super::upstream::Upstream;
 
 /// Stack of a thread that connects or closes, in bytes.
@@ -147,11 +147,7 @@ impl Member {
             state.round
         };
         let member = Arc::clone(self);
-        let started = thread::Builder::new()
-            .name("mcp-hub".to_owned())
-            .stack_size(STACK)
-            .spawn(move || member.connect(round, pause));
-        if let Err(error) = started {
+        if let Err(error) = spawn("mcp-hub", move || member.connect(round, pause)) {
             self.settle(round, Err(Error::from(error)));
         }
     }
@@ -199,7 +195,7 @@ impl Member {
             if left.is_zero() {
                 return true;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = wait_for(&self.changed, state, left);
         }
     }
 
@@ -281,11 +277,7 @@ impl Member {
     fn reap(&self, client: Client) {
         let kept = Arc::new(Mutex::new(Some(client)));
         let taken = Arc::clone(&kept);
-        let started = thread::Builder::new()
-            .name("mcp-hub-close".to_owned())
-            .stack_size(STACK)
-            .spawn(move || drop(lock(&taken).take()));
-        if started.is_err() {
+        if spawn("mcp-hub-close", move || drop(lock(&taken).take())).is_err() {
             // The system has no thread left: close here, within the limits.
             drop(lock(&kept).take());
         }
@@ -347,7 +339,7 @@ impl Member {
                 let why = format!("the server {:?} is still connecting", self.key);
                 return Err(Error::new(ErrorKind::Timeout, why));
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = wait_for(&self.changed, state, left);
         }
     }
 

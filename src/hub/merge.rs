@@ -6,7 +6,7 @@
 //! Pages of one server are requested one after another, those of different servers at the same
 //! time.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use crate::client::{Call, Client, Page, Request};
@@ -14,8 +14,8 @@ use crate::error::{Error, ErrorKind};
 use crate::limits::Limits;
 use crate::model::ServerCapabilities;
 use crate::rpc::code::METHOD_NOT_FOUND;
+use crate::sync::{lock, wait_for};
 
-use super::lock;
 use super::member::{ConnectWaiter, Member};
 
 /// Lists of all servers, with the errors of those that failed.
@@ -152,7 +152,7 @@ impl Waker {
             if left.is_zero() {
                 return;
             }
-            woken = self.changed.wait_timeout(woken, left).unwrap_or_else(PoisonError::into_inner).0;
+            woken = wait_for(&self.changed, woken, left);
         }
     }
 }

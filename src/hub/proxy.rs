@@ -26,14 +26,15 @@ mod proxied_call;
 mod resource_updates;
 mod trace;
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Change;
 use crate::server::{Handle, Server};
+use crate::sync::{lock, wait_for};
 
-use super::{Hub, lock};
+use super::Hub;
 use call_table::CallTable;
 use delegate::Delegated;
 use listing::{Kinds, Listing, Shown};
@@ -75,7 +76,8 @@ impl Hub {
     ///
     /// A server without sessions gets the capabilities of the calling client with each call. A
     /// server with sessions gets the capabilities of the first clients after
-    /// [`crate::HubBuilder::wait_for_client`], and all capabilities when it connects before any client.
+    /// [`crate::HubBuilder::wait_for_client`], and all capabilities when it connects before any
+    /// client.
     ///
     /// # Notifications
     ///
@@ -88,8 +90,8 @@ impl Hub {
     /// # Limits
     ///
     /// A call holds no thread while its server works or connects. It has
-    /// [`crate::Limits::call_timeout`], restarted by each progress notification. At most [`crate::Limits::calls`] calls are in flight at all
-    /// servers together; the next one waits and holds one of [`crate::Limits::workers`]. At most
+    /// [`crate::Limits::call_timeout`], restarted by each progress notification. At most
+    /// [`crate::Limits::calls`] calls are in flight at all servers together; the next one waits and holds one of [`crate::Limits::workers`]. At most
     /// half of them wait for servers that are connecting; the next one is refused as busy.
     ///
     /// ```no_run
@@ -105,8 +107,8 @@ impl Hub {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Misuse`] when the hub has servers already, because capabilities are declared in the first
-    /// message to a server.
+    /// [`ErrorKind::Misuse`] when the hub has servers already, because capabilities are declared in
+    /// the first message to a server.
     pub fn export(&self, server: &mut Server) -> Result<(), Error> {
         if !self.members().is_empty() {
             return Err(Error::new(ErrorKind::Misuse, "export the hub before the first server is added"));
@@ -269,7 +271,7 @@ impl Export {
             if left.is_zero() {
                 return;
             }
-            state = self.listed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = wait_for(&self.listed, state, left);
         }
     }
 

@@ -47,8 +47,8 @@ impl Upstream {
     }
 
     /// Starts a program with the whole environment of this process, see
-    /// [`ClientBuilder::inherit_env`](crate::ClientBuilder::inherit_env). By default a program gets a small,
-    /// fixed part.
+    /// [`ClientBuilder::inherit_env`](crate::ClientBuilder::inherit_env). By default a program gets
+    /// a small, fixed part.
     #[must_use]
     pub fn inherit_env(mut self, inherit: bool) -> Upstream {
         self.inherit_env = inherit;

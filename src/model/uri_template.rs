@@ -56,8 +56,8 @@ mod percent;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use percent::{has_scheme, unencoded};
 use percent::{encode, is_literal, is_triplet, is_unreserved, literal_at};
+pub(crate) use percent::{has_scheme, unencoded};
 use std::fmt;
 
 /// A parsed URI template (RFC 6570, levels 1 to 3).
@@ -338,8 +338,8 @@ impl UriTemplate {
     }
 
     /// The URI for the given variables. A variable that `lookup` does not know writes nothing,
-    /// not even its separator (RFC 6570 section 3.2.1). `{+x}` and `{#x}` copy characters of a value
-    /// that are percent-encoded already.
+    /// not even its separator (RFC 6570 section 3.2.1). `{+x}` and `{#x}` copy characters that are
+    /// percent-encoded already.
     pub fn expand<'a>(&self, lookup: impl Fn(&str) -> Option<&'a str>) -> String {
         let mut out = String::with_capacity(self.text.len());
         for part in &self.parts {

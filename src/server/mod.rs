@@ -319,7 +319,8 @@ impl Server {
 
     /// Registers a family of resources. The handler gets the URI and the template's variables,
     /// percent-decoded: a variable may contain `..` and `/`, so a handler that opens files must
-    /// confine them. Matching is leftmost-greedy, see [`UriTemplate::matches`](crate::UriTemplate::matches).
+    /// confine them. Matching is leftmost-greedy, as in
+    /// [`UriTemplate::matches`](crate::UriTemplate::matches).
     ///
     /// # Errors
     /// As with [`Server::tool`]; [`crate::ErrorKind::Invalid`] if two variables touch, as in

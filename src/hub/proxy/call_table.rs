@@ -10,7 +10,7 @@
 //! - The lock of the table is never held together with that of a call.
 
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::client::{LogEntry, Question};
@@ -18,9 +18,9 @@ use crate::server::{Caller, Context, ToolError};
 
 #[cfg(doc)]
 use crate::limits::Limits;
+use crate::sync::{lock, wait_for};
 
-use super::super::lock;
-use super::super::member::STACK;
+use super::super::spawn;
 use super::Export;
 use super::proxied_call::ProxiedCall;
 
@@ -48,17 +48,13 @@ struct Table {
 }
 
 impl CallTable {
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        lock(&self.table)
-    }
-
     pub(super) fn all(&self) -> Vec<Arc<ProxiedCall>> {
-        self.lock().calls.clone()
+        lock(&self.table).calls.clone()
     }
 
     /// Enters a call under the next number.
     pub(super) fn enter(&self, call: impl FnOnce(u64) -> ProxiedCall) -> Arc<ProxiedCall> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         table.last += 1;
         let call = Arc::new(call(table.last));
         table.calls.push(Arc::clone(&call));
@@ -67,23 +63,23 @@ impl CallTable {
 
     /// The call with this number.
     pub(super) fn find(&self, number: u64) -> Option<Arc<ProxiedCall>> {
-        self.lock().calls.iter().find(|call| call.number == number).cloned()
+        lock(&self.table).calls.iter().find(|call| call.number == number).cloned()
     }
 
     /// Waits until fewer than `most` calls are in flight.
     pub(super) fn wait_for_room(&self, ctx: &Context<'_>, most: usize) -> Result<(), ToolError> {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         while table.calls.len() >= most {
             if ctx.cancelled() {
                 return Err(ToolError::new("the call was cancelled"));
             }
-            table = self.changed.wait_timeout(table, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            table = wait_for(&self.changed, table, LOOK);
         }
         Ok(())
     }
 
     pub(super) fn remove(&self, passed: &Arc<ProxiedCall>) {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         table.calls.retain(|call| !Arc::ptr_eq(call, passed));
         drop(table);
         self.changed.notify_all();
@@ -91,7 +87,7 @@ impl CallTable {
 
     /// The calls that a server works on, if all are certainly of one client.
     fn of_one(&self, key: &str) -> Vec<Arc<ProxiedCall>> {
-        let calls: Vec<_> = self.lock().calls.iter().filter(|call| call.key == key).cloned().collect();
+        let calls: Vec<_> = lock(&self.table).calls.iter().filter(|call| call.key == key).cloned().collect();
         let callers: Vec<Option<Caller>> = calls.iter().map(|call| call.caller()).collect();
         let same = match callers.split_first() {
             // While the client of the first call is unknown, that call must be the only one.
@@ -104,7 +100,7 @@ impl CallTable {
 
     /// Ends the thread that watches.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        lock(&self.table).closed = true;
         self.changed.notify_all();
     }
 }
@@ -120,7 +116,7 @@ impl Export {
                 call.ask(question);
                 Ok(())
             }
-            _ if self.calls.lock().calls.iter().any(|call| call.key == key) => Err(question),
+            _ if lock(&self.calls.table).calls.iter().any(|call| call.key == key) => Err(question),
             _ => self.ask_only(question),
         }
     }
@@ -155,7 +151,7 @@ impl Export {
             Some(logger) => format!("{key}/{logger}"),
             None => key.to_owned(),
         };
-        let busy = self.calls.lock().calls.iter().any(|call| call.key == key);
+        let busy = lock(&self.calls.table).calls.iter().any(|call| call.key == key);
         match self.calls.of_one(key).last() {
             Some(call) => call.log(&logger, entry),
             // Dropped: it may belong to another client.
@@ -167,7 +163,7 @@ impl Export {
     /// Starts the thread that watches the deadlines, or wakes it.
     pub(super) fn watch_deadlines(self: &Arc<Self>) {
         {
-            let mut table = self.calls.lock();
+            let mut table = lock(&self.calls.table);
             table.deadlines += 1;
             if std::mem::replace(&mut table.watched, true) {
                 drop(table);
@@ -175,26 +171,22 @@ impl Export {
             }
         }
         let export = Arc::clone(self);
-        let watching = std::thread::Builder::new()
-            .name("mcp-hub-held".to_owned())
-            .stack_size(STACK)
-            .spawn(move || export.run_watch());
-        if watching.is_err() {
+        if spawn("mcp-hub-held", move || export.run_watch()).is_err() {
             // OK without: the next call tries again, and held calls are few.
-            self.calls.lock().watched = false;
+            lock(&self.calls.table).watched = false;
         }
     }
 
     fn run_watch(&self) {
         loop {
-            let deadlines = self.calls.lock().deadlines;
+            let deadlines = lock(&self.calls.table).deadlines;
             let now = Instant::now();
             let mut next = None;
             for call in self.calls.all() {
                 call.expire(now);
                 next = next.into_iter().chain(call.due()).min();
             }
-            let mut table = self.calls.lock();
+            let mut table = lock(&self.calls.table);
             if table.closed {
                 return;
             }
@@ -206,7 +198,7 @@ impl Export {
                 return;
             };
             let left = next.saturating_duration_since(Instant::now());
-            table = self.calls.changed.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
+            table = wait_for(&self.calls.changed, table, left);
             drop(table);
         }
     }

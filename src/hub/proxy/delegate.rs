@@ -7,8 +7,9 @@ use std::time::Instant;
 use crate::json::Value;
 use crate::model::ClientCapabilities;
 use crate::server::{Context, Delegate, ToolError, ToolFn, Watched};
+use crate::sync::lock;
 
-use super::{Export, lock};
+use super::Export;
 
 /// An export as its server's delegate. Weak, because the export keeps the server's handle.
 pub(super) struct Delegated(pub Weak<Export>);

@@ -25,8 +25,8 @@ use crate::model::client_request::AskRequest;
 use crate::model::proxied_result::Relayed;
 use crate::rpc::{RpcError, code};
 use crate::server::{Caller, Context, Deferred, Outcome, ToolError};
+use crate::sync::lock;
 
-use super::super::lock;
 use super::super::member::{ConnectWaiter, Member};
 use super::call_table::LOOK;
 use super::forward::PreparedCall;

@@ -13,15 +13,16 @@
 //! - A client that leaves silently is noticed with the next update that it would get.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::client::Era;
 use crate::error::Error;
 use crate::model::Level;
 use crate::server::{ToolError, Watched};
+use crate::sync::{lock, wait_for};
 
-use super::super::{lock, member};
+use super::super::spawn;
 use super::Export;
 
 /// Timeout of a call that waits for its server's log level.
@@ -143,12 +144,8 @@ impl Export {
             return self.updates.queued.notify_one();
         }
         let export = Arc::clone(self);
-        let started = std::thread::Builder::new()
-            .name("mcp-hub-updates".to_owned())
-            .stack_size(member::STACK)
-            .spawn(move || export.run_jobs());
-        match started {
-            Ok(_) => state.threads += 1,
+        match spawn("mcp-hub-updates", move || export.run_jobs()) {
+            Ok(()) => state.threads += 1,
             // OK without: another thread takes the job.
             Err(_) if state.threads > 0 => {}
             Err(error) => {
@@ -182,7 +179,7 @@ impl Export {
                 return;
             }
             state.idle += 1;
-            state = self.updates.queued.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = wait_for(&self.updates.queued, state, left);
             state.idle -= 1;
         }
     }
@@ -276,8 +273,7 @@ impl Export {
             if left.is_zero() {
                 return;
             }
-            let waited = self.updates.levelled.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = wait_for(&self.updates.levelled, state, left);
         }
     }
 
