@@ -1,99 +1,108 @@
-//! HTTP/1.1 on one thread: many connections, few bytes each, no runtime.
+//! HTTP/1.1 server engine: many connections on one thread, without an async runtime.
 //!
-//! An [`Engine`] holds listeners and connections and waits for all of them at once. It reads heads
-//! and bodies within limits, hands whole requests to a [`Service`], and keeps time. An answer is
-//! written by whichever thread has it, through the request's [`Exchange`], straight into the
-//! socket: a short one costs one system call and wakes nobody. What the socket does not take waits
-//! in a bounded buffer that the engine's thread flushes.
+//! An [`EventLoop`] holds listeners and connections and waits for all of them at once. It reads
+//! requests within limits, passes them to a [`Service`] and enforces deadlines. Any thread may
+//! respond through the request's [`Responder`], which writes to the socket directly: a short
+//! response costs one system call and no wake-up. Bytes that the socket does not accept wait in a
+//! bounded queue that the event loop writes.
 //!
-//! It knows HTTP and nothing of what is served: paths, hosts, tokens, sessions and messages are the
-//! service's. It neither compresses nor encrypts; a proxy in front does.
+//! The service decides about paths, hosts, tokens and sessions. There is no compression and no
+//! TLS; a reverse proxy adds them.
 //!
 //! | file | theme |
 //! |---|---|
-//! | `head.rs` | a request's head: what is refused, how long its body is |
-//! | `chunked.rs` | bodies without a length |
-//! | `answer.rs` | status lines, header fields, the date |
-//! | `exchange.rs` | one request's way back, for any thread |
-//! | `wire.rs` | the sending half of a connection, shared with those threads |
-//! | `inbox.rs` | the receiving half: bytes in, requests out |
-//! | `pieces.rs` | bytes that wait, in either half |
-//! | `conn.rs` | both halves as the engine sees them: what is next, until when |
-//! | `engine.rs` | the loop: readiness, time, who has to go when there is no room |
-//! | `listen.rs` | addresses: TCP, Unix sockets, sockets of the service manager |
+//! | `head.rs` | request heads: strict checks, framing |
+//! | `chunked.rs` | chunked bodies |
+//! | `request_reader.rs` | receiving half of a connection: bytes in, requests out |
+//! | `response_head.rs` | status lines, header fields, the date |
+//! | `responder.rs` | response to one request, from any thread |
+//! | `socket_writer.rs` | sending half of a connection, shared by those threads |
+//! | `chunk_buffer.rs` | byte queue of either half |
+//! | `connection.rs` | next step of a connection, and its deadline |
+//! | `event_loop.rs` | readiness, deadlines, eviction of connections |
+//! | `listener.rs` | TCP, Unix sockets, sockets of the service manager |
 //!
 //! Source: RFC 9110 and RFC 9112.
 //!
 //! # Invariants
-//! - One connection has at most one exchange; the next request is looked at when it is over.
-//! - Every exchange ends: answered, cut, or dropped, which answers 500.
-//! - No lock is held across anything that blocks: sockets are non-blocking.
-//! - Every wait of a peer has an end, every buffer a bound, both from [`HttpLimits`].
+//! - A connection has at most one exchange. The next request is read after its end.
+//! - Every exchange ends: with a response, by an abort, or with 500 when its responder is dropped.
+//! - No lock is held across a blocking call: sockets are non-blocking.
+//! - [`HttpLimits`] bounds every wait for a peer and every buffer.
 //!
 //! [`HttpLimits`]: crate::limits::HttpLimits
 
-mod answer;
+mod chunk_buffer;
 mod chunked;
-mod conn;
-mod engine;
-mod exchange;
+mod connection;
+mod event_loop;
 #[cfg(all(any(test, fuzzing), feature = "http-client"))]
 pub(crate) mod fuzzing;
 mod head;
-mod inbox;
-mod listen;
-mod pieces;
-mod wire;
+mod listener;
+mod request_reader;
+mod responder;
+mod response_head;
+mod socket_writer;
 
 use std::time::Instant;
 
-pub(crate) use answer::Field;
-pub(crate) use engine::Engine;
-pub(crate) use exchange::Exchange;
+pub(crate) use event_loop::EventLoop;
 pub(crate) use head::Head;
-pub(crate) use listen::Listener;
-pub(crate) use wire::Remote;
+pub(crate) use listener::Listener;
+pub(crate) use responder::Responder;
+pub(crate) use response_head::Field;
+pub(crate) use socket_writer::LoopHandle;
 
-/// What is served. Every function is called on the engine's thread and must not block.
+/// Application behind the server. The thread of the event loop calls every function, so none may
+/// block.
 pub(crate) trait Service: Send {
-    /// A request's head is complete; its body has not been looked at. Refusing here costs the peer
-    /// its upload and us nothing.
-    fn head(&mut self, head: &Head<'_>) -> Admission;
+    /// Decides by its head whether a request's body is read. To reject it here saves the upload.
+    fn check(&mut self, head: &Head<'_>) -> Admission;
 
-    /// A request is complete. `exchange` may be answered here, or kept and answered from any
-    /// thread.
-    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange);
+    /// Handles a complete request. Any thread may use `responder`, now or later.
+    fn handle(&mut self, head: &Head<'_>, body: &[u8], responder: Responder);
 
-    /// What the engine says when it refuses with this status, on its own account, and closes: what
-    /// came was no request, or too much. The status of the answer is ignored.
-    fn unread(&mut self, status: u16) -> Refusal;
+    /// Returns fields and body of the response with which the engine itself rejects input that is
+    /// not a request, or is too large or too slow. The connection closes after it.
+    fn error_response(&mut self, status: u16) -> Response;
 
-    /// The peer of this exchange closed its side, or was cut off, before the exchange was over. Its
-    /// answer may still be tried: a peer that only stopped sending reads it.
-    fn gone(&mut self, exchange: u64);
+    /// Reports that the peer of an open exchange closed its side or was disconnected. A peer that
+    /// only stopped sending still reads the response.
+    fn disconnected(&mut self, exchange: u64);
 
-    /// Called when the time it asked for has come, and after [`Remote::wake`](wire::Remote::wake).
-    /// Tells when it wants to be called again.
+    /// Called at the time that the last call returned, and after [`LoopHandle::wake`].
     fn tick(&mut self, now: Instant) -> Option<Instant>;
 
-    /// The engine stops: nothing new is taken in from now on. Streams without an end should be
-    /// ended here; exchanges still open at the deadline are cut.
+    /// Begins the shutdown. No requests follow. The service should end its endless streams; the
+    /// exchanges that are open at the deadline are aborted.
     fn stop(&mut self);
 }
 
-/// Whether a request's body is wanted.
+/// Decision about a request whose head has been read.
 pub(crate) enum Admission {
-    /// Read it, then call [`Service::request`].
-    Read,
-    /// Answer this at once.
-    Refuse(Refusal),
+    /// The body is read, then [`Service::handle`] is called.
+    ReadBody,
+    /// This response is sent, and the body is not read.
+    Respond(Response),
 }
 
-/// A whole answer, given before the body was read; or at all.
-pub(crate) struct Refusal {
+/// A whole response.
+pub(crate) struct Response {
     pub status: u16,
     pub fields: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
+}
+
+impl Response {
+    /// Creates a response without fields and body.
+    pub(crate) fn new(status: u16) -> Response {
+        Response { status, fields: Vec::new(), body: Vec::new() }
+    }
+
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+        self.fields.iter().map(|(name, value)| (*name, value.as_str()))
+    }
 }
 
 #[cfg(test)]

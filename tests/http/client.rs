@@ -146,7 +146,7 @@ pub(crate) fn serve(server: Server) -> Served {
 /// Serves with the limits that the server has.
 pub(crate) fn serve_with(server: Server, options: impl FnOnce(HttpServer) -> HttpServer) -> Served {
     let handle = server.handle();
-    let bound = options(server.http().leave_signals()).bind("127.0.0.1:0").unwrap();
+    let bound = options(server.http().leave_signals().diagnostics(|_| ())).bind("127.0.0.1:0").unwrap();
     let address = bound.address().to_owned();
     let (told, done) = mpsc::channel();
     thread::spawn(move || told.send(bound.serve()));

@@ -14,7 +14,7 @@ use hmac_sha256::Hash;
 
 use crate::json::Writer;
 
-use super::refusal::{Reason, Stop};
+use super::rejection::{Reason, Rejection};
 
 /// Why a token is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,9 +115,9 @@ pub(super) struct Denial {
     pub(super) challenge: String,
 }
 
-impl From<Denial> for Stop {
-    fn from(denial: Denial) -> Stop {
-        Stop::from(denial.reason).with("www-authenticate", denial.challenge)
+impl From<Denial> for Rejection {
+    fn from(denial: Denial) -> Rejection {
+        Rejection::from(denial.reason).with("www-authenticate", denial.challenge)
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::era::http::Sessions;
 use crate::transport::http_server::Head;
 
-use super::refusal::Stop;
+use super::rejection::Rejection;
 
 /// What a page may send. Those of sessions fail where there are none, as they do without a browser.
 const METHODS: &str = "GET, POST, DELETE";
@@ -37,14 +37,15 @@ pub(super) fn fields(origin: &str, sessions: Option<&Sessions>) -> Vec<(&'static
 
 /// The answer to a preflight, beside [`fields`]. Every field may be sent that the browser names:
 /// those of tools' arguments have names of their own, and none is trusted for being there.
-pub(super) fn preflight(head: &Head<'_>) -> Stop {
-    let stop =
-        Stop::new(204).with("access-control-allow-methods", METHODS).with("access-control-max-age", MAX_AGE);
+pub(super) fn preflight(head: &Head<'_>) -> Rejection {
+    let rejection = Rejection::new(204)
+        .with("access-control-allow-methods", METHODS)
+        .with("access-control-max-age", MAX_AGE);
     match head.field("access-control-request-headers") {
         Some(names) if names.iter().all(|b| is_name(*b)) => {
-            stop.with("access-control-allow-headers", String::from_utf8_lossy(names))
+            rejection.with("access-control-allow-headers", String::from_utf8_lossy(names))
         }
-        _ => stop,
+        _ => rejection,
     }
 }
 

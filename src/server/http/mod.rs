@@ -2,42 +2,44 @@
 //!
 //! | file | theme |
 //! |---|---|
-//! | `gate.rs` | hosts and origins |
+//! | `allowed.rs` | hosts and origins |
 //! | `auth.rs` | bearer tokens |
 //! | `cors.rs` | what browsers ask for pages of other origins |
-//! | `refusal.rs` | statuses and words of what is turned away |
-//! | `door.rs` | what is said of a request before its body is there |
-//! | `service.rs` | what becomes of each request |
-//! | `reply.rs` | the way back of one POST |
-//! | `stream.rs` | the event streams of a session |
+//! | `rejection.rs` | statuses and words of what is turned away |
+//! | `checks.rs` | what is said of a request before its body is there |
+//! | `endpoint.rs` | what becomes of each request |
+//! | `response.rs` | the way back of one POST |
+//! | `event_streams.rs` | the event streams of a session |
 //! | `session.rs` | which sessions are open |
-//! | `run.rs` | threads, and the order in which things end |
+//! | `bind.rs` | threads, and the order in which things end |
 //!
 //! # Threads
 //! One thread, `mcp-http`, holds every connection, reads requests and runs inline tools; workers
 //! run the other handlers and write their answers themselves; the calling thread watches deadlines
 //! and signals. No thread waits for a client, whatever it is that the client keeps waiting.
 
+mod allowed_hosts;
 mod auth;
+mod bind;
 mod cors;
-mod door;
-mod gate;
-mod refusal;
-mod reply;
-mod run;
-mod service;
+mod endpoint;
+mod event_streams;
+mod rejection;
+mod request_checks;
+mod response;
 mod session;
-mod stream;
+
+use std::sync::Arc;
 
 use crate::error::Error;
 
 use super::Server;
 use super::serve::diagnostics;
+use allowed_hosts::AllowedHosts;
 use auth::Auth;
-use gate::Gate;
 
 pub use auth::{ResourceMetadata, TokenRefusal};
-pub use run::BoundServer;
+pub use bind::BoundServer;
 
 /// How a server is reached over HTTP; see [`Server::http`].
 ///
@@ -54,18 +56,20 @@ pub struct HttpServer {
 /// What the endpoint asks of its clients.
 struct Options {
     path: String,
-    gate: Gate,
+    allowed_hosts: AllowedHosts,
     auth: Auth,
     leave_signals: bool,
+    diagnostics: Arc<diagnostics::Sink>,
 }
 
 impl HttpServer {
     pub(super) fn new(server: Server) -> HttpServer {
         let options = Options {
             path: "/mcp".to_owned(),
-            gate: Gate::default(),
+            allowed_hosts: AllowedHosts::default(),
             auth: Auth::default(),
             leave_signals: false,
+            diagnostics: Arc::new(diagnostics::say),
         };
         HttpServer { server, options }
     }
@@ -89,13 +93,13 @@ impl HttpServer {
     /// read the answers, because only origins of `allow_origin` get CORS headers, but a tool that
     /// they call runs. Use a token where that matters.
     pub fn allow_host(mut self, host: impl Into<String>) -> HttpServer {
-        self.options.gate.allow_host(host.into());
+        self.options.allowed_hosts.allow_host(host.into());
         self
     }
 
     /// Serves requests whatever host they name: for a server behind a proxy that looks at it.
     pub fn allow_any_host(mut self) -> HttpServer {
-        self.options.gate.allow_any_host();
+        self.options.allowed_hosts.allow_any_host();
         self
     }
 
@@ -107,7 +111,7 @@ impl HttpServer {
     /// answers (CORS, with neither cookies nor wildcards). Pages of other origins get no such
     /// permission, also where requests of their hosts are served.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> HttpServer {
-        self.options.gate.allow_origin(origin.into());
+        self.options.allowed_hosts.allow_origin(origin.into());
         self
     }
 
@@ -143,7 +147,7 @@ impl HttpServer {
         self
     }
 
-    /// Tells clients where to get a token: in the challenge of every refusal, and as a document
+    /// Tells clients where to get a token: in the challenge of every rejection, and as a document
     /// under `/.well-known/oauth-protected-resource` (RFC 9728).
     pub fn resource_metadata(mut self, metadata: ResourceMetadata) -> HttpServer {
         self.options.auth.metadata = Some(metadata);
@@ -157,6 +161,13 @@ impl HttpServer {
         self
     }
 
+    /// Passes diagnostics for the operator to `sink` instead of standard error: rejected requests,
+    /// and a public address without allowed hosts. Similar lines are limited to one a minute.
+    pub fn diagnostics(mut self, sink: impl Fn(&str) + Send + Sync + 'static) -> HttpServer {
+        self.options.diagnostics = Arc::new(sink);
+        self
+    }
+
     /// Opens the address, so that it is known before serving starts: port 0 is any free one.
     ///
     /// # Errors
@@ -166,7 +177,7 @@ impl HttpServer {
     /// allowed host or an allowed origin is invalid. [`crate::ErrorKind::Io`]: the system refuses
     /// for another reason, which the error carries, be it a lack of rights or of descriptors.
     pub fn bind(self, address: &str) -> Result<BoundServer, Error> {
-        run::bind(self, address)
+        bind::bind(self, address)
     }
 
     /// Serves until SIGTERM or SIGINT comes, or [`Handle::stop`](crate::Handle::stop) is called.
@@ -175,11 +186,11 @@ impl HttpServer {
     /// # Errors
     /// As with [`HttpServer::bind`] and [`BoundServer::serve`].
     pub fn serve(self, address: &str) -> Result<(), Error> {
-        let path = self.options.path.clone();
+        let (path, sink) = (self.options.path.clone(), Arc::clone(&self.options.diagnostics));
         let bound = self.bind(address)?;
         match bound.address().strip_prefix("unix:") {
-            Some(socket) => diagnostics::say(&format!("serving {path} on the Unix socket {socket}")),
-            None => diagnostics::say(&format!("serving http://{}{path}", bound.address())),
+            Some(socket) => (sink)(&format!("serving {path} on the Unix socket {socket}")),
+            None => (sink)(&format!("serving http://{}{path}", bound.address())),
         }
         bound.serve()
     }

@@ -15,36 +15,36 @@ use std::time::{Duration, Instant};
 
 use crate::server::connection::Connection;
 
-use super::stream::Streams;
+use super::event_streams::EventStreams;
 
 /// One session.
 pub(super) struct Session {
-    pub(super) conn: Arc<Connection>,
-    pub(super) streams: Arc<Streams>,
+    pub(super) connection: Arc<Connection>,
+    pub(super) streams: Arc<EventStreams>,
     pub(super) principal: Option<Arc<str>>,
     pub(super) used: Instant,
 }
 
 impl Session {
     fn idle(&self) -> bool {
-        !self.conn.busy() && !self.streams.busy()
+        !self.connection.busy() && !self.streams.busy()
     }
 
     /// Whether all that is left of it are questions whose client has gone away. It may come back
     /// with the answers; so may others who are there now.
-    fn left_alone(&self) -> bool {
-        self.conn.only_asks() && !self.streams.heard()
+    fn only_unread_requests(&self) -> bool {
+        self.connection.only_asks() && !self.streams.has_reader()
     }
 
     /// Ends everything that belongs to it.
     pub(super) fn end(&self) {
-        self.conn.give_all_up("The session has ended");
+        self.connection.give_all_up("The session has ended");
         self.streams.end();
     }
 }
 
 /// All of them.
-pub(super) struct Table {
+pub(super) struct SessionTable {
     /// Beside `sessions`, in the same order.
     ids: Vec<u128>,
     sessions: Vec<Session>,
@@ -52,9 +52,9 @@ pub(super) struct Table {
     timeout: Duration,
 }
 
-impl Table {
-    pub(super) fn new(most: usize, timeout: Duration) -> Table {
-        Table { ids: Vec::new(), sessions: Vec::new(), most, timeout }
+impl SessionTable {
+    pub(super) fn new(most: usize, timeout: Duration) -> SessionTable {
+        SessionTable { ids: Vec::new(), sessions: Vec::new(), most, timeout }
     }
 
     /// The session with this id, if it is this principal's.
@@ -83,7 +83,10 @@ impl Table {
         if self.sessions.len() < self.most {
             return true;
         }
-        match self.longest_unused(Session::idle).or_else(|| self.longest_unused(Session::left_alone)) {
+        match self
+            .longest_unused(Session::idle)
+            .or_else(|| self.longest_unused(Session::only_unread_requests))
+        {
             Some(at) => {
                 self.take(at).end();
                 true
@@ -126,7 +129,7 @@ impl Table {
         let mut at = 0;
         while let Some(session) = self.sessions.get_mut(at) {
             let idle = session.idle();
-            if !idle && !session.left_alone() {
+            if !idle && !session.only_unread_requests() {
                 session.used = now;
             }
             if idle && now.saturating_duration_since(session.used) > self.timeout {

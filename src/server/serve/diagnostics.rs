@@ -31,7 +31,7 @@ pub(crate) fn say_once_what_is_unknown() {
 }
 
 #[cfg(feature = "http-server")]
-pub(crate) use throttled::Notices;
+pub(crate) use throttled::{Notices, Sink};
 
 #[cfg(feature = "http-server")]
 mod throttled {
@@ -39,8 +39,6 @@ mod throttled {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
     use std::time::{Duration, Instant};
-
-    use super::say;
 
     /// Between two lines of one kind.
     const QUIET: Duration = Duration::from_secs(60);
@@ -53,7 +51,11 @@ mod throttled {
         kinds: [Kind; KINDS],
         /// A line is being written.
         writing: Arc<AtomicBool>,
+        sink: Arc<Sink>,
     }
+
+    /// Receiver of lines.
+    pub(crate) type Sink = dyn Fn(&str) + Send + Sync;
 
     #[derive(Clone, Copy, Default)]
     struct Kind {
@@ -63,8 +65,8 @@ mod throttled {
     }
 
     impl<const KINDS: usize> Notices<KINDS> {
-        pub(crate) fn new() -> Notices<KINDS> {
-            Notices { kinds: [Kind::default(); KINDS], writing: Arc::default() }
+        pub(crate) fn new(sink: Arc<Sink>) -> Notices<KINDS> {
+            Notices { kinds: [Kind::default(); KINDS], writing: Arc::default(), sink }
         }
 
         /// Writes a line of this kind, unless there was one lately.
@@ -74,11 +76,11 @@ mod throttled {
             if missed > 0 {
                 text += &format!(" ({missed} more like this since the last such line)");
             }
-            let writing = Arc::clone(&self.writing);
+            let (writing, sink) = (Arc::clone(&self.writing), Arc::clone(&self.sink));
             writing.store(true, Ordering::Release);
             let thread = thread::Builder::new().name("mcp-notice".to_owned()).stack_size(STACK);
             let started = thread.spawn(move || {
-                say(&text);
+                sink(&text);
                 writing.store(false, Ordering::Release);
             });
             if started.is_err() {
@@ -105,7 +107,7 @@ mod throttled {
 
         #[test]
         fn each_kind_is_said_once_in_a_while_and_counts_the_rest() {
-            let mut notices = Notices::<2>::new();
+            let mut notices = Notices::<2>::new(Arc::new(|_| ()));
             let start = Instant::now();
             assert_eq!(notices.due(0, start), Some(0));
             assert_eq!(notices.due(0, start), None);

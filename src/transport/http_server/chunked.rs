@@ -1,23 +1,23 @@
-//! Bodies without a length: chunks come in, bytes come out.
+//! Push decoder for the chunked transfer coding.
 //!
-//! A push decoder: it takes any piece of the stream and keeps no more than where it stands.
-//! Extensions and trailers are read over and dropped. What it does not do: store trailers.
+//! Accepts the body in pieces of any size and stores only its position. Chunk extensions and
+//! trailers are dropped.
 //!
 //! Source: RFC 9112, 7.1.
 //!
 //! # Invariants
-//! - Lines end with carriage return and line feed; nothing else ends one, and nothing is skipped
-//!   that another reader could take for an end.
-//! - What is dropped is bounded by [`EXTRA`].
+//! - A line ends with carriage return and line feed, never with one of them alone: implementations
+//!   that differ could see two different requests.
+//! - Dropped bytes are bounded by [`MAX_DROPPED`].
 
-/// Bytes of extensions and trailers in one body.
-const EXTRA: usize = 4096;
-/// Digits of a chunk's size: more than any limit needs, fewer than overflow.
-const DIGITS: u8 = 15;
+/// Most bytes of extensions and trailers in one body.
+const MAX_DROPPED: usize = 4096;
+/// Most digits of a chunk size: more than any limit needs, too few to overflow.
+const MAX_DIGITS: u8 = 15;
 
-/// Where in the body the decoder stands.
+/// Position in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum State {
     Size,
     Extension,
     SizeEnd,
@@ -26,101 +26,101 @@ enum At {
     DataEnd,
     Trailer,
     TrailerEnd,
-    /// Behind the line end of a trailer, or of the last chunk's size.
+    /// After the line end of a trailer or of the last chunk size.
     TrailerStart,
     LastEnd,
     Done,
 }
 
-/// What is wrong with a body.
+/// Error of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// It is no chunked body, or has too much that is none of its bytes.
+pub(super) enum ChunkError {
+    /// It is not a chunked body, or has too many extensions or trailers.
     Malformed,
     TooLong,
 }
 
-/// Decodes one body.
+/// Decoder of one body.
 #[derive(Debug)]
-pub(super) struct Chunked {
-    at: At,
+pub(super) struct ChunkDecoder {
+    state: State,
     digits: u8,
-    /// Bytes of the chunk that have not come.
+    /// Missing bytes of the current chunk.
     left: u64,
-    extra: u16,
+    dropped: u16,
 }
 
-impl Chunked {
-    pub(super) fn new() -> Chunked {
-        Chunked { at: At::Size, digits: 0, left: 0, extra: 0 }
+impl ChunkDecoder {
+    pub(super) fn new() -> ChunkDecoder {
+        ChunkDecoder { state: State::Size, digits: 0, left: 0, dropped: 0 }
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.at == At::Done
+        self.state == State::Done
     }
 
-    /// Takes what belongs to the body from the start of `input`, gives its bytes to `out` in
-    /// pieces, and tells how much it took. `room` is how many more bytes the body may have.
+    /// Decodes `input` up to the end of the body, passes the bytes to `out` in pieces, and returns
+    /// the number of bytes consumed. The body may have `room` more bytes.
     pub(super) fn decode(
         &mut self,
         input: &[u8],
         mut room: usize,
         mut out: impl FnMut(&[u8]),
-    ) -> Result<usize, Fault> {
-        let mut taken = 0;
-        while self.at != At::Done {
-            let Some(rest) = input.get(taken..).filter(|r| !r.is_empty()) else { break };
-            if self.at == At::Data {
+    ) -> Result<usize, ChunkError> {
+        let mut consumed = 0;
+        while self.state != State::Done {
+            let Some(rest) = input.get(consumed..).filter(|r| !r.is_empty()) else { break };
+            if self.state == State::Data {
                 let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
                 out(&rest[..n]);
                 room -= n;
-                taken += n;
+                consumed += n;
                 self.left -= n as u64;
                 if self.left == 0 {
-                    self.at = At::DataReturn;
+                    self.state = State::DataReturn;
                 }
                 continue;
             }
-            taken += 1;
-            self.at = self.step(rest[0])?;
-            if self.at == At::Data && self.left > room as u64 {
-                return Err(Fault::TooLong);
+            consumed += 1;
+            self.state = self.step(rest[0])?;
+            if self.state == State::Data && self.left > room as u64 {
+                return Err(ChunkError::TooLong);
             }
         }
-        Ok(taken)
+        Ok(consumed)
     }
 
-    /// Takes one byte that is not data.
-    fn step(&mut self, byte: u8) -> Result<At, Fault> {
-        Ok(match (self.at, byte) {
-            (At::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if self.digits < DIGITS => {
+    /// Returns the state after a byte that is not data.
+    fn step(&mut self, byte: u8) -> Result<State, ChunkError> {
+        Ok(match (self.state, byte) {
+            (State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if self.digits < MAX_DIGITS => {
                 let digit = (byte as char).to_digit(16).unwrap_or(0);
                 self.left = self.left << 4 | u64::from(digit);
                 self.digits += 1;
-                At::Size
+                State::Size
             }
-            (At::Size, b'\r') if self.digits > 0 => At::SizeEnd,
-            (At::Size, b';' | b' ' | b'\t') if self.digits > 0 => self.drop_one(At::Extension)?,
-            (At::Extension, b'\r') => At::SizeEnd,
-            (At::Extension, _) if is_text(byte) => self.drop_one(At::Extension)?,
-            (At::SizeEnd, b'\n') => {
+            (State::Size, b'\r') if self.digits > 0 => State::SizeEnd,
+            (State::Size, b';' | b' ' | b'\t') if self.digits > 0 => self.drop_one(State::Extension)?,
+            (State::Extension, b'\r') => State::SizeEnd,
+            (State::Extension, _) if is_text(byte) => self.drop_one(State::Extension)?,
+            (State::SizeEnd, b'\n') => {
                 self.digits = 0;
-                if self.left > 0 { At::Data } else { At::TrailerStart }
+                if self.left > 0 { State::Data } else { State::TrailerStart }
             }
-            (At::DataReturn, b'\r') => At::DataEnd,
-            (At::DataEnd, b'\n') => At::Size,
-            (At::TrailerStart, b'\r') => At::LastEnd,
-            (At::TrailerStart | At::Trailer, _) if is_text(byte) => self.drop_one(At::Trailer)?,
-            (At::Trailer, b'\r') => At::TrailerEnd,
-            (At::TrailerEnd, b'\n') => At::TrailerStart,
-            (At::LastEnd, b'\n') => At::Done,
-            _ => return Err(Fault::Malformed),
+            (State::DataReturn, b'\r') => State::DataEnd,
+            (State::DataEnd, b'\n') => State::Size,
+            (State::TrailerStart, b'\r') => State::LastEnd,
+            (State::TrailerStart | State::Trailer, _) if is_text(byte) => self.drop_one(State::Trailer)?,
+            (State::Trailer, b'\r') => State::TrailerEnd,
+            (State::TrailerEnd, b'\n') => State::TrailerStart,
+            (State::LastEnd, b'\n') => State::Done,
+            _ => return Err(ChunkError::Malformed),
         })
     }
 
-    fn drop_one(&mut self, at: At) -> Result<At, Fault> {
-        self.extra += 1;
-        if usize::from(self.extra) > EXTRA { Err(Fault::Malformed) } else { Ok(at) }
+    fn drop_one(&mut self, next: State) -> Result<State, ChunkError> {
+        self.dropped += 1;
+        if usize::from(self.dropped) > MAX_DROPPED { Err(ChunkError::Malformed) } else { Ok(next) }
     }
 }
 
@@ -132,16 +132,16 @@ fn is_text(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Decodes `text` in two pieces: what came out, what was taken, and whether it is done.
-    fn decode(text: &[u8], split: usize) -> Result<(Vec<u8>, usize, bool), Fault> {
-        let mut decoder = Chunked::new();
+    /// Decodes `text` in two pieces. Returns the body, the bytes consumed, and whether it is done.
+    fn decode(text: &[u8], split: usize) -> Result<(Vec<u8>, usize, bool), ChunkError> {
+        let mut decoder = ChunkDecoder::new();
         let mut body = Vec::new();
-        let mut taken = 0;
+        let mut consumed = 0;
         for piece in [&text[..split], &text[split..]] {
             let room = 100_usize.saturating_sub(body.len());
-            taken += decoder.decode(piece, room, |b| body.extend_from_slice(b))?;
+            consumed += decoder.decode(piece, room, |b| body.extend_from_slice(b))?;
         }
-        Ok((body, taken, decoder.is_done()))
+        Ok((body, consumed, decoder.is_done()))
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_at_every_split() {
+    fn malformed_bodies_are_rejected_at_every_split() {
         for text in [
             "\r\n",
             "g\r\n",
@@ -192,7 +192,7 @@ mod tests {
             ";\r\n",
         ] {
             for split in 0..=text.len() {
-                assert_eq!(decode(text.as_bytes(), split), Err(Fault::Malformed), "{text:?} at {split}");
+                assert_eq!(decode(text.as_bytes(), split), Err(ChunkError::Malformed), "{text:?} at {split}");
             }
         }
         for text in ["65\r\n", "fffffffffffffff\r\n", "64\r\n"] {
@@ -201,17 +201,18 @@ mod tests {
                 if text == "64\r\n" { format!("{}\r\n1\r\nx", "x".repeat(100)) } else { String::new() }
             );
             for split in 0..=text.len() {
-                assert_eq!(decode(text.as_bytes(), split), Err(Fault::TooLong), "{text:?} at {split}");
+                assert_eq!(decode(text.as_bytes(), split), Err(ChunkError::TooLong), "{text:?} at {split}");
             }
         }
     }
 
     #[test]
-    fn what_is_dropped_is_bounded() {
-        let long = "x".repeat(EXTRA);
-        for text in [format!("1;{long}"), format!("0\r\n{long}x"), "1;x\r\ny\r\n".repeat(EXTRA / 2 + 1)] {
-            let mut decoder = Chunked::new();
-            assert_eq!(decoder.decode(text.as_bytes(), usize::MAX, |_| ()), Err(Fault::Malformed));
+    fn dropped_bytes_are_bounded() {
+        let long = "x".repeat(MAX_DROPPED);
+        for text in [format!("1;{long}"), format!("0\r\n{long}x"), "1;x\r\ny\r\n".repeat(MAX_DROPPED / 2 + 1)]
+        {
+            let mut decoder = ChunkDecoder::new();
+            assert_eq!(decoder.decode(text.as_bytes(), usize::MAX, |_| ()), Err(ChunkError::Malformed));
         }
     }
 }

@@ -1,53 +1,54 @@
-//! The request reader as the fuzz targets see it: bytes in pieces, a transcript out.
+//! Entry point of the fuzz targets to the request reader: bytes in pieces, a transcript out.
 
-use super::head::{Head, Plan};
-use super::inbox::{Bounds, Desk, Inbox, Step};
-use super::{Admission, Refusal};
+use super::head::Head;
+use super::request_reader::{Bounds, RequestReader, RequestSink, Step};
+use super::response_head::ResponseOptions;
+use super::{Admission, Response};
 
 const BOUNDS: Bounds = Bounds { head_bytes: 512, head_fields: 16, body_bytes: 1000 };
 
-/// Writes down each request.
+/// Transcript of the requests.
 #[derive(Default)]
 struct Transcript(Vec<String>);
 
-impl Desk for Transcript {
-    fn admit(&mut self, head: &Head<'_>) -> Admission {
+impl RequestSink for Transcript {
+    fn check(&mut self, head: &Head<'_>) -> Admission {
         if head.path() != "/no" {
-            return Admission::Read;
+            return Admission::ReadBody;
         }
-        Admission::Refuse(Refusal { status: 404, fields: Vec::new(), body: Vec::new() })
+        Admission::Respond(Response::new(404))
     }
 
-    fn proceed(&mut self) {}
+    fn send_continue(&mut self) {}
 
-    fn request(&mut self, head: &Head<'_>, plan: Plan, body: &[u8]) {
+    fn handle(&mut self, head: &Head<'_>, options: ResponseOptions, body: &[u8]) {
         let fields: Vec<String> =
             head.fields.iter().map(|f| format!("{}: {}", f.name, f.value.escape_ascii())).collect();
         let (method, path) = (head.method(), head.path());
-        self.0.push(format!("{method} {path} {plan:?} {fields:?} {}", body.escape_ascii()));
+        self.0.push(format!("{method} {path} {options:?} {fields:?} {}", body.escape_ascii()));
     }
 }
 
-/// What a connection's bytes mean: each request, and the end: a status, the bytes that a rejected
-/// body leaves unread, or an incomplete request.
+/// Returns the requests in the bytes of a connection, and its end: an error status, an unread body,
+/// or an incomplete request.
 pub(crate) fn requests(pieces: &[&[u8]]) -> Vec<String> {
-    let (mut inbox, mut transcript) = (Inbox::new(), Transcript::default());
+    let (mut reader, mut transcript) = (RequestReader::new(), Transcript::default());
     let mut ahead = Vec::new();
     for piece in pieces {
         ahead.extend_from_slice(piece);
         while !ahead.is_empty() {
-            match inbox.push(&ahead, &BOUNDS, &mut transcript) {
+            match reader.push(&ahead, &BOUNDS, &mut transcript) {
                 Err(refused) => {
                     transcript.0.push(refused.0.to_string());
                     return transcript.0;
                 }
-                Ok((taken, Step::More)) => {
+                Ok((taken, Step::Incomplete)) => {
                     assert_eq!(taken, ahead.len(), "bytes are left although the request is incomplete");
                     ahead.clear();
                 }
-                Ok((taken, Step::Asked)) => drop(ahead.drain(..taken)),
-                Ok((taken, Step::Refused { refusal, whole, .. })) => {
-                    transcript.0.push(refusal.status.to_string());
+                Ok((taken, Step::Handled)) => drop(ahead.drain(..taken)),
+                Ok((taken, Step::Rejected { response, whole, .. })) => {
+                    transcript.0.push(response.status.to_string());
                     if !whole {
                         transcript.0.push("unread body".to_owned());
                         return transcript.0;
@@ -57,7 +58,7 @@ pub(crate) fn requests(pieces: &[&[u8]]) -> Vec<String> {
             }
         }
     }
-    if !inbox.is_empty() || inbox.body().is_some() {
+    if !reader.is_empty() || reader.body_received().is_some() {
         transcript.0.push("incomplete".to_owned());
     }
     transcript.0

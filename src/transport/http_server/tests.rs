@@ -4,8 +4,8 @@
 
 mod basic;
 mod events;
-mod inbox;
-mod listen;
+mod listener;
+mod request_reader;
 mod time;
 
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use crate::Limits;
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
 type OnHead = Box<dyn FnMut(&Head<'_>) -> Admission + Send>;
-type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Exchange) + Send>;
+type OnRequest = Box<dyn FnMut(&Head<'_>, &[u8], Responder) + Send>;
 
 /// A service of closures.
 pub(super) struct Closures {
@@ -32,19 +32,19 @@ pub(super) struct Closures {
 }
 
 impl Service for Closures {
-    fn head(&mut self, head: &Head<'_>) -> Admission {
+    fn check(&mut self, head: &Head<'_>) -> Admission {
         (self.on_head)(head)
     }
 
-    fn request(&mut self, head: &Head<'_>, body: &[u8], exchange: Exchange) {
+    fn handle(&mut self, head: &Head<'_>, body: &[u8], exchange: Responder) {
         (self.on_request)(head, body, exchange)
     }
 
-    fn unread(&mut self, status: u16) -> Refusal {
-        Refusal { status, fields: Vec::new(), body: Vec::new() }
+    fn error_response(&mut self, status: u16) -> Response {
+        Response::new(status)
     }
 
-    fn gone(&mut self, exchange: u64) {
+    fn disconnected(&mut self, exchange: u64) {
         let _ = self.gone.send(exchange);
     }
 
@@ -60,7 +60,7 @@ impl Service for Closures {
 /// A running engine; stopped when dropped.
 pub(super) struct Running {
     pub address: SocketAddr,
-    pub remote: Remote,
+    pub handle: LoopHandle,
     pub gone: mpsc::Receiver<u64>,
     pub stopped: mpsc::Receiver<u64>,
     thread: Option<JoinHandle<()>>,
@@ -78,7 +78,7 @@ pub(super) fn limits_with(change: impl FnOnce(&mut crate::HttpLimits)) -> Limits
 }
 
 pub(super) fn serve(limits: Limits, on_request: OnRequest) -> Running {
-    serve_with(limits, Box::new(|_| Admission::Read), on_request)
+    serve_with(limits, Box::new(|_| Admission::ReadBody), on_request)
 }
 
 pub(super) fn serve_with(limits: Limits, on_head: OnHead, on_request: OnRequest) -> Running {
@@ -86,10 +86,10 @@ pub(super) fn serve_with(limits: Limits, on_head: OnHead, on_request: OnRequest)
     let address = listeners[0].address().parse().unwrap();
     let ((gone, hear_gone), (stopped, hear_stopped)) = (mpsc::channel(), mpsc::channel());
     let service = Closures { on_head, on_request, gone, stopped };
-    let mut engine = Engine::new(listeners, service, &limits).unwrap();
-    let remote = engine.remote();
-    let thread = Some(std::thread::spawn(move || engine.run().unwrap()));
-    Running { address, remote, gone: hear_gone, stopped: hear_stopped, thread }
+    let mut event_loop = EventLoop::new(listeners, &limits, |_| service).unwrap();
+    let handle = event_loop.handle();
+    let thread = Some(std::thread::spawn(move || event_loop.run().unwrap()));
+    Running { address, handle, gone: hear_gone, stopped: hear_stopped, thread }
 }
 
 impl Running {
@@ -97,12 +97,12 @@ impl Running {
         Client::connect(self.address)
     }
 
-    pub(super) fn shared(&self) -> &wire::Shared {
-        &self.remote.0
+    pub(super) fn shared(&self) -> &socket_writer::Shared {
+        &self.handle.0
     }
 
     /// Waits until something holds that the engine's thread brings about.
-    pub(super) fn wait_for(&self, holds: impl Fn(&wire::Shared) -> bool) {
+    pub(super) fn wait_for(&self, holds: impl Fn(&socket_writer::Shared) -> bool) {
         let began = Instant::now();
         while !holds(self.shared()) {
             assert!(began.elapsed() < LONG, "it did not come about");
@@ -112,7 +112,7 @@ impl Running {
 
     /// Stops and waits for the engine's thread.
     pub(super) fn stop(&mut self, grace: Duration) {
-        self.remote.stop(Instant::now() + grace);
+        self.handle.stop(Instant::now() + grace);
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }

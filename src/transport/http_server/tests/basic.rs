@@ -18,7 +18,7 @@ fn many_requests_share_a_connection() {
 
 #[test]
 fn pipelined_requests_are_answered_in_order_one_after_the_other() {
-    let (give, take) = mpsc::channel::<Exchange>();
+    let (give, take) = mpsc::channel::<Responder>();
     let server = serve(
         limits(),
         Box::new(move |_, body, exchange| {
@@ -34,7 +34,7 @@ fn pipelined_requests_are_answered_in_order_one_after_the_other() {
         peer.post(&n.to_string());
     }
     let first = take.recv_timeout(LONG).unwrap();
-    assert!(!first.closed());
+    assert!(!first.is_closed());
     first.respond(200, &[], b"0");
     for n in 0..200 {
         assert_eq!(peer.answer().text(), n.to_string());
@@ -84,8 +84,8 @@ fn head_and_204_have_no_body() {
 #[test]
 fn a_peer_that_waits_for_100_gets_it_once_and_only_if_its_body_is_wanted() {
     let admit: OnHead = Box::new(|head| match head.path() {
-        "/mcp" => Admission::Read,
-        _ => Admission::Refuse(Refusal {
+        "/mcp" => Admission::ReadBody,
+        _ => Admission::Respond(Response {
             status: 401,
             fields: vec![("www-authenticate", "Bearer".into())],
             body: b"no".to_vec(),
@@ -109,8 +109,8 @@ fn a_peer_that_waits_for_100_gets_it_once_and_only_if_its_body_is_wanted() {
 #[test]
 fn a_refused_request_that_was_sent_whole_leaves_the_connection_open() {
     let admit: OnHead = Box::new(|head| match head.path() {
-        "/mcp" => Admission::Read,
-        _ => Admission::Refuse(Refusal { status: 404, fields: Vec::new(), body: Vec::new() }),
+        "/mcp" => Admission::ReadBody,
+        _ => Admission::Respond(Response::new(404)),
     });
     let server = serve_with(limits(), admit, echo());
     let mut peer = server.connect();
@@ -162,10 +162,14 @@ fn an_exchange_is_answered_once() {
         Box::new(|_, body, exchange| {
             assert!(exchange.respond(200, &[], body));
             assert!(!exchange.respond(200, &[], b"again"));
-            assert!(!exchange.open_events(&[], b"again"));
-            assert!(!exchange.event(b"again") && !exchange.event_now(b"again") && !exchange.end(b"again"));
+            assert!(!exchange.start_events(&[], b"again"));
+            assert!(
+                !exchange.send_event(b"again")
+                    && !exchange.try_send_event(b"again")
+                    && !exchange.finish(b"again")
+            );
             exchange.abort();
-            assert!(exchange.closed() && !exchange.congested());
+            assert!(exchange.is_closed() && !exchange.is_congested());
         }),
     );
     let mut peer = server.connect();

@@ -5,7 +5,7 @@ use super::*;
 const EVENTS: &[Field<'_>] = &[("content-type", "text/event-stream")];
 
 /// Hands every exchange to the test.
-fn hand_out() -> (OnRequest, mpsc::Receiver<Exchange>) {
+fn hand_out() -> (OnRequest, mpsc::Receiver<Responder>) {
     let (give, take) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
         give.send(exchange).unwrap();
@@ -21,7 +21,7 @@ fn every_event_is_there_before_the_next_is_sent() {
     for first in ["", "data: 0\n\n"] {
         client.post("");
         let exchange = exchanges.recv_timeout(LONG).unwrap();
-        assert!(exchange.open_events(EVENTS, first.as_bytes()));
+        assert!(exchange.start_events(EVENTS, first.as_bytes()));
         let head = client.until("\r\n\r\n");
         assert!(
             head.contains("transfer-encoding: chunked\r\n") && !head.contains("content-length"),
@@ -31,15 +31,17 @@ fn every_event_is_there_before_the_next_is_sent() {
             assert_eq!(client.until("\n\n\r\n"), "9\r\ndata: 0\n\n\r\n");
         }
         for n in 1..4 {
-            assert!(exchange.event(format!("data: {n}\n\n").as_bytes()));
+            assert!(exchange.send_event(format!("data: {n}\n\n").as_bytes()));
             assert_eq!(client.until("\n\n\r\n"), format!("9\r\ndata: {n}\n\n\r\n"));
         }
-        assert!(exchange.event_now(b"data: now\n\n") && !exchange.closed() && !exchange.congested());
+        assert!(
+            exchange.try_send_event(b"data: now\n\n") && !exchange.is_closed() && !exchange.is_congested()
+        );
         assert_eq!(client.until("\n\n\r\n"), "b\r\ndata: now\n\n\r\n");
-        assert!(exchange.end(first.as_bytes()));
+        assert!(exchange.finish(first.as_bytes()));
         let end = if first.is_empty() { "0\r\n\r\n" } else { "9\r\ndata: 0\n\n\r\n0\r\n\r\n" };
         assert_eq!(client.until("0\r\n\r\n"), end);
-        assert!(exchange.closed() && !exchange.event(b"x"));
+        assert!(exchange.is_closed() && !exchange.send_event(b"x"));
     }
     assert!(server.gone.try_recv().is_err());
 }
@@ -51,8 +53,8 @@ fn a_stream_for_http_10_ends_with_the_connection() {
     let mut client = server.connect();
     client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     let exchange = exchanges.recv_timeout(LONG).unwrap();
-    assert!(exchange.open_events(EVENTS, b"data: 1\n\n") && exchange.event(b"data: 2\n\n"));
-    assert!(exchange.end(b"data: 3\n\n"));
+    assert!(exchange.start_events(EVENTS, b"data: 1\n\n") && exchange.send_event(b"data: 2\n\n"));
+    assert!(exchange.finish(b"data: 3\n\n"));
     let all = String::from_utf8(client.rest()).unwrap();
     let (head, body) = all.split_once("\r\n\r\n").unwrap();
     assert!(!head.contains("chunked") && head.contains("connection: close"), "{head}");
@@ -68,13 +70,13 @@ fn a_peer_that_leaves_is_noticed_without_a_write() {
         client.post("");
         let exchange = exchanges.recv_timeout(LONG).unwrap();
         if open {
-            assert!(exchange.open_events(EVENTS, b""));
+            assert!(exchange.start_events(EVENTS, b""));
             client.until("\r\n\r\n");
         }
         drop(client);
         assert_eq!(server.gone.recv_timeout(LONG).unwrap(), exchange.id());
-        assert!(exchange.closed());
-        assert!(!exchange.open_events(EVENTS, b"") && !exchange.event(b"x"));
+        assert!(exchange.is_closed());
+        assert!(!exchange.start_events(EVENTS, b"") && !exchange.send_event(b"x"));
     }
     assert!(server.gone.try_recv().is_err());
 }
@@ -101,7 +103,7 @@ fn a_dropped_or_aborted_stream_is_cut_without_a_proper_end() {
         let mut client = server.connect();
         client.post("");
         let exchange = exchanges.recv_timeout(LONG).unwrap();
-        assert!(exchange.open_events(EVENTS, b"data: 1\n\n"));
+        assert!(exchange.start_events(EVENTS, b"data: 1\n\n"));
         if abort {
             exchange.abort();
         }
@@ -125,16 +127,16 @@ fn only_so_many_streams_are_open_and_an_ended_one_makes_room() {
     let a = exchange(first);
     let b = exchange(second);
     let c = exchange(third);
-    assert!(a.open_events(EVENTS, b"") && b.open_events(EVENTS, b"") && !c.open_events(EVENTS, b""));
+    assert!(a.start_events(EVENTS, b"") && b.start_events(EVENTS, b"") && !c.start_events(EVENTS, b""));
     assert!(c.respond(503, &[], b""));
     assert_eq!(third.answer().status, 503);
-    assert!(a.end(b""));
+    assert!(a.finish(b""));
     let c = exchange(third);
-    assert!(c.open_events(EVENTS, b""));
+    assert!(c.start_events(EVENTS, b""));
     b.abort();
     first.until("0\r\n\r\n");
     let a = exchange(first);
-    assert!(a.open_events(EVENTS, b""));
+    assert!(a.start_events(EVENTS, b""));
 }
 
 #[test]
@@ -148,15 +150,15 @@ fn a_reader_that_stops_is_cut_and_holds_nobody_up() {
         let mut client = server.connect();
         client.post("");
         let exchange = exchanges.recv_timeout(LONG).unwrap();
-        assert!(exchange.open_events(EVENTS, b""));
+        assert!(exchange.start_events(EVENTS, b""));
         let mut sent = 0;
-        while if patient { exchange.event(&event) } else { exchange.event_now(&event) } {
+        while if patient { exchange.send_event(&event) } else { exchange.try_send_event(&event) } {
             sent += 1;
             assert!(sent < 10_000, "a backlog without a bound");
         }
         assert!(sent > 2, "the backlog took nothing");
         assert_eq!(server.gone.recv_timeout(LONG).unwrap(), exchange.id());
-        assert!(exchange.closed());
+        assert!(exchange.is_closed());
     }
     // Nobody sends any more: time alone ends it.
     let mut client = server.connect();
@@ -187,8 +189,8 @@ fn threads_that_wait_for_readers_are_few() {
             let exchange = exchanges.recv_timeout(LONG).unwrap();
             let over = over.clone();
             let sender = std::thread::spawn(move || {
-                assert!(exchange.open_events(EVENTS, b""));
-                while exchange.event(&[b'x'; 50_000]) {}
+                assert!(exchange.start_events(EVENTS, b""));
+                while exchange.send_event(&[b'x'; 50_000]) {}
                 over.send(n).unwrap();
             });
             (client, sender)
@@ -216,14 +218,14 @@ fn a_slow_reader_gets_everything() {
     let exchange = exchanges.recv_timeout(LONG).unwrap();
     let (congested, hear_congested) = mpsc::channel();
     let sender = std::thread::spawn(move || {
-        assert!(exchange.open_events(EVENTS, b""));
+        assert!(exchange.start_events(EVENTS, b""));
         for n in 0..2000 {
-            assert!(exchange.event(format!("{n:10000}").as_bytes()), "cut at {n}");
-            if exchange.congested() {
+            assert!(exchange.send_event(format!("{n:10000}").as_bytes()), "cut at {n}");
+            if exchange.is_congested() {
                 let _ = congested.send(());
             }
         }
-        assert!(exchange.end(b"last"));
+        assert!(exchange.finish(b"last"));
     });
     hear_congested.recv_timeout(LONG).unwrap();
     client.until("\r\n\r\n");
@@ -247,13 +249,13 @@ fn those_that_keep_most_waiting_are_cut_when_too_much_waits() {
             client.post("");
             let exchange = exchanges.recv_timeout(LONG).unwrap();
             // More than any socket takes.
-            let alive = exchange.open_events(EVENTS, &vec![b'x'; 8 << 20]);
+            let alive = exchange.start_events(EVENTS, &vec![b'x'; 8 << 20]);
             assert!(server.shared().unsent() <= 8 << 20);
             (client, exchange, alive)
         })
         .collect();
     server.wait_for(|shared| shared.unsent() <= 1 << 19);
-    let open = stuck.iter().filter(|(_, exchange, _)| !exchange.closed()).count();
+    let open = stuck.iter().filter(|(_, exchange, _)| !exchange.is_closed()).count();
     assert!(open <= 1, "{open} still open");
     server.wait_for(|shared| shared.streams() <= 1);
 }
@@ -280,7 +282,7 @@ fn a_silent_stream_is_told_that_it_lives() {
     let mut client = server.connect();
     client.post("");
     let exchange = exchanges.recv_timeout(LONG).unwrap();
-    assert!(exchange.open_events(EVENTS, b""));
+    assert!(exchange.start_events(EVENTS, b""));
     client.until("\r\n\r\n");
     for _ in 0..3 {
         assert_eq!(client.until("\n\n\r\n"), "3\r\n:\n\n\r\n");

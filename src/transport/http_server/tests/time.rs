@@ -138,7 +138,7 @@ fn a_connection_too_many_is_told_503_while_all_are_busy() {
     });
     let server = serve(limits_with(|l| l.connections = 2), on_request);
     let mut busy: Vec<_> = (0..2).map(|_| server.connect()).collect();
-    let open: Vec<Exchange> = busy
+    let open: Vec<Responder> = busy
         .iter_mut()
         .map(|client| {
             client.post("");
@@ -203,7 +203,7 @@ fn what_is_sent_ahead_of_its_turn_is_bounded_together() {
             assert_eq!(server.gone.recv_timeout(LONG).unwrap(), open[n - 3].0.id());
         }
     }
-    assert_eq!(open.iter().filter(|(exchange, _)| !exchange.closed()).count(), 3);
+    assert_eq!(open.iter().filter(|(exchange, _)| !exchange.is_closed()).count(), 3);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn stopping_frees_the_address_and_lets_open_exchanges_finish() {
     let mut busy = server.connect();
     busy.post("");
     let exchange = exchanges.recv_timeout(LONG).unwrap();
-    server.remote.stop(Instant::now() + LONG);
+    server.handle.stop(Instant::now() + LONG);
     server.stopped.recv_timeout(LONG).unwrap();
     assert_eq!(idle.rest(), b"");
     let again = Listener::bind(&server.address.to_string()).unwrap();
@@ -237,14 +237,14 @@ fn stopping_is_over_at_the_deadline_whatever_is_open() {
     });
     let mut server = serve(limits(), on_request);
     let mut clients: Vec<_> = (0..3).map(|_| server.connect()).collect();
-    let open: Vec<Exchange> = clients
+    let open: Vec<Responder> = clients
         .iter_mut()
         .map(|client| {
             client.post("");
             exchanges.recv_timeout(LONG).unwrap()
         })
         .collect();
-    assert!(open[0].open_events(&[], b"x"));
+    assert!(open[0].start_events(&[], b"x"));
     // One whose answer nobody reads.
     assert!(open[1].respond(200, &[], &vec![0; 30_000_000]));
     let began = Instant::now();
@@ -253,21 +253,21 @@ fn stopping_is_over_at_the_deadline_whatever_is_open() {
     let mut gone: Vec<u64> = server.gone.try_iter().collect();
     gone.sort_unstable();
     assert_eq!(gone, [open[0].id(), open[2].id()]);
-    assert!(open.iter().all(Exchange::closed));
+    assert!(open.iter().all(Responder::is_closed));
 }
 
 #[test]
 fn a_wake_is_a_tick() {
     struct Ticks(mpsc::Sender<()>, u32);
     impl Service for Ticks {
-        fn head(&mut self, _: &Head<'_>) -> Admission {
-            Admission::Read
+        fn check(&mut self, _: &Head<'_>) -> Admission {
+            Admission::ReadBody
         }
-        fn request(&mut self, _: &Head<'_>, _: &[u8], _: Exchange) {}
-        fn unread(&mut self, status: u16) -> Refusal {
-            Refusal { status, fields: Vec::new(), body: Vec::new() }
+        fn handle(&mut self, _: &Head<'_>, _: &[u8], _: Responder) {}
+        fn error_response(&mut self, status: u16) -> Response {
+            Response::new(status)
         }
-        fn gone(&mut self, _: u64) {}
+        fn disconnected(&mut self, _: u64) {}
         fn tick(&mut self, now: Instant) -> Option<Instant> {
             self.1 += 1;
             self.0.send(()).unwrap();
@@ -276,14 +276,14 @@ fn a_wake_is_a_tick() {
         fn stop(&mut self) {}
     }
     let (tick, ticks) = mpsc::channel();
-    let mut engine = Engine::new(Vec::new(), Ticks(tick, 0), &limits()).unwrap();
-    let remote = engine.remote();
-    let thread = std::thread::spawn(move || engine.run().unwrap());
+    let mut event_loop = EventLoop::new(Vec::new(), &limits(), |_| Ticks(tick, 0)).unwrap();
+    let handle = event_loop.handle();
+    let thread = std::thread::spawn(move || event_loop.run().unwrap());
     for _ in 0..3 {
         ticks.recv_timeout(LONG).unwrap();
     }
-    remote.wake();
+    handle.wake();
     ticks.recv_timeout(LONG).unwrap();
-    remote.stop(Instant::now());
+    handle.stop(Instant::now());
     thread.join().unwrap();
 }

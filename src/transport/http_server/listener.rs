@@ -1,8 +1,8 @@
-//! Addresses: TCP, Unix sockets, and sockets that the service manager opened for us.
+//! Listening sockets: TCP, Unix sockets, and sockets passed by the service manager.
 //!
 //! # Invariants
-//! - A Unix socket that somebody listens to is never taken away; one that nobody listens to is.
-//! - The file of a Unix socket of ours is only its owner's, and is removed at the end.
+//! - The file of a Unix socket is replaced only if no process listens there.
+//! - The file of our own Unix socket has mode 0600 and is removed on drop.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, ToSocketAddrs};
@@ -16,19 +16,19 @@ use mio::net::{UnixListener, UnixStream};
 
 use crate::error::{Error, ErrorKind};
 
-/// The address that stands for the sockets the service manager passed on.
+/// Address that stands for the sockets passed by the service manager.
 const SYSTEMD: &str = "systemd";
-/// Connections that wait to be taken in. The usual 128 overflow while this process waits for its
-/// turn on a busy machine, and a peer that was dropped tries again after a second.
+/// Connections that wait to be accepted. The usual 128 overflow on a busy machine, and a peer that
+/// was dropped retries after a second.
 #[cfg(unix)]
 const BACKLOG: i32 = 1024;
-/// What the address of a Unix socket starts with.
+/// Prefix of the address of a Unix socket.
 const UNIX: &str = "unix:";
 
-/// A socket that takes connections.
+/// A listening socket.
 pub(crate) struct Listener {
     inner: Inner,
-    /// Removed at the end.
+    /// Removed on drop.
     #[cfg(unix)]
     file: Option<PathBuf>,
 }
@@ -41,11 +41,11 @@ enum Inner {
 
 impl Listener {
     /// Listens at `address`: `127.0.0.1:8080`, `[::1]:0`, `localhost:8080`, `unix:/run/mcp.sock`,
-    /// or `systemd` for every socket of the unit that started us.
+    /// or `systemd` for every socket that the service manager passed.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if it is no address, [`ErrorKind::Busy`] if another process listens
-    /// there, [`ErrorKind::Io`] with the system's words otherwise.
+    /// [`ErrorKind::Invalid`] if the address is malformed, [`ErrorKind::Busy`] if another process
+    /// listens there, [`ErrorKind::Io`] with the system's error otherwise.
     pub(crate) fn bind(address: &str) -> Result<Vec<Listener>, Error> {
         if address == SYSTEMD {
             return activated();
@@ -82,7 +82,7 @@ impl Listener {
         }
     }
 
-    /// The address it listens at, with the port that was chosen, in the form `bind` takes.
+    /// Returns the address, with the actual port, in the form that `bind` accepts.
     pub(crate) fn address(&self) -> String {
         match &self.inner {
             Inner::Tcp(tcp) => tcp.local_addr().map_or_else(|_| String::new(), |a| a.to_string()),
@@ -94,7 +94,7 @@ impl Listener {
         }
     }
 
-    /// Whether only processes of this machine can connect.
+    /// Returns whether only processes of this machine can connect.
     pub(crate) fn is_local(&self) -> bool {
         match &self.inner {
             Inner::Tcp(tcp) => tcp.local_addr().is_ok_and(|a| a.ip().is_loopback()),
@@ -107,7 +107,7 @@ impl Listener {
         match &self.inner {
             Inner::Tcp(tcp) => {
                 let (stream, _) = tcp.accept()?;
-                // Answers are written whole; one that waits for a delayed acknowledgement is slow.
+                // A response is one write. It must not wait for a delayed acknowledgement.
                 stream.set_nodelay(true)?;
                 Ok(Socket::Tcp(stream))
             }
@@ -129,13 +129,13 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
-            // One that is gone already was what we wanted.
+            // This fails if the file is gone, which needs no action.
             let _ = std::fs::remove_file(file);
         }
     }
 }
 
-/// Whether an address has a host and a port; the host itself is not checked.
+/// Returns whether an address has a host and a port. The host itself is not checked.
 fn is_host_and_port(address: &str) -> bool {
     let Some((host, port)) = address.rsplit_once(':') else { return false };
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or_else(|| {
@@ -145,7 +145,7 @@ fn is_host_and_port(address: &str) -> bool {
     !host.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok()
 }
 
-/// Says which addresses are accepted, and which of them this one may be meant to be.
+/// Returns an error message with the accepted forms and, if possible, a suggestion.
 fn malformed(address: &str) -> String {
     let rest = ["http://", "https://"].iter().find_map(|scheme| address.strip_prefix(scheme));
     let authority = rest.map(|rest| rest.split('/').next().unwrap_or(rest));
@@ -175,7 +175,7 @@ fn bind_unix(path: &str) -> Result<Listener, Error> {
     if path.is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "missing path after unix:"));
     }
-    // Left behind by a process that was killed: nobody listens there any more.
+    // A killed process leaves its file behind. No process listens there.
     if std::fs::symlink_metadata(file).is_ok_and(|m| m.file_type().is_socket()) {
         match std::os::unix::net::UnixStream::connect(file) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -187,18 +187,18 @@ fn bind_unix(path: &str) -> Result<Listener, Error> {
     let unix = UnixListener::bind(file).map_err(failed)?;
     rustix::net::listen(&unix, BACKLOG).map_err(|error| failed(error.into()))?;
     let listener = Listener { inner: Inner::Unix(unix), file: Some(file.to_path_buf()) };
-    // To connect takes the right to write, which the usual umask leaves to the owner anyway.
+    // To connect requires write permission, which the usual umask leaves to the owner anyway.
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     Ok(listener)
 }
 
 #[cfg(not(unix))]
 fn bind_unix(_path: &str) -> Result<Listener, Error> {
-    Err(Error::new(ErrorKind::Invalid, "this system has no Unix sockets"))
+    Err(Error::new(ErrorKind::Invalid, "unix:PATH is not supported on this system"))
 }
 
-/// The sockets that the service manager opened (`LISTEN_FDS`, sd_listen_fds(3)). Their files, if
-/// they have any, are its own.
+/// Returns the sockets passed by the service manager (`LISTEN_FDS`, sd_listen_fds(3)), which
+/// keeps their files.
 #[cfg(unix)]
 fn activated() -> Result<Vec<Listener>, Error> {
     let failed = |error| cannot_listen(SYSTEMD, error);
@@ -220,17 +220,20 @@ fn activated() -> Result<Vec<Listener>, Error> {
         listeners.push(listener);
     }
     if listeners.is_empty() {
-        return Err(Error::new(ErrorKind::Invalid, "the service manager passed no socket on (LISTEN_FDS)"));
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "no sockets passed by the service manager: LISTEN_FDS is not set for this process",
+        ));
     }
     Ok(listeners)
 }
 
 #[cfg(not(unix))]
 fn activated() -> Result<Vec<Listener>, Error> {
-    Err(Error::new(ErrorKind::Invalid, "this system has no socket activation"))
+    Err(Error::new(ErrorKind::Invalid, "systemd is not supported on this system"))
 }
 
-/// A connected socket, non-blocking.
+/// A connected non-blocking socket.
 pub(super) enum Socket {
     Tcp(TcpStream),
     #[cfg(unix)]
@@ -262,12 +265,12 @@ impl Socket {
         }
     }
 
-    /// Closes it and has the system forget what the peer has not read, which it would otherwise
-    /// keep for minutes.
+    /// Closes the socket and discards its send buffer, which the system would otherwise keep for
+    /// minutes.
     pub(super) fn abort(self) {
         #[cfg(unix)]
         if let Socket::Tcp(tcp) = &self {
-            // What cannot be set has no effect but memory.
+            // If this fails, the system only keeps the memory longer.
             let _ = rustix::net::sockopt::set_socket_linger(tcp, Some(std::time::Duration::ZERO));
         }
     }

@@ -10,13 +10,13 @@ const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Hosts and origins that requests may name.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct AllowedHosts {
     hosts: Vec<String>,
     origins: Vec<String>,
     any_host: bool,
 }
 
-impl Gate {
+impl AllowedHosts {
     /// Lets requests to this host in, with the port it names or any; also from pages of this host.
     pub(super) fn allow_host(&mut self, host: String) {
         self.hosts.push(host);
@@ -117,10 +117,10 @@ mod tests {
 
     #[test]
     fn only_known_hosts_and_origins_come_in() {
-        let mut gate = Gate::default();
-        gate.allow_host("Board.example".to_owned());
-        gate.allow_host("other.example:8443".to_owned());
-        gate.allow_origin("https://app.example".to_owned());
+        let mut allowed = AllowedHosts::default();
+        allowed.allow_host("Board.example".to_owned());
+        allowed.allow_host("other.example:8443".to_owned());
+        allowed.allow_origin("https://app.example".to_owned());
         for (host, origin, admitted) in [
             ("localhost", None, true),
             ("LOCALHOST:80", None, true),
@@ -172,14 +172,14 @@ mod tests {
             ("[::1]x", None, false),
             ("", None, false),
         ] {
-            let comes_in = gate.admits_host(Some(host)) && gate.admits_origin(origin);
+            let comes_in = allowed.admits_host(Some(host)) && allowed.admits_origin(origin);
             assert_eq!(comes_in, admitted, "{host:?} {origin:?}");
         }
-        assert!(gate.names("https://APP.example") && !gate.names("http://localhost"));
-        assert!(!gate.admits_host(None));
-        gate.allow_any_host();
-        assert!(gate.admits_host(None) && gate.admits_host(Some("evil.example")));
-        assert!(!gate.admits_origin(Some("http://evil.example")));
+        assert!(allowed.names("https://APP.example") && !allowed.names("http://localhost"));
+        assert!(!allowed.admits_host(None));
+        allowed.allow_any_host();
+        assert!(allowed.admits_host(None) && allowed.admits_host(Some("evil.example")));
+        assert!(!allowed.admits_origin(Some("http://evil.example")));
     }
 
     #[test]
@@ -195,10 +195,10 @@ mod tests {
             ("board.example", "https://app.example/", false),
             ("board.example", "", false),
         ] {
-            let mut gate = Gate::default();
-            gate.allow_host(host.to_owned());
-            gate.allow_origin(origin.to_owned());
-            assert_eq!(gate.check().is_ok(), valid, "{host:?} {origin:?}");
+            let mut allowed = AllowedHosts::default();
+            allowed.allow_host(host.to_owned());
+            allowed.allow_origin(origin.to_owned());
+            assert_eq!(allowed.check().is_ok(), valid, "{host:?} {origin:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Requests pushed in at every split, pairs that smuggle, and heads that were damaged.
 
-use crate::transport::http_server::head::{Head, Plan};
-use crate::transport::http_server::inbox::{Bounds, Desk, Inbox, Step};
-use crate::transport::http_server::{Admission, Refusal};
+use crate::transport::http_server::head::Head;
+use crate::transport::http_server::request_reader::{Bounds, RequestReader, RequestSink, Step};
+use crate::transport::http_server::response_head::ResponseOptions;
+use crate::transport::http_server::{Admission, Response};
 
 const BOUNDS: Bounds = Bounds { head_bytes: 512, head_fields: 16, body_bytes: 1000 };
 
@@ -13,20 +14,20 @@ struct Book {
     proceeded: usize,
 }
 
-impl Desk for Book {
-    fn admit(&mut self, head: &Head<'_>) -> Admission {
+impl RequestSink for Book {
+    fn check(&mut self, head: &Head<'_>) -> Admission {
         if head.path() != "/no" {
-            return Admission::Read;
+            return Admission::ReadBody;
         }
-        Admission::Refuse(Refusal { status: 404, fields: Vec::new(), body: Vec::new() })
+        Admission::Respond(Response::new(404))
     }
 
-    fn proceed(&mut self) {
+    fn send_continue(&mut self) {
         self.proceeded += 1;
     }
 
-    fn request(&mut self, head: &Head<'_>, plan: Plan, body: &[u8]) {
-        let keep = if plan.keep { "keep" } else { "close" };
+    fn handle(&mut self, head: &Head<'_>, options: ResponseOptions, body: &[u8]) {
+        let keep = if options.keep_alive { "keep" } else { "close" };
         let body = String::from_utf8_lossy(body);
         self.lines.push(format!("{} {} {keep} {body}", head.method(), head.path()));
     }
@@ -34,22 +35,22 @@ impl Desk for Book {
 
 /// Pushes `pieces` in, one behind the other; what was handed over, and how it ended.
 fn push(pieces: &[&[u8]]) -> (Vec<String>, String, usize) {
-    let (mut inbox, mut book) = (Inbox::new(), Book::default());
+    let (mut reader, mut book) = (RequestReader::new(), Book::default());
     let mut ahead = Vec::new();
     for piece in pieces {
         ahead.extend_from_slice(piece);
         while !ahead.is_empty() {
-            match inbox.push(&ahead, &BOUNDS, &mut book) {
-                Err(refused) => return (book.lines, refused.0.to_string(), inbox.kept()),
-                Ok((n, Step::More)) => assert_eq!(n, ahead.len(), "not everything was taken"),
-                Ok((n, Step::Asked)) => {
+            match reader.push(&ahead, &BOUNDS, &mut book) {
+                Err(refused) => return (book.lines, refused.0.to_string(), reader.memory()),
+                Ok((n, Step::Incomplete)) => assert_eq!(n, ahead.len(), "not everything was taken"),
+                Ok((n, Step::Handled)) => {
                     ahead.drain(..n);
                     continue;
                 }
-                Ok((n, Step::Refused { refusal, whole, .. })) => {
-                    book.lines.push(refusal.status.to_string());
+                Ok((n, Step::Rejected { response, whole, .. })) => {
+                    book.lines.push(response.status.to_string());
                     if !whole {
-                        return (book.lines, "unread".into(), inbox.kept());
+                        return (book.lines, "unread".into(), reader.memory());
                     }
                     ahead.drain(..n);
                     continue;
@@ -58,8 +59,8 @@ fn push(pieces: &[&[u8]]) -> (Vec<String>, String, usize) {
             ahead.clear();
         }
     }
-    let end = if inbox.is_empty() { "" } else { "more" };
-    (book.lines, end.into(), inbox.kept())
+    let end = if reader.is_empty() { "" } else { "more" };
+    (book.lines, end.into(), reader.memory())
 }
 
 fn assert_at_every_split(text: &[u8], lines: &[&str], end: &str) {
@@ -243,12 +244,12 @@ fn a_refused_request_is_read_over_only_if_it_is_there() {
 fn the_peer_is_told_to_proceed_once_and_only_if_it_waits() {
     let text = b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     for (body, proceeded) in [(&b""[..], 1), (b"he", 0), (b"hello", 0)] {
-        let (mut inbox, mut book) = (Inbox::new(), Book::default());
+        let (mut reader, mut book) = (RequestReader::new(), Book::default());
         let all = [text, body].concat();
-        inbox.push(&all, &BOUNDS, &mut book).ok().unwrap();
+        reader.push(&all, &BOUNDS, &mut book).ok().unwrap();
         assert_eq!(book.proceeded, proceeded);
         if body.len() < 5 {
-            inbox.push(&b"hello"[body.len()..], &BOUNDS, &mut book).ok().unwrap();
+            reader.push(&b"hello"[body.len()..], &BOUNDS, &mut book).ok().unwrap();
         }
         assert_eq!((book.proceeded, &*book.lines[0]), (proceeded, "POST / keep hello"));
     }

@@ -1,97 +1,83 @@
-//! Heads of answers: status lines, header fields, the date.
+//! Response heads: status line, header fields, date.
 //!
 //! # Invariants
-//! - A field's value cannot end its line: a value with a control character is left out.
+//! - A field value cannot end its line: a value with a control character is left out.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a head mostly needs.
-pub(super) const HEAD: usize = 256;
+/// Bytes that most heads need.
+const HEAD_BYTES: usize = 256;
 
 /// A header field: name and value.
 pub(crate) type Field<'a> = (&'a str, &'a str);
 
-/// How the end of an answer's body is told.
+/// Properties of a request that its response depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Length {
-    /// There is no body, and none could be.
-    None,
-    Bytes(usize),
-    Chunked,
-    /// The connection closes behind it.
-    UntilClose,
+pub(super) struct ResponseOptions {
+    pub http_10: bool,
+    /// The request is HEAD: the response has no body.
+    pub head_only: bool,
+    /// The connection stays open after the response.
+    pub keep_alive: bool,
 }
 
-/// Whether the connection stays open behind an answer, and whether that has to be said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Persistence {
-    Keep,
-    /// HTTP/1.0 closes unless told otherwise.
-    KeepAndSay,
-    Close,
+impl ResponseOptions {
+    /// Options of a response to an unreadable request.
+    pub(super) const CLOSE: ResponseOptions =
+        ResponseOptions { http_10: false, head_only: false, keep_alive: false };
 }
 
-/// Writes a head, with the empty line behind it.
-pub(super) fn write_head<'f>(
-    into: &mut Vec<u8>,
+/// Returns whether responses with this status have neither body nor length (RFC 9110, 8.6).
+pub(super) fn is_bodiless(status: u16) -> bool {
+    matches!(status, 204 | 304)
+}
+
+/// Returns a response head with its empty line. A body without a `length` is chunked, or ends with
+/// the connection for HTTP/1.0.
+pub(super) fn response_head<'f>(
     status: u16,
-    date: &[u8; DATE],
+    date: &[u8; DATE_BYTES],
     fields: impl Iterator<Item = Field<'f>>,
-    length: Length,
-    persistence: Persistence,
-) {
-    into.extend_from_slice(b"HTTP/1.1 ");
-    number(into, usize::from(status));
-    into.push(b' ');
-    into.extend_from_slice(reason(status).as_bytes());
-    into.extend_from_slice(b"\r\ndate: ");
-    into.extend_from_slice(date);
+    length: Option<usize>,
+    options: ResponseOptions,
+) -> Vec<u8> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    head.extend_from_slice(b"HTTP/1.1 ");
+    write_decimal(&mut head, usize::from(status));
+    head.push(b' ');
+    head.extend_from_slice(reason(status).as_bytes());
+    head.extend_from_slice(b"\r\ndate: ");
+    head.extend_from_slice(date);
     for (name, value) in fields {
-        // What a handler or a peer made up must not start a line of its own.
-        let harmless = !value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f);
-        debug_assert!(harmless, "{name} has a control character");
-        if harmless {
-            into.extend_from_slice(b"\r\n");
-            into.extend_from_slice(name.as_bytes());
-            into.extend_from_slice(b": ");
-            into.extend_from_slice(value.as_bytes());
+        // Values may come from handlers or peers. They must not begin a line of their own.
+        let valid = !value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f);
+        debug_assert!(valid, "{name} has a control character");
+        if valid {
+            head.extend_from_slice(b"\r\n");
+            head.extend_from_slice(name.as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(value.as_bytes());
         }
     }
     match length {
-        Length::Bytes(n) => {
-            into.extend_from_slice(b"\r\ncontent-length: ");
-            number(into, n);
+        Some(_) if is_bodiless(status) => {}
+        Some(length) => {
+            head.extend_from_slice(b"\r\ncontent-length: ");
+            write_decimal(&mut head, length);
         }
-        Length::Chunked => into.extend_from_slice(b"\r\ntransfer-encoding: chunked"),
-        Length::None | Length::UntilClose => {}
+        None if options.http_10 => {}
+        None => head.extend_from_slice(b"\r\ntransfer-encoding: chunked"),
     }
-    into.extend_from_slice(match persistence {
-        Persistence::Keep => b"\r\n\r\n".as_slice(),
-        Persistence::KeepAndSay => b"\r\nconnection: keep-alive\r\n\r\n",
-        Persistence::Close => b"\r\nconnection: close\r\n\r\n",
+    head.extend_from_slice(match options {
+        options if !options.keep_alive => b"\r\nconnection: close\r\n\r\n",
+        // HTTP/1.0 closes by default.
+        options if options.http_10 => b"\r\nconnection: keep-alive\r\n\r\n",
+        _ => b"\r\n\r\n".as_slice(),
     });
-}
-
-/// How the body of a whole answer of `bytes` is told. 204 and 304 MUST NOT say (RFC 9110, 8.6).
-pub(super) fn length_of(status: u16, bytes: usize) -> Length {
-    if matches!(status, 204 | 304) { Length::None } else { Length::Bytes(bytes) }
-}
-
-/// The head of a whole answer with a body of `length` bytes.
-pub(super) fn write_answer<'f>(
-    status: u16,
-    date: &[u8; DATE],
-    fields: impl Iterator<Item = Field<'f>>,
-    length: usize,
-    persistence: Persistence,
-) -> Vec<u8> {
-    let mut head = Vec::with_capacity(HEAD);
-    write_head(&mut head, status, date, fields, length_of(status, length), persistence);
     head
 }
 
-/// Writes a number in decimal.
-fn number(into: &mut Vec<u8>, mut n: usize) {
+fn write_decimal(into: &mut Vec<u8>, mut n: usize) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {
@@ -105,7 +91,7 @@ fn number(into: &mut Vec<u8>, mut n: usize) {
     into.extend_from_slice(&digits[at..]);
 }
 
-/// The line that starts a chunk of `n` bytes; its length is the second of the pair.
+/// Returns the line that begins a chunk of `n` bytes, and the length of the line.
 pub(super) fn chunk_size(mut n: usize) -> ([u8; 18], usize) {
     let mut line = [0; 18];
     let digits = (n.max(1).ilog2() / 4 + 1) as usize;
@@ -146,13 +132,13 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Bytes of a date.
-pub(super) const DATE: usize = 29;
+/// Length of a date.
+pub(super) const DATE_BYTES: usize = 29;
 
-/// The date as fields have it, worked out once a second.
+/// Cache of the current date, formatted once a second.
 pub(super) struct Date {
     second: u64,
-    text: [u8; DATE],
+    text: [u8; DATE_BYTES],
 }
 
 impl Date {
@@ -160,8 +146,8 @@ impl Date {
         Date { second: 0, text: date(0) }
     }
 
-    pub(super) fn now(&mut self) -> [u8; DATE] {
-        // A clock before 1970 is a board without a battery.
+    pub(super) fn now(&mut self) -> [u8; DATE_BYTES] {
+        // A single-board computer without a battery may start before 1970.
         let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         if second != self.second {
             (self.second, self.text) = (second, date(second));
@@ -170,12 +156,12 @@ impl Date {
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7).
-fn date(second: u64) -> [u8; DATE] {
+/// Formats a time as in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, 5.6.7).
+fn date(second: u64) -> [u8; DATE_BYTES] {
     let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
     let (days, second) = (second / 86_400, second % 86_400);
-    // Years that begin in March have the leap day at their end, and all their months are alike:
-    // five of them take 153 days.
+    // Counted from March, the leap day is the last day of the year, and every five months have 153
+    // days.
     let day = days + 719_468;
     let (era, day_of_era) = (day / 146_097, day % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -188,13 +174,13 @@ fn date(second: u64) -> [u8; DATE] {
     text[8..11].copy_from_slice(name(b"MarAprMayJunJulAugSepOctNovDecJanFeb", month));
     for (at, n) in [(5, month_day), (12, year / 100), (14, year), (17, second / 3600), (20, second / 60 % 60)]
     {
-        two(&mut text, at, n);
+        write_two_digits(&mut text, at, n);
     }
-    two(&mut text, 23, second % 60);
+    write_two_digits(&mut text, 23, second % 60);
     text
 }
 
-fn two(text: &mut [u8; DATE], at: usize, n: u64) {
+fn write_two_digits(text: &mut [u8; DATE_BYTES], at: usize, n: u64) {
     text[at] = b'0' + (n / 10 % 10) as u8;
     text[at + 1] = b'0' + (n % 10) as u8;
 }
@@ -204,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         for (second, text) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),

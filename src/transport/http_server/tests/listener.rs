@@ -59,12 +59,17 @@ fn a_unix_socket_is_its_owners_and_is_removed_at_the_end() {
     let on_request: OnRequest = Box::new(|_, _, exchange| {
         exchange.respond(200, &[], b"hello");
     });
-    let service =
-        Closures { on_head: Box::new(|_| Admission::Read), on_request, gone: gone.clone(), stopped: gone };
+    let service = Closures {
+        on_head: Box::new(|_| Admission::ReadBody),
+        on_request,
+        gone: gone.clone(),
+        stopped: gone,
+    };
     let tcp = Listener::bind("127.0.0.1:0").unwrap();
-    let mut engine = Engine::new(listeners.into_iter().chain(tcp).collect(), service, &limits()).unwrap();
-    let remote = engine.remote();
-    let thread = std::thread::spawn(move || engine.run().unwrap());
+    let mut event_loop =
+        EventLoop::new(listeners.into_iter().chain(tcp).collect(), &limits(), |_| service).unwrap();
+    let handle = event_loop.handle();
+    let thread = std::thread::spawn(move || event_loop.run().unwrap());
     for _ in 0..3 {
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -73,7 +78,7 @@ fn a_unix_socket_is_its_owners_and_is_removed_at_the_end() {
         stream.read_to_string(&mut all).unwrap();
         assert!(all.starts_with("HTTP/1.1 200 OK\r\n") && all.ends_with("\r\n\r\nhello"), "{all}");
     }
-    remote.stop(Instant::now());
+    handle.stop(Instant::now());
     thread.join().unwrap();
     assert!(!path.exists() && hear_gone.try_recv().is_ok());
     // Something that is no socket is left alone.

@@ -1,0 +1,169 @@
+//! Checks of an HTTP request by its head, before its body is read.
+//!
+//! Checks host, origin, path, HTTP method, token and media types, in this order (requirement
+//! H26-28). Answers CORS preflights and requests for the resource metadata, and reports
+//! rejections to the operator. Sessions and messages are checked by the endpoint.
+//!
+//! # Invariants
+//! - The token is checked before the body is read. It is checked again with the body, unless the
+//!   last check was of the same token.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::era::http::{Fields, Sessions};
+use crate::server::serve::diagnostics::Notices;
+use crate::transport::http_server::{Admission, Head};
+
+use super::Options;
+use super::auth::WELL_KNOWN;
+use super::cors;
+use super::rejection::{Reason, Rejection};
+use super::response::Accepts;
+
+/// Checks of requests by their heads.
+pub(super) struct RequestChecks {
+    options: Arc<Options>,
+    /// Header fields of sessions, if this server has sessions.
+    pub(super) sessions: Option<&'static Sessions>,
+    /// Hash and principal of the last token. The body of its request comes next.
+    last_token: Option<([u8; 32], Arc<str>)>,
+    notices: Notices<{ Reason::NOTICES }>,
+}
+
+/// Properties of a request that its handling depends on.
+pub(super) struct RequestInfo<'h> {
+    pub(super) head: &'h Head<'h>,
+    pub(super) accepts: Accepts,
+    pub(super) principal: Option<Arc<str>>,
+}
+
+impl Fields for Head<'_> {
+    fn field(&self, name: &str) -> Option<&[u8]> {
+        let mut all = self.all(name);
+        let first = all.next();
+        // A repeated field is invalid. No check accepts a control character.
+        if all.next().is_some() { Some(b"\0") } else { first }
+    }
+}
+
+/// Returns the value of a field that must be text.
+fn text<'h>(head: &'h Head<'_>, name: &str) -> Option<&'h str> {
+    Fields::field(head, name).map(|value| std::str::from_utf8(value).unwrap_or("\0"))
+}
+
+impl RequestChecks {
+    pub(super) fn new(options: &Arc<Options>, sessions: Option<&'static Sessions>) -> RequestChecks {
+        let notices = Notices::new(Arc::clone(&options.diagnostics));
+        RequestChecks { options: Arc::clone(options), sessions, last_token: None, notices }
+    }
+
+    /// Decides whether a request's body is read, and reports a rejection to the operator.
+    pub(super) fn admit(&mut self, head: &Head<'_>) -> Admission {
+        let Err(Rejection { mut response, reason }) = self.check(head) else { return Admission::ReadBody };
+        if let Some(reason) = reason {
+            let field = text(head, if reason == Reason::Host { "host" } else { "origin" });
+            if let Some((kind, line)) = reason.notice(field, &self.options.path) {
+                self.notices.say(kind, Instant::now(), || line);
+            }
+        }
+        response.fields.extend(self.cors_fields(head));
+        Admission::Respond(response)
+    }
+
+    fn check(&mut self, head: &Head<'_>) -> Result<(), Rejection> {
+        let allowed = &self.options.allowed_hosts;
+        if !allowed.admits_host(text(head, "host")) {
+            return Err(Reason::Host.into());
+        }
+        let origin = text(head, "origin");
+        if !allowed.admits_origin(origin) {
+            return Err(Reason::Origin.into());
+        }
+        let document = self.metadata(head.path());
+        if document.is_none() && head.path() != self.options.path {
+            return Err(Reason::Path.into());
+        }
+        if cors::is_preflight(head) && origin.is_some_and(|origin| allowed.names(origin)) {
+            return Err(cors::preflight(head));
+        }
+        if let Some(document) = document {
+            return Err(match head.method() {
+                "GET" | "HEAD" => Rejection::document(200, document),
+                _ => Rejection::new(405).with("allow", "GET, HEAD"),
+            });
+        }
+        self.principal(head, false)?;
+        let accepts = Accepts::read(head.all("accept"));
+        let sessions = self.sessions;
+        match head.method() {
+            "POST" => {
+                if !is_json(Fields::field(head, "content-type")) {
+                    return Err(Reason::Media.into());
+                }
+                if !is_identity(head.all("content-encoding")) {
+                    return Err(Rejection::from(Reason::Encoding).with("accept-encoding", "identity"));
+                }
+                if !accepts.json && !accepts.events {
+                    return Err(Reason::Accept.into());
+                }
+            }
+            "GET" | "DELETE" if sessions.is_some_and(|s| Fields::field(head, s.id).is_some()) => {
+                if head.method() == "GET" && !accepts.events {
+                    return Err(Reason::AcceptEvents.into());
+                }
+            }
+            _ => return Err(Rejection::method(sessions)),
+        }
+        Ok(())
+    }
+
+    /// Returns the CORS fields of every response to this request.
+    pub(super) fn cors_fields(&self, head: &Head<'_>) -> Vec<(&'static str, String)> {
+        match text(head, "origin").filter(|origin| self.options.allowed_hosts.names(origin)) {
+            Some(origin) => cors::fields(origin, self.sessions),
+            None => Vec::new(),
+        }
+    }
+
+    /// Returns the properties of a request whose body has been read.
+    pub(super) fn info<'h>(&mut self, head: &'h Head<'h>) -> Result<RequestInfo<'h>, Rejection> {
+        let principal = self.principal(head, true)?;
+        Ok(RequestInfo { head, accepts: Accepts::read(head.all("accept")), principal })
+    }
+
+    /// Returns the protected resource metadata, if it is at this path. It needs no token.
+    fn metadata(&self, path: &str) -> Option<Vec<u8>> {
+        let metadata = self.options.auth.metadata.as_ref()?;
+        let rest = path.strip_prefix(WELL_KNOWN)?;
+        (rest.is_empty() || rest == self.options.path).then(|| metadata.document())
+    }
+
+    fn principal(&mut self, head: &Head<'_>, with_body: bool) -> Result<Option<Arc<str>>, Rejection> {
+        if self.options.auth.check.is_none() {
+            return Ok(None);
+        }
+        let field = text(head, "authorization");
+        let hash = hmac_sha256::Hash::hash(field.unwrap_or_default().as_bytes());
+        if let Some((known, principal)) = self.last_token.take() {
+            if with_body && field.is_some() && known == hash {
+                return Ok(Some(principal));
+            }
+        }
+        let principal = self.options.auth.admit(field)?;
+        self.last_token = principal.clone().map(|principal| (hash, principal));
+        Ok(principal)
+    }
+}
+
+/// Returns whether a media type is JSON, with any parameters.
+fn is_json(field: Option<&[u8]>) -> bool {
+    let kind = field.and_then(|field| field.split(|byte| *byte == b';').next()).unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}
+
+/// Returns whether no member of any `Content-Encoding` names a coding other than `identity`.
+fn is_identity<'f>(fields: impl Iterator<Item = &'f [u8]>) -> bool {
+    let mut codings = fields.flat_map(|field| field.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))
+}
