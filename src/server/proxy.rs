@@ -1,4 +1,4 @@
-//! Client requests and errors of other servers, for handlers that pass calls on to them.
+//! Server functions for hubs: requests and errors of upstream servers, and access to sessions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::model::{Fault, Level};
 use crate::rpc::{RpcError, code};
 
 use super::call::request_state::NOTE;
-use super::connection::{Connection, Then};
+use super::connection::{Connection, OnAnswer};
 use super::context::Context;
 use super::handle::Handle;
 use super::registry::catalog::Delegate;
@@ -22,8 +22,11 @@ use super::tool_error::ToolError;
 const NO_RESOURCE: i32 = -32002;
 
 impl Context<'_> {
-    /// Asks the client what another server asked in its answer: an object by key. The answers, by
-    /// the same keys, when all are there; until then the question, to be passed on.
+    /// Asks the client the questions of an upstream's result, an object by key. Returns the answers
+    /// by the same keys.
+    ///
+    /// # Errors
+    /// Until all answers have arrived, the question, to be passed on with `?`.
     pub(crate) fn relay(&mut self, questions: &Json) -> Result<Json, ToolError> {
         let mut answers = Writer::new();
         answers.begin_object();
@@ -39,39 +42,39 @@ impl Context<'_> {
         open.map_or_else(|| Ok(answers.into_json()), Err)
     }
 
-    /// Whether the client asked for progress of this call.
+    /// Returns whether the client asked for progress of this call.
     pub(crate) fn wants_progress(&self) -> bool {
         self.query.progress.is_some()
     }
 }
 
 impl Context<'_> {
-    /// What this call noted when it last ended; nothing when it runs for the first time.
+    /// The note of the previous run of this call; `None` in the first run.
     pub(crate) fn note(&self) -> Option<&Doc> {
         let noted = self.answers.iter().find(|(key, _)| key == NOTE)?;
         noted.1.as_ref().ok()
     }
 
-    /// The answer of the client under this key, once it is there: what it said or how it refused.
+    /// The client's answer or error under this key, once it has arrived.
     pub(crate) fn answered(&self, key: &str) -> Option<&Result<Doc, RpcError>> {
         self.answers.iter().find(|(name, _)| name == key).map(|(_, answer)| answer)
     }
 
-    /// Waits until the client reads what it was sent, or the call is over.
+    /// Waits until the client reads again, or the call is over.
     pub(crate) fn wait_for_reader(&self) {
-        const LOOK: Duration = Duration::from_millis(20);
-        while self.host.busy() && self.wait(LOOK).is_ok() {}
+        const INTERVAL: Duration = Duration::from_millis(20);
+        while self.host.busy() && self.wait(INTERVAL).is_ok() {}
     }
 
-    /// From which level on the client wants log entries of this call.
+    /// The lowest level of log entries that the client wants for this call.
     pub(crate) fn log_level(&self) -> Option<Level> {
         self.query.peer.log_level
     }
 }
 
 impl Handle {
-    /// Logs an entry to the session, if there is but one connection; not masked, since it is
-    /// somebody else's.
+    /// Logs an entry to the session if there is exactly one connection. Does not mask credentials,
+    /// because the entry comes from an upstream.
     pub(crate) fn log_to_only(&self, level: Level, logger: &str, data: &Json) {
         if let Ok(shared) = self.shared() {
             if let [connection] = &*shared.connections() {
@@ -80,7 +83,7 @@ impl Handle {
         }
     }
 
-    /// Names the owner of what is offered; the first one stays.
+    /// Sets the owner of the catalog's entries. Later calls have no effect.
     pub(crate) fn delegate_to(&self, delegate: impl Delegate + 'static) {
         if let Ok(shared) = self.shared() {
             shared.delegate.get_or_init(|| Box::new(delegate));
@@ -95,19 +98,19 @@ impl Handle {
         shared.connections().into_iter().filter_map(level).min()
     }
 
-    /// Asks the client of the only session outside of a call, if that client can be asked this.
-    /// `then` gets the answer; it is dropped when the connection ends without one.
-    pub(crate) fn ask_only(&self, request: AskRequest, then: Then) -> Result<(), Then> {
-        let Ok(shared) = self.shared() else { return Err(then) };
+    /// Sends a request to the client of the only session, outside of a call. Returns `on_answer` if
+    /// the client lacks the capability. `on_answer` is dropped if the connection ends first.
+    pub(crate) fn ask_only(&self, request: AskRequest, on_answer: OnAnswer) -> Result<(), OnAnswer> {
+        let Ok(shared) = self.shared() else { return Err(on_answer) };
         let connections = shared.connections();
         let mut sessions = connections.iter().filter(|conn| conn.session().is_some());
         match (sessions.next(), sessions.next()) {
-            (Some(conn), None) => conn.ask(request, then),
-            _ => Err(then),
+            (Some(conn), None) => conn.ask(request, on_answer),
+            _ => Err(on_answer),
         }
     }
 
-    /// The resources whose updates somebody listens to.
+    /// The resources with at least one subscription.
     pub(crate) fn listened(&self) -> BTreeSet<String> {
         let mut uris = BTreeSet::new();
         for connection in self.shared().iter().flat_map(|shared| shared.connections()) {
@@ -117,10 +120,10 @@ impl Handle {
     }
 }
 
-/// Reads what another server asked in its answer.
+/// Reads the questions of an upstream's result.
 ///
 /// # Errors
-/// One of it is no question.
+/// One of them is not a valid request.
 pub(crate) fn questions(asked: &Json) -> Result<Vec<(String, AskRequest)>, ToolError> {
     let read = |(key, question): (&str, Value<'_>)| {
         let method = question.get("method").and_then(Value::as_str).unwrap_or_default();
@@ -132,8 +135,8 @@ pub(crate) fn questions(asked: &Json) -> Result<Vec<(String, AskRequest)>, ToolE
 }
 
 impl ToolError {
-    /// The error of another server: its own words and number where those mean the same here.
-    /// `uri` is what was to be read.
+    /// The error of an upstream. Keeps its message, and its code where that means the same to this
+    /// server's client. `uri` is that of a resource request.
     pub(crate) fn relayed(error: &Error, uri: Option<&str>) -> ToolError {
         let data = error.data().map(Json::to_doc);
         let missing = |code| era::says_missing(code, data.as_ref().map(Doc::root));
@@ -142,7 +145,7 @@ impl ToolError {
         }
         match (error.kind(), error.code(), uri) {
             (ErrorKind::Remote, Some(NO_RESOURCE), Some(uri)) => ToolError::not_found(uri),
-            // Without sessions the number says less, and the data which URI was meant.
+            // Without a session the code is ambiguous, and the data names the URI.
             (ErrorKind::Remote, Some(code::INVALID_PARAMS), Some(uri)) if names(error.data(), uri) => {
                 ToolError::not_found(uri)
             }

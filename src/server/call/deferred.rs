@@ -87,7 +87,7 @@ impl Deferred {
     /// Gives the call this much time from now.
     pub(crate) fn allow(&self, time: Duration) {
         if let Some(job) = &self.job {
-            job.conn.change(&job.call, time, job.weight());
+            job.conn.reschedule(&job.call, time, job.weight());
         }
     }
 
@@ -143,11 +143,11 @@ impl Deferred {
     /// Answers the call.
     pub(crate) fn finish(mut self, result: Result<Outcome, ToolError>) {
         let Some(job) = self.job.take() else { return };
-        let conclusion = match result {
+        let result = match result {
             Ok(outcome) => CallResult::Done(outcome),
-            Err(failure) => failed(&job.exchange(), failure, Vec::new()),
+            Err(failure) => failed(&job.scope(), failure, Vec::new()),
         };
-        job.settle(conclusion);
+        job.settle(result);
     }
 
     /// Asks the client. The handler runs again when the answers are there, and finds them and
@@ -165,8 +165,8 @@ impl Deferred {
             let needed = request.needs();
             if !job.query.peer.capabilities.cover(needed) {
                 let failure = ToolError::fault(Fault::MissingCapability(needed));
-                let conclusion = failed(&job.exchange(), failure, Vec::new());
-                return job.settle(conclusion);
+                let result = failed(&job.scope(), failure, Vec::new());
+                return job.settle(result);
             }
         }
         let ask = |(key, request): &(String, AskRequest)| Ask {

@@ -319,7 +319,7 @@ impl InFlight {
     }
 
     /// Sets the deadline and the weight of a call.
-    pub(crate) fn change(&self, call: &Arc<Call>, deadline: Option<Instant>, weight: usize) {
+    pub(crate) fn reschedule(&self, call: &Arc<Call>, deadline: Option<Instant>, weight: usize) {
         let mut table = self.table();
         let Some(at) = table.find(call) else { return };
         let mut before = 0;

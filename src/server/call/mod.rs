@@ -1,4 +1,12 @@
-//! Running one call's handler and turning what it did into an answer, a question or nothing.
+//! Calls: `tools/call`, `prompts/get`, `resources/read` and completions. Runs the handler and turns
+//! its outcome into a response or into requests to the client.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`in_flight`] | table of the calls in flight of one connection |
+//! | [`deferred`] | calls that are answered after their handler returned |
+//! | [`batch`] | responses to a batch of messages |
+//! | [`request_state`] | sealed `requestState` of calls with several rounds |
 
 pub(crate) mod batch;
 #[allow(dead_code)] // Some of it is used by the hub only.
@@ -28,10 +36,10 @@ use crate::server::registry::{
 };
 use crate::server::tool_error::{Reason, ToolError};
 
-/// One accepted call on its way to a worker.
+/// A call on its way to a worker.
 pub(crate) struct Job {
     pub conn: Arc<Connection>,
-    /// Where its answer goes; a batch collects them.
+    /// Sink for its response.
     pub sink: Arc<dyn ReplySink>,
     pub era: &'static dyn ServerEra,
     pub doc: Box<Doc>,
@@ -39,25 +47,25 @@ pub(crate) struct Job {
     pub target: Target,
     pub answers: Answers,
     pub call: Arc<Call>,
-    /// When it was entered among the calls in flight.
+    /// Time of admission.
     pub accepted: Option<Instant>,
-    /// Whoever answers it must not wait for the client.
+    /// Its response must be sent without waiting for the client.
     pub posts: bool,
 }
 
-/// What is to be run.
+/// Handler of a call.
 #[derive(Clone)]
 pub(crate) enum Target {
     Tool(Arc<Listed<ToolEntry>>),
     Read(Arc<ReadFn>, Arc<Variables>),
     Prompt(Arc<Listed<PromptEntry>>),
     Complete(Arc<CompleteFn>),
-    /// A subscription that the server's delegate makes.
+    /// A subscription through the owner of the catalog's entries.
     Subscribe,
 }
 
 impl Target {
-    /// The place of its inline handler, if it has one.
+    /// The index of its inline handler, if it has one.
     pub(crate) fn inline(&self) -> Option<usize> {
         match self {
             Target::Tool(entry) => match entry.entry.handler {
@@ -69,31 +77,32 @@ impl Target {
     }
 }
 
-/// What came out.
+/// Outcome of a handler.
 pub(crate) enum Outcome {
     Tool(ToolOutput),
     Read(ReadOutput),
     Prompt(PromptOutput),
     Completion(Completion),
-    /// Another server's result.
+    /// The result of an upstream.
     #[allow(dead_code)] // Made by the hub.
     Proxied(Box<dyn Proxied>),
-    /// Nothing but success.
+    /// Success without a result.
     Empty,
-    /// Somebody else answers.
+    /// The call is answered later, through a [`Deferred`].
     Deferred(Begin),
 }
 
-/// How a handler ended.
+/// Result of a call.
 pub(crate) enum CallResult {
     Done(Outcome),
     Fault(Fault),
+    /// The handler needs answers of the client.
     Asked(Vec<Ask>),
-    /// Somebody else answers.
+    /// The call is answered later.
     Deferred(Begin),
 }
 
-/// Runs a tool that lives on the reading thread.
+/// Handler of a tool that runs on the reader thread.
 pub(crate) type InlineFn = dyn FnMut(&mut Context<'_>, Value<'_>) -> Result<Outcome, ToolError>;
 
 impl Job {
@@ -104,12 +113,12 @@ impl Job {
         }
         self.call.start();
         let mut answers = std::mem::take(&mut self.answers);
-        let conclusion = conclude(&self.exchange(), &self.target, &mut answers, None);
+        let result = conclude(&self.scope(), &self.target, &mut answers, None);
         self.answers = answers;
-        self.settle(conclusion);
+        self.settle(result);
     }
 
-    /// Whom its answer goes to.
+    /// Target of its response.
     pub(crate) fn to(&self) -> ReplyTarget<'_> {
         ReplyTarget {
             id: self.doc.at(self.query.id).raw(),
@@ -118,15 +127,15 @@ impl Job {
         }
     }
 
-    /// Bytes of memory that it keeps while it waits.
+    /// Bytes of memory of its message and answers.
     pub(crate) fn weight(&self) -> usize {
         let answers = self.answers.iter().map(|(_, answer)| answer.as_ref().map_or(0, Doc::memory));
         self.doc.memory() + answers.sum::<usize>()
     }
 
-    /// What the handler needs to see of this job.
-    pub(crate) fn exchange(&self) -> Exchange<'_> {
-        Exchange {
+    /// The call as its handler's context sees it.
+    pub(crate) fn scope(&self) -> CallScope<'_> {
+        CallScope {
             conn: &self.conn,
             sink: &*self.sink,
             era: self.era,
@@ -137,10 +146,10 @@ impl Job {
         }
     }
 
-    /// Answers, asks, or drops what nobody waits for any more.
-    pub(crate) fn settle(self, conclusion: CallResult) {
+    /// Sends the response, asks the client, or passes the call to its deferred owner.
+    pub(crate) fn settle(self, result: CallResult) {
         let conn = &self.conn;
-        match conclusion {
+        match result {
             CallResult::Done(outcome) => conn.finish(&self, outcome.reply(conn)),
             CallResult::Fault(fault) => {
                 if let Operation::Subscribe { uri } = self.query.operation {
@@ -154,7 +163,7 @@ impl Job {
         self.conn.core.recycle(self.doc);
     }
 
-    /// Puts what the handler wants to know to the client.
+    /// Sends the handler's questions to the client.
     #[cold]
     #[inline(never)]
     fn ask(self, asks: &[Ask]) {
@@ -173,7 +182,7 @@ impl Job {
 }
 
 impl Outcome {
-    /// The outcome as an answer.
+    /// The outcome as a reply.
     pub(crate) fn reply(&self, conn: &Connection) -> Reply<'_> {
         match self {
             Outcome::Tool(output) => Reply::Tool(output),
@@ -181,41 +190,41 @@ impl Outcome {
             Outcome::Prompt(output) => Reply::Prompt(output),
             Outcome::Completion(output) => Reply::Completion(output),
             Outcome::Proxied(result) => Reply::Proxied(&**result, conn.core.read_cache),
-            // A deferred call is given away before it is answered.
+            // `check` turns a deferred outcome into `CallResult::Deferred`.
             Outcome::Empty | Outcome::Deferred(_) => Reply::Empty,
         }
     }
 }
 
-/// A call as its handler's surroundings see it, owned by whoever runs it.
-pub(crate) struct Exchange<'c> {
+/// A call as its handler's context sees it.
+pub(crate) struct CallScope<'c> {
     pub conn: &'c Connection,
     pub sink: &'c dyn ReplySink,
     pub era: &'static dyn ServerEra,
     pub doc: &'c Doc,
     pub query: &'c Query,
     pub call: Option<&'c Call>,
-    /// Where nobody watches the call: when its handler sees it as cancelled.
+    /// Deadline of a call that the watchdog does not watch.
     pub deadline: Option<Instant>,
 }
 
-/// Runs the handler: checks what it is given and what it gives, and survives its panics.
+/// Runs the handler. Checks its arguments and its result, and catches its panics.
 pub(crate) fn conclude(
-    exchange: &Exchange<'_>,
+    scope: &CallScope<'_>,
     target: &Target,
     answers: &mut Answers,
     inline: Option<&mut InlineFn>,
 ) -> CallResult {
-    let core = &exchange.conn.core;
+    let core = &scope.conn.core;
     let mut ctx = Context {
-        doc: exchange.doc,
-        query: exchange.query,
-        era: exchange.era,
-        sink: exchange.sink,
-        call: exchange.call,
-        deadline: exchange.deadline,
+        doc: scope.doc,
+        query: scope.query,
+        era: scope.era,
+        sink: scope.sink,
+        call: scope.call,
+        deadline: scope.deadline,
         logging: core.logging,
-        host: exchange.conn,
+        host: scope.conn,
         answers,
         asks: Vec::new(),
         keys: Vec::new(),
@@ -223,8 +232,8 @@ pub(crate) fn conclude(
     };
     let result = pool::guard(|| run(&mut ctx, target, inline).map(|outcome| check(target, outcome)));
     match result {
-        Ok(Ok(conclusion)) => conclusion,
-        Ok(Err(failure)) => failed(exchange, failure, std::mem::take(&mut ctx.asks)),
+        Ok(Ok(result)) => result,
+        Ok(Err(failure)) => failed(scope, failure, std::mem::take(&mut ctx.asks)),
         Err(_panicked) => CallResult::Fault(Fault::Internal("The handler panicked")),
     }
 }
@@ -280,13 +289,13 @@ fn run<'c>(
     }
 }
 
-/// A tool called without arguments gets an empty object.
+/// An empty object, for calls without arguments.
 fn no_arguments() -> Value<'static> {
     static EMPTY: OnceLock<Doc> = OnceLock::new();
     EMPTY.get_or_init(|| Doc::parse(b"{}").unwrap_or_default()).root()
 }
 
-/// A result must be what the tool promised, and its `_meta` what the protocol allows.
+/// Checks a result against the tool's output schema, and its `_meta` against the protocol's rules.
 fn check(target: &Target, mut outcome: Outcome) -> CallResult {
     let flaw = match &mut outcome {
         Outcome::Tool(output) => meta::settle(output),
@@ -320,8 +329,8 @@ fn check(target: &Target, mut outcome: Outcome) -> CallResult {
 
 #[cold]
 #[inline(never)]
-pub(crate) fn failed(exchange: &Exchange<'_>, failure: ToolError, asks: Vec<Ask>) -> CallResult {
-    let tool = matches!(exchange.query.operation, Operation::CallTool { .. });
+pub(crate) fn failed(scope: &CallScope<'_>, failure: ToolError, asks: Vec<Ask>) -> CallResult {
+    let tool = matches!(scope.query.operation, Operation::CallTool { .. });
     match failure.into_reason() {
         Reason::Asked if asks.is_empty() => {
             CallResult::Fault(Fault::Internal("The handler waits for nothing"))
@@ -331,9 +340,9 @@ pub(crate) fn failed(exchange: &Exchange<'_>, failure: ToolError, asks: Vec<Ask>
         Reason::Text(text) => {
             CallResult::Fault(Fault::Custom { code: crate::rpc::code::INTERNAL, message: text, data: None })
         }
-        // A session's capabilities are settled: there is no other way for this client to call.
+        // The capabilities of a session do not change, so the client cannot call in another way.
         Reason::Fault(Fault::MissingCapability(needed))
-            if tool && exchange.era.questions() == Questions::Requests =>
+            if tool && scope.era.questions() == Questions::Requests =>
         {
             let mut text = "This client cannot be asked what the tool needs to know: it lacks ".to_owned();
             text.push_str(era::capability(needed));
@@ -343,7 +352,7 @@ pub(crate) fn failed(exchange: &Exchange<'_>, failure: ToolError, asks: Vec<Ask>
     }
 }
 
-/// Whether prompt arguments satisfy the prompt's description.
+/// Checks that the required arguments of a prompt are present.
 ///
 /// # Errors
 /// A required argument is missing (server/prompts, error handling).

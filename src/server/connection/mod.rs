@@ -1,11 +1,10 @@
-//! One connection: its session, the calls in flight, the calls that wait for the client, and who
-//! listens for changes.
+//! Connection: its session, the calls in flight, the parked calls, and the subscriptions.
 //!
 //! # Locks
-//! `session`, `parked`, `listens` and that of [`InFlight`] are taken one at a time and never across
-//! a handler.
-//! None is held across a send that may wait for the client: what is sent under a lock, by the
-//! watching thread or by a thread of the program goes through [`Outbox`].
+//! - `session`, `parked`, `listens` and the lock of [`InFlight`] are taken one at a time and never
+//!   held while a handler runs.
+//! - No lock is held across a send that may wait for the client. Messages that are sent under a
+//!   lock, by the watchdog or by a thread of the program go through [`Outbox`].
 //!
 //! # Invariants
 //! - Exactly one party settles a call: its worker, a cancellation or the watchdog.
@@ -37,53 +36,55 @@ use crate::server::serve::state::{Core, ParkPermit};
 pub(crate) struct Connection {
     pub core: Arc<Core>,
     pub sink: Arc<dyn ReplySink>,
-    /// Many clients without sessions share it: their ids have nothing to do with each other.
+    /// Many clients without sessions share the connection, so equal ids of theirs are unrelated.
     shared: bool,
     session: Mutex<Option<Session>>,
     calls: InFlight,
     parked: Mutex<Parked>,
     listens: Mutex<Vec<Listen>>,
-    /// Whether there ever was one of them: calls need not look for their ids otherwise. Set by the
-    /// thread that reads, which also reads it.
+    /// Set with the first subscription. Until then calls need not compare their ids with those of
+    /// subscriptions. Only the reader thread accesses it.
     listening: AtomicBool,
-    /// Changes that could not be told while the client was not reading; told later, once each.
+    /// Changes whose notifications wait until the client reads again; each is sent once.
     missed: Mutex<Vec<Change>>,
-    /// Calls that are settled by their handlers and not yet answered.
+    /// Number of calls that their workers have settled and not yet answered.
     answering: AtomicUsize,
-    /// A frame is being handled, or answers to some wait to leave together.
+    /// The reader thread handles a frame, or has collected responses that are not sent yet.
     reading: AtomicBool,
     outbox: Outbox,
 }
 
-/// Calls whose questions are with the client.
+/// Calls that wait for the client's responses.
 #[derive(Default)]
 struct Parked {
-    /// The last id of a request of ours.
+    /// Id of the last request to the client.
     last_id: u64,
     calls: Vec<ParkedCall>,
-    /// Requests of ours that belong to no call.
-    asked: Vec<Asked>,
+    /// Requests to the client that belong to no call.
+    requests: Vec<ClientRequest>,
 }
 
-/// Gets a client's answer.
-pub(crate) type Then = Box<dyn FnOnce(Answer) + Send>;
+/// Callback for the client's response.
+pub(crate) type OnAnswer = Box<dyn FnOnce(Answer) + Send>;
 
-struct Asked {
+/// A request to the client that belongs to no call.
+struct ClientRequest {
     id: u64,
-    then: Then,
-    /// The message, until the session is ready for requests.
+    on_answer: OnAnswer,
+    /// The message while the session is not ready for requests.
     unsent: Vec<u8>,
 }
 
 struct ParkedCall {
     job: Job,
-    /// Requests of ours and the keys of their questions; answered ones are gone.
+    /// Ids of the unanswered requests to the client, and the keys of their questions.
     open: Vec<(u64, String)>,
-    _seat: ParkPermit,
+    _permit: ParkPermit,
 }
 
+/// A subscription of the modern era.
 struct Listen {
-    /// It was acknowledged: changes are told.
+    /// Its acknowledgment was sent, so notifications may follow.
     open: bool,
     id: Id,
     raw: String,
@@ -133,17 +134,18 @@ impl Connection {
         }
     }
 
-    /// For the requests of many clients, each of which is answered to an sink of its own.
+    /// Connection for the requests of many clients, each with a sink of its own.
     #[cfg(feature = "http-server")]
     pub(crate) fn shared(core: Arc<Core>, sink: Arc<dyn ReplySink>) -> Connection {
         Connection { shared: true, ..Connection::new(core, sink) }
     }
 
-    /// Says whether the thread that reads does anything but wait for input.
+    /// Records whether the reader thread is busy, which is the opposite of waiting for input.
     ///
-    /// In one order with the request to stop, for all threads: who reads sets this before it looks
-    /// whether to stop, who stops looks at this afterwards. So either the frame is not taken, or
-    /// its answer is waited for. The end of reading has only to come after what was done.
+    /// The store of `true` is sequentially consistent with the request to stop. The reader stores
+    /// it before it checks for that request; shutdown loads it after it made the request. So either
+    /// the reader ignores the frame, or shutdown waits for its response. The store of `false` only
+    /// has to follow the work.
     pub(crate) fn set_reading(&self, reading: bool) {
         let order = if reading { Ordering::SeqCst } else { Ordering::Release };
         self.reading.store(reading, order);
@@ -153,13 +155,13 @@ impl Connection {
         self.reading.load(Ordering::SeqCst)
     }
 
-    /// What says things without waiting for the client.
+    /// Queue of messages that are sent without waiting for the client.
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn outbox(&self) -> &Outbox {
         &self.outbox
     }
 
-    /// Whether many clients may be at the other end.
+    /// Returns whether many clients share the connection.
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared
@@ -192,12 +194,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits until a job that was refused for want of room can be taken in, or serving ends.
+    /// Blocks until a job that did not fit can be admitted, or serving ends.
     pub(crate) fn wait_for_room(&self, job: &Job) {
         self.calls.wait_for_room(job.weight(), self.core.limits.in_flight_bytes);
     }
 
-    /// Whether a call or subscription with this id is open.
+    /// Returns whether a call or subscription with this id is open.
     pub(crate) fn is_open(&self, id: &Id) -> bool {
         !self.shared && (self.calls.is_open(id) || self.listens_as(id))
     }
@@ -206,15 +208,15 @@ impl Connection {
         lock(&self.listens).iter().any(|l| l.id == *id)
     }
 
-    /// Whether this is the id of such a call; for the thread that reads.
+    /// The same for an id of a message; for the reader thread only.
     pub(crate) fn is_taken(&self, id: Value<'_>) -> bool {
         let any = self.calls.any() || self.listening.load(Ordering::Relaxed);
         any && Id::read(id).is_some_and(|id| self.is_open(&id))
     }
 
-    /// Settles a call with an answer, unless somebody did before.
+    /// Settles a call with a response, unless it is settled.
     pub(crate) fn finish(&self, job: &Job, reply: Reply<'_>) {
-        // Counted before it is settled: who finds it settled, or gone, can wait for its answer.
+        // Counted before it is settled, so that `close` waits for the response of a settled call.
         self.answering.fetch_add(1, Ordering::SeqCst);
         if job.call.settle() {
             self.calls.take(&job.call);
@@ -229,18 +231,18 @@ impl Connection {
         }
         self.answering.fetch_sub(1, Ordering::SeqCst);
         if self.sink.closed() || self.core.shared.stopping() {
-            // Nobody else may notice: the thread that reads waits for input, the end for this.
+            // The reader thread may wait for input, so only this wakes shutdown.
             self.core.watchdog.wake();
         }
     }
 
-    /// Takes back what was to be answered under this id: the client cancelled it.
+    /// Handles the client's cancellation of the call or subscription with this id.
     #[cold]
     #[inline(never)]
     pub(crate) fn cancel(&self, id: &Id) {
         if let Some(running) = self.calls.take_id(id) {
             let mine = running.call.cancel();
-            // First what takes questions back: nothing follows the end of the call on its stream.
+            // Withdrawals first: nothing may follow the end of the call on its stream.
             self.drop_settled();
             if mine {
                 running.sink.abandon();
@@ -262,8 +264,7 @@ impl Connection {
         }
     }
 
-    /// Cancels the one call, or ends the one subscription, that was answered to this HTTP exchange,
-    /// whose peer is gone.
+    /// Cancels the call, or ends the subscription, of this HTTP exchange, whose peer is gone.
     #[cfg(feature = "http-server")]
     pub(crate) fn drop_exchange(&self, exchange: u64) {
         if let Some(running) = self.calls.take_exchange(exchange) {
@@ -277,21 +278,21 @@ impl Connection {
         }
     }
 
-    /// Whether calls are in flight.
+    /// Returns whether calls are in flight.
     #[cfg(feature = "http-server")]
     pub(crate) fn busy(&self) -> bool {
         self.calls.len() > 0
     }
 
-    /// Whether calls are in flight and all of them wait for the client.
+    /// Returns whether calls are in flight and all of them are parked.
     #[cfg(feature = "http-server")]
     pub(crate) fn only_asks(&self) -> bool {
-        // One lock after the other: a call that comes in between is seen to run.
+        // The locks are taken one after the other. A call that starts in between counts as running.
         let parked = lock(&self.parked).calls.len();
         parked > 0 && parked >= self.calls.len()
     }
 
-    /// Forgets queued and parked work of settled calls, and withdraws their questions.
+    /// Drops queued and parked jobs of settled calls, and withdraws their requests to the client.
     #[cold]
     pub(crate) fn drop_settled(&self) {
         let queued = self.core.pool.withdraw(&mut |job: &Job| job.call.is_settled());
@@ -312,21 +313,21 @@ impl Connection {
         }
     }
 
-    /// Parks a call and sends its questions to the client.
+    /// Parks a call and sends its requests to the client.
     pub(crate) fn park(&self, job: Job, asks: &[Ask]) {
         let (era, revision) = (job.era, job.query.peer.revision);
         let (call, sink) = (Arc::clone(&job.call), Arc::clone(&job.sink));
         let weight = job.weight();
-        // Before the client can answer, which gives the call another deadline.
-        self.change(&call, self.core.limits.ask_timeout, 0);
+        // Before the client can respond, which sets another deadline.
+        self.reschedule(&call, self.core.limits.ask_timeout, 0);
         let mut w = Writer::new();
         {
             let mut parked = lock(&self.parked);
             let weight = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>() + weight;
             let full = parked.calls.len() >= self.core.limits.parked
                 || (weight > self.core.limits.in_flight_bytes && !parked.calls.is_empty());
-            let seat = if full { None } else { ParkPermit::take(&self.core) };
-            let Some(seat) = seat else {
+            let permit = if full { None } else { ParkPermit::take(&self.core) };
+            let Some(permit) = permit else {
                 drop(parked);
                 let fault = Fault::Internal("Too many calls wait for the answers of clients");
                 return self.finish(&job, Reply::Fault(&fault));
@@ -338,8 +339,8 @@ impl Connection {
                 w.newline();
                 open.push((parked.last_id, ask.key.clone()));
             }
-            parked.calls.push(ParkedCall { job, open, _seat: seat });
-            // Under the lock: whoever takes the questions back does so after they were asked.
+            parked.calls.push(ParkedCall { job, open, _permit: permit });
+            // Under the lock, so that a withdrawal follows its request.
             self.outbox.send(&sink, w.into_bytes());
         }
         if call.is_settled() {
@@ -347,18 +348,18 @@ impl Connection {
         }
     }
 
-    /// Asks the session's client outside of a call, as soon as the session is ready; gives `then`
-    /// back where that cannot be.
+    /// Sends a request to the session's client outside of a call, as soon as the session is ready.
+    /// Returns `on_answer` if the client cannot be asked.
     #[allow(dead_code)] // Used by the hub.
-    pub(crate) fn ask(&self, request: AskRequest, then: Then) -> Result<(), Then> {
+    pub(crate) fn ask(&self, request: AskRequest, on_answer: OnAnswer) -> Result<(), OnAnswer> {
         let (Some(era), Some((peer, ready))) =
             (self.core.eras.legacy, self.session().as_ref().map(|session| (session.peer, session.ready)))
         else {
-            return Err(then);
+            return Err(on_answer);
         };
         let mut parked = lock(&self.parked);
-        if !peer.capabilities.cover(request.needs()) || parked.asked.len() >= self.core.limits.parked {
-            return Err(then);
+        if !peer.capabilities.cover(request.needs()) || parked.requests.len() >= self.core.limits.parked {
+            return Err(on_answer);
         }
         parked.last_id += 1;
         let id = parked.last_id;
@@ -369,32 +370,33 @@ impl Connection {
         if ready {
             self.outbox.send(&self.sink, std::mem::take(&mut unsent));
         }
-        parked.asked.push(Asked { id, then, unsent });
+        parked.requests.push(ClientRequest { id, on_answer, unsent });
         Ok(())
     }
 
-    /// The session is ready for requests: sends those that waited for that.
+    /// Sends the requests that waited until the session was ready.
     pub(crate) fn ready(&self) {
-        for asked in lock(&self.parked).asked.iter_mut().filter(|asked| !asked.unsent.is_empty()) {
-            self.outbox.send(&self.sink, std::mem::take(&mut asked.unsent));
+        for request in lock(&self.parked).requests.iter_mut().filter(|request| !request.unsent.is_empty()) {
+            self.outbox.send(&self.sink, std::mem::take(&mut request.unsent));
         }
     }
 
-    /// Gives a call this much time from now.
+    /// Sets the deadline of a call to `time` from now, and its weight. A zero `time` is no deadline.
     #[cold]
-    pub(crate) fn change(&self, call: &Arc<Call>, time: Duration, weight: usize) {
+    pub(crate) fn reschedule(&self, call: &Arc<Call>, time: Duration, weight: usize) {
         let deadline = (!time.is_zero()).then(|| Instant::now() + time);
-        self.calls.change(call, deadline, weight);
+        self.calls.reschedule(call, deadline, weight);
         self.core.watchdog.arm();
     }
 
-    /// Takes the client's answer to a request of ours; gives the job back when it was the last one.
+    /// Handles the client's response to a request of the server. Returns the parked job if this was
+    /// its last open request.
     pub(crate) fn answered(&self, id: u64, mut answer: Answer) -> Option<Job> {
         let mut parked = lock(&self.parked);
-        if let Some(at) = parked.asked.iter().position(|asked| asked.id == id) {
-            let asked = parked.asked.swap_remove(at);
+        if let Some(at) = parked.requests.iter().position(|request| request.id == id) {
+            let request = parked.requests.swap_remove(at);
             drop(parked);
-            (asked.then)(answer);
+            (request.on_answer)(answer);
             return None;
         }
         let kept = parked.calls.iter().map(|p| p.job.weight()).sum::<usize>();
@@ -407,7 +409,7 @@ impl Connection {
                 at = Some((place, which));
             }
         }
-        // An answer to nothing: late, or never asked for. Dropped (JSON-RPC ids are unique).
+        // A response without a request, perhaps a late one, is dropped.
         let (place, which) = at?;
         let call = parked.calls.get_mut(place)?;
         let (_, key) = call.open.swap_remove(which);
@@ -417,16 +419,16 @@ impl Connection {
         }
         let job = parked.calls.swap_remove(place).job;
         drop(parked);
-        self.change(&job.call, self.core.limits.handler_deadline, job.weight());
+        self.reschedule(&job.call, self.core.limits.handler_deadline, job.weight());
         Some(job)
     }
 
-    /// Flags and answers what is past its deadline; tells what was missed. Gives back whether
-    /// there is still something to watch.
+    /// Cancels and answers overdue calls, and sends notifications that waited for a slow client.
+    /// Returns whether there are deadlines or notifications left.
     pub(crate) fn check(&self, now: Instant) -> bool {
         let (late, more) = self.calls.take_late(now);
         if !late.is_empty() {
-            self.give_late_up(late);
+            self.time_out(late);
         }
         if !self.congested() {
             let missed = std::mem::take(&mut *lock(&self.missed));
@@ -440,29 +442,29 @@ impl Connection {
 
     #[cold]
     #[inline(never)]
-    fn give_late_up(&self, late: Vec<Running>) {
+    fn time_out(&self, late: Vec<Running>) {
         let parked = |late: &Running| {
             lock(&self.parked).calls.iter().any(|parked| Arc::ptr_eq(&parked.job.call, &late.call))
         };
-        let (asked, late): (Vec<_>, Vec<_>) = late.into_iter().partition(parked);
-        let (begun, queued) = late.into_iter().partition(|running| running.call.has_started());
-        self.give_up(asked, "The client's answer did not come in time");
-        self.give_up(begun, "The call was not finished within the server's deadline");
+        let (parked, late): (Vec<_>, Vec<_>) = late.into_iter().partition(parked);
+        let (started, queued) = late.into_iter().partition(|running| running.call.has_started());
+        self.give_up(parked, "The client's answer did not come in time");
+        self.give_up(started, "The call was not finished within the server's deadline");
         self.give_up(queued, "The call never started: until the server's deadline all workers were busy");
     }
 
-    /// Cancels calls and answers them in the place of their handlers.
+    /// Cancels calls and answers them instead of their handlers.
     #[cold]
     fn give_up(&self, mut calls: Vec<Running>, why: &'static str) {
         calls.retain(|running| running.call.cancel());
-        // First what takes questions back: nothing follows the answer of a call on its stream.
+        // Withdrawals first: nothing may follow the response of a call on its stream.
         self.drop_settled();
         for running in &calls {
             let raw = running.id.to_raw();
             let to = ReplyTarget { id: &raw, revision: running.revision, card: &self.core.card };
             let mut w = Writer::new();
             let encoded = if matches!(running.operation, Operation::CallTool { .. }) {
-                // A tool's failure is a result, so that the model learns of it.
+                // A tool's failure is a result, so that the model sees it.
                 running.era.reply(&mut w, &to, Reply::Tool(&ToolOutput::failed(why)))
             } else {
                 running.era.reply(&mut w, &to, Reply::Fault(&Fault::Internal(why)))
@@ -472,24 +474,25 @@ impl Connection {
         }
     }
 
-    /// The client will send no more: calls that wait for its answers cannot go on.
+    /// Ends the parked calls, because no more input will arrive.
     pub(crate) fn input_ended(&self) {
         self.calls.end();
-        let asked = std::mem::take(&mut lock(&self.parked).asked);
-        drop(asked);
+        let requests = std::mem::take(&mut lock(&self.parked).requests);
+        drop(requests);
         let stuck: Vec<Arc<Call>> =
             lock(&self.parked).calls.iter().map(|p| Arc::clone(&p.job.call)).collect();
         let stuck = stuck.iter().filter_map(|call| self.calls.take(call)).collect();
         self.give_up(stuck, "The input ended, or the server stopped, before the client's answer came");
     }
 
-    /// Forgets a call that its caller answers; false if somebody else has or will.
+    /// Removes a call that the caller of this function answers. Returns `false` if another party
+    /// answers it.
     #[cfg(feature = "http-server")]
     pub(crate) fn forget(&self, call: &Arc<Call>) -> bool {
         self.calls.take(call).is_some_and(|running| running.call.settle())
     }
 
-    /// Answers a call that will not run, unless it is settled.
+    /// Answers a call that will not run with an error, unless it is settled.
     #[cold]
     pub(crate) fn refuse(&self, call: &Arc<Call>, why: &'static str) {
         if let Some(running) = self.calls.take(call) {
@@ -497,8 +500,8 @@ impl Connection {
         }
     }
 
-    /// Answers what still runs, ends every subscription and closes the sink; what was said before
-    /// gets until `deadline` to leave.
+    /// Answers all calls in flight, ends all subscriptions and closes the sink. Earlier messages may
+    /// leave until `deadline`.
     pub(crate) fn close(&self, deadline: Instant) {
         self.give_all_up("The server is shutting down");
         self.end_listens();
@@ -510,7 +513,7 @@ impl Connection {
         self.sink.close(deadline);
     }
 
-    /// Answers whatever still runs.
+    /// Answers all calls in flight with an error.
     pub(crate) fn give_all_up(&self, why: &'static str) {
         self.give_up(self.calls.take_all(), why);
     }

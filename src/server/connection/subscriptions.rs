@@ -15,12 +15,12 @@ use crate::transport::ReplySink;
 use super::{Connection, Listen};
 
 impl Connection {
-    /// Tells a change to whoever asked for it. Never waits for the client: what it is too slow to
-    /// be told now is told once when it reads again.
+    /// Sends a change to the session and the subscriptions that want it. Never waits for the client:
+    /// while the client does not read, each change is stored and sent later, once.
     pub(crate) fn notify(&self, change: &Change) {
         if self.congested() {
             let mut missed = lock(&self.missed);
-            // Bounded by what can be subscribed to; a flood of other URIs is not told at all.
+            // Bounded by the number of possible subscriptions; changes beyond it are dropped.
             let most = self.core.limits.subscriptions + self.core.limits.listens * 4;
             if !missed.contains(change) && missed.len() < most {
                 missed.push(change.clone());
@@ -31,7 +31,7 @@ impl Connection {
         self.notify_now(change);
     }
 
-    /// Whether the client does not read what it has been sent.
+    /// Returns whether the client does not read fast enough.
     pub(crate) fn congested(&self) -> bool {
         self.sink.congested() || self.outbox.busy()
     }
@@ -63,8 +63,8 @@ impl Connection {
         }
     }
 
-    /// Sends a log entry to the session, if one is open and wants it. A client that does not read
-    /// misses it.
+    /// Sends a log entry to the session, if one is open and wants it. Dropped while the client does
+    /// not read.
     pub(crate) fn log(&self, level: Level, logger: Option<&str>, data: &Json) {
         if self.congested() {
             return;
@@ -103,14 +103,14 @@ impl Connection {
         now: bool,
     ) -> Result<(), Fault> {
         let mut listens = lock(&self.listens);
-        // Those of many clients are bounded by the event streams that may be open.
+        // For a shared connection the number of event streams is the bound.
         if !self.shared && listens.len() >= self.core.limits.listens {
             return Err(Fault::Internal("Too many listen requests are open"));
         }
         let sink = Arc::clone(sink);
         let listen = Listen { open: now, id, raw: raw.to_owned(), filter, era, revision, sink };
         if now {
-            // Under the lock: nothing of a subscription may precede its acknowledgment.
+            // Under the lock, because no notification may precede the acknowledgment.
             self.send_acknowledgment(&listen);
         }
         if listen.sink.closed() {
@@ -129,7 +129,7 @@ impl Connection {
         self.outbox.send(&listen.sink, w.into_bytes());
     }
 
-    /// Acknowledges a subscription, for the resources whose updates will come.
+    /// Acknowledges a subscription, for the resources whose updates are available.
     #[allow(dead_code)] // Used by the hub.
     pub(crate) fn acknowledge(
         &self,
@@ -138,7 +138,7 @@ impl Connection {
         watched: &[(String, Result<(), ToolError>)],
     ) {
         let mut listens = lock(&self.listens);
-        // Ids of clients without sessions have nothing to do with each other.
+        // Clients without sessions may use equal ids.
         let mine = |listen: &&mut Listen| listen.id == *id && Arc::ptr_eq(&listen.sink, sink);
         let Some(listen) = listens.iter_mut().find(mine) else { return };
         let made = |uri: &String| watched.iter().any(|(other, result)| other == uri && result.is_ok());

@@ -11,7 +11,7 @@ use crate::transport::ReplySink;
 use super::methods::duplicate;
 use super::{Dispatcher, InlineTools, PlannedCall};
 use crate::server::call::in_flight::Refusal;
-use crate::server::call::{self, CallResult, Exchange, Job};
+use crate::server::call::{self, CallResult, CallScope, Job};
 
 /// What became of a call.
 #[allow(clippy::large_enum_variant)] // OK because a job is moved once; a box would cost an allocation.
@@ -53,11 +53,11 @@ impl Dispatcher<dyn InlineTools> {
             revision: call.query.peer.revision,
             card: &self.core.card,
         };
-        let conclusion = match self.inline.tool(place) {
+        let result = match self.inline.tool(place) {
             _ if self.conn.is_taken(doc.at(call.query.id)) => CallResult::Fault(duplicate()),
             None => CallResult::Fault(Fault::Internal("This tool runs only on the thread that serves")),
             Some(handler) => {
-                let exchange = Exchange {
+                let scope = CallScope {
                     conn: &self.conn,
                     sink: &**sink,
                     era: call.era,
@@ -66,15 +66,15 @@ impl Dispatcher<dyn InlineTools> {
                     call: None,
                     deadline: self.core.deadline(),
                 };
-                call::conclude(&exchange, &call.target, &mut call.answers, Some(handler))
+                call::conclude(&scope, &call.target, &mut call.answers, Some(handler))
             }
         };
-        let reply = match &conclusion {
+        let reply = match &result {
             CallResult::Done(outcome) => outcome.reply(&self.conn),
             CallResult::Fault(fault) => Reply::Fault(fault),
             _ => {
                 let job = self.job(call, doc, sink);
-                return self.park(job, conclusion);
+                return self.park(job, result);
             }
         };
         let encoded = call.era.reply(&mut self.out, &to, reply);
@@ -84,13 +84,13 @@ impl Dispatcher<dyn InlineTools> {
 
     /// Enters a call whose inline handler asked the client, or left the call to somebody else.
     #[cold]
-    fn park(&mut self, mut job: Job, conclusion: CallResult) -> Started {
+    fn park(&mut self, mut job: Job, result: CallResult) -> Started {
         job.accepted = Some(Instant::now());
         // Only running calls count against the memory for calls; parking has a bound of its own.
         match self.conn.begin(&job, usize::MAX) {
             Ok(()) => {
                 job.sink.expect();
-                job.settle(conclusion);
+                job.settle(result);
                 Started::Parked
             }
             Err(_) => Started::Done(self.refuse(job, &duplicate())),

@@ -24,7 +24,7 @@ use crate::transport::ReplySink;
 
 use self::classify::{Classified, MessageKind, classify_single, parse_fault, shape_fault};
 use crate::server::InlineSend;
-use crate::server::call::{self, Exchange, InlineFn, Job, Target};
+use crate::server::call::{self, CallScope, InlineFn, Job, Target};
 use crate::server::connection::Connection;
 
 use crate::server::call::request_state::{Answers, answer_of};
@@ -332,10 +332,10 @@ impl Dispatcher<dyn InlineTools> {
             return Action::Resume(Box::new(job));
         };
         let mut answers = std::mem::take(&mut job.answers);
-        let exchange = Exchange { deadline: self.core.deadline(), ..job.exchange() };
-        let conclusion = call::conclude(&exchange, &job.target, &mut answers, Some(handler));
+        let scope = CallScope { deadline: self.core.deadline(), ..job.scope() };
+        let result = call::conclude(&scope, &job.target, &mut answers, Some(handler));
         job.answers = answers;
-        job.settle(conclusion);
+        job.settle(result);
         Action::Ignore
     }
 }

@@ -159,7 +159,7 @@ fn end(
     core.shared.stop();
     loop_handle.stop(last + LAST_WRITES);
     let connections = core.shared.connections();
-    let at_work = AtWork { conn: shared, since, deadline, heard: core.watchdog.terminated() };
+    let at_work = AtWork { conn: shared, since, deadline, signalled: core.watchdog.terminated() };
     // Responses of clients are no longer read, so the calls that wait for them end.
     for connection in &connections {
         connection.input_ended();
@@ -170,10 +170,10 @@ fn end(
             connection.check(Instant::now());
         }
     };
-    while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {
+    while !core.pool.wait_idle(at_work.next_check()) && at_work.may_wait() {
         look();
     }
-    while !core.shared.at_rest() && at_work.goes_on() {
+    while !core.shared.at_rest() && at_work.may_wait() {
         look();
         core.watchdog.pause();
     }

@@ -1,29 +1,25 @@
-//! Lines for the operator, on standard error.
-//!
-//! What it does: writes them, each in one piece, and not more often than anybody can read. What it
-//! does not: decide what is worth a line, or write to standard output, which may be the protocol's
-//! (MCP basic/transports/stdio: a server MAY log to standard error).
+//! Lines for the operator, on standard error (MCP basic/transports/stdio: a server MAY log to
+//! standard error). Each line is one write, and repeated lines are rate-limited.
 //!
 //! # Invariants
-//! - A standard error that is closed, or that nobody reads, harms no caller: those that must not
-//!   wait have [`Notices`] write for them.
+//! - A standard error that is closed or not read never blocks serving: threads that must not block
+//!   use [`Notices`].
 
 use std::io::Write;
 use std::sync::Once;
 
 use crate::limits::Limits;
 
-/// Writes a line. May wait for whoever reads: for threads that serve nobody yet.
+/// Writes a line. May block, so it is only for threads that do not serve yet.
 pub(crate) fn say(line: &str) {
-    // Where to complain that there is nobody to complain to?
+    // OK to ignore: there is no other place for the error.
     let _ = std::io::stderr().write_all(format!("tinymcp: {line}\n").as_bytes());
 }
 
-/// Names the variables that were meant for limits and are none: a slip of the pen leaves a limit as
-/// it was. Once in a process, which may hold several servers.
-pub(crate) fn say_once_what_is_unknown() {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
+/// Reports unknown `TINYMCP_*` variables, once per process.
+pub(crate) fn report_unknown_variables() {
+    static REPORTED: Once = Once::new();
+    REPORTED.call_once(|| {
         for name in Limits::unknown_variables() {
             say(&format!("{name} is none of this program's limits and is ignored"));
         }
@@ -40,13 +36,13 @@ mod throttled {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    /// Between two lines of one kind.
+    /// Least time between two lines of one kind.
     const QUIET: Duration = Duration::from_secs(60);
     /// The thread formats nothing.
     const STACK: usize = 64 << 10;
 
-    /// Lines of a few kinds, from a thread that must not wait. One of each kind is written in
-    /// [`QUIET`]; the next one tells how many were not.
+    /// Rate-limited lines of a few kinds, for a thread that must not block. At most one line of each
+    /// kind is written per [`QUIET`]; the next one reports the number of suppressed lines.
     pub(crate) struct Notices<const KINDS: usize> {
         kinds: [Kind; KINDS],
         /// A line is being written.
@@ -59,8 +55,8 @@ mod throttled {
 
     #[derive(Clone, Copy, Default)]
     struct Kind {
-        said: Option<Instant>,
-        /// Not said since then.
+        written: Option<Instant>,
+        /// Lines suppressed since then.
         missed: u64,
     }
 
@@ -69,7 +65,7 @@ mod throttled {
             Notices { kinds: [Kind::default(); KINDS], writing: Arc::default(), sink }
         }
 
-        /// Writes a line of this kind, unless there was one lately.
+        /// Writes a line of this kind, unless there was one within [`QUIET`].
         pub(crate) fn say(&mut self, kind: usize, now: Instant, line: impl FnOnce() -> String) {
             let Some(missed) = self.due(kind, now) else { return };
             let mut text = line();
@@ -88,15 +84,15 @@ mod throttled {
             }
         }
 
-        /// Whether a line of this kind may be written, and how many were not since the last one.
+        /// Returns the number of suppressed lines if a line of this kind may be written now.
         fn due(&mut self, kind: usize, now: Instant) -> Option<u64> {
             let kind = self.kinds.get_mut(kind)?;
-            let early = kind.said.is_some_and(|said| now.saturating_duration_since(said) < QUIET);
+            let early = kind.written.is_some_and(|said| now.saturating_duration_since(said) < QUIET);
             if early || self.writing.load(Ordering::Acquire) {
                 kind.missed += 1;
                 return None;
             }
-            kind.said = Some(now);
+            kind.written = Some(now);
             Some(std::mem::take(&mut kind.missed))
         }
     }

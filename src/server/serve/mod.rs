@@ -1,4 +1,4 @@
-//! Serving loops: who reads, who watches, and in which order things end.
+//! Serving loops: start of the reader and watchdog threads, and the order of shutdown.
 
 pub(crate) mod diagnostics;
 mod reader;
@@ -24,18 +24,18 @@ use crate::server::call::{InlineFn, Job};
 use crate::server::connection::Connection;
 use crate::server::{LocalServer, Server};
 
-/// A worker that found nothing to do for so long ends; an idle server keeps few threads.
+/// Idle time after which a worker ends.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
 
-/// What the last answers get to leave when the grace period is over: only a client that does not
-/// read takes so long.
+/// Time for the last responses to leave after the grace period. Only a client that does not read
+/// needs all of it.
 pub(crate) const LAST_WRITES: Duration = Duration::from_millis(500);
 
-/// Stack of the thread that watches: it writes answers, and calls nothing of the program.
+/// Stack of the watchdog thread, which writes responses and calls no user code.
 const WATCH_STACK: usize = 128 << 10;
 
-/// After so long of waiting for calls, another signal means that nobody wants to wait any more.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Waiting time for running calls after which another signal ends the process.
+const SIGNAL_GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) type Hooks = Vec<Box<dyn FnOnce() + Send>>;
 
@@ -46,13 +46,14 @@ pub(crate) struct Parts {
     pub hooks: Hooks,
 }
 
-/// `spare` calls more fit into the queue than the limits say; whoever submits keeps to those.
+/// Prepares a server for serving. With `spare` the queue has extra room for calls that continue;
+/// submitters of new calls keep to the limit themselves.
 pub(crate) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
     let limits = match server.limits {
         Some(limits) => limits.clamped(),
         None => {
             let limits = Limits::from_env()?;
-            diagnostics::say_once_what_is_unknown();
+            diagnostics::report_unknown_variables();
             limits
         }
     };
@@ -82,8 +83,8 @@ pub(crate) fn take_apart(server: Server, spare: bool) -> Result<Parts, Error> {
     Ok(Parts { core, inline: server.inline, hooks: server.on_shutdown })
 }
 
-/// Serves standard input and output; the calling thread watches, so that it can come back from a
-/// signal although the reading thread is stuck in a read.
+/// Serves standard input and output. The calling thread runs the watchdog, so that it can return
+/// after a signal although the reader thread is blocked in a read.
 pub(crate) fn stdio(server: Server) -> Result<(), Error> {
     let parts = take_apart(server, false)?;
     let link = own_stdio(&parts.core.limits)?;
@@ -91,12 +92,12 @@ pub(crate) fn stdio(server: Server) -> Result<(), Error> {
     threaded(parts, link)
 }
 
-/// Serves any connection in the same way; signals are left to the program.
+/// Serves any connection in the same way, without signal handlers.
 pub(crate) fn connection(server: Server, link: Link) -> Result<(), Error> {
     threaded(take_apart(server, false)?, link)
 }
 
-/// Reads on a thread of its own, watches on this one.
+/// Reads on a new thread and runs the watchdog on this one.
 fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     let conn = connect(&parts.core, &link);
     let served = Served { done: Arc::default(), core: Arc::clone(&parts.core) };
@@ -108,37 +109,37 @@ fn threaded(parts: Parts, link: Link) -> Result<(), Error> {
     let ended = parts.core.watchdog.watch(|now| parts.core.shared.check(now), || over(&conn, &done.flag));
     let why = end(&conn, &done.flag, parts.hooks);
     match (ended, lock(&done.result).take()) {
-        (Ended::Served, Some(Err(error))) => Err(error),
-        (Ended::Served, None) => Err(Error::new(ErrorKind::Misuse, "the reading thread panicked")),
+        (Ended::Input, Some(Err(error))) => Err(error),
+        (Ended::Input, None) => Err(Error::new(ErrorKind::Misuse, "the reading thread panicked")),
         _ => all_sent(&conn, why),
     }
 }
 
-/// That nothing was lost for another reason than a client that is gone, or that does not read while
-/// somebody else wants the end.
+/// Checks that all messages were sent, unless the client is gone, or does not read after a request
+/// to stop.
 fn all_sent(conn: &Connection, ended: Ended) -> Result<(), Error> {
     match conn.sink.failure() {
-        Some(error) if ended == Ended::Told && error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
+        Some(error) if ended == Ended::Stopped && error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
         Some(error) => Err(Error::new(ErrorKind::Io, "the answers cannot be written").with_source(error)),
         None => Ok(()),
     }
 }
 
-/// Why serving ends.
+/// Reason why serving ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     /// The input ended.
-    Served,
-    /// A signal, the program, or a peer that is gone.
-    Told,
+    Input,
+    /// A signal, a request of the program, or a peer that is gone.
+    Stopped,
 }
 
 fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
     if served.load(Ordering::Acquire) {
-        return Some(Ended::Served);
+        return Some(Ended::Input);
     }
-    let told = conn.core.watchdog.terminated() || conn.core.shared.stopping() || conn.sink.closed();
-    told.then_some(Ended::Told)
+    let stopped = conn.core.watchdog.terminated() || conn.core.shared.stopping() || conn.sink.closed();
+    stopped.then_some(Ended::Stopped)
 }
 
 /// Serves a connection on this thread, for handlers that cannot leave it.
@@ -152,7 +153,7 @@ pub(crate) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     let parts = take_apart(local.server, false)?;
     let link = own_stdio(&parts.core.limits)?;
     let _signals = parts.core.watchdog.catch_signals()?;
-    // Told to end, this thread may be stuck in a read that nothing can interrupt.
+    // This thread may be blocked in a read that cannot be interrupted.
     here(parts, link, local.inline, |sent| match sent {
         Ok(()) => std::process::exit(0),
         Err(error) => {
@@ -162,8 +163,8 @@ pub(crate) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     })
 }
 
-/// Reads on this thread; another one watches, and says the last words and does `then` when the
-/// program asks to stop while this one is stuck in a read.
+/// Reads on this thread and runs the watchdog on another one. If the program asks to stop while this
+/// thread is blocked in a read, the watchdog shuts the connection down and calls `then`.
 fn here(
     parts: Parts,
     link: Link,
@@ -177,7 +178,7 @@ fn here(
         let (conn, served, hooks) = (Arc::clone(&conn), Arc::clone(&served), Arc::clone(&hooks));
         spawn("mcp-watch", WATCH_STACK, move || {
             if conn.core.watchdog.watch(|now| conn.core.shared.check(now), || over(&conn, &served))
-                == Ended::Told
+                == Ended::Stopped
             {
                 let why = end(&conn, &served, take_hooks(&hooks));
                 then(all_sent(&conn, why));
@@ -187,7 +188,7 @@ fn here(
     let result = read(&conn, link.source, all_inline(parts.inline, inline));
     served.store(true, Ordering::Release);
     parts.core.watchdog.wake();
-    // The watcher looks at its flag whenever it is rung, so this does not wait for long.
+    // The watchdog checks its flag after each wake-up, so this does not block for long.
     let _ = watcher.join();
     let why = end(&conn, &served, take_hooks(&hooks));
     result.and_then(|()| all_sent(&conn, why))
@@ -197,13 +198,13 @@ fn take_hooks(hooks: &Mutex<Hooks>) -> Hooks {
     std::mem::take(&mut *lock(hooks))
 }
 
-/// Says that reading ended, also when it ended in a panic: the watching thread waits for this.
+/// Reports the end of reading to the watchdog thread, also after a panic.
 pub(crate) struct Served {
     done: Arc<Done>,
     core: Arc<Core>,
 }
 
-/// How reading ended.
+/// Result of reading.
 #[derive(Default)]
 struct Done {
     flag: AtomicBool,
@@ -211,7 +212,7 @@ struct Done {
 }
 
 impl Served {
-    /// Reading ended in this way.
+    /// Stores the result.
     pub(crate) fn with(&self, result: Result<(), Error>) {
         *lock(&self.done.result) = Some(result);
     }
@@ -236,66 +237,67 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
 
 /// Lets running calls finish within the grace period, then ends everything.
 ///
-/// Nothing new is taken in. First the thread that reads comes to an end or turns out to wait for
-/// input; then the calls that run do. Their deadlines hold meanwhile. Tells whether somebody wanted
-/// the end.
+/// No new message is accepted. Waits for the reader thread to end or to block on input, then for the
+/// running calls, whose deadlines still apply. Returns the reason why serving ends.
 #[cold]
 #[inline(never)]
 fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {
     let core = &conn.core;
-    // Told to end, the thread that reads may have come to its end first, as if the input had.
-    let told = core.watchdog.terminated() || core.shared.stopping();
+    // After a request to stop, the reader thread may have ended first, as at the end of input.
+    let stopped = core.watchdog.terminated() || core.shared.stopping();
     let since = Instant::now();
     let deadline = since + core.limits.grace;
     let last = deadline.max(since + LAST_WRITES);
-    let at_work = AtWork { conn, since, deadline, heard: core.watchdog.terminated() };
+    let at_work = AtWork { conn, since, deadline, signalled: core.watchdog.terminated() };
     core.shared.stop();
     conn.input_ended();
     core.pool.close();
     let to_the_last = AtWork { deadline: last, ..at_work };
-    while conn.is_reading() && !served.load(Ordering::Acquire) && to_the_last.goes_on() {
+    while conn.is_reading() && !served.load(Ordering::Acquire) && to_the_last.may_wait() {
         core.watchdog.pause();
     }
-    while !core.pool.wait_idle(at_work.next_look()) && at_work.goes_on() {}
-    while !core.shared.at_rest() && at_work.goes_on() {
+    while !core.pool.wait_idle(at_work.next_check()) && at_work.may_wait() {}
+    while !core.shared.at_rest() && at_work.may_wait() {
         core.watchdog.pause();
     }
-    // A signal hurries a client that does not read, too.
-    while !conn.sink.drain(to_the_last.next_look()) && to_the_last.goes_on() {}
-    let hurried = at_work.heard != core.watchdog.terminated();
+    // A second signal also shortens the wait for a client that does not read.
+    while !conn.sink.drain(to_the_last.next_check()) && to_the_last.may_wait() {}
+    let hurried = at_work.signalled != core.watchdog.terminated();
     let least = Instant::now() + LAST_WRITES;
     conn.close(if hurried { least } else { last.max(least) });
     for hook in hooks {
-        // One that panics must not keep the others from switching their pumps off.
+        // A hook that panics must not keep the others from running.
         let _ = pool::guard(hook);
     }
-    if told { Ended::Told } else { Ended::Served }
+    if stopped { Ended::Stopped } else { Ended::Input }
 }
 
-/// How long the end waits for calls that run.
+/// Wait of shutdown for running calls.
 #[derive(Clone, Copy)]
 pub(crate) struct AtWork<'c> {
     pub conn: &'c Connection,
     pub since: Instant,
     pub deadline: Instant,
-    /// The signal that caused the end; one that comes later ends the waiting.
-    pub heard: bool,
+    /// A signal caused the shutdown. A later one ends the wait.
+    pub signalled: bool,
 }
 
 impl AtWork<'_> {
-    /// Looks after what is in flight, and whether there is time left.
+    /// Checks the calls in flight. Returns whether there is time left.
     #[cold]
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         let now = Instant::now();
         self.conn.check(now);
-        // Only after a first signal: one that comes after the end of input is the first.
-        if self.heard && now - self.since > PATIENCE {
+        // Only a second signal ends the process.
+        if self.signalled && now - self.since > SIGNAL_GRACE {
             self.conn.core.watchdog.let_signals_kill();
         }
-        now < self.deadline && !self.conn.sink.closed() && self.heard == self.conn.core.watchdog.terminated()
+        now < self.deadline
+            && !self.conn.sink.closed()
+            && self.signalled == self.conn.core.watchdog.terminated()
     }
 
-    pub(crate) fn next_look(&self) -> Instant {
+    pub(crate) fn next_check(&self) -> Instant {
         self.deadline.min(Instant::now() + TICK)
     }
 }
@@ -306,14 +308,14 @@ pub(crate) fn spawn(
     run: impl FnOnce() + Send + 'static,
 ) -> Result<thread::JoinHandle<()>, Error> {
     thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(run).map_err(|error| {
-        // The likeliest reason by far.
+        // A low limit is the most likely reason.
         let what =
             format!("the thread {name} could not be started; is TINYMCP_ADDRESS_SPACE, or a limit, too low?");
         Error::new(ErrorKind::Limit, what).with_source(error)
     })
 }
 
-/// Best effort, as documented at [`Limits::address_space`]: a system that refuses keeps its own.
+/// Best effort, as documented at [`Limits::address_space`]: errors are ignored.
 #[cfg(unix)]
 fn lower_address_space(bytes: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,5 +1,5 @@
-//! What every connection of a server shares: the catalog that may change while it runs, the
-//! settings that may not, the pool, the spare parts.
+//! State that the connections of a server share: the catalog and the connections, the settings, the
+//! worker pool, and recycled documents.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,20 +21,20 @@ use crate::server::connection::Connection;
 use crate::server::registry::catalog::Catalog;
 use crate::server::registry::catalog::Delegate;
 
-/// Spare documents kept for reuse: as many as are read in one go, see `dispatch.rs`.
+/// Number of documents kept for reuse: as many as the reader collects jobs.
 const SPARE_DOCS: usize = 64;
-/// Bytes of memory that all of them take at most: enough for a large message that others follow.
+/// Bytes of memory of all recycled documents: enough for a large message.
 const SPARE_TOTAL: usize = 2 << 20;
-/// A spare document's buffer, or a writer, keeps at most this many bytes of memory.
+/// Bytes of memory that a recycled document's buffer, or a writer, may keep.
 const SPARE_BYTES: usize = 64 << 10;
 
 /// Documents for the next messages.
 #[derive(Default)]
 pub(crate) struct Spare {
-    // Boxed, because a document is moved a dozen times on its way.
+    // Boxed, because a document is moved a dozen times.
     #[allow(clippy::vec_box)]
     docs: Vec<Box<Doc>>,
-    /// What they take.
+    /// Bytes of memory of all documents.
     bytes: usize,
 }
 
@@ -109,11 +109,11 @@ impl Shared {
     }
 }
 
-/// What a serving loop and its workers share.
+/// State of one serving loop and its workers.
 pub(crate) struct Core {
     pub shared: Arc<Shared>,
     pub card: ServerIdentity,
-    /// Whether handlers may log; settled when serving starts.
+    /// Handlers may log. Does not change after serving starts.
     pub logging: bool,
     pub limits: Limits,
     pub eras: Eras,
@@ -121,19 +121,18 @@ pub(crate) struct Core {
     pub read_cache: CacheHint,
     pub pool: Pool<Job>,
     pub watchdog: Arc<Watchdog>,
-    /// Seals what a call needs for its next round; not there before the first question unless the
-    /// key was given.
+    /// Seals `requestState`. Set by the first question, unless the program set a key.
     pub sealer: OnceLock<Sealer>,
     pub spare: Mutex<Spare>,
-    /// Calls of all connections that wait for their clients' answers.
+    /// Number of parked calls of all connections.
     pub parked: AtomicUsize,
 }
 
-/// A place among the calls that wait for their clients' answers.
+/// Permit to park one call.
 pub(crate) struct ParkPermit(Arc<Core>);
 
 impl ParkPermit {
-    /// Nothing if all are taken. Each connection has a bound of its own; this one is for many.
+    /// Takes a permit. `None` if all are taken. Each connection has a bound of its own, too.
     pub(crate) fn take(core: &Arc<Core>) -> Option<ParkPermit> {
         #[cfg(feature = "http-server")]
         let most = core.limits.parked.max(core.limits.http.sessions);
@@ -152,12 +151,12 @@ impl Drop for ParkPermit {
 }
 
 thread_local! {
-    /// Each thread writes its answers into one buffer, over and over.
+    /// Reused buffer for the responses of each thread.
     static WRITER: Cell<Writer> = Cell::new(Writer::new());
 }
 
 impl Core {
-    /// Lends this thread's writer, empty.
+    /// Calls `write` with this thread's writer, which is empty.
     pub(crate) fn with_writer(&self, write: impl FnOnce(&mut Writer)) {
         let mut w = WRITER.take();
         w.clear();
@@ -175,7 +174,7 @@ impl Core {
         doc
     }
 
-    /// Keeps a document for the next message.
+    /// Recycles a document.
     pub(crate) fn recycle(&self, mut doc: Box<Doc>) {
         doc.shrink_to(SPARE_BYTES);
         let memory = doc.memory();
@@ -186,21 +185,21 @@ impl Core {
         }
     }
 
-    /// When a call that starts now must be done.
+    /// Deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.deadline_from(None)
     }
 
-    /// When a call that started then, or else starts now, must be done.
+    /// Deadline of a call that started at `start`, or now.
     pub(crate) fn deadline_from(&self, start: Option<Instant>) -> Option<Instant> {
         let time = self.limits.handler_deadline;
         (time > Duration::ZERO).then(|| start.unwrap_or_else(Instant::now) + time)
     }
 
-    /// Makes the sealer unless there is one.
+    /// Creates the sealer if there is none.
     ///
     /// # Errors
-    /// The system gave no key.
+    /// The system gave no random numbers.
     pub(crate) fn need_sealer(&self) -> Result<(), Fault> {
         if self.sealer.get().is_none() {
             let mut key = [0; 32];
@@ -210,8 +209,7 @@ impl Core {
         Ok(())
     }
 
-    /// The state a client comes back with: the answers so far, bound to this request and
-    /// to who sent it.
+    /// The `requestState` of a call: its answers so far, bound to the request and its sender.
     pub(crate) fn seal(
         &self,
         principal: Option<&str>,
@@ -219,7 +217,7 @@ impl Core {
         doc: &Doc,
         answers: &Answers,
     ) -> Result<String, Fault> {
-        // A question was asked, so there is one.
+        // Set by the question that led here.
         let sealer = self.sealer.get().ok_or(Fault::Internal("Nothing was asked"))?;
         let time = self.limits.ask_timeout;
         let state = sealer.seal(principal.unwrap_or_default(), request(query, doc), time, answers);
@@ -231,11 +229,11 @@ impl Core {
         Ok(state)
     }
 
-    /// The answers that came with a request, mostly none: those of earlier rounds out of its state,
-    /// then the new ones. An answer that was given before is not given again.
+    /// The answers in a request, usually none: those in its `requestState`, then the new ones. The
+    /// first answer under a key counts.
     ///
     /// # Errors
-    /// A state that does not verify.
+    /// The `requestState` is invalid.
     pub(crate) fn answers(
         &self,
         principal: Option<&str>,
@@ -245,24 +243,24 @@ impl Core {
         if query.state.is_none() && query.answers.is_none() {
             return Ok(Answers::new());
         }
-        self.rounds(principal, query, doc)
+        self.answers_of_rounds(principal, query, doc)
     }
 
-    /// The answers of a request that goes on with a call.
+    /// The answers of a request that continues a call.
     #[cold]
     #[inline(never)]
-    fn rounds(&self, principal: Option<&str>, query: &Query, doc: &Doc) -> Result<Answers, Fault> {
+    fn answers_of_rounds(&self, principal: Option<&str>, query: &Query, doc: &Doc) -> Result<Answers, Fault> {
         let mut answers = match query.state.and_then(|node| doc.at(node).as_str()) {
             None => Answers::new(),
             Some(state) => {
                 let principal = principal.unwrap_or_default();
-                // Who never sealed gave no state out.
+                // Without a sealer this process has issued no state.
                 let sealer = self.sealer.get().ok_or(Fault::ForeignState)?;
                 sealer.open(principal, request(query, doc), state).ok_or(Fault::ForeignState)?
             }
         };
         for (key, value) in query.answers.map(|node| doc.at(node)).into_iter().flat_map(Value::members) {
-            // What a call notes for itself comes sealed or not at all.
+            // Only a sealed state may contain a note.
             if key == request_state::NOTE {
                 continue;
             }
@@ -274,7 +272,7 @@ impl Core {
     }
 }
 
-/// What a state is bound to: a method and its parameters.
+/// The request that a state is bound to.
 fn request<'d>(query: &Query, doc: &'d Doc) -> request_state::Request<'d> {
     let method = match query.operation {
         Operation::CallTool { .. } => "tool",

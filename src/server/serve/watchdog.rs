@@ -1,26 +1,26 @@
-//! The one thread that waits for time and signals: deadlines, SIGTERM, a request to stop.
+//! Watchdog: the thread that waits for deadlines, signals and the request to stop.
 //!
-//! It sleeps without a timeout while nothing is in flight, so an idle server does not wake up.
-//! The first call arms it; then it looks every [`TICK`] until nothing has been in flight for a
-//! while. Arming costs one atomic load per call in the ordinary case.
+//! It blocks without a timeout while nothing is in flight, so an idle server does not wake up. The
+//! first call arms it. Then it checks deadlines every [`TICK`] until nothing has been in flight for
+//! [`QUIET`] ticks. Arming an armed watchdog costs one atomic load.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often deadlines are looked at: a quarter of the 200 ms within which a call must be flagged.
+/// Interval of deadline checks: a quarter of the 200 ms within which a call must be cancelled.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-/// Ticks without anything to watch after which the thread sleeps for good.
+/// Ticks without deadlines after which the thread blocks without a timeout.
 const QUIET: u32 = 40;
 
-/// Wakes the watching thread.
+/// Shared part of the watchdog, which wakes its thread.
 pub(crate) struct Watchdog {
     armed: AtomicBool,
     terminated: Arc<AtomicBool>,
-    /// While this is set, a signal has its default effect.
+    /// While set, a signal has its default effect.
     at_once: Arc<AtomicBool>,
-    bell: Waker,
+    waker: Waker,
 }
 
 impl Watchdog {
@@ -28,47 +28,47 @@ impl Watchdog {
     /// The operating system has no socket pair left.
     pub(crate) fn new() -> io::Result<Watchdog> {
         let (armed, terminated, at_once) = (AtomicBool::new(false), Arc::default(), Arc::default());
-        Ok(Watchdog { armed, terminated, at_once, bell: Waker::new()? })
+        Ok(Watchdog { armed, terminated, at_once, waker: Waker::new()? })
     }
 
-    /// There is something to watch from now on.
+    /// Starts the periodic checks.
     pub(crate) fn arm(&self) {
         if !self.armed.load(Ordering::Relaxed) && !self.armed.swap(true, Ordering::AcqRel) {
-            self.bell.ring();
+            self.waker.wake();
         }
     }
 
     /// Wakes the thread now.
     pub(crate) fn wake(&self) {
-        self.bell.ring();
+        self.waker.wake();
     }
 
-    /// Lets SIGTERM and SIGINT end the watching.
+    /// Installs handlers for SIGTERM and SIGINT.
     ///
     /// # Errors
     /// The handlers cannot be installed.
     pub(crate) fn catch_signals(&self) -> io::Result<Signals> {
-        self.bell.catch_signals(&self.terminated, &self.at_once)
+        self.waker.catch_signals(&self.terminated, &self.at_once)
     }
 
-    /// From now on another signal ends the process at once: somebody is impatient. Not before,
-    /// since whoever ends a whole process group may have its signal passed on by a wrapper too.
+    /// Lets the next signal end the process at once. Not done before the first signal, because a
+    /// signal to a process group can arrive twice, directly and through a wrapper.
     pub(crate) fn let_signals_kill(&self) {
         self.at_once.store(true, Ordering::Release);
     }
 
-    /// Whether SIGTERM or SIGINT came.
+    /// Returns whether SIGTERM or SIGINT arrived.
     pub(crate) fn terminated(&self) -> bool {
         self.terminated.load(Ordering::Acquire)
     }
 
-    /// Waits for a ring, one tick at most.
+    /// Blocks until a wake-up, one tick at most.
     pub(crate) fn pause(&self) {
-        self.bell.wait(Some(TICK));
+        self.waker.wait(Some(TICK));
     }
 
-    /// Watches until there is a reason to end, which it gives back. The reason is looked for
-    /// whenever the bell rings.
+    /// Runs the watchdog until `reason` returns a reason to end, and returns that. `check` looks for
+    /// overdue calls and returns whether there are deadlines left.
     pub(crate) fn watch<R>(&self, check: impl Fn(Instant) -> bool, reason: impl Fn() -> Option<R>) -> R {
         let mut quiet = 0;
         loop {
@@ -76,8 +76,8 @@ impl Watchdog {
             if sleeping {
                 self.armed.store(false, Ordering::Release);
             }
-            // After disarming one more look with a timeout, for a call that came in between.
-            self.bell.wait((!sleeping || quiet == QUIET).then_some(TICK));
+            // One more wait with a timeout after disarming, for a call that was armed in between.
+            self.waker.wait((!sleeping || quiet == QUIET).then_some(TICK));
             if let Some(reason) = reason() {
                 return reason;
             }
@@ -91,7 +91,7 @@ impl Watchdog {
     }
 }
 
-/// Signal handlers; when this is dropped, signals do again what they did before.
+/// Installed signal handlers. Dropping this restores the default effect of the signals.
 pub(crate) struct Signals {
     at_once: Arc<AtomicBool>,
 }
@@ -102,30 +102,30 @@ impl Drop for Signals {
     }
 }
 
-/// Something to wait for that a signal handler can ring: on Unix a socket pair.
+/// Wake-up channel that a signal handler can use: on Unix a socket pair.
 #[cfg(unix)]
 struct Waker {
-    rope: std::os::unix::net::UnixStream,
-    ear: std::os::unix::net::UnixStream,
+    write: std::os::unix::net::UnixStream,
+    read: std::os::unix::net::UnixStream,
 }
 
 #[cfg(unix)]
 impl Waker {
     fn new() -> io::Result<Waker> {
-        let (rope, ear) = std::os::unix::net::UnixStream::pair()?;
-        rope.set_nonblocking(true)?;
-        Ok(Waker { rope, ear })
+        let (write, read) = std::os::unix::net::UnixStream::pair()?;
+        write.set_nonblocking(true)?;
+        Ok(Waker { write, read })
     }
 
-    /// A full socket is a bell that rings already, so a refused write loses nothing.
-    fn ring(&self) {
-        let _ = io::Write::write(&mut &self.rope, b"!");
+    /// A full socket wakes the reader anyway, so a failed write loses nothing.
+    fn wake(&self) {
+        let _ = io::Write::write(&mut &self.write, b"!");
     }
 
     fn wait(&self, time: Option<Duration>) {
-        let mut rings = [0; 64];
-        if self.ear.set_read_timeout(time).is_ok() {
-            let _ = io::Read::read(&mut &self.ear, &mut rings);
+        let mut bytes = [0; 64];
+        if self.read.set_read_timeout(time).is_ok() {
+            let _ = io::Read::read(&mut &self.read, &mut bytes);
         }
     }
 
@@ -134,7 +134,7 @@ impl Waker {
         for signal in [SIGTERM, SIGINT] {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(at_once))?;
             signal_hook::flag::register(signal, Arc::clone(terminated))?;
-            signal_hook::low_level::pipe::register(signal, self.rope.try_clone()?)?;
+            signal_hook::low_level::pipe::register(signal, self.write.try_clone()?)?;
         }
         Ok(Signals { at_once: Arc::clone(at_once) })
     }
@@ -143,7 +143,7 @@ impl Waker {
 #[cfg(not(unix))]
 #[derive(Default)]
 struct Waker {
-    rung: std::sync::Mutex<bool>,
+    woken: std::sync::Mutex<bool>,
     changed: std::sync::Condvar,
 }
 
@@ -153,19 +153,19 @@ impl Waker {
         Ok(Waker::default())
     }
 
-    fn ring(&self) {
-        *crate::sync::lock(&self.rung) = true;
+    fn wake(&self) {
+        *crate::sync::lock(&self.woken) = true;
         self.changed.notify_all();
     }
 
     fn wait(&self, time: Option<Duration>) {
-        let mut rung = crate::sync::lock(&self.rung);
-        if !*rung {
+        let mut woken = crate::sync::lock(&self.woken);
+        if !*woken {
             // Without a timeout a day: a spurious wake-up costs nothing.
             let time = time.unwrap_or(Duration::from_secs(86_400));
-            rung = crate::sync::wait_for(&self.changed, rung, time);
+            woken = crate::sync::wait_for(&self.changed, woken, time);
         }
-        *rung = false;
+        *woken = false;
     }
 
     fn catch_signals(&self, _: &Arc<AtomicBool>, at_once: &Arc<AtomicBool>) -> io::Result<Signals> {
