@@ -1,24 +1,22 @@
-//! What a handler can do besides computing: report, log, notice that it is no longer wanted, and
-//! ask the user, the model or for the roots.
+//! Context of a running handler: progress, log entries, cancellation, and requests to the client.
 //!
-//! A question is answered in one of two ways. Where the answer came with the call, it is returned.
-//! Where it is not there yet, the method returns a [`ToolError`] that the handler passes on with
-//! `?`; the client is asked, and **the handler runs again from the start** when the answers are
-//! there. So side effects come after the answers. Questions asked before the first `?` travel
-//! together:
+//! A method that asks the client returns the answer if the call already has it. Otherwise it returns
+//! a [`ToolError`] that the handler passes on with `?`; the client is asked, and **the handler runs
+//! again from the start** when the answers have arrived. So side effects come after the answers.
+//! Questions before the first `?` are sent together:
 //!
 //! ```
 //! # use tinymcp::{Context, ToolError, Form};
 //! # fn form() -> Form { Form::new("Who?") }
 //! # fn handler(ctx: &mut Context<'_>) -> Result<(), ToolError> {
-//! let name = ctx.elicit("name", form());       // not answered yet: an Err that is kept for now
+//! let name = ctx.elicit("name", form());       // without an answer an Err, which is not returned yet
 //! let roots = ctx.roots("roots");
-//! let (name, roots) = (name?, roots?);         // both are asked at once
+//! let (name, roots) = (name?, roots?);         // both questions are sent
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! No thread waits for the client, in either era.
+//! No thread waits for the client meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -69,23 +67,23 @@ pub struct Context<'c> {
     pub(crate) query: &'c Query,
     pub(crate) era: &'static dyn ServerEra,
     pub(crate) sink: &'c dyn ReplySink,
-    /// Knows when the client cancelled, the watchdog bit or the server stops.
+    /// State of the call: set when the client, the watchdog or shutdown cancels it.
     pub(crate) call: Option<&'c Call>,
-    /// The same, decided by the clock: a handler that runs inline has nobody to set its flag.
+    /// Deadline of an inline handler, which the watchdog does not watch.
     pub(crate) deadline: Option<Instant>,
     pub(crate) logging: bool,
     pub(crate) host: &'c dyn CallHost,
     pub(crate) answers: &'c mut Answers,
     pub(crate) asks: Vec<Ask>,
-    /// Keys that were asked for in this run, each once.
+    /// Keys of the questions of this run.
     pub(crate) keys: Vec<String>,
     pub(crate) last_progress: f64,
 }
 
 impl Context<'_> {
-    /// Whether the result is no longer wanted: the client cancelled, the deadline passed, the
-    /// client is gone, or the server stops and its grace period is over. A handler that works long
-    /// looks at this now and then and returns; what it returns then is dropped.
+    /// Returns whether the result is no longer wanted: the client cancelled the call, the deadline
+    /// passed, the client is gone, or the grace period of shutdown is over. A handler that works for
+    /// long should check this regularly and return; its result is then dropped.
     pub fn cancelled(&self) -> bool {
         self.stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -99,11 +97,11 @@ impl Context<'_> {
         self.host.stopping()
     }
 
-    /// Waits for this long, or until the result is no longer wanted, and says so with an error that
-    /// ends the handler: `ctx.wait(pause)?`.
+    /// Blocks for this long. Fails at once when the result is no longer wanted, so that
+    /// `ctx.wait(pause)?` ends the handler.
     ///
     /// # Errors
-    /// The call was cancelled. Nobody reads what a handler gives after that.
+    /// The call was cancelled. The handler's result is then dropped.
     pub fn wait(&self, time: Duration) -> Result<(), ToolError> {
         let then = Instant::now() + time.min(FOR_EVER);
         let until = self.deadline.map_or(then, |deadline| deadline.min(then));
@@ -114,18 +112,19 @@ impl Context<'_> {
         if self.cancelled() { Err(ToolError::new("The call was cancelled")) } else { Ok(()) }
     }
 
-    /// Tells those who subscribed to this resource that its contents changed.
+    /// Notifies the subscribers of this resource that its contents changed.
     ///
     /// # Errors
-    /// [`Server::resource_updates`](crate::Server::resource_updates) was not called.
+    /// Resource updates were not announced with
+    /// [`Server::resource_updates`](crate::Server::resource_updates).
     pub fn resource_updated(&self, uri: &str) -> Result<(), ToolError> {
         Ok(self.host.notify(&Change::Updated(uri.to_owned()))?)
     }
 
-    /// Reports a step: `done` of `total`, in units of the handler's choice, and what is going on.
+    /// Reports progress: `done` of `total`, in units of the handler's choice, with a message.
     ///
-    /// Goes to the client if it asked for progress of this call; values that do not grow are
-    /// dropped (MCP basic/utilities/progress: progress must increase).
+    /// Sent if the client asked for progress of this call. Values that do not increase are dropped
+    /// (MCP basic/utilities/progress).
     pub fn progress(&mut self, done: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = self.query.progress else { return };
         if !done.is_finite() || done <= self.last_progress || self.stopped() {
@@ -141,8 +140,7 @@ impl Context<'_> {
     /// Values under names such as `password` or `token` are masked at any depth.
     ///
     /// # Errors
-    /// Logging was not switched on with [`Server::logging`](crate::Server::logging): a client
-    /// that was not told of log entries must not be sent any.
+    /// Log entries were not announced with [`Server::logging`](crate::Server::logging).
     pub fn log(&self, level: Level, logger: Option<&str>, data: impl Into<Json>) -> Result<(), ToolError> {
         if !self.logging {
             return Err(ToolError::new(
@@ -156,13 +154,13 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// What the client can be asked.
+    /// The client's capabilities.
     pub fn client_can(&self) -> ClientCapabilities {
         self.query.peer.capabilities
     }
 
-    /// The client's name and version, as it gave them; for diagnostics only, anybody can claim
-    /// anything.
+    /// The client's name and version, as the client states them. Not verified, so only for
+    /// diagnostics.
     pub fn client_info(&self) -> Option<(String, String)> {
         let read = |info: Value<'_>| {
             let text = |name: &str| info.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -174,33 +172,33 @@ impl Context<'_> {
         }
     }
 
-    /// Who sends the request, as `HttpServer::bearer` found out (feature `http-server`); `None`
-    /// where nobody asked.
+    /// The authenticated principal of the request, from `HttpServer::bearer` (feature
+    /// `http-server`). `None` without authentication.
     pub fn principal(&self) -> Option<&str> {
         self.sink.principal()
     }
 
-    /// Lets go of the client, which comes back after this time for what it missed: a call that
-    /// takes long need not hold a connection meanwhile. Works over HTTP for sessions of 2025-11-25,
-    /// and does nothing elsewhere: other clients keep waiting.
+    /// Disconnects the client, which reconnects after this time and receives the events it missed.
+    /// So a long call does not hold a connection. Only sessions of 2025-11-25 over HTTP support
+    /// this; elsewhere this does nothing.
     pub fn detach(&self, time: Duration) {
         self.sink.pause(time);
     }
 
-    /// The `_meta` object of the request, with whatever the client put there.
+    /// The `_meta` object of the request.
     pub fn meta(&self) -> Option<Value<'_>> {
         self.at(self.query.params?).get("_meta")
     }
 
-    /// Asks the user to fill in a form. `key` names the question within the call: two questions
-    /// have two keys (`&format!("sure-{bed}")` in a loop).
+    /// Asks the user to fill in a form. `key` names the question within the call; every question
+    /// needs its own key (`&format!("sure-{bed}")` in a loop).
     ///
-    /// An answer says what the client sent, not that a person saw the question; a client may send
-    /// one unasked, and the same one again.
+    /// An answer is data from the client. It does not prove that a person saw the question: a client
+    /// may send an answer unasked, or the same one again.
     ///
     /// # Errors
-    /// Pass it on with `?`: the client was asked, cannot be asked, or refused; or the form cannot
-    /// be right. Declining is no error but an answer.
+    /// Pass the error on with `?`. It means that the client was asked, cannot be asked, or refused,
+    /// or that the form is invalid. An answer that declines is not an error.
     pub fn elicit(&mut self, key: &str, form: Form) -> Result<FormResult, ToolError> {
         if let Some(fault) = form.fault() {
             return Err(ToolError::new(format!("The form {key:?} cannot be right: {fault}")));
@@ -210,8 +208,8 @@ impl Context<'_> {
         Ok(FormResult::new(action, doc))
     }
 
-    /// Asks the user to visit a page, for what must not pass through the client: passwords, keys,
-    /// payments. The answer says whether the user agreed to go, not what happened there.
+    /// Asks the user to visit a page, for data that must not pass through the client: passwords,
+    /// keys, payments. The answer is the user's consent to open the page, not the outcome there.
     ///
     /// # Errors
     /// As with [`Context::elicit`].
@@ -232,9 +230,9 @@ impl Context<'_> {
     /// Asks the client's model for a message.
     ///
     /// # Errors
-    /// As with [`Context::elicit`]; also when tool uses and results do not pair up, the `_meta` of
-    /// a block or a tool is none that [`ToolOutput::meta`](crate::ToolOutput::meta) takes, or a
-    /// number is none.
+    /// As with [`Context::elicit`]; also if a tool use has no result or a result no use, if the
+    /// `_meta` of a block or a tool is invalid (see [`ToolOutput::meta`](crate::ToolOutput::meta)),
+    /// or if a number is not finite.
     pub fn sample(&mut self, key: &str, sampling: Sampling) -> Result<SampleResult, ToolError> {
         if let Some(why) = sampling.unpaired() {
             return Err(ToolError::new(why));
@@ -252,7 +250,7 @@ impl Context<'_> {
         self.ask(key, AskRequest::Sample(Box::new(sampling))).map(SampleResult::new)
     }
 
-    /// Asks for the folders the client lets the server work in.
+    /// Asks the client for its roots: the folders in which the server may work.
     ///
     /// # Errors
     /// As with [`Context::elicit`].
@@ -260,10 +258,10 @@ impl Context<'_> {
         self.ask(key, AskRequest::Roots).map(|doc| Root::read_all(doc.root()))
     }
 
-    /// The answer under this key, or the question on its way.
+    /// Returns the answer under this key, or records the question.
     pub(crate) fn ask(&mut self, key: &str, request: AskRequest) -> Result<Doc, ToolError> {
         if self.keys.iter().any(|known| known == key) {
-            // One answer must never pass for two.
+            // One answer must not serve two questions.
             return Err(ToolError::new(format!("The handler asks two questions under the key {key:?}")));
         }
         self.keys.push(key.to_owned());
@@ -299,7 +297,7 @@ impl Context<'_> {
         Err(ToolError::asked())
     }
 
-    /// In words for the model: what is wrong with a tool's arguments, where, and by which keyword.
+    /// Error for invalid arguments, for the model: the fault, its place and the keyword.
     #[cold]
     #[inline(never)]
     pub(crate) fn bad_arguments(&self, violation: &Violation) -> ToolError {
@@ -313,7 +311,7 @@ impl Context<'_> {
         ))
     }
 
-    /// Whether nothing more may be sent for this call.
+    /// Returns whether the call is cancelled, so that nothing more may be sent for it.
     fn stopped(&self) -> bool {
         self.call.is_some_and(Call::is_cancelled)
     }

@@ -9,10 +9,10 @@ use crate::json::{Doc, Json, Value};
 
 const WORDS: [&str; 7] = ["password", "token", "secret", "apikey", "authorization", "bearer", "credential"];
 
-/// What stands in the place of a masked value.
+/// Replacement of a masked value.
 const MASK: &str = "\"[masked]\"";
 
-/// `data` without credentials; unchanged text is not copied.
+/// Masks credentials in `data`. Text without credentials is not copied.
 pub(crate) fn masked(data: Json) -> Json {
     let Ok(doc) = Doc::parse(data.as_str().as_bytes()) else { return data };
     // An explicit stack: nesting is as deep as the data is.
@@ -39,7 +39,7 @@ pub(crate) fn masked(data: Json) -> Json {
         from = end;
     }
     text.push_str(doc.text().get(from..).unwrap_or_default());
-    // A replaced value is a value again, so this parses; if it ever did not, nothing is leaked.
+    // OK because a value was replaced by a value; if this ever failed, it would leak nothing.
     Json::parse(text).unwrap_or_default()
 }
 

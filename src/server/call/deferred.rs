@@ -1,10 +1,9 @@
-//! Deferred calls: a handler returns [`Outcome::Deferred`] and its thread goes on, and whoever has
-//! the work answers through a [`Deferred`]. A served hub is built on this.
+//! Deferred calls: a handler returns [`Outcome::Deferred`], its worker is free, and another thread
+//! answers the call through a [`Deferred`]. A served hub uses this.
 //!
-//! Until a `Deferred` is used up its call is in flight like any other: the client may cancel it,
-//! and the watchdog ends it when the time of [`Deferred::allow`] is over. [`Deferred::on_cancel`]
-//! reports both. This file also has what else the owner of deferred calls needs of a server's
-//! [`Handle`].
+//! Until a `Deferred` is consumed its call is in flight like any other: the client may cancel it,
+//! and the watchdog ends it after the time of [`Deferred::allow`]. [`Deferred::on_cancel`] reports
+//! both.
 //!
 //! # Invariants
 //! - Nothing here waits for the client: all output goes through the connection's outbox, so a
@@ -27,16 +26,16 @@ use crate::server::connection::Connection;
 use crate::server::serve::state::Shared;
 use crate::server::tool_error::ToolError;
 
-/// Takes a call over.
+/// Callback that takes over a call.
 pub(crate) type Begin = Box<dyn FnOnce(Deferred) + Send>;
 
-/// A call that no handler of this server works on.
+/// A call in flight whose handler has returned.
 pub(crate) struct Deferred {
     job: Option<Job>,
     shared: Arc<Shared>,
 }
 
-/// Who a call came from, as far as that can be told.
+/// Sender of a call, as far as it is known.
 #[derive(Clone)]
 pub(crate) struct Caller {
     conn: Arc<Connection>,
@@ -44,13 +43,13 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Whether both calls are certain to be of one client.
+    /// Returns whether both calls certainly come from one client.
     pub(crate) fn is(&self, other: &Caller) -> bool {
         Arc::ptr_eq(&self.call, &other.call)
             || (Arc::ptr_eq(&self.conn, &other.conn) && !self.conn.is_shared())
     }
 
-    /// Logs an entry to the session that the call belongs to, if there is one that wants it.
+    /// Logs an entry to the session of the call, if one is open and wants it.
     pub(crate) fn log(&self, level: Level, logger: &str, data: &Json) {
         self.conn.log(level, Some(logger), data);
     }
@@ -65,33 +64,33 @@ impl Deferred {
         Deferred { job: Some(job), shared }
     }
 
-    /// Who called.
+    /// The sender of the call.
     pub(crate) fn caller(&self) -> Option<Caller> {
         let job = self.job.as_ref()?;
         Some(Caller { conn: Arc::clone(&job.conn), call: Arc::clone(&job.call) })
     }
 
-    /// What the client can be asked.
+    /// The client's capabilities.
     pub(crate) fn client_can(&self) -> ClientCapabilities {
         self.job.as_ref().map(|job| job.query.peer.capabilities).unwrap_or_default()
     }
 
-    /// Runs `hook` when the result is no longer wanted, at once if that is so already. It must not
-    /// wait; another hook takes its place.
+    /// Runs `hook` when the result is no longer wanted, at once if that is already the case. The hook
+    /// must not block. A later hook replaces it.
     pub(crate) fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
         if let Some(job) = &self.job {
             job.call.on_cancel(Box::new(hook));
         }
     }
 
-    /// Gives the call this much time from now.
+    /// Sets the deadline of the call to `time` from now.
     pub(crate) fn allow(&self, time: Duration) {
         if let Some(job) = &self.job {
             job.conn.reschedule(&job.call, time, job.weight());
         }
     }
 
-    /// Reports a step, if the client asked for that. One that does not read misses it.
+    /// Reports progress if the client asked for it. Dropped while the client does not read.
     pub(crate) fn progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
         let Some(job) = &self.job else { return };
         if let Some(token) = job.query.progress {
@@ -117,8 +116,7 @@ impl Deferred {
         job.conn.outbox().send(&job.sink, w.into_bytes());
     }
 
-    /// Answers a request for updates of this resource when the server's delegate knows if they will
-    /// come.
+    /// Answers a subscription when the delegate has reported whether updates are available.
     pub(crate) fn subscribe(self, uri: String) {
         let Some(job) = &self.job else { return };
         let (conn, shared, left) = (Arc::clone(&job.conn), Arc::clone(&self.shared), uri.clone());
@@ -150,11 +148,10 @@ impl Deferred {
         job.settle(result);
     }
 
-    /// Asks the client. The handler runs again when the answers are there, and finds them and
-    /// `note`.
+    /// Asks the client. The handler runs again with the answers and `note`.
     pub(crate) fn ask(mut self, questions: &[(String, AskRequest)], note: &Json) {
         let Some(mut job) = self.job.take() else { return };
-        // Those of earlier rounds have gone where they belong.
+        // The answers of earlier rounds were passed on.
         job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
         if let Questions::InResult = job.era.questions() {
             if let Err(fault) = job.conn.core.need_sealer() {
@@ -177,7 +174,7 @@ impl Deferred {
         job.settle(CallResult::Asked(questions.iter().map(ask).collect()));
     }
 
-    /// Runs the handler again, which finds `note`.
+    /// Runs the handler again with `note`.
     pub(crate) fn again(mut self, note: &Json) {
         let Some(mut job) = self.job.take() else { return };
         job.answers = vec![(NOTE.to_owned(), Ok(note.to_doc()))];
@@ -193,7 +190,7 @@ impl Drop for Deferred {
         if let Some(job) = self.job.take() {
             job.settle(CallResult::Fault(Fault::Internal("The call was given up")));
         }
-        // Only now: what was said is on its way.
+        // Last, so that shutdown waits for the response.
         self.shared.deferred.fetch_sub(1, Ordering::SeqCst);
     }
 }

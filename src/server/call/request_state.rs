@@ -1,13 +1,13 @@
-//! Sealed `requestState`: what a call needs for its next round, in the client's hands but not in
-//! its power.
+//! Sealed `requestState`: the data of a call's next round, stored by the client and protected
+//! against changes.
 //!
 //! The state is a JSON object (expiry, digest of the request, answers so far), followed by an
 //! HMAC-SHA256 over it and over the caller's principal, in base64url (RFC 2104, RFC 4648 §5).
-//! Whatever does not verify is refused in one way, so that nothing is learnt from a refusal.
+//! Every invalid state gets the same error, so that the error reveals nothing.
 //! Source: MCP 2026-07-28 basic/patterns/mrtr, `requestState` security.
 //!
-//! Times are whole seconds, rounded so that a state lives for at least as long as it should, and
-//! for less than two seconds more.
+//! Times are whole seconds, rounded so that a state is valid for at least its lifetime, and for less
+//! than two seconds more.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ use crate::rpc::{RpcError, code as rpc_code};
 /// Length of the authentication code in bytes.
 const TAG: usize = 32;
 
-/// The answers that came with earlier rounds, by key.
+/// The answers of earlier rounds, by key.
 pub(crate) type Answers = Vec<(String, Answer)>;
 
 /// Key under which a handler that runs again finds what it noted. No client can send an answer
@@ -33,18 +33,17 @@ pub(crate) const NOTE: &str = "\0";
 /// A method and its parameters.
 pub(crate) type Request<'d> = (&'static str, Option<Value<'d>>);
 
-/// Opens a state: given are the key, the principal, the digest of the request, the time and the
-/// state.
+/// Function that opens a state. Its arguments are the key, the principal, the digest of the request,
+/// the time and the state.
 type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>;
 
-/// A key, and what is done with it.
+/// Key with its operations.
 ///
-/// Everything below is called through its fields: a program that neither asks nor gives a key links
-/// no cryptography.
+/// The functions are called through fields, so that a program that neither asks the client nor sets
+/// a key links no cryptography.
 pub(crate) struct Sealer {
     key: [u8; 32],
-    /// Since when times count. Without it they are those of the system's clock, which others have
-    /// too.
+    /// Start of the time scale. `None` for the system's clock, which other processes share.
     since: Option<Instant>,
     digest: fn(&str, Option<Value<'_>>) -> [u8; 32],
     seal: fn(&[u8; 32], &str, &[u8; 32], u64, &Answers) -> String,
@@ -52,18 +51,18 @@ pub(crate) struct Sealer {
 }
 
 impl Sealer {
-    /// For a key that other processes have, or will.
+    /// Sealer with a key that other processes share.
     pub(crate) fn new(key: [u8; 32]) -> Sealer {
         Sealer { key, since: None, digest, seal, open }
     }
 
-    /// For a key that nobody else ever has. Then nothing depends on the system's clock, which on a
-    /// board without a clock of its own jumps by years when the network is there.
+    /// Sealer with a key of this process only. It does not use the system's clock, which jumps by
+    /// years on a single-board computer without a real-time clock.
     pub(crate) fn own(key: [u8; 32]) -> Sealer {
         Sealer { since: Some(Instant::now()), ..Sealer::new(key) }
     }
 
-    /// In seconds; a clock before 1970 counts as 1970.
+    /// The time in seconds. A clock before 1970 reads as 1970.
     fn now(&self) -> u64 {
         match self.since {
             Some(since) => since.elapsed().as_secs(),
@@ -71,7 +70,7 @@ impl Sealer {
         }
     }
 
-    /// Seals `answers` for the request, to be opened within this time.
+    /// Seals `answers` for the request. The state is valid for `time`.
     pub(crate) fn seal(
         &self,
         principal: &str,
@@ -83,14 +82,14 @@ impl Sealer {
         (self.seal)(&self.key, principal, &(self.digest)(request.0, request.1), expires, answers)
     }
 
-    /// The answers in a sealed state; `None` for one that is not ours, was changed, has expired, or
-    /// belongs to another request or principal.
+    /// The answers in a sealed state. `None` if it was not sealed with this key, was changed, has
+    /// expired, or belongs to another request or principal.
     pub(crate) fn open(&self, principal: &str, request: Request<'_>, state: &str) -> Option<Answers> {
         (self.open)(&self.key, principal, &(self.digest)(request.0, request.1), self.now(), state)
     }
 }
 
-/// Rounded up: what is sealed in the course of a second is opened to the end of its last one.
+/// Whole seconds, rounded up, so that a state does not expire early.
 fn seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
@@ -102,7 +101,7 @@ fn seal(key: &[u8; 32], principal: &str, digest: &[u8; 32], expires: u64, answer
     w.key("d").string(&Base64UrlUnpadded::encode_string(digest));
     w.key("a").begin_object();
     for (name, answer) in answers {
-        // A refusal is not kept: modern answers are results, a client that refuses does not retry.
+        // Errors are not stored: in the modern era answers are results.
         if let Ok(doc) = answer {
             w.key(name).value(doc.root());
         }
@@ -118,7 +117,7 @@ fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &st
     let bytes = Base64UrlUnpadded::decode_vec(state).ok()?;
     let (text, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG)?)?;
     let expected = code(key, principal, text);
-    // Every byte is looked at, so that the time taken says nothing about where they differ.
+    // Compares every byte, so that the duration does not reveal the first difference.
     let difference = expected.iter().zip(tag).fold(0, |all, (a, b)| all | (a ^ b));
     if std::hint::black_box(difference) != 0 {
         return None;
@@ -137,12 +136,11 @@ fn open(key: &[u8; 32], principal: &str, digest: &[u8; 32], now: u64, state: &st
     Some(answers)
 }
 
-/// A digest of what a request asks for: its method and its parameters as JSON values, without those
-/// that change from round to round. A client that sends the same members in another order asks
-/// for the same.
+/// Digest of a request: its method and its parameters as JSON values, without those that change
+/// between rounds. The order of members does not matter.
 fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
     let top = step(&[0; 32], b'.', "");
-    // An explicit stack, and each name hashed once, whatever the client nests.
+    // An explicit stack bounds the native stack. Each name is hashed once at any depth.
     let mut open: Vec<([u8; 32], Value<'_>)> = Vec::new();
     for (name, value) in params.into_iter().flat_map(Value::members) {
         if !era::CHANGES_BETWEEN_ROUNDS.contains(&name) {
@@ -174,8 +172,8 @@ fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
     hash.finalize()
 }
 
-/// Where something stands and what it is, as one hash: the first two parts have fixed lengths, so
-/// no two steps run together into the same bytes.
+/// Hash of a position, a kind and a value. The first two parts have fixed lengths, so different steps
+/// never hash the same bytes.
 fn step(place: &[u8; 32], sort: u8, what: impl AsRef<[u8]>) -> [u8; 32] {
     let mut hash = Hash::new();
     hash.update(place);

@@ -93,26 +93,26 @@ impl Catalog {
     }
 }
 
-/// Result of a request for updates: each URI, with the reason where no updates will come.
+/// Callback for the result of [`Delegate::watch`]: each URI, with an error if it has no updates.
 pub(crate) type Watched = Box<dyn FnOnce(Vec<(String, Result<(), ToolError>)>) + Send>;
 
-/// Owner of a server's entries. Nothing here may wait, except [`Delegate::client_came`].
+/// Owner of a server's entries, such as a hub. Only [`Delegate::client_came`] may block.
 #[allow(dead_code)] // Implemented by the hub.
 pub(crate) trait Delegate: Send + Sync {
-    /// The handler of a tool that is not on the list but may exist.
+    /// The handler of a tool that is not in the registry but may exist.
     fn tool(&self, name: &str) -> Option<Arc<ToolFn>>;
 
-    /// Subscribes to updates of these resources, which clients listen to already; calls `done` on
-    /// any thread when it is known which of them will be told.
+    /// Subscribes to updates of these resources, which have subscribers. Calls `done` on any thread
+    /// with the result.
     fn watch(&self, uris: Vec<String>, done: Watched);
 
-    /// Clients listen to other resources than before.
+    /// The set of resources with subscribers changed.
     fn listeners_changed(&self);
 
     /// The log level of a session changed.
     fn level_changed(&self);
 
-    /// A session opened, or a request came without one, and with it what the client can be asked.
-    /// Called before the message is answered; with `waits` the caller may wait.
+    /// A session opened, or a request without a session arrived, with these client capabilities.
+    /// Called before the message is answered. With `waits` this may block.
     fn client_came(&self, capabilities: ClientCapabilities, waits: bool);
 }

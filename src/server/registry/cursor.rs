@@ -1,7 +1,7 @@
-//! Cursors of list pages: opaque to clients, a place in the order of registration to us.
+//! Cursors of list pages, opaque to clients.
 //!
-//! A cursor names the sequence number of the last entry that was given, so pages stay right while
-//! entries come and go: nothing is given twice, nothing that stays is left out.
+//! A cursor encodes the sequence number of the last entry of a page. So pages stay consistent while
+//! entries are added and removed: no entry appears twice, no remaining entry is skipped.
 //! Source: MCP server/utilities/pagination.
 
 use base64ct::{Base64UrlUnpadded, Encoding};
@@ -18,7 +18,7 @@ fn letter(list: List) -> u8 {
     }
 }
 
-/// The cursor behind this entry.
+/// The cursor after this entry.
 #[cold]
 #[inline(never)]
 pub(crate) fn cursor(list: List, sequence: u64) -> String {
@@ -28,15 +28,15 @@ pub(crate) fn cursor(list: List, sequence: u64) -> String {
     Base64UrlUnpadded::encode_string(&bytes)
 }
 
-/// The place a cursor names; no cursor is the start.
+/// The sequence number in a cursor; 0 without a cursor.
 ///
 /// # Errors
-/// A text that is no cursor of this list.
+/// The text is not a cursor of this list.
 #[cold]
 #[inline(never)]
 pub(crate) fn place(list: List, cursor: Option<&str>) -> Result<u64, Fault> {
     let Some(cursor) = cursor else { return Ok(0) };
-    // No longer text can be a cursor, so none is decoded.
+    // A longer text cannot be a cursor and is not decoded.
     let bytes = Base64UrlUnpadded::decode_vec(cursor.get(..13).unwrap_or(cursor)).unwrap_or_default();
     match <[u8; 9]>::try_from(bytes) {
         Ok([sort, number @ ..]) if sort == letter(list) => Ok(u64::from_be_bytes(number)),

@@ -1,15 +1,12 @@
-//! Simplified input schemas for hosts that refuse more than they should: who is shown which.
+//! Views of a tool's description: as registered, or simplified for hosts that reject valid schemas.
 //!
-//! A tool is described to a client in one form: as it was registered, or, with the feature `lint`,
-//! as the profile of a host wants it. It decides by the name that the client gives itself. Calls
-//! are checked against the schema that was registered, whatever was shown.
-//!
-//! Invariant: without the feature there is one form, and this costs nothing.
+//! With the feature `lint`, a profile is chosen by the client's name. Calls are always checked
+//! against the registered schema. Without the feature there is one view, at no cost.
 
 /// The form in which a tool is described.
 #[cfg(feature = "lint")]
 pub(crate) type Form = Option<&'static crate::lint::Profile>;
-/// The only form there is.
+/// The only form.
 #[cfg(not(feature = "lint"))]
 #[derive(Clone, Copy)]
 pub(crate) struct Form;
@@ -33,7 +30,7 @@ mod simplify {
     use crate::lint::{PROFILES, Profile, simplify_schema};
     use crate::model::catalog::Tool;
 
-    /// Which clients are shown which profile.
+    /// Profile of each client.
     #[derive(Clone, Default)]
     pub(crate) struct Profiles {
         all: Option<&'static Profile>,
@@ -41,7 +38,7 @@ mod simplify {
     }
 
     impl Profiles {
-        /// Chooses the profile for clients of this name, or for all that have none of their own.
+        /// Sets the profile of clients with this name, or the default profile.
         pub(crate) fn set(&mut self, client: Option<&str>, profile: &'static Profile) {
             match client {
                 None => self.all = Some(profile),
@@ -52,7 +49,7 @@ mod simplify {
             }
         }
 
-        /// The profile of a client, whose name is asked for only where names matter.
+        /// The profile of a client. `name` is called only if a client has a profile of its own.
         pub(crate) fn of(&self, name: impl FnOnce() -> Option<String>) -> super::Form {
             let own = match self.clients.is_empty() {
                 true => None,
@@ -62,7 +59,7 @@ mod simplify {
         }
     }
 
-    /// The places of a tool's descriptions in the forms of a profile.
+    /// The rendered descriptions of a tool for a profile.
     pub(crate) fn cells<'c>(
         cells: &'c OnceLock<Box<[Renderings]>>,
         profile: &'static Profile,
@@ -71,11 +68,11 @@ mod simplify {
         cells.get(PROFILES.iter().position(|known| known.id == profile.id)?)
     }
 
-    /// The tool with its input schema as a host takes it. One that would grow too long stays.
+    /// A copy of the tool with a simplified input schema. A schema that would grow too long is kept.
     pub(crate) fn simplified(tool: &Tool, profile: &'static Profile) -> Tool {
         let mut copy = tool.clone();
         let Some(schema) = &tool.input_schema else { return copy };
-        // What the schema need not say again.
+        // Text that the schema need not repeat.
         let mut words = Writer::new();
         words.begin_object().key("name").string(&tool.name);
         for (key, text) in [("title", &tool.title), ("description", &tool.description)] {

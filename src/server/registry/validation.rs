@@ -1,11 +1,9 @@
-//! The library's own schema validator behind the server's seam for checks.
+//! Schema validation of arguments, structured results and client answers with this crate's
+//! validator (feature `schema`).
 //!
-//! Built with the feature `schema`, every server checks arguments and structured results with it,
-//! formats included, unless [`Server::schema_compiler`](crate::Server::schema_compiler) says
-//! otherwise. Types made by `record!` are checked by their own decoding, which also takes `null`
-//! for an optional member that is not there.
-//!
-//! Invariant: a schema that is refused stays refused; there is no check in its place.
+//! Every server uses it, with formats, unless
+//! [`Server::schema_compiler`](crate::Server::schema_compiler) sets another compiler. Types made by
+//! `record!` are checked while they are decoded, which also accepts `null` for an optional member.
 
 use std::sync::Arc;
 
@@ -16,8 +14,7 @@ use crate::model::client_request::{AskRequest, FieldKind};
 use crate::record::Violation;
 use crate::schema::{Formats, Options, Schema};
 
-/// What a server checks with unless it is told otherwise. Checks run on the workers, so they take
-/// no more of the stack than these have.
+/// The default compiler of a server. Checks run on workers, so their limits fit the workers' stacks.
 pub(crate) fn standard(limits: &Limits) -> Arc<dyn SchemaCompiler> {
     let fitting = limits.schema.clone().fitting(limits.worker_stack);
     Arc::new(Options::new().formats(Formats::Assert).limits(fitting))
@@ -38,11 +35,11 @@ impl SchemaCompiler for Options {
     }
 }
 
-/// What decoding alone cannot tell of an answer: the formats of a form's fields, and whether the
-/// model uses the tools that it was offered as their schemas say.
+/// Checks the parts of an answer that decoding does not check: the formats of a form's fields, and
+/// the tool uses of a sampled message against the schemas of the offered tools.
 ///
 /// # Errors
-/// What does not fit, with a JSON Pointer into the answer.
+/// The fault, with a JSON Pointer into the answer.
 pub(crate) fn check_answer(request: &AskRequest, answer: Value<'_>) -> Result<(), String> {
     let options = Options::new().formats(Formats::Assert);
     match request {
