@@ -1,17 +1,17 @@
 //! Context of a running handler: progress, log entries, cancellation, and requests to the client.
 //!
-//! A method that asks the client returns the answer if the call already has it. Otherwise it returns
-//! a [`ToolError`] that the handler passes on with `?`; the client is asked, and **the handler runs
-//! again from the start** when the answers have arrived. So side effects come after the answers.
-//! Questions before the first `?` are sent together:
+//! A method that asks the client returns the answer if the call already has it. Otherwise it
+//! returns a [`ToolError`] that the handler passes on with `?`; the client is asked, and **the
+//! handler runs again from the start** when the answers have arrived. So side effects come after
+//! the answers. Questions before the first `?` are sent together:
 //!
 //! ```
 //! # use tinymcp::{Context, ToolError, Form};
 //! # fn form() -> Form { Form::new("Who?") }
 //! # fn handler(ctx: &mut Context<'_>) -> Result<(), ToolError> {
-//! let name = ctx.elicit("name", form());       // without an answer an Err, which is not returned yet
-//! let roots = ctx.roots("roots");
-//! let (name, roots) = (name?, roots?);         // both questions are sent
+//! let name = ctx.elicit("name", form());       // without an answer an Err, which is not returned
+//! yet let roots = ctx.roots("roots"); let (name, roots) = (name?, roots?);         // both
+//! questions are sent
 //! # Ok(())
 //! # }
 //! ```
@@ -82,8 +82,8 @@ pub struct Context<'c> {
 
 impl Context<'_> {
     /// Returns whether the result is no longer wanted: the client cancelled the call, the deadline
-    /// passed, the client is gone, or the grace period of shutdown is over. A handler that works for
-    /// long should check this regularly and return; its result is then dropped.
+    /// passed, the client is gone, or the grace period of shutdown is over. A handler that works
+    /// for long should check this regularly and return; its result is then dropped.
     pub fn cancelled(&self) -> bool {
         self.stopped()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -193,8 +193,8 @@ impl Context<'_> {
     /// Asks the user to fill in a form. `key` names the question within the call; every question
     /// needs its own key (`&format!("sure-{bed}")` in a loop).
     ///
-    /// An answer is data from the client. It does not prove that a person saw the question: a client
-    /// may send an answer unasked, or the same one again.
+    /// An answer is data from the client. It does not prove that a person saw the question: a
+    /// client may send an answer unasked, or the same one again.
     ///
     /// # Errors
     /// Pass the error on with `?`. It means that the client was asked, cannot be asked, or refused,

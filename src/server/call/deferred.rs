@@ -75,8 +75,8 @@ impl Deferred {
         self.job.as_ref().map(|job| job.query.peer.capabilities).unwrap_or_default()
     }
 
-    /// Runs `hook` when the result is no longer wanted, at once if that is already the case. The hook
-    /// must not block. A later hook replaces it.
+    /// Runs `hook` when the result is no longer wanted, at once if that is already the case. The
+    /// hook must not block. A later hook replaces it.
     pub(crate) fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
         if let Some(job) = &self.job {
             job.call.on_cancel(Box::new(hook));

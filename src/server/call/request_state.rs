@@ -6,8 +6,8 @@
 //! Every invalid state gets the same error, so that the error reveals nothing.
 //! Source: MCP 2026-07-28 basic/patterns/mrtr, `requestState` security.
 //!
-//! Times are whole seconds, rounded so that a state is valid for at least its lifetime, and for less
-//! than two seconds more.
+//! Times are whole seconds, rounded so that a state is valid for at least its lifetime, and for
+//! less than two seconds more.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -33,8 +33,8 @@ pub(crate) const NOTE: &str = "\0";
 /// A method and its parameters.
 pub(crate) type Request<'d> = (&'static str, Option<Value<'d>>);
 
-/// Function that opens a state. Its arguments are the key, the principal, the digest of the request,
-/// the time and the state.
+/// Function that opens a state. Its arguments are the key, the principal, the digest of the
+/// request, the time and the state.
 type Open = fn(&[u8; 32], &str, &[u8; 32], u64, &str) -> Option<Answers>;
 
 /// Key with its operations.
@@ -172,8 +172,8 @@ fn digest(method: &str, params: Option<Value<'_>>) -> [u8; 32] {
     hash.finalize()
 }
 
-/// Hash of a position, a kind and a value. The first two parts have fixed lengths, so different steps
-/// never hash the same bytes.
+/// Hash of a position, a kind and a value. The first two parts have fixed lengths, so different
+/// steps never hash the same bytes.
 fn step(place: &[u8; 32], sort: u8, what: impl AsRef<[u8]>) -> [u8; 32] {
     let mut hash = Hash::new();
     hash.update(place);

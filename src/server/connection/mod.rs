@@ -295,8 +295,7 @@ impl Connection {
     /// Drops queued and parked jobs of settled calls, and withdraws their requests to the client.
     #[cold]
     pub(crate) fn drop_settled(&self) {
-        let queued = self.core.pool.withdraw(&mut |job: &Job| job.call.is_settled());
-        drop(queued);
+        drop(self.core.pool.withdraw(&mut |job: &Job| job.call.is_settled()));
         let settled: Vec<ParkedCall>;
         {
             let mut parked = lock(&self.parked);
@@ -381,7 +380,8 @@ impl Connection {
         }
     }
 
-    /// Sets the deadline of a call to `time` from now, and its weight. A zero `time` is no deadline.
+    /// Sets the deadline of a call to `time` from now, and its weight. A zero `time` is no
+    /// deadline.
     #[cold]
     pub(crate) fn reschedule(&self, call: &Arc<Call>, time: Duration, weight: usize) {
         let deadline = (!time.is_zero()).then(|| Instant::now() + time);
@@ -500,8 +500,8 @@ impl Connection {
         }
     }
 
-    /// Answers all calls in flight, ends all subscriptions and closes the sink. Earlier messages may
-    /// leave until `deadline`.
+    /// Answers all calls in flight, ends all subscriptions and closes the sink. Earlier messages
+    /// may leave until `deadline`.
     pub(crate) fn close(&self, deadline: Instant) {
         self.give_all_up("The server is shutting down");
         self.end_listens();

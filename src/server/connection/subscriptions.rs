@@ -15,8 +15,8 @@ use crate::transport::ReplySink;
 use super::{Connection, Listen};
 
 impl Connection {
-    /// Sends a change to the session and the subscriptions that want it. Never waits for the client:
-    /// while the client does not read, each change is stored and sent later, once.
+    /// Sends a change to the session and the subscriptions that want it. Never waits for the
+    /// client: while the client does not read, each change is stored and sent later, once.
     pub(crate) fn notify(&self, change: &Change) {
         if self.congested() {
             let mut missed = lock(&self.missed);

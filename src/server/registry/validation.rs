@@ -14,7 +14,8 @@ use crate::model::client_request::{AskRequest, FieldKind};
 use crate::record::Violation;
 use crate::schema::{Formats, Options, Schema};
 
-/// The default compiler of a server. Checks run on workers, so their limits fit the workers' stacks.
+/// The default compiler of a server. Checks run on workers, so their limits fit the workers'
+/// stacks.
 pub(crate) fn standard(limits: &Limits) -> Arc<dyn SchemaCompiler> {
     let fitting = limits.schema.clone().fitting(limits.worker_stack);
     Arc::new(Options::new().formats(Formats::Assert).limits(fitting))

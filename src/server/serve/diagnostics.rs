@@ -41,8 +41,8 @@ mod throttled {
     /// The thread formats nothing.
     const STACK: usize = 64 << 10;
 
-    /// Rate-limited lines of a few kinds, for a thread that must not block. At most one line of each
-    /// kind is written per [`QUIET`]; the next one reports the number of suppressed lines.
+    /// Rate-limited lines of a few kinds, for a thread that must not block. At most one line of
+    /// each kind is written per [`QUIET`]; the next one reports the number of suppressed lines.
     pub(crate) struct Notices<const KINDS: usize> {
         kinds: [Kind; KINDS],
         /// A line is being written.

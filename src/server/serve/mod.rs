@@ -144,8 +144,7 @@ fn over(conn: &Connection, served: &AtomicBool) -> Option<Ended> {
 
 /// Serves a connection on this thread, for handlers that cannot leave it.
 pub(crate) fn local(local: LocalServer, link: Link) -> Result<(), Error> {
-    let parts = take_apart(local.server, false)?;
-    here(parts, link, local.inline, |_| {})
+    here(take_apart(local.server, false)?, link, local.inline, |_| {})
 }
 
 /// Serves standard input and output on the calling thread, for handlers that cannot leave it.
@@ -163,8 +162,8 @@ pub(crate) fn local_stdio(local: LocalServer) -> Result<(), Error> {
     })
 }
 
-/// Reads on this thread and runs the watchdog on another one. If the program asks to stop while this
-/// thread is blocked in a read, the watchdog shuts the connection down and calls `then`.
+/// Reads on this thread and runs the watchdog on another one. If the program asks to stop while
+/// this thread is blocked in a read, the watchdog shuts the connection down and calls `then`.
 fn here(
     parts: Parts,
     link: Link,
@@ -237,8 +236,8 @@ fn connect(core: &Arc<Core>, link: &Link) -> Arc<Connection> {
 
 /// Lets running calls finish within the grace period, then ends everything.
 ///
-/// No new message is accepted. Waits for the reader thread to end or to block on input, then for the
-/// running calls, whose deadlines still apply. Returns the reason why serving ends.
+/// No new message is accepted. Waits for the reader thread to end or to block on input, then for
+/// the running calls, whose deadlines still apply. Returns the reason why serving ends.
 #[cold]
 #[inline(never)]
 fn end(conn: &Connection, served: &AtomicBool, hooks: Hooks) -> Ended {

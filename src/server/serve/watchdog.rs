@@ -67,8 +67,8 @@ impl Watchdog {
         self.waker.wait(Some(TICK));
     }
 
-    /// Runs the watchdog until `reason` returns a reason to end, and returns that. `check` looks for
-    /// overdue calls and returns whether there are deadlines left.
+    /// Runs the watchdog until `reason` returns a reason to end, and returns that. `check` looks
+    /// for overdue calls and returns whether there are deadlines left.
     pub(crate) fn watch<R>(&self, check: impl Fn(Instant) -> bool, reason: impl Fn() -> Option<R>) -> R {
         let mut quiet = 0;
         loop {
