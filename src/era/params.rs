@@ -6,7 +6,7 @@
 use crate::json::{Kind, NodeId, Value};
 use crate::model::{ClientCapabilities, CompletionKind, Fault, Level, Operation};
 
-/// The members of a request's parameters that some method knows.
+/// The parameters of a request, with those of calls and lists at hand.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Params<'d> {
     /// The parameters themselves.
@@ -19,14 +19,8 @@ pub(crate) struct Params<'d> {
     pub(super) reference: Option<Value<'d>>,
     pub(super) argument: Option<Value<'d>>,
     pub(super) context: Option<Value<'d>>,
-    pub(super) level: Option<Value<'d>>,
-    pub(super) notifications: Option<Value<'d>>,
     pub(super) input_responses: Option<Value<'d>>,
     pub(super) request_state: Option<Value<'d>>,
-    pub(super) request_id: Option<Value<'d>>,
-    pub(super) protocol_version: Option<Value<'d>>,
-    pub(super) capabilities: Option<Value<'d>>,
-    pub(super) client_info: Option<Value<'d>>,
 }
 
 /// The members of `_meta` that the protocol gives a meaning (basic/index, `_meta`).
@@ -55,18 +49,12 @@ impl<'d> Params<'d> {
                 3 if name == b"uri" => &mut params.uri,
                 3 if name == b"ref" => &mut params.reference,
                 4 if name == b"name" => &mut params.name,
-                5 if name == b"level" => &mut params.level,
                 6 if name == b"cursor" => &mut params.cursor,
                 7 if name == b"context" => &mut params.context,
                 8 if name == b"argument" => &mut params.argument,
                 9 if name == b"arguments" => &mut params.arguments,
-                9 if name == b"requestId" => &mut params.request_id,
-                10 if name == b"clientInfo" => &mut params.client_info,
-                12 if name == b"capabilities" => &mut params.capabilities,
                 12 if name == b"requestState" => &mut params.request_state,
-                13 if name == b"notifications" => &mut params.notifications,
                 14 if name == b"inputResponses" => &mut params.input_responses,
-                15 if name == b"protocolVersion" => &mut params.protocol_version,
                 _ => continue,
             };
             *place = Some(value);
@@ -78,6 +66,11 @@ impl<'d> Params<'d> {
     #[cfg(feature = "http-server")]
     pub(crate) fn arguments(&self) -> Option<Value<'d>> {
         self.arguments
+    }
+
+    /// A member that few methods have.
+    pub(super) fn get(&self, name: &str) -> Option<Value<'d>> {
+        self.object?.get(name)
     }
 
     /// `_meta` names a protocol version, which makes a message modern.

@@ -13,7 +13,8 @@ use std::fmt;
 use miniserde::de::{Deserialize, Visitor};
 use miniserde::ser::{Fragment, Serialize};
 
-use super::value::{Kind, Value};
+use super::Kind;
+use super::value::Value;
 use super::writer::Writer;
 
 /// Deepest nesting on the stack: the default depth of [`ParseLimits`](super::ParseLimits).

@@ -55,10 +55,27 @@ pub use json::{Json, ToJson};
 pub use miniserde::{TypedError, from_value, to_writer};
 #[cfg(feature = "schema")]
 pub(crate) use node_ref::NodeRef;
-pub use value::{Items, Kind, MemberValues, Members, NodeId, Value};
+pub use value::{Items, MemberValues, Members, NodeId, Value};
 pub use writer::Writer;
 
 use parse::{Name, Node};
+
+/// Kind of a JSON value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// Any number.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
 
 /// Limits of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

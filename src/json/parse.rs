@@ -8,8 +8,7 @@
 
 use super::scan::byte;
 use super::sort::sort;
-use super::value::Kind;
-use super::{Doc, MAX_BYTES, ParseLimits, scan, unescape};
+use super::{Doc, Kind, MAX_BYTES, ParseLimits, scan, unescape};
 use super::{ErrorKind, ParseError};
 
 /// A value or a member name.

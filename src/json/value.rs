@@ -8,11 +8,11 @@
 
 use std::fmt;
 
-use super::Doc;
 use super::json::Json;
 #[cfg(feature = "schema")]
 use super::node_ref::NodeRef;
 use super::parse::{DECODED, FALSE, NULL, NUMBER, Node, OBJECT, STRING, TRUE};
+use super::{Doc, Kind};
 
 /// Id of a value within its document, for use where a borrow is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,23 +30,6 @@ impl NodeId {
     pub(crate) fn index(self) -> u32 {
         self.0
     }
-}
-
-/// Kind of a JSON value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// `null`
-    Null,
-    /// `true` or `false`
-    Bool,
-    /// Any number.
-    Number,
-    /// A string.
-    String,
-    /// An array.
-    Array,
-    /// An object.
-    Object,
 }
 
 /// A cursor on one value of a document.

@@ -180,16 +180,7 @@ fn node(reporter: &mut Reporter<'_>, at: usize) {
     if profile.needs_items && has_type(schema, "array") && schema.get("items").is_none() {
         reporter.refuses("HOST-003", at, "the array has no items");
     }
-    if let (Some(names), Role::Member, Some(name)) = (profile.names, node.role, node.name()) {
-        if !names.allow(name) {
-            let charset = match names {
-                Names::Token => "1 to 64 of letters, digits, _ . -",
-                Names::Identifier => "an identifier of at most 64 bytes",
-            };
-            let message = format!("the property name {:?} is not {charset}", validity_rules::short(name));
-            reporter.report("HOST-004", Severity::Critical, "rename the property", at, message);
-        }
-    }
+    property_name(reporter, at);
     let typed =
         ["type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"].iter().any(|k| schema.get(k).is_some());
     if profile.needs_type && !typed && node.role != Role::Definition {
@@ -211,6 +202,27 @@ fn node(reporter: &mut Reporter<'_>, at: usize) {
     {
         reporter.refuses("HOST-015", at, "the object must have \"additionalProperties\": false");
     }
+    members(reporter, at, schema);
+}
+
+fn property_name(reporter: &mut Reporter<'_>, at: usize) {
+    let profile = reporter.profile;
+    let node = *reporter.look.tree.node(at);
+    if let (Some(names), Role::Member, Some(name)) = (profile.names, node.role, node.name()) {
+        if !names.allow(name) {
+            let charset = match names {
+                Names::Token => "1 to 64 of letters, digits, _ . -",
+                Names::Identifier => "an identifier of at most 64 bytes",
+            };
+            let message = format!("the property name {:?} is not {charset}", validity_rules::short(name));
+            reporter.report("HOST-004", Severity::Critical, "rename the property", at, message);
+        }
+    }
+}
+
+/// Checks the required members, and the keywords that the host refuses or deletes.
+fn members(reporter: &mut Reporter<'_>, at: usize, schema: Value<'_>) {
+    let profile = reporter.profile;
     if profile.all_required {
         let required = schema.get("required").map(Value::items).into_iter().flatten();
         let listed: HashSet<&str> = required.filter_map(Value::as_str).collect();

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use crate::json::sort::sort;
 use crate::json::{Doc, Kind, NodeId, Value};
 
-use super::key_map::{KeyMap, key};
 use super::keyword::{KEYWORDS, Keyword, Rules};
 use super::program::{Child, Node, Object, Op, Program, Property, Reference, Span, TRACKS, types};
 use super::resolve::Library;
 use super::resources::{Invalid, Place, Places};
+use super::resources::{KeyMap, key};
 use super::subschemas::pointer_to;
 use super::{Formats, Options, SchemaError, SchemaLimits, canon, program};
 

@@ -11,10 +11,10 @@ use crate::json::Value;
 use crate::record::{nearest, push_count, push_got, push_number, push_short, push_start};
 
 use super::format::Format;
-use super::key_map::KeyMap;
 use super::program::{
     BOUND_KEYWORDS, Bounds, Child, Contains, Dependent, Enum, FORWARDS, Object, Program, Span, is_of, types,
 };
+use super::resources::KeyMap;
 use super::validate::Run;
 
 /// The keyword reported for the schema `false`.
@@ -110,24 +110,92 @@ fn say(out: &mut String, pieces: &[&str]) {
 fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why: &Reason<'_, 'd>) {
     let p = run.program;
     match why {
-        Reason::Type(0) => out.push_str("no value is allowed here"),
-        Reason::Type(mask) => {
-            out.push_str("expected ");
-            push_types(out, *mask);
+        Reason::Length { .. } | Reason::Items { .. } | Reason::Members { .. } => size(out, value, why),
+        Reason::Words(run) => words(out, p, *run, value),
+        Reason::Twins(i, j) => {
+            out.push_str("expected items that differ, but those at ");
+            push_pair(out, *i, *j);
+            out.push_str(" are equal");
         }
+        Reason::Missing(object) => missing(out, p, object, value),
+        Reason::Unknown(object, name) => unknown(out, p, object, name),
+        Reason::TooFew(contains, count) => {
+            out.push_str("expected at least ");
+            push_count(out, contains.min as usize, "item");
+            out.push_str(" that match `contains`, got ");
+            push_number(out, *count as usize);
+        }
+        Reason::TooMany(contains) => {
+            out.push_str("expected at most ");
+            push_count(out, contains.max as usize, "item");
+            out.push_str(" that match `contains`, got more");
+        }
+        Reason::Name(child, name) => {
+            out.push_str("the member name `");
+            push_short(out, name.as_str().unwrap_or_default());
+            out.push_str("` is not allowed");
+            if let Some(inner) = run.reason(*child, *name) {
+                say(out, &[": ", &inner.message]);
+            }
+        }
+        Reason::Dependent(dependent, wanted) => {
+            out.push_str("missing `");
+            push_short(out, p.text(*wanted));
+            out.push_str("`, which is required beside `");
+            push_short(out, p.text(dependent.name));
+            out.push('`');
+        }
+        Reason::AnyOf(children) | Reason::OneOf(children) => alternatives(out, run, value, *children),
+        Reason::Several(i, j) => {
+            out.push_str("expected a value that matches exactly one alternative, but it matches those at ");
+            push_pair(out, *i, *j);
+        }
+        Reason::Unevaluated(name) => {
+            out.push_str("unknown member `");
+            push_short(out, name);
+            out.push('`');
+        }
+        Reason::UnevaluatedItem(i) => {
+            out.push_str("the item at ");
+            push_number(out, *i);
+            out.push_str(" is one too many");
+        }
+        _ => {
+            expected(out, p, why);
+            out.push_str(", got ");
+            push_got(out, value);
+        }
+    }
+}
+
+/// A length or a number of items or members that is out of range.
+fn size(out: &mut String, value: Value<'_>, why: &Reason<'_, '_>) {
+    match why {
         Reason::Length { min, max } => {
             let count = value.as_str().unwrap_or_default().chars().count();
             push_limits(out, (*min, *max), count, "character");
             out.push_str(", got ");
             push_count(out, count, "character");
             out.push_str(": ");
-            return push_got(out, value);
+            push_got(out, value);
         }
         Reason::Items { min, max } | Reason::Members { min, max } => {
             let unit = if matches!(why, Reason::Items { .. }) { "item" } else { "member" };
             push_limits(out, (*min, *max), value.len(), unit);
             out.push_str(", got ");
-            return push_number(out, value.len());
+            push_number(out, value.len());
+        }
+        _ => {}
+    }
+}
+
+/// The expected value, for messages that end with the value found.
+fn expected(out: &mut String, p: &Program, why: &Reason<'_, '_>) {
+    match why {
+        Reason::Type(0) => out.push_str("no value is allowed here"),
+        Reason::Type(mask) => {
+            out.push_str("expected ");
+            push_types(out, *mask);
         }
         Reason::Bound(bounds, _) => {
             out.push_str("expected a number");
@@ -150,7 +218,6 @@ fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why:
             out.push('`');
         }
         Reason::Format(format) => say(out, &["expected ", format.expectation()]),
-        Reason::Words(run) => return words(out, p, *run, value),
         Reason::Word(text) => {
             out.push_str("expected ");
             push_start(out, p.text(*text), MOST_CLIPPED);
@@ -159,59 +226,9 @@ fn write_message<'d>(out: &mut String, run: &Run<'_, 'd>, value: Value<'d>, why:
             out.push_str(if list.keyword == "const" { "expected " } else { "expected one of " });
             push_start(out, p.text(list.text), MOST_CLIPPED);
         }
-        Reason::Twins(i, j) => {
-            out.push_str("expected items that differ, but those at ");
-            push_pair(out, *i, *j);
-            return out.push_str(" are equal");
-        }
-        Reason::Missing(object) => return missing(out, p, object, value),
-        Reason::Unknown(object, name) => return unknown(out, p, object, name),
-        Reason::TooFew(contains, count) => {
-            out.push_str("expected at least ");
-            push_count(out, contains.min as usize, "item");
-            out.push_str(" that match `contains`, got ");
-            return push_number(out, *count as usize);
-        }
-        Reason::TooMany(contains) => {
-            out.push_str("expected at most ");
-            push_count(out, contains.max as usize, "item");
-            return out.push_str(" that match `contains`, got more");
-        }
-        Reason::Name(child, name) => {
-            out.push_str("the member name `");
-            push_short(out, name.as_str().unwrap_or_default());
-            out.push_str("` is not allowed");
-            if let Some(inner) = run.reason(*child, *name) {
-                say(out, &[": ", &inner.message]);
-            }
-            return;
-        }
-        Reason::Dependent(dependent, wanted) => {
-            out.push_str("missing `");
-            push_short(out, p.text(*wanted));
-            out.push_str("`, which is required beside `");
-            push_short(out, p.text(dependent.name));
-            return out.push('`');
-        }
-        Reason::AnyOf(children) | Reason::OneOf(children) => return alternatives(out, run, value, *children),
-        Reason::Several(i, j) => {
-            out.push_str("expected a value that matches exactly one alternative, but it matches those at ");
-            return push_pair(out, *i, *j);
-        }
         Reason::Not => out.push_str("expected a value that does not match the schema under `not`"),
-        Reason::Unevaluated(name) => {
-            out.push_str("unknown member `");
-            push_short(out, name);
-            return out.push('`');
-        }
-        Reason::UnevaluatedItem(i) => {
-            out.push_str("the item at ");
-            push_number(out, *i);
-            return out.push_str(" is one too many");
-        }
+        _ => debug_assert!(false, "this message does not end with the value"),
     }
-    out.push_str(", got ");
-    push_got(out, value);
 }
 
 /// "1 and 3".

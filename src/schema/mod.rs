@@ -37,7 +37,6 @@ mod canon;
 mod compile;
 mod decimal;
 mod format;
-mod key_map;
 pub(crate) mod keyword;
 mod messages;
 mod metaschema;

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use crate::json::sort::sort;
 use crate::json::{Doc, Kind, NodeId, ParseLimits, Value};
 
-use super::key_map::{KeyMap, key};
 use super::keyword::{Keyword, Rules, vocabulary};
 use super::resources::{Invalid, Place, RECURSIVE, ResourceIndex};
+use super::resources::{KeyMap, key};
 use super::{Dialect, Options, SchemaLimits, metaschema, uri};
 
 /// Objects with more members get an index for pointers.

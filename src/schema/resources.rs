@@ -7,10 +7,11 @@
 //!
 //! Invariants: a list of places to visit replaces recursion; the number of places is limited.
 
+use std::collections::BTreeMap;
+
 use crate::json::{Kind, NodeId, Value};
 use crate::record::push_number;
 
-use super::key_map::{KeyMap, key};
 use super::keyword::{Keyword, Rules, Shape};
 use super::{SchemaLimits, subschemas, uri};
 
@@ -47,6 +48,47 @@ impl Places {
             self.count += usize::from(*slot == u32::MAX);
             *slot = number;
         }
+    }
+}
+
+/// Map from keys to numbers. A key consists of numbers and a text; see [`key`].
+#[derive(Default)]
+pub(super) struct KeyMap(BTreeMap<Vec<u8>, u64>);
+
+/// Encodes a key. Keys with equally many numbers differ if any number or the text differs.
+pub(super) fn key(numbers: &[u32], text: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(4 * numbers.len() + text.len());
+    for number in numbers {
+        key.extend_from_slice(&number.to_le_bytes());
+    }
+    key.extend_from_slice(text.as_bytes());
+    key
+}
+
+impl KeyMap {
+    /// The names of an object's members.
+    pub(super) fn of_members(object: Value<'_>) -> KeyMap {
+        let mut names = KeyMap::default();
+        for (name, _) in object.members() {
+            names.enter(name.as_bytes(), 0);
+        }
+        names
+    }
+
+    #[inline(never)]
+    pub(super) fn get(&self, key: &[u8]) -> Option<u64> {
+        self.0.get(key).copied()
+    }
+
+    /// Inserts a key with this number. Returns the number of the key, which is the old one if it
+    /// had one.
+    #[inline(never)]
+    pub(super) fn enter(&mut self, key: &[u8], number: u64) -> u64 {
+        *self.0.entry(key.to_vec()).or_insert(number)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

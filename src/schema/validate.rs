@@ -22,11 +22,11 @@ use crate::json::{NodeRef, Value};
 use crate::record::Violation;
 
 use super::SchemaLimits;
-use super::key_map::{KeyMap, key};
 use super::messages::{self, Reason};
 use super::program::{
     Child, ELEMENTS, FORWARDS, LEAF, MEMBERS, Node, Op, Program, SHARED, Span, TRACKS, is_of, types, types_in,
 };
+use super::resources::{KeyMap, key};
 use super::{decimal, subschemas};
 use array::Evaluated;
 

@@ -659,17 +659,17 @@ fn test_binaries() -> Row {
 }
 
 // The bounds. They may only fall.
-const CODE_LINES: f64 = 40_591.0;
-const CORE_LINES: f64 = 13_114.0;
-const FILES: f64 = 225.0;
+const CODE_LINES: f64 = 40_544.0;
+const CORE_LINES: f64 = 13_104.0;
+const FILES: f64 = 224.0;
 const FOLDER_SIZE: f64 = 18.0;
-const CIRCLE: f64 = 6.0;
+const CIRCLE: f64 = 4.0;
 const FEATURE_LINES: f64 = 230.0;
 const HUB_LINES: f64 = 8.0;
-const HEADLESS_SHARE: f64 = 2.9;
+const HEADLESS_SHARE: f64 = 1.0;
 const OLD_NAMES: f64 = 7.0;
-const LONG_FUNCTIONS: f64 = 15.0;
-const WIDE_STRUCTS: f64 = 7.0;
+const LONG_FUNCTIONS: f64 = 11.0;
+const WIDE_STRUCTS: f64 = 6.0;
 const MESSAGE_READS: f64 = 1.0;
 const WIDE_DOCS: f64 = 10.0;
 const README_LINES: f64 = 250.0;

@@ -55,7 +55,7 @@ impl ServerEra for LegacyServer {
             }
             "initialize" => Operation::Open,
             "ping" => Operation::Ping,
-            "logging/setLevel" => Operation::SetLevel(params::level(params.level, "level")?),
+            "logging/setLevel" => Operation::SetLevel(params::level(params.get("level"), "level")?),
             "resources/subscribe" => Operation::Subscribe { uri: params::string(params.uri, "uri")?.id() },
             "resources/unsubscribe" => {
                 Operation::Unsubscribe { uri: params::string(params.uri, "uri")?.id() }
@@ -93,7 +93,7 @@ impl ServerEra for LegacyServer {
         match method {
             "notifications/initialized" => Note::Ready,
             "notifications/cancelled" => {
-                params.request_id.map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
+                params.get("requestId").map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
             }
             _ => Note::Ignored,
         }
@@ -102,7 +102,7 @@ impl ServerEra for LegacyServer {
     fn open(&self, params: &Params<'_>, query: &Query) -> Option<Session> {
         (query.operation == Operation::Open).then(|| Session {
             peer: query.peer,
-            client: params.client_info.map(name_of).unwrap_or_default(),
+            client: params.get("clientInfo").map(name_of).unwrap_or_default(),
             subscriptions: Vec::new(),
             ready: false,
         })
@@ -175,12 +175,13 @@ impl ServerEra for LegacyServer {
 
 /// The peer that an `initialize` describes.
 fn opening_peer(params: &Params<'_>) -> Result<Peer, Fault> {
-    let asked = params::string(params.protocol_version, "protocolVersion")?.as_str().unwrap_or_default();
+    let asked =
+        params::string(params.get("protocolVersion"), "protocolVersion")?.as_str().unwrap_or_default();
     let revision = match version::parse(asked) {
         Some(revision) if revision != V2026_07_28 => revision,
         _ => V2025_11_25,
     };
-    let declared = params.capabilities.filter(|d| !d.is_null());
+    let declared = params.get("capabilities").filter(|d| !d.is_null());
     if declared.is_some_and(|d| d.kind() != Kind::Object) {
         return Err(params::invalid("capabilities must be an object"));
     }

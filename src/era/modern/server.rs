@@ -112,9 +112,9 @@ impl ServerEra for ModernServer {
         let peer = peer(params)?;
         let operation = match request.method {
             "server/discover" => Operation::Describe,
-            "subscriptions/listen" => {
-                Operation::Listen { filter: params::object(params.notifications, "notifications")?.id() }
-            }
+            "subscriptions/listen" => Operation::Listen {
+                filter: params::object(params.get("notifications"), "notifications")?.id(),
+            },
             method => match params::operation(method, params)? {
                 Some(operation) => operation,
                 None => return Err(Fault::UnknownMethod(method.to_owned())),
@@ -160,7 +160,7 @@ impl ServerEra for ModernServer {
     fn note(&self, method: &str, params: &Params<'_>) -> Note {
         match method {
             "notifications/cancelled" => {
-                params.request_id.map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
+                params.get("requestId").map_or(Note::Ignored, |id| Note::Cancelled(id.id()))
             }
             _ => Note::Ignored,
         }

@@ -197,44 +197,12 @@ impl<'d> Copy<'_, 'd> {
     }
 
     fn schema(&mut self, at: usize, mut chain: usize, null: bool) {
-        let tree = &self.look.tree;
         let mut here = at;
         let mut own: Vec<(&'d str, Value<'d>)> = Vec::new();
         if self.profile.references == References::Inline {
-            while tree.target(here) != Target::None {
-                let value = tree.node(here).value;
-                // A reference with other keywords beside it is merged with them.
-                if !self.look.tree.old
-                    && value.members().any(|(k, _)| !is_annotation(k) && !REFERENCES.contains(&k))
-                {
-                    let (again, length) = self.in_chain(here, chain);
-                    if again || length >= CHAIN {
-                        self.lose(at, "kept only the type of a recursive schema".to_owned());
-                        return self.stub(here, &own);
-                    }
-                    self.chains.push((here, chain));
-                    chain = self.chains.len();
-                    break;
-                }
-                for (keyword, inner) in value.members() {
-                    if matches!(keyword, "description" | "title" | "default")
-                        && !own.iter().any(|(k, _)| *k == keyword)
-                    {
-                        own.push((keyword, inner));
-                    }
-                }
-                let Target::Node(target) = tree.target(here) else {
-                    self.lose(at, "dropped a reference without a target in the schema".to_owned());
-                    break;
-                };
-                let (again, length) = self.in_chain(target, chain);
-                if again || length >= CHAIN {
-                    self.lose(at, "kept only the type of a recursive reference".to_owned());
-                    return self.stub(target, &own);
-                }
-                self.chains.push((target, chain));
-                chain = self.chains.len();
-                here = target;
+            match self.inlined(at, &mut chain, &mut own) {
+                Ok(target) => here = target,
+                Err(recursive) => return self.stub(recursive, &own),
             }
         }
         if self.profile.references == References::Finite && leads_back(self.look, here) {
@@ -270,6 +238,60 @@ impl<'d> Copy<'_, 'd> {
             tasks.push(Task::Text(Cow::Borrowed(",{\"type\":\"null\"}]}")));
         }
         self.work.extend(tasks.into_iter().rev());
+    }
+
+    /// Follows the references of a schema and collects the annotations beside them. An error is a
+    /// recursive schema.
+    fn inlined(
+        &mut self,
+        at: usize,
+        chain: &mut usize,
+        own: &mut Vec<(&'d str, Value<'d>)>,
+    ) -> Result<usize, usize> {
+        let tree = &self.look.tree;
+        let mut here = at;
+        while tree.target(here) != Target::None {
+            let value = tree.node(here).value;
+            // A reference with other keywords beside it is merged with them.
+            let merged =
+                !tree.old && value.members().any(|(k, _)| !is_annotation(k) && !REFERENCES.contains(&k));
+            let next = match tree.target(here) {
+                _ if merged => here,
+                Target::Node(target) => target,
+                _ => {
+                    Self::annotations(value, own);
+                    self.lose(at, "dropped a reference without a target in the schema".to_owned());
+                    break;
+                }
+            };
+            if !merged {
+                Self::annotations(value, own);
+            }
+            let (again, length) = self.in_chain(next, *chain);
+            if again || length >= CHAIN {
+                let what = if merged { "schema" } else { "reference" };
+                self.lose(at, format!("kept only the type of a recursive {what}"));
+                return Err(next);
+            }
+            self.chains.push((next, *chain));
+            *chain = self.chains.len();
+            if merged {
+                break;
+            }
+            here = next;
+        }
+        Ok(here)
+    }
+
+    /// Collects the annotations beside a reference; the outermost win.
+    fn annotations(value: Value<'d>, own: &mut Vec<(&'d str, Value<'d>)>) {
+        for (keyword, inner) in value.members() {
+            if matches!(keyword, "description" | "title" | "default")
+                && !own.iter().any(|(k, _)| *k == keyword)
+            {
+                own.push((keyword, inner));
+            }
+        }
     }
 
     /// Writes only the type of a recursive schema.

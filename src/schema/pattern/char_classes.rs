@@ -74,24 +74,13 @@ impl CharClasses {
                 kinds
             })
             .collect::<Vec<_>>();
-        let mut ascii = [0; 128];
-        let mut rest: Vec<u32> = Vec::new();
-        for (index, &start) in starts.iter().enumerate() {
-            let kind = kind_of[index];
-            let end = starts.get(index + 1).map_or(128, |e| *e).min(128);
-            for c in start..end {
-                ascii[c as usize] = kind as u8;
-            }
-            if start >= 128 && rest.last().is_none_or(|r| r & 0xFF != kind as u32) {
-                rest.push(start << 8 | kind as u32);
-            }
-        }
+        let (ascii, rest) = tables(&starts, &kind_of);
         let mut word_bytes = (0..=255u8).filter(|b| is_word(*b));
         let mut other_bytes = (0..=255u8).filter(|b| !is_word(*b));
         let bytes: Option<Box<[u8]>> = (0..sizes.len())
             .map(|kind| if has(&in_terms[0], kind) { word_bytes.next() } else { other_bytes.next() })
             .collect();
-        let alphabet = CharClasses { ascii, rest: rest.into(), bytes: bytes? };
+        let alphabet = CharClasses { ascii, rest, bytes: bytes? };
         Some((alphabet, in_terms.into_iter().skip(1).collect()))
     }
 
@@ -118,6 +107,23 @@ impl CharClasses {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// The kind of each ASCII character, and the further ranges with their kinds.
+fn tables(starts: &[u32], kind_of: &[usize]) -> ([u8; 128], Box<[u32]>) {
+    let mut ascii = [0; 128];
+    let mut rest: Vec<u32> = Vec::new();
+    for (index, &start) in starts.iter().enumerate() {
+        let kind = kind_of[index];
+        let end = starts.get(index + 1).map_or(128, |e| *e).min(128);
+        for c in start..end {
+            ascii[c as usize] = kind as u8;
+        }
+        if start >= 128 && rest.last().is_none_or(|r| r & 0xFF != kind as u32) {
+            rest.push(start << 8 | kind as u32);
+        }
+    }
+    (ascii, rest.into())
 }
 
 /// Returns `true` if a set contains a kind.

@@ -155,7 +155,7 @@ impl<'p> Reader<'p> {
 
     fn pattern(&mut self) -> Result<Node, PatternError> {
         let mut open = Vec::new();
-        let mut group = Group { kind: GroupKind::Root, at: 0, branches: Vec::new(), current: Vec::new() };
+        let mut group = Group::new(GroupKind::Root, 0);
         loop {
             let at = self.at;
             let Some(c) = self.next() else { break };
@@ -164,16 +164,11 @@ impl<'p> Reader<'p> {
             let node = match c {
                 '(' => {
                     if open.len() == GROUPS {
-                        return Err(PatternError::limit(
-                            at,
-                            format!("nests groups deeper than {GROUPS}; flatten them"),
-                        ));
+                        let what = format!("nests groups deeper than {GROUPS}; flatten them");
+                        return Err(PatternError::limit(at, what));
                     }
                     let kind = self.group_kind(at)?;
-                    open.push(std::mem::replace(
-                        &mut group,
-                        Group { kind, at, branches: Vec::new(), current: Vec::new() },
-                    ));
+                    open.push(std::mem::replace(&mut group, Group::new(kind, at)));
                     continue;
                 }
                 ')' => {
@@ -569,6 +564,10 @@ fn concat(mut nodes: Vec<Node>) -> Node {
 }
 
 impl Group {
+    fn new(kind: GroupKind, at: usize) -> Group {
+        Group { kind, at, branches: Vec::new(), current: Vec::new() }
+    }
+
     fn close(mut self) -> Node {
         let last = concat(self.current);
         if self.branches.is_empty() {

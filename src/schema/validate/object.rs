@@ -8,9 +8,9 @@
 use crate::json::{NodeRef, Value};
 
 use super::super::canon;
-use super::super::key_map::KeyMap;
 use super::super::messages::Reason;
 use super::super::program::{BEYOND, Child, OPTIONAL, Object, Property, SCANNED, Span, mark, types};
+use super::super::resources::KeyMap;
 use super::{Evaluated, Inner, Run};
 
 /// Largest number of dependents that are searched one by one; for more the names are sorted.
