@@ -243,6 +243,7 @@ fn calls_that_are_under_way_when_serving_ends_have_their_grace() {
     });
 }
 
+#[cfg(all(feature = "http-server", feature = "http-client"))]
 #[test]
 fn a_question_about_calls_of_two_clients_is_asked_of_neither() {
     let (told, questions) = mpsc::channel();
