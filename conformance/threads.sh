@@ -1,23 +1,32 @@
 #!/usr/bin/env bash
-# The threaded core of the client under race detectors: 16 threads on one connection with cancels and deadlines at
-# random (tests/client/race.rs, mixed.rs), in both eras.
+# Race detectors of valgrind on the threads of client, server, HTTP server and hub: the tests `race` and `mixed`, which
+# call, cancel, disconnect and restart at random.
 #
-#   conformance/threads.sh [helgrind|drd|all] [CALLS]     all, 800 calls per era unless told otherwise
+#   conformance/threads.sh [OPTIONS] [helgrind|drd|all] [CALLS]     all, 800 calls of the client per era
 #
-# Valgrind's tools understand pthread's locks and nothing else, while Rust's are made of atomics and futexes. So the
-# standard library is built from its source with the locks that it has for other systems, on pthread: the program's
-# code stays as it is. What they still cannot know stands in threads.supp, each with its reason; the in-memory link
-# hands messages over by atomics alone, so they see the connection to a child process only.
+#   --only NAME          only client, server, http or hub
 #
-# The compiler and the library's source come from Debian 12 through cross/setup. Everything lies in target/threads. Two
-# and a half minutes of processor time, most of it for the compiler. Exit code 1 if a tool reports anything.
+# Without --only, drd runs on the client alone. The other tests make fewer calls: each costs more, because valgrind runs
+# one thread at a time.
 #
-# On a bare Debian machine, as root, a missing valgrind is installed with apt-get.
+# Valgrind's tools know the locks of pthread, but Rust's locks use atomics and futexes. The script builds the standard
+# library from source with its pthread locks, which it has for other systems; the program's code stays the same.
+# threads.supp lists the remaining false reports, each with its reason. The in-memory link passes messages through
+# atomics, so the tests use child processes and sockets.
+#
+# The compiler and the library's source are Debian 12's, from cross/setup. All output is in target/threads. Exit code 1
+# if a tool reports anything. On a bare Debian machine, as root, a missing valgrind is installed with apt-get.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+only=
+if [ "${1-}" = --only ]; then
+    only=${2?}
+    shift 2
+fi
 which=${1-all} calls=${2-800}
-case $which in helgrind | drd | all) ;; *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
+[[ "$which" =~ ^(helgrind|drd|all)$ && "$only" =~ ^(client|server|http|hub|)$ ]] ||
+    { sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 2; }
 # shellcheck source=install.sh
 . conformance/install.sh
 command -v valgrind >/dev/null || apt_install valgrind
@@ -44,26 +53,39 @@ if [ ! -e "$root/made" ]; then
     touch "$root/made"
 fi
 
-# The test, and the echo server that it starts.
+# The tests, and the echo server that they start.
 export CARGO_TARGET_DIR=$out/pthread RUSTC=$root/rustc RUSTFLAGS=
-flags=(--quiet -Zbuild-std=std,panic_abort --target x86_64-unknown-linux-gnu --features client)
+flags=(--quiet -Zbuild-std=std,panic_abort --target x86_64-unknown-linux-gnu --features hub,http-server)
+suites=(${only:-client server http hub})
 "$tools/bin/cargo" build "${flags[@]}" --example echo_server
-program=$("$tools/bin/cargo" test "${flags[@]}" --test client --no-run --message-format=json |
-    sed -n 's/.*"executable":"\([^"]*\/client-[^"]*\)".*/\1/p')
+programs=$("$tools/bin/cargo" test "${flags[@]}" "${suites[@]/#/--test=}" --no-run --message-format=json |
+    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
 
 failed=0
-for tool in helgrind drd; do
-    [ "$which" = "$tool" ] || [ "$which" = all ] || continue
-    echo "== $tool, $calls calls in either era"
-    # Advice about notifying without the lock is not asked for.
-    [ "$tool" = drd ] && advice=--report-signal-unlocked=no || advice=
-    if TEST_CALLS=$calls valgrind --tool=$tool --error-exitcode=9 --num-callers=24 --fair-sched=try $advice \
-        --suppressions=conformance/threads.supp "$program" race::sixteen_threads_with_a_child mixed:: --test-threads 1 \
-        > "$out/$tool.log" 2>&1; then
-        grep -hE 'test result|ERROR SUMMARY' "$out/$tool.log"
+run() { # TOOL SUITE CALLS FILTER…
+    local log=$out/$1-$2.log program
+    program=$(grep "/$2-[^/]*$" <<< "$programs")
+    echo "== $1, $2: $3 calls"
+    # Notifying after unlocking is not an error.
+    [ "$1" = drd ] && advice=--report-signal-unlocked=no || advice=
+    if TEST_CALLS=$3 valgrind --tool="$1" --error-exitcode=9 --num-callers=24 --fair-sched=try $advice \
+        --suppressions=conformance/threads.supp "$program" "${@:4}" --test-threads 1 > "$log" 2>&1; then
+        grep -hE 'test result|ERROR SUMMARY' "$log"
     else
-        echo "$tool: see $out/$tool.log"
+        echo "$1, $2: see $log"
         failed=1
     fi
+}
+for tool in helgrind drd; do
+    [ "$which" = "$tool" ] || [ "$which" = all ] || continue
+    [ "$tool$only" != drd ] || suites=(client)
+    for suite in "${suites[@]}"; do
+        case $suite in
+            client) run $tool client "$calls" race::sixteen_threads_with_a_child mixed:: ;;
+            server) run $tool server $((calls / 4)) race:: ;;
+            *) run $tool "$suite" $((calls / 8)) race:: ;;
+        esac
+    done
 done
+echo "race detectors: ${SECONDS}s"
 exit $failed
