@@ -1,11 +1,10 @@
-//! Who may come in: the hosts and origins that requests may name.
+//! Allowed hosts and origins of requests, against DNS rebinding.
 //!
-//! A page of a foreign site can make a browser send requests to this server, under the site's own
-//! name if its DNS says that the name is this machine (DNS rebinding). So the `Host` that a request
-//! names must be one of ours, and its `Origin`, if it has one, too (MCP 2026-07-28 and 2025-11-25
-//! basic/transports, security). What it does not: tell who a client is; see `auth.rs`.
+//! A foreign page can make a browser send requests to this server, even under the page's own host
+//! name if DNS maps that name to this machine. So the `Host` of a request must be allowed, and its
+//! `Origin` if it has one (MCP 2026-07-28 and 2025-11-25 basic/transports, security).
 
-/// The hosts that everybody may name: this machine's own names for itself.
+/// Hosts that are always allowed: the names of the machine for itself.
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Hosts and origins that requests may name.
@@ -17,44 +16,45 @@ pub(super) struct AllowedHosts {
 }
 
 impl AllowedHosts {
-    /// Lets requests to this host in, with the port it names or any; also from pages of this host.
+    /// Allows requests to this host, with its port or, without one, any port. Also allows requests
+    /// from pages of this host.
     pub(super) fn allow_host(&mut self, host: String) {
         self.hosts.push(host);
     }
 
-    /// Lets requests from pages of this origin in.
+    /// Allows requests from pages of this origin.
     pub(super) fn allow_origin(&mut self, origin: String) {
         self.origins.push(origin);
     }
 
-    /// Looks at hosts no more: somebody in front of this server does.
+    /// Allows every host, for a server behind a reverse proxy that checks it.
     pub(super) fn allow_any_host(&mut self) {
         self.any_host = true;
     }
 
-    /// Whether nothing but this machine's own names are let in.
+    /// Returns whether only the names of the machine for itself are allowed.
     pub(super) fn is_local(&self) -> bool {
         self.hosts.is_empty() && !self.any_host
     }
 
-    /// Whether a request that names this host may come in.
+    /// Returns whether requests to this host are allowed.
     pub(super) fn admits_host(&self, host: Option<&str>) -> bool {
         self.any_host || host.is_some_and(|host| self.knows(host))
     }
 
-    /// Whether a request from a page of this origin may come in, or one from no page.
+    /// Returns whether requests from this origin are allowed. Without an origin they are.
     pub(super) fn admits_origin(&self, origin: Option<&str>) -> bool {
         origin.is_none_or(|origin| {
             self.names(origin) || split_origin(origin).is_some_and(|(web, host)| web && self.knows(host))
         })
     }
 
-    /// Whether the program has named this very origin, whose pages may then read the answers.
+    /// Returns whether this origin was allowed by name, so that its pages may read the responses.
     pub(super) fn names(&self, origin: &str) -> bool {
         self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
     }
 
-    /// Checks the hosts and origins that the program allowed: a malformed one matches no request.
+    /// Checks the allowed hosts and origins. A malformed one would match no request.
     pub(super) fn check(&self) -> Result<(), String> {
         if let Some(host) = self.hosts.iter().find(|host| split(host).is_none()) {
             return Err(format!("invalid host {host:?}: expected HOST or HOST:PORT"));
@@ -101,8 +101,8 @@ fn split(host: &str) -> Option<(&str, Option<u16>)> {
     valid.then_some((name, port))
 }
 
-/// Splits `Origin` into scheme and host (RFC 6454, 6.1) and tells whether the scheme is `http` or
-/// `https`; `None` if it is malformed.
+/// Splits `Origin` (RFC 6454, 6.1). Returns whether its scheme is `http` or `https`, and its host;
+/// `None` if it is malformed.
 fn split_origin(origin: &str) -> Option<(bool, &str)> {
     let (scheme, host) = origin.split_once("://")?;
     let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_known_hosts_and_origins_come_in() {
+    fn only_allowed_hosts_and_origins_are_admitted() {
         let mut allowed = AllowedHosts::default();
         allowed.allow_host("Board.example".to_owned());
         allowed.allow_host("other.example:8443".to_owned());
@@ -172,8 +172,8 @@ mod tests {
             ("[::1]x", None, false),
             ("", None, false),
         ] {
-            let comes_in = allowed.admits_host(Some(host)) && allowed.admits_origin(origin);
-            assert_eq!(comes_in, admitted, "{host:?} {origin:?}");
+            let admits = allowed.admits_host(Some(host)) && allowed.admits_origin(origin);
+            assert_eq!(admits, admitted, "{host:?} {origin:?}");
         }
         assert!(allowed.names("https://APP.example") && !allowed.names("http://localhost"));
         assert!(!allowed.admits_host(None));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_hosts_and_origins_of_the_program_are_reported() {
+    fn malformed_allowed_hosts_and_origins_are_errors() {
         for (host, origin, valid) in [
             ("board.example", "https://app.example", true),
             ("[fd00::1]:8443", "chrome-extension://abcdef", true),

@@ -1,12 +1,13 @@
-//! Bearer tokens: who sends a request, and where a client without a token gets one.
+//! Bearer tokens and the metadata that tells clients where to get one.
+//!
+//! The program checks the tokens, whose format is opaque here.
 //!
 //! Source: MCP 2026-07-28 basic/authorization (the server as resource server), RFC 6750 (bearer
-//! tokens), RFC 9728 (protected resource metadata). What it does not: read any kind of token; the
-//! program's check does.
+//! tokens), RFC 9728 (protected resource metadata).
 //!
 //! # Invariants
-//! - A token is looked at in the field of its request and nowhere else, on every request.
-//! - No token is kept, and none gets into a message.
+//! - Every request needs a token, and only in the `Authorization` field.
+//! - No token is stored or part of a message.
 
 use std::sync::Arc;
 
@@ -16,21 +17,21 @@ use crate::json::Writer;
 
 use super::rejection::{Reason, Rejection};
 
-/// Why a token is not accepted.
+/// Reason to reject a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenRefusal {
-    /// It is unknown, expired, or meant for another server: answered with 401.
+    /// The token is unknown, expired or issued for another server. The response is 401.
     Invalid,
-    /// It is good, but not for this: answered with 403 and the scopes that are needed, separated by
-    /// spaces.
+    /// The token is valid but lacks scopes. The response is 403 with the required scopes, separated
+    /// by spaces.
     Scope(String),
 }
 
-/// Finds out who owns a token.
+/// Check of a token, which returns its principal.
 pub(super) type TokenCheck = dyn Fn(&str) -> Result<String, TokenRefusal> + Send + Sync;
 
-/// What clients are told about getting a token (RFC 9728).
+/// Metadata that tells clients where to get a token (RFC 9728).
 #[derive(Clone, Debug)]
 pub struct ResourceMetadata {
     resource: String,
@@ -39,8 +40,8 @@ pub struct ResourceMetadata {
 }
 
 impl ResourceMetadata {
-    /// For the server that clients reach under this URL, with tokens of this authorization server.
-    /// A token check must accept tokens for this very URL only.
+    /// Describes the server at this URL, with tokens of this authorization server. The token check
+    /// must accept tokens issued for exactly this URL only.
     pub fn new(resource: impl Into<String>, authorization_server: impl Into<String>) -> ResourceMetadata {
         ResourceMetadata {
             resource: resource.into(),
@@ -49,21 +50,21 @@ impl ResourceMetadata {
         }
     }
 
-    /// Another authorization server.
+    /// Adds an authorization server.
     #[must_use]
     pub fn authorization_server(mut self, issuer: impl Into<String>) -> ResourceMetadata {
         self.servers.push(issuer.into());
         self
     }
 
-    /// A scope that clients ask for.
+    /// Adds a scope for clients to request.
     #[must_use]
     pub fn scope(mut self, scope: impl Into<String>) -> ResourceMetadata {
         self.scopes.push(scope.into());
         self
     }
 
-    /// The document.
+    /// Returns the metadata document.
     pub(super) fn document(&self) -> Vec<u8> {
         let mut w = Writer::new();
         w.begin_object();
@@ -77,7 +78,8 @@ impl ResourceMetadata {
         w.into_bytes()
     }
 
-    /// Where the document is, as clients see it (RFC 9728 §3.1: between host and path).
+    /// Returns the URL of the document, whose well-known part is between host and path (RFC 9728
+    /// §3.1).
     fn url(&self) -> String {
         let start = self.resource.find("://").map_or(0, |at| at + 3);
         let rest = self.resource.get(start..).unwrap_or_default();
@@ -87,7 +89,7 @@ impl ResourceMetadata {
     }
 }
 
-/// Where the document is, without a path behind it.
+/// Path of the document, without the path of the endpoint.
 pub(super) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 fn list(w: &mut Writer, name: &str, items: &[String]) {
@@ -98,16 +100,16 @@ fn list(w: &mut Writer, name: &str, items: &[String]) {
     w.end_array();
 }
 
-/// What a server asks of its clients.
+/// Authorization settings of a server.
 #[derive(Default)]
 pub(super) struct Auth {
     pub(super) check: Option<Box<TokenCheck>>,
-    /// The principal of a known token that no request can carry.
+    /// Principal of a known token that no request can carry.
     pub(super) unusable: Option<String>,
     pub(super) metadata: Option<ResourceMetadata>,
 }
 
-/// Why a request is turned away.
+/// Rejection of a request for its token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Denial {
     pub(super) reason: Reason,
@@ -122,10 +124,10 @@ impl From<Denial> for Rejection {
 }
 
 impl Auth {
-    /// Who sends a request with this `Authorization`; `None` where nobody is asked.
+    /// Returns the principal of a request with this `Authorization`; `None` without a token check.
     ///
     /// # Errors
-    /// The request is to be turned away.
+    /// The request must be rejected.
     pub(super) fn admit(&self, authorization: Option<&str>) -> Result<Option<Arc<str>>, Denial> {
         let Some(check) = &self.check else { return Ok(None) };
         let Some(token) = authorization.and_then(bearer) else {
@@ -168,25 +170,25 @@ impl Auth {
     }
 }
 
-/// What may stand between quotes in a field.
+/// Removes the characters that a quoted string must not contain.
 fn quotable(text: &str) -> String {
     text.chars().filter(|c| matches!(c, ' '..='~') && !matches!(c, '"' | '\\')).collect()
 }
 
-/// The token of a field that carries one (RFC 6750 §2.1).
+/// Returns the token of an `Authorization` field (RFC 6750 §2.1).
 fn bearer(field: &str) -> Option<&str> {
     let (scheme, token) = field.split_once(' ').unwrap_or((field, ""));
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start_matches(' '))
 }
 
-/// `b64token` (RFC 6750 §2.1).
+/// Returns whether this is a `b64token` (RFC 6750 §2.1).
 pub(super) fn is_token(token: &str) -> bool {
     let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
     !token.is_empty() && token.bytes().all(valid)
 }
 
-/// A check of tokens that are known beforehand, each with its owner. Only their hashes are kept,
-/// and every one of them is compared to the end, so that the time taken tells nothing of a token.
+/// Returns a check for known tokens with their principals. It stores only hashes and compares all
+/// of them in constant time.
 pub(super) fn known_tokens(tokens: Vec<(String, String)>) -> Box<TokenCheck> {
     let known: Vec<([u8; 32], String)> =
         tokens.into_iter().map(|(token, owner)| (Hash::hash(token.as_bytes()), owner)).collect();
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_found_and_others_challenged() {
+    fn valid_tokens_have_a_principal_and_others_a_challenge() {
         let at = "resource_metadata=\"https://board.example/.well-known/oauth-protected-resource/mcp\"";
         let admit = |field: Option<&str>| auth().admit(field).map(|p| p.unwrap().to_string());
         let denied = |reason, challenge: String| Err(Denial { reason, challenge });
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_says_where_to_get_a_token() {
+    fn the_document_names_the_authorization_servers() {
         let text = String::from_utf8(auth().metadata.unwrap().document()).unwrap();
         assert_eq!(
             text,

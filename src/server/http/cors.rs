@@ -1,9 +1,8 @@
-//! What browsers ask before they let a page of another origin talk to this server, and read what it
-//! says.
+//! CORS: preflights and response fields for pages of allowed origins.
 //!
-//! Only pages of origins that the program named get an answer; a page of any other is kept away by
-//! its browser, those of this machine included. No cookies are involved, so credentials are not
-//! allowed; a token is a field like others.
+//! Only origins of [`HttpServer::allow_origin`](super::HttpServer::allow_origin) get CORS fields.
+//! Browsers keep responses from all other pages, also from pages of this machine. Credentials are
+//! not allowed, because there are no cookies. A token is a header field like others.
 //!
 //! Source: the Fetch standard, HTTP-CORS protocol.
 
@@ -12,17 +11,17 @@ use crate::transport::http_server::Head;
 
 use super::rejection::Rejection;
 
-/// What a page may send. Those of sessions fail where there are none, as they do without a browser.
+/// HTTP methods that a page may use.
 const METHODS: &str = "GET, POST, DELETE";
-/// Seconds for which a browser need not ask again; none remembers it for longer.
+/// Seconds for which a browser may cache a preflight: the maximum of common browsers.
 const MAX_AGE: &str = "7200";
 
-/// Whether this is the question of a browser, before it sends what a page wants to.
+/// Returns whether this is a preflight: a browser's request for permission.
 pub(super) fn is_preflight(head: &Head<'_>) -> bool {
     head.method() == "OPTIONS" && head.field("access-control-request-method").is_some()
 }
 
-/// What goes along with every answer to a page of an allowed origin.
+/// Returns the fields of every response to a page of an allowed origin.
 pub(super) fn fields(origin: &str, sessions: Option<&Sessions>) -> Vec<(&'static str, String)> {
     let mut exposed = "WWW-Authenticate, Retry-After".to_owned();
     if let Some(sessions) = sessions {
@@ -35,8 +34,8 @@ pub(super) fn fields(origin: &str, sessions: Option<&Sessions>) -> Vec<(&'static
     ]
 }
 
-/// The answer to a preflight, beside [`fields`]. Every field may be sent that the browser names:
-/// those of tools' arguments have names of their own, and none is trusted for being there.
+/// Returns the response to a preflight without [`fields`]. Every field that the browser names is
+/// allowed: fields for tool arguments have arbitrary names.
 pub(super) fn preflight(head: &Head<'_>) -> Rejection {
     let rejection = Rejection::new(204)
         .with("access-control-allow-methods", METHODS)
@@ -49,7 +48,7 @@ pub(super) fn preflight(head: &Head<'_>) -> Rejection {
     }
 }
 
-/// A byte of a list of fields' names.
+/// Returns whether this byte may occur in a list of field names.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~, ".contains(&byte)
 }

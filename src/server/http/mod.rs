@@ -1,22 +1,22 @@
-//! Serving Streamable HTTP: both eras on one endpoint.
+//! Streamable HTTP server: both protocol eras at one endpoint.
 //!
 //! | file | theme |
 //! |---|---|
-//! | `allowed.rs` | hosts and origins |
+//! | `request_checks.rs` | checks by the head of a request |
+//! | `allowed_hosts.rs` | hosts and origins |
 //! | `auth.rs` | bearer tokens |
-//! | `cors.rs` | what browsers ask for pages of other origins |
-//! | `rejection.rs` | statuses and words of what is turned away |
-//! | `checks.rs` | what is said of a request before its body is there |
-//! | `endpoint.rs` | what becomes of each request |
-//! | `response.rs` | the way back of one POST |
-//! | `event_streams.rs` | the event streams of a session |
-//! | `session.rs` | which sessions are open |
-//! | `bind.rs` | threads, and the order in which things end |
+//! | `cors.rs` | permissions for pages of other origins |
+//! | `rejection.rs` | statuses and messages of rejected requests |
+//! | `endpoint.rs` | handling of each request |
+//! | `response.rs` | response to one POST |
+//! | `event_streams.rs` | event streams of a session, replay |
+//! | `session.rs` | table of sessions |
+//! | `bind.rs` | threads and shutdown |
 //!
 //! # Threads
-//! One thread, `mcp-http`, holds every connection, reads requests and runs inline tools; workers
-//! run the other handlers and write their answers themselves; the calling thread watches deadlines
-//! and signals. No thread waits for a client, whatever it is that the client keeps waiting.
+//! The thread `mcp-http` runs the event loop, reads requests and runs inline tools. Workers run the
+//! other handlers and write their responses. The calling thread watches deadlines and signals. No
+//! thread waits for a client, except a worker that sends an event to a slow reader.
 
 mod allowed_hosts;
 mod auth;
@@ -41,19 +41,18 @@ use auth::Auth;
 pub use auth::{ResourceMetadata, TokenRefusal};
 pub use bind::BoundServer;
 
-/// How a server is reached over HTTP; see [`Server::http`].
+/// HTTP settings of a server; see [`Server::http`].
 ///
-/// What clients should know: a session has one event stream that belongs to no call, so a client
-/// that opens a second one with GET gets what follows on that, and the first one ends. A connection
-/// whose client closed its sending side counts as one that is gone: calls without a session are
-/// cancelled.
+/// A session has one event stream that belongs to no call: if a client opens a second one with GET,
+/// the first one ends. A client that closes the sending side of its connection counts as
+/// disconnected, and its calls without a session are cancelled.
 #[must_use = "nothing is served until `serve` is called"]
 pub struct HttpServer {
     server: Server,
     options: Options,
 }
 
-/// What the endpoint asks of its clients.
+/// Settings of the endpoint.
 struct Options {
     path: String,
     allowed_hosts: AllowedHosts,
@@ -74,13 +73,13 @@ impl HttpServer {
         HttpServer { server, options }
     }
 
-    /// Where the endpoint is; `/mcp` unless this is called.
+    /// Sets the path of the endpoint, by default `/mcp`.
     pub fn path(mut self, path: impl Into<String>) -> HttpServer {
         self.options.path = path.into();
         self
     }
 
-    /// Serves requests whose `Host` is this host, in addition to `localhost`, `127.0.0.1` and
+    /// Allows requests whose `Host` is this host, in addition to `localhost`, `127.0.0.1` and
     /// `[::1]`: `board.example` with any port, or `board.example:8443`. Requests for other hosts
     /// are rejected with 403, so that a foreign page cannot reach the server through a user's
     /// browser under a name of its own (DNS rebinding).
@@ -97,30 +96,29 @@ impl HttpServer {
         self
     }
 
-    /// Serves requests whatever host they name: for a server behind a proxy that looks at it.
+    /// Allows every `Host`, for a server behind a reverse proxy that checks it.
     pub fn allow_any_host(mut self) -> HttpServer {
         self.options.allowed_hosts.allow_any_host();
         self
     }
 
-    /// Serves requests from pages of this origin, exactly: `https://app.example`, or
-    /// `http://localhost:6274` for an inspector in a browser. Requests without an origin come from
-    /// no page and are served anyway.
+    /// Allows requests from pages of exactly this origin: `https://app.example`, or
+    /// `http://localhost:6274` for an inspector in a browser. Requests without an origin do not come
+    /// from a page and are always allowed.
     ///
-    /// Browsers are told that these pages may send any field, a token among them, and read the
-    /// answers (CORS, with neither cookies nor wildcards). Pages of other origins get no such
-    /// permission, also where requests of their hosts are served.
+    /// These pages may send any header field, including a token, and read the responses (CORS,
+    /// without cookies and wildcards). Pages of other origins cannot read them.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> HttpServer {
         self.options.allowed_hosts.allow_origin(origin.into());
         self
     }
 
-    /// Serves only requests with a bearer token that `check` finds an owner for, whom handlers
-    /// learn from [`Context::principal`](crate::Context::principal). It must accept only tokens
-    /// that are meant for this server.
+    /// Requires a bearer token. `check` returns its principal, which handlers get from
+    /// [`Context::principal`](crate::Context::principal). It must accept only tokens that were issued
+    /// for this server.
     ///
-    /// Called for every request on the thread that serves, so it must not ask another machine: keep
-    /// what was learnt, or use tokens that can be checked by themselves.
+    /// `check` is called for every request on the thread of the event loop, so it must not wait for
+    /// another machine: use a cache, or tokens that are verified locally.
     pub fn bearer(
         mut self,
         check: impl Fn(&str) -> Result<String, TokenRefusal> + Send + Sync + 'static,
@@ -130,11 +128,11 @@ impl HttpServer {
         self
     }
 
-    /// The same for tokens that are known beforehand, each with its owner. They are compared in
-    /// constant time, and only their hashes are kept.
+    /// Requires one of these bearer tokens, each with its principal. They are compared in constant
+    /// time, and only their hashes are stored.
     ///
-    /// A token that is empty or has other characters than `A-Z a-z 0-9 - . _ ~ + / =` is an error
-    /// when serving starts, because no client could send it (RFC 6750).
+    /// A token that is empty or has other characters than `A-Z a-z 0-9 - . _ ~ + / =` is an error of
+    /// [`HttpServer::bind`], because no client could send it (RFC 6750).
     pub fn tokens<T: Into<String>, P: Into<String>>(
         mut self,
         tokens: impl IntoIterator<Item = (T, P)>,
@@ -147,8 +145,8 @@ impl HttpServer {
         self
     }
 
-    /// Tells clients where to get a token: in the challenge of every rejection, and as a document
-    /// under `/.well-known/oauth-protected-resource` (RFC 9728).
+    /// Adds metadata that tells clients where to get a token: in the challenge of every rejection,
+    /// and as a document under `/.well-known/oauth-protected-resource` (RFC 9728).
     pub fn resource_metadata(mut self, metadata: ResourceMetadata) -> HttpServer {
         self.options.auth.metadata = Some(metadata);
         self
@@ -168,20 +166,20 @@ impl HttpServer {
         self
     }
 
-    /// Opens the address, so that it is known before serving starts: port 0 is any free one.
+    /// Opens the address, so that it is known before serving starts. Port 0 is any free port.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Busy`]: another process listens there.
     /// [`crate::ErrorKind::Invalid`]: the address is malformed, its host cannot be found, or it is
-    /// `systemd` and no sockets were passed on; or a `TINYMCP_…` variable, the path, a token, an
-    /// allowed host or an allowed origin is invalid. [`crate::ErrorKind::Io`]: the system refuses
-    /// for another reason, which the error carries, be it a lack of rights or of descriptors.
+    /// `systemd` and no sockets were passed; or a `TINYMCP_…` variable, the path, a token, an
+    /// allowed host or an allowed origin is invalid. [`crate::ErrorKind::Io`]: any other error of the
+    /// system, such as missing permissions or file descriptors.
     pub fn bind(self, address: &str) -> Result<BoundServer, Error> {
         bind::bind(self, address)
     }
 
-    /// Serves until SIGTERM or SIGINT comes, or [`Handle::stop`](crate::Handle::stop) is called.
-    /// Prints one line on standard error with the URL; [`HttpServer::bind`] does not.
+    /// Serves until SIGTERM, SIGINT or [`Handle::stop`](crate::Handle::stop). Prints one line with the
+    /// URL on standard error, or passes it to [`HttpServer::diagnostics`].
     ///
     /// # Errors
     /// As with [`HttpServer::bind`] and [`BoundServer::serve`].

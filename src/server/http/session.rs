@@ -1,14 +1,13 @@
-//! The sessions that are open: found by id, bounded in number, ended when nobody needs them.
+//! Table of open sessions: bounded in number, idle ones expire.
 //!
-//! Only the thread of the engine has this table. A session is its connection, its streams and a
-//! time; it has no thread and no socket of its own.
+//! Only the thread of the event loop uses the table. A session has no thread and no socket.
 //!
 //! # Invariants
-//! - An id is 128 random bits and says nothing about its session; it is looked for by comparing all
-//!   of them whole, so that the time taken tells nothing about any.
+//! - An id is 128 random bits. A search compares it with all ids in constant time, so that its
+//!   duration reveals nothing.
 //! - A session is found only by the principal that opened it (best practices, session hijacking).
-//! - A session with a call or an event stream is not idle: it ends only when others need the room
-//!   and nothing of it is left but a question that nobody hears.
+//! - A session with a call or an event stream is not idle. It is evicted only if the table is full,
+//!   and only if requests to a disconnected client are all that is left of it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,34 +29,33 @@ impl Session {
         !self.connection.busy() && !self.streams.busy()
     }
 
-    /// Whether all that is left of it are questions whose client has gone away. It may come back
-    /// with the answers; so may others who are there now.
+    /// Returns whether only requests to the client are open and the client is disconnected.
     fn only_unread_requests(&self) -> bool {
         self.connection.only_asks() && !self.streams.has_reader()
     }
 
-    /// Ends everything that belongs to it.
+    /// Ends its calls and streams.
     pub(super) fn end(&self) {
         self.connection.give_all_up("The session has ended");
         self.streams.end();
     }
 }
 
-/// All of them.
+/// Table of open sessions.
 pub(super) struct SessionTable {
-    /// Beside `sessions`, in the same order.
+    /// Ids of `sessions`, in the same order.
     ids: Vec<u128>,
     sessions: Vec<Session>,
-    most: usize,
+    max: usize,
     timeout: Duration,
 }
 
 impl SessionTable {
-    pub(super) fn new(most: usize, timeout: Duration) -> SessionTable {
-        SessionTable { ids: Vec::new(), sessions: Vec::new(), most, timeout }
+    pub(super) fn new(max: usize, timeout: Duration) -> SessionTable {
+        SessionTable { ids: Vec::new(), sessions: Vec::new(), max, timeout }
     }
 
-    /// The session with this id, if it is this principal's.
+    /// Returns the session with this id if it belongs to this principal.
     pub(super) fn find(&mut self, id: &[u8], principal: Option<&str>) -> Option<&mut Session> {
         let at = self.position(read_id(id)?)?;
         self.sessions.get_mut(at).filter(|session| session.principal.as_deref() == principal)
@@ -73,14 +71,14 @@ impl SessionTable {
         found
     }
 
-    /// Makes room for one more, at the cost of the session that has been idle for longest, or else
-    /// was left alone with a question for longest. False: all are in use.
+    /// Makes room for a session. Evicts the one that has been idle for longest, or else the one
+    /// whose client has been disconnected for longest. Returns `false` if all are in use.
     pub(super) fn make_room(&mut self, now: Instant) -> bool {
-        if self.sessions.len() < self.most {
+        if self.sessions.len() < self.max {
             return true;
         }
         self.expire(now);
-        if self.sessions.len() < self.most {
+        if self.sessions.len() < self.max {
             return true;
         }
         match self
@@ -100,10 +98,10 @@ impl SessionTable {
         sessions.min_by_key(|(_, session)| session.used).map(|(at, _)| at)
     }
 
-    /// Adds a session under a new id, which it gives.
+    /// Adds a session and returns its id.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// The system provides no random numbers.
     pub(super) fn add(&mut self, session: Session) -> Result<String, getrandom::Error> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
@@ -113,7 +111,7 @@ impl SessionTable {
         Ok(format!("{id:032x}"))
     }
 
-    /// Takes a session out.
+    /// Removes a session.
     pub(super) fn remove(&mut self, id: &[u8]) -> Option<Session> {
         let at = self.position(read_id(id)?)?;
         Some(self.take(at))
@@ -124,7 +122,7 @@ impl SessionTable {
         self.sessions.swap_remove(at)
     }
 
-    /// Ends the sessions that have been idle for too long.
+    /// Ends the sessions whose idle time has passed the timeout.
     pub(super) fn expire(&mut self, now: Instant) {
         let mut at = 0;
         while let Some(session) = self.sessions.get_mut(at) {
@@ -149,7 +147,7 @@ impl SessionTable {
     }
 }
 
-/// An id in the one way in which it is written.
+/// Parses an id. Accepts lower-case digits only, as they were sent.
 fn read_id(id: &[u8]) -> Option<u128> {
     let hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let text = std::str::from_utf8(id).ok().filter(|t| t.len() == 32 && t.as_bytes().iter().all(hex))?;
