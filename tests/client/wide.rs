@@ -73,7 +73,7 @@ fn tasks_tell_times_beyond_32_bits() {
 }
 
 #[test]
-fn times_beyond_32_bits_are_no_short_ones() {
+fn times_beyond_32_bits_do_not_wrap() {
     for far in
         [Duration::from_millis(FAR), Duration::from_millis(FAR + 1), Duration::from_secs(FAR), Duration::MAX]
     {

@@ -1,5 +1,4 @@
-//! A server in a process of its own, on a socket that it was started with, and what it says to its
-//! operator.
+//! Socket activation: a server process on an inherited socket, and its diagnostics.
 
 #![cfg(unix)]
 
@@ -72,7 +71,7 @@ impl Drop for Activated {
 
 // shows: SEC-01
 #[test]
-fn a_server_on_a_socket_of_the_service_manager_tells_its_operator_who_was_refused() {
+fn an_activated_server_reports_rejections_to_its_operator() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let served = Served::elsewhere(listener.local_addr().unwrap().to_string());
     let mut server = Activated::start(listener.into());

@@ -1,4 +1,4 @@
-//! Browsers: pages of an origin that is allowed read the answers, pages of others get nothing.
+//! CORS: only pages of allowed origins can read responses.
 
 use serde_json::json;
 
@@ -45,7 +45,7 @@ fn a_browser_may_send_what_a_client_of_an_allowed_page_needs() {
 }
 
 #[test]
-fn a_page_reads_answers_events_and_refusals() {
+fn a_page_reads_responses_events_and_rejections() {
     let served = open_to_a_page();
     let token = ("Authorization", "Bearer s3cret");
     let opening = served.post(&[PAGE, token], &initialize("2025-11-25", json!({})));
@@ -77,7 +77,7 @@ fn a_page_reads_answers_events_and_refusals() {
 
 // shows: H26-03 SEC-01
 #[test]
-fn other_pages_get_nothing() {
+fn other_pages_get_no_cors_fields() {
     let served = open_to_a_page();
     let none = |answer: Answer, status| {
         assert_eq!(answer.status, status);

@@ -1,4 +1,4 @@
-//! The end of serving, with streams open and calls running.
+//! Shutdown with open streams and running calls.
 
 use std::net::TcpListener;
 use std::thread;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::client::{serve, serve_with, server, stage};
 
 #[test]
-fn open_streams_and_running_calls_do_not_hold_the_end_up() {
+fn open_streams_and_running_calls_do_not_delay_the_shutdown() {
     let stage = stage();
     let served = serve(server(stage));
     let id = served.open("2025-11-25", json!({"elicitation": {}}));

@@ -23,7 +23,7 @@ fn call_with_id(served: &Served, id: &str) -> Answer {
 }
 
 #[test]
-fn a_malformed_id_does_not_spoil_other_calls() {
+fn a_malformed_id_does_not_affect_other_calls() {
     let served = serve(server(stage()));
     for bad in ["4.099002.000", "1.5.2", "1-2", "12e3e4", "01"] {
         for good in ["4.0", "7", "123456"] {

@@ -1,7 +1,7 @@
-//! What only HTTP has: fields, statuses, sessions, streams that end and go on, who may come in.
+//! Tests of the HTTP server: header fields, statuses, sessions, event streams, access.
 //!
-//! Messages themselves are the business of the transcripts, which `tests/it` plays over HTTP too. Each test
-//! here has a server of its own on a free port of the loopback interface.
+//! The transcripts in `tests/it` cover the messages, over HTTP too. Each test here starts a server on a free
+//! port of the loopback interface.
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod activated;
@@ -11,7 +11,7 @@ mod end;
 mod independence;
 mod modern;
 mod race;
-mod refusal;
+mod rejection;
 mod replay;
 mod security;
 mod session;

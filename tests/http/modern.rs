@@ -1,4 +1,4 @@
-//! Requests without a session, 2026-07-28: fields against the body, statuses, streams.
+//! Requests without a session, 2026-07-28: header fields, statuses, streams.
 
 use std::thread;
 
@@ -71,7 +71,7 @@ fn fields_are_checked_in_the_order_of_the_specification() {
 
 // shows: HDR-24 HDR-25 HDR-26
 #[test]
-fn arguments_that_travel_in_fields_must_agree_with_the_body() {
+fn argument_fields_must_match_the_body() {
     let served = serve(server(stage()));
     let call = |fields: &[(&str, &str)], arguments| {
         let answer = served.modern(fields, "tools/call", json!({"name": "region", "arguments": arguments}));
@@ -93,7 +93,7 @@ fn arguments_that_travel_in_fields_must_agree_with_the_body() {
 
 // shows: HDR-30
 #[test]
-fn a_tool_that_clients_would_have_to_leave_out_is_not_registered() {
+fn a_tool_with_invalid_argument_fields_is_not_registered() {
     let tool = tinymcp::Tool::new("bad").input_schema(tinymcp::json!({
         "type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}
     }));
@@ -138,7 +138,7 @@ fn events_have_neither_ids_nor_announcements() {
 
 // shows: H26-09
 #[test]
-fn clients_get_what_they_read() {
+fn responses_follow_the_accept_field() {
     let served = serve(server(stage()));
     let call = |accept, tool: &str| {
         let arguments = if tool == "report" { json!({}) } else { json!({"text": "a"}) };
@@ -159,7 +159,7 @@ fn clients_get_what_they_read() {
 
 // shows: H26-01 H26-08 H26-25
 #[test]
-fn only_posts_are_taken_without_a_session() {
+fn only_post_is_allowed_without_a_session() {
     let served = serve(server(stage()));
     for method in ["GET", "DELETE", "PUT", "OPTIONS"] {
         let answer = served.send(method, "/mcp", &[("Accept", "text/event-stream")], "");
@@ -175,7 +175,7 @@ fn only_posts_are_taken_without_a_session() {
 
 // shows: H26-17 H26-18
 #[test]
-fn a_client_that_hangs_up_cancels_its_call() {
+fn a_disconnect_cancels_the_call() {
     let stage = stage();
     let served = serve(server(stage));
     let message = request(1, "tools/call", json!({"name": "sleep"})).to_string();
@@ -192,7 +192,7 @@ fn a_client_that_hangs_up_cancels_its_call() {
 
 /// A client that sends no more is taken for gone, but for what is answered at once.
 #[test]
-fn what_is_answered_at_once_reaches_who_has_stopped_sending() {
+fn a_client_that_stopped_sending_reads_an_immediate_response() {
     let served = serve(server(stage()));
     let message = request(1, "tools/call", json!({"name": "inline", "arguments": {"text": "a"}})).to_string();
     let mut stream = std::net::TcpStream::connect(&served.address).unwrap();
@@ -210,7 +210,7 @@ fn what_is_answered_at_once_reaches_who_has_stopped_sending() {
 
 // shows: H26-27
 #[test]
-fn clients_with_one_id_each_get_their_own_answer() {
+fn clients_with_the_same_id_get_their_own_responses() {
     let stage = stage();
     let served = serve(server(stage));
     let served = &served;
@@ -232,7 +232,7 @@ fn clients_with_one_id_each_get_their_own_answer() {
 
 // shows: SUB-09
 #[test]
-fn listeners_are_acknowledged_first_and_told_what_they_asked_for() {
+fn listeners_are_acknowledged_first_and_get_the_requested_notifications() {
     let served = serve(server(stage()));
     let listen = |id: u64, wanted| {
         let message = request(id, "subscriptions/listen", json!({"notifications": wanted}));
@@ -260,7 +260,7 @@ fn listeners_are_acknowledged_first_and_told_what_they_asked_for() {
 }
 
 #[test]
-fn a_full_pool_sends_calls_away_and_answers_the_rest() {
+fn a_full_pool_rejects_calls_and_handles_other_requests() {
     let stage = stage();
     let mut server = server(stage);
     let mut limits = tinymcp::Limits::default();

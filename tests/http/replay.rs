@@ -1,4 +1,4 @@
-//! Streams that end early, and clients that come back for the rest.
+//! Streams that end early, and clients that reconnect for the rest.
 
 use serde_json::json;
 
@@ -80,7 +80,7 @@ fn a_broken_connection_cancels_nothing() {
 }
 
 #[test]
-fn changes_wait_for_a_listener_and_come_once() {
+fn changes_are_stored_for_a_listener_and_sent_once() {
     let served = serve(server(stage()));
     let id = served.open("2025-11-25", json!({}));
     let fields = [("Mcp-Session-Id", id.as_str()), GET];
@@ -99,7 +99,7 @@ fn changes_wait_for_a_listener_and_come_once() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn stored_events_are_bounded() {
     let mut limits = tinymcp::Limits::default();
     limits.http.replay = 2;
     let mut server = server(stage());

@@ -1,4 +1,4 @@
-//! Who may come in, and as whom.
+//! Hosts, origins, tokens and principals.
 
 use serde_json::json;
 use tinymcp::{ErrorKind, ResourceMetadata, TokenRefusal};
@@ -7,7 +7,7 @@ use crate::client::{META, initialize, serve, serve_with, server, stage};
 
 // shows: H11-02 H26-02 H26-03 SEC-01
 #[test]
-fn foreign_hosts_and_origins_stay_outside() {
+fn foreign_hosts_and_origins_are_rejected() {
     let served = serve(server(stage()));
     let status = |fields: &[(&str, &str)]| served.post(fields, &initialize("2025-11-25", json!({}))).status;
     for host in ["localhost", "localhost:1234", "127.0.0.1", "[::1]:8080"] {
@@ -53,7 +53,7 @@ fn guarded() -> crate::client::Served {
 
 // shows: AUTHS-01 AUTHS-02 AUTHS-03 AUTHS-04 AUTHS-05 AUTHS-10
 #[test]
-fn tokens_tell_who_calls() {
+fn tokens_determine_the_principal() {
     let served = guarded();
     let who = |token: &str| {
         let authorization = format!("Bearer {token}");
@@ -92,7 +92,7 @@ fn tokens_tell_who_calls() {
 
 // shows: SEC-06
 #[test]
-fn a_session_belongs_to_who_opened_it() {
+fn a_session_belongs_to_its_principal() {
     let served = guarded();
     let alice = ("Authorization", "Bearer a1");
     let answer = served.post(&[alice], &initialize("2025-11-25", json!({})));
@@ -117,7 +117,7 @@ fn a_session_belongs_to_who_opened_it() {
 }
 
 #[test]
-fn a_state_is_of_use_only_to_whom_it_was_given() {
+fn a_request_state_is_bound_to_its_principal() {
     let served = guarded();
     let capabilities = json!({format!("{META}clientCapabilities"): {"elicitation": {}}});
     let ask = |token, params| served.modern(&[("Authorization", token)], "tools/call", params);
@@ -132,7 +132,7 @@ fn a_state_is_of_use_only_to_whom_it_was_given() {
 }
 
 #[test]
-fn known_tokens_are_known() {
+fn listed_tokens_are_accepted() {
     let served = serve_with(server(stage()), |http| http.tokens([("s3cret", "alice")]));
     let status = |token: &str| served.modern(&[("Authorization", token)], "tools/list", json!({})).status;
     assert_eq!((status("Bearer s3cret"), status("Bearer s3cre"), status("Bearer s3crets")), (200, 401, 401));

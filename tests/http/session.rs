@@ -1,4 +1,4 @@
-//! Sessions, up to 2025-11-25: how they open and end, and on which stream what is said.
+//! Sessions, up to 2025-11-25: opening, end, and the stream of each message.
 
 use serde_json::json;
 
@@ -45,7 +45,7 @@ fn a_session_lives_from_initialize_to_delete() {
 
 // shows: H11-08 H11-15 H11-16 H11-21 H11-22 H11-23
 #[test]
-fn questions_and_reports_travel_on_the_stream_of_their_call() {
+fn requests_and_notifications_use_the_stream_of_their_call() {
     let served = serve(server(stage()));
     let id = served.open("2025-11-25", json!({"elicitation": {}}));
     let mut general = served.send("GET", "/mcp", &[("Mcp-Session-Id", &id), GET], "");
@@ -64,7 +64,7 @@ fn questions_and_reports_travel_on_the_stream_of_their_call() {
 }
 
 #[test]
-fn a_newer_listener_takes_the_place_of_the_older() {
+fn a_newer_listener_replaces_the_older() {
     let served = serve(server(stage()));
     let id = served.open("2025-11-25", json!({}));
     let fields = [("Mcp-Session-Id", id.as_str()), GET];
@@ -78,7 +78,7 @@ fn a_newer_listener_takes_the_place_of_the_older() {
 }
 
 #[test]
-fn a_client_without_event_streams_is_asked_nothing() {
+fn a_client_without_event_streams_gets_no_requests() {
     let served = serve(server(stage()));
     let id = served.open("2025-11-25", json!({"elicitation": {}}));
     let call = |tool: &str| {
@@ -107,7 +107,7 @@ fn a_cancelled_call_ends_without_an_answer() {
 }
 
 #[test]
-fn sessions_are_bounded_and_the_longest_idle_goes() {
+fn sessions_are_bounded_and_the_longest_idle_is_evicted() {
     let mut limits = tinymcp::Limits::default();
     limits.http.sessions = 2;
     let mut server = server(stage());
@@ -154,7 +154,7 @@ fn asking(served: &crate::client::Served, ids: &[String]) -> Vec<crate::client::
 }
 
 #[test]
-fn who_leaves_a_question_behind_makes_room_for_others() {
+fn a_disconnected_client_with_an_open_request_is_evicted() {
     let mut limits = tinymcp::Limits::default();
     limits.http.sessions = 2;
     let mut server = server(stage());
@@ -181,7 +181,7 @@ fn who_leaves_a_question_behind_makes_room_for_others() {
 }
 
 #[test]
-fn questions_of_all_sessions_are_bounded_together() {
+fn parked_calls_of_all_sessions_are_bounded_together() {
     let mut limits = tinymcp::Limits::default();
     (limits.http.sessions, limits.parked) = (3, 3);
     let mut server = server(stage());

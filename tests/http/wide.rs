@@ -25,7 +25,7 @@ fn post_two_bytes(served: &Served, framing: &str, body: &str) -> u16 {
 }
 
 #[test]
-fn a_body_announced_beyond_32_bits_is_too_long_and_no_short_one() {
+fn a_content_length_beyond_32_bits_is_too_large() {
     let served = serve(server(stage()));
     assert_eq!(post_two_bytes(&served, "Content-Length: 2", "{}"), 400);
     let lengths = [1 << 31, (1 << 31) + 2, FAR, FAR + 2, 1 << 53, i64::MAX as u64, u64::MAX];
@@ -59,7 +59,7 @@ fn requests_are_answered_under_their_own_wide_ids() {
 }
 
 #[test]
-fn events_beyond_32_bits_are_none_of_those_that_were_sent() {
+fn event_ids_beyond_32_bits_are_unknown() {
     let served = serve(server(stage()));
     let session = served.open("2025-11-25", json!({}));
     let events = served.ask(&session, 1, "tools/call", json!({"name": "report"})).rest();
@@ -80,7 +80,7 @@ fn events_beyond_32_bits_are_none_of_those_that_were_sent() {
 }
 
 #[test]
-fn times_beyond_32_bits_are_no_short_ones() {
+fn times_beyond_32_bits_do_not_wrap() {
     // None at all in 32 bits.
     let far = Duration::from_millis(FAR);
     let mut limits = tinymcp::Limits::default();

@@ -114,8 +114,8 @@ impl HttpServer {
     }
 
     /// Requires a bearer token. `check` returns its principal, which handlers get from
-    /// [`Context::principal`](crate::Context::principal). It must accept only tokens that were issued
-    /// for this server.
+    /// [`Context::principal`](crate::Context::principal). It must accept only tokens that were
+    /// issued for this server.
     ///
     /// `check` is called for every request on the thread of the event loop, so it must not wait for
     /// another machine: use a cache, or tokens that are verified locally.
@@ -131,8 +131,8 @@ impl HttpServer {
     /// Requires one of these bearer tokens, each with its principal. They are compared in constant
     /// time, and only their hashes are stored.
     ///
-    /// A token that is empty or has other characters than `A-Z a-z 0-9 - . _ ~ + / =` is an error of
-    /// [`HttpServer::bind`], because no client could send it (RFC 6750).
+    /// A token that is empty or has other characters than `A-Z a-z 0-9 - . _ ~ + / =` is an error
+    /// of [`HttpServer::bind`], because no client could send it (RFC 6750).
     pub fn tokens<T: Into<String>, P: Into<String>>(
         mut self,
         tokens: impl IntoIterator<Item = (T, P)>,
@@ -172,14 +172,14 @@ impl HttpServer {
     /// [`crate::ErrorKind::Busy`]: another process listens there.
     /// [`crate::ErrorKind::Invalid`]: the address is malformed, its host cannot be found, or it is
     /// `systemd` and no sockets were passed; or a `TINYMCP_…` variable, the path, a token, an
-    /// allowed host or an allowed origin is invalid. [`crate::ErrorKind::Io`]: any other error of the
-    /// system, such as missing permissions or file descriptors.
+    /// allowed host or an allowed origin is invalid. [`crate::ErrorKind::Io`]: any other error of
+    /// the system, such as missing permissions or file descriptors.
     pub fn bind(self, address: &str) -> Result<BoundServer, Error> {
         bind::bind(self, address)
     }
 
-    /// Serves until SIGTERM, SIGINT or [`Handle::stop`](crate::Handle::stop). Prints one line with the
-    /// URL on standard error, or passes it to [`HttpServer::diagnostics`].
+    /// Serves until SIGTERM, SIGINT or [`Handle::stop`](crate::Handle::stop). Prints one line with
+    /// the URL on standard error, or passes it to [`HttpServer::diagnostics`].
     ///
     /// # Errors
     /// As with [`HttpServer::bind`] and [`BoundServer::serve`].

@@ -1,4 +1,4 @@
-//! The engine over real loopback sockets, with services made for the occasion.
+//! Tests of the event loop over loopback sockets, with services made of closures.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

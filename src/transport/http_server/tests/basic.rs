@@ -1,4 +1,4 @@
-//! Requests and answers of peers that mean well.
+//! Requests and responses of regular peers.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn pipelined_requests_are_answered_in_order_one_after_the_other() {
 }
 
 #[test]
-fn a_peer_that_asks_to_close_is_closed() {
+fn connection_close_is_honoured() {
     let server = serve(limits(), echo());
     let mut peer = server.connect();
     peer.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -82,7 +82,7 @@ fn head_and_204_have_no_body() {
 }
 
 #[test]
-fn a_peer_that_waits_for_100_gets_it_once_and_only_if_its_body_is_wanted() {
+fn continue_is_sent_only_if_the_body_is_read() {
     let admit: OnHead = Box::new(|head| match head.path() {
         "/mcp" => Admission::ReadBody,
         _ => Admission::Respond(Response {
@@ -107,7 +107,7 @@ fn a_peer_that_waits_for_100_gets_it_once_and_only_if_its_body_is_wanted() {
 }
 
 #[test]
-fn a_refused_request_that_was_sent_whole_leaves_the_connection_open() {
+fn a_rejected_whole_request_leaves_the_connection_open() {
     let admit: OnHead = Box::new(|head| match head.path() {
         "/mcp" => Admission::ReadBody,
         _ => Admission::Respond(Response::new(404)),
@@ -178,7 +178,7 @@ fn an_exchange_is_answered_once() {
 }
 
 #[test]
-fn what_is_in_a_head_is_found() {
+fn fields_are_found_in_any_case() {
     let server = serve(
         limits(),
         Box::new(|head, _, exchange| {

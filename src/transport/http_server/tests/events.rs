@@ -1,4 +1,4 @@
-//! Event streams, and peers that leave.
+//! Event streams, and peers that disconnect.
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn a_stream_for_http_10_ends_with_the_connection() {
 }
 
 #[test]
-fn a_peer_that_leaves_is_noticed_without_a_write() {
+fn a_disconnect_is_detected_without_a_write() {
     let (on_request, exchanges) = hand_out();
     let server = serve(limits(), on_request);
     for open in [false, true] {
@@ -140,7 +140,7 @@ fn only_so_many_streams_are_open_and_an_ended_one_makes_room() {
 }
 
 #[test]
-fn a_reader_that_stops_is_cut_and_holds_nobody_up() {
+fn a_stalled_reader_is_disconnected_and_blocks_nobody() {
     let (on_request, exchanges) = hand_out();
     let mut limits = limits_with(|l| l.stall_timeout = Duration::from_millis(300));
     limits.backlog_bytes = 100_000;
@@ -176,7 +176,7 @@ fn a_reader_that_stops_is_cut_and_holds_nobody_up() {
 }
 
 #[test]
-fn threads_that_wait_for_readers_are_few() {
+fn blocked_threads_are_bounded() {
     let (on_request, exchanges) = hand_out();
     let mut limits = limits_with(|l| l.stall_timeout = LONG);
     (limits.backlog_bytes, limits.workers) = (100_000, 4);
@@ -240,7 +240,7 @@ fn a_slow_reader_gets_everything() {
 }
 
 #[test]
-fn those_that_keep_most_waiting_are_cut_when_too_much_waits() {
+fn stalled_readers_are_evicted_when_too_much_is_unsent() {
     let (on_request, exchanges) = hand_out();
     let server = serve(limits_with(|l| l.unsent_bytes = 1 << 20), on_request);
     let stuck: Vec<_> = (0..40)
@@ -261,7 +261,7 @@ fn those_that_keep_most_waiting_are_cut_when_too_much_waits() {
 }
 
 #[test]
-fn large_answers_to_many_who_read_late_all_arrive() {
+fn large_responses_to_slow_readers_arrive() {
     let (on_request, exchanges) = hand_out();
     let server = serve(limits(), on_request);
     let body = vec![b'x'; 3 << 19];
@@ -276,7 +276,7 @@ fn large_answers_to_many_who_read_late_all_arrive() {
 }
 
 #[test]
-fn a_silent_stream_is_told_that_it_lives() {
+fn a_silent_stream_gets_comments() {
     let (on_request, exchanges) = hand_out();
     let server = serve(limits_with(|l| l.comment_interval = Duration::from_millis(100)), on_request);
     let mut client = server.connect();

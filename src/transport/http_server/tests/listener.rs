@@ -1,9 +1,9 @@
-//! Addresses.
+//! Addresses and Unix sockets.
 
 use super::*;
 
 #[test]
-fn addresses_are_told_back_with_their_port() {
+fn addresses_are_returned_with_their_port() {
     for address in ["127.0.0.1:0", "[::1]:0", "localhost:0"] {
         // A machine without the newer protocol has no such address.
         let Ok(listeners) = Listener::bind(address) else { continue };

@@ -1,4 +1,4 @@
-//! Requests pushed in at every split, pairs that smuggle, and heads that were damaged.
+//! Requests pushed in at every split, ambiguous requests, damaged heads.
 
 use crate::transport::http_server::head::Head;
 use crate::transport::http_server::request_reader::{Bounds, RequestReader, RequestSink, Step};
@@ -115,7 +115,7 @@ fn requests_are_read_at_every_split() {
 }
 
 #[test]
-fn what_two_readers_could_read_differently_is_refused() {
+fn ambiguous_requests_are_rejected() {
     for (fields, status) in [
         ("Content-Length: 1\r\nContent-Length: 1", "400"),
         ("Content-Length: 1\r\nContent-Length: 2", "400"),
@@ -231,7 +231,7 @@ fn heads_and_bodies_have_bounds() {
 }
 
 #[test]
-fn a_refused_request_is_read_over_only_if_it_is_there() {
+fn a_rejected_request_is_skipped_if_it_is_complete() {
     let text =
         "POST /no HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let (lines, end, _) = push(&[text.as_bytes()]);
@@ -241,7 +241,7 @@ fn a_refused_request_is_read_over_only_if_it_is_there() {
 }
 
 #[test]
-fn the_peer_is_told_to_proceed_once_and_only_if_it_waits() {
+fn continue_is_sent_once_and_only_if_the_peer_waits() {
     let text = b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     for (body, proceeded) in [(&b""[..], 1), (b"he", 0), (b"hello", 0)] {
         let (mut reader, mut book) = (RequestReader::new(), Book::default());
@@ -268,7 +268,7 @@ impl Dice {
 }
 
 #[test]
-fn damaged_requests_are_refused_or_read_alike_at_every_split() {
+fn damaged_requests_parse_alike_at_every_split() {
     let models: [&[u8]; 4] = [
         b"POST /mcp?a=b HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nAccept: */*\r\n\r\n{\"a\":[1,2]}\n",
         b"POST /mcp HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3;a=b\r\nabc\r\n0\r\nX: y\r\n\r\n",

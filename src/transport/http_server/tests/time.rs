@@ -1,4 +1,4 @@
-//! What time and numbers end: heads, bodies, idleness, crowds, and the engine itself.
+//! Deadlines, limits and shutdown.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn short() -> Limits {
 }
 
 #[test]
-fn a_head_or_body_that_does_not_come_is_ended_with_408() {
+fn an_incomplete_request_gets_408() {
     let server = serve(short(), echo());
     for text in [
         "P",
@@ -29,7 +29,7 @@ fn a_head_or_body_that_does_not_come_is_ended_with_408() {
 }
 
 #[test]
-fn trickled_bytes_do_not_buy_time() {
+fn trickled_bytes_do_not_extend_the_deadline() {
     let server = serve(short(), echo());
     let mut client = server.connect();
     let began = Instant::now();
@@ -55,7 +55,7 @@ fn trickled_bytes_do_not_buy_time() {
 
 /// Both in time and in bytes.
 #[test]
-fn a_peer_that_goes_on_sending_after_its_refusal_is_cut() {
+fn a_peer_that_keeps_sending_after_a_rejection_is_disconnected() {
     let refused = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n";
     let slow = serve(short(), echo());
     let mut client = slow.connect();
@@ -81,7 +81,7 @@ fn a_peer_that_goes_on_sending_after_its_refusal_is_cut() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_without_a_word() {
+fn an_idle_connection_is_closed_without_a_response() {
     // Whoever needs longer than that to send a request has been idle; so there is ever more time.
     let used = [200, 1000, 5000].into_iter().any(|time| {
         let server = serve(limits_with(|l| l.idle_timeout = Duration::from_millis(time)), echo());
@@ -161,7 +161,7 @@ fn a_connection_too_many_is_told_503_while_all_are_busy() {
 }
 
 #[test]
-fn bodies_that_arrive_are_bounded_together() {
+fn incomplete_bodies_are_bounded_together() {
     let server = serve(limits_with(|l| l.arriving_bytes = 100_000), echo());
     let slow: Vec<_> = (0..50)
         .map(|_| {
@@ -185,7 +185,7 @@ fn bodies_that_arrive_are_bounded_together() {
 }
 
 #[test]
-fn what_is_sent_ahead_of_its_turn_is_bounded_together() {
+fn pipelined_input_is_bounded_together() {
     let (give, exchanges) = mpsc::channel();
     let on_request: OnRequest = Box::new(move |_, _, exchange| {
         give.send(exchange).unwrap();

@@ -1,4 +1,4 @@
-//! What is said to those who are turned away.
+//! Messages and statuses of rejected requests.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ fn words(answer: Answer, status: u16) -> String {
 
 // shows: H11-02 H26-02 H26-21
 #[test]
-fn every_refusal_says_what_to_do() {
+fn every_rejection_has_a_status_and_a_message() {
     let served = serve_with(server(stage()), |http| http.tokens([("s3cret", "alice")]));
     let token = ("Authorization", "Bearer s3cret");
     let post = |fields: &[(&str, &str)]| served.send("POST", "/mcp", fields, "{}");
@@ -56,7 +56,7 @@ fn every_refusal_says_what_to_do() {
 }
 
 #[test]
-fn a_body_with_a_content_encoding_is_refused_with_the_encodings_that_are_accepted() {
+fn a_content_encoding_is_rejected_with_the_accepted_encodings() {
     let served = serve(server(stage()));
     let ping = |encoding| served.modern(&[("Content-Encoding", encoding)], "tools/list", json!({}));
     assert_eq!((ping("identity").status, ping("Identity").status, ping("").status), (200, 200, 200));
@@ -93,7 +93,7 @@ fn a_client_that_is_still_sending_reads_its_413() {
 
 // shows: H26-21
 #[test]
-fn what_cannot_be_read_is_told_so() {
+fn unreadable_requests_have_a_status_and_a_message() {
     let mut limits = Limits::default();
     (limits.frame_bytes, limits.http.head_timeout) = (1024, std::time::Duration::from_millis(100));
     let mut server = server(stage());
@@ -121,7 +121,7 @@ fn what_cannot_be_read_is_told_so() {
 
 // shows: H11-37 H26-20
 #[test]
-fn a_version_that_is_none_is_told_in_the_words_of_its_era() {
+fn an_unsupported_version_is_an_error_of_its_era() {
     let served = serve(server(stage()));
     let id = served.open("2025-11-25", json!({}));
     let strange = ("MCP-Protocol-Version", "1999-01-01");
