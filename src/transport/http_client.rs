@@ -1,4 +1,4 @@
-//! Streamable HTTP, client side: each message is a POST, answered as JSON or as a stream of events.
+//! Streamable HTTP client: each message is a POST, the response is JSON or a stream of events.
 //!
 //! Sends and receives over pooled connections, keeps the session id, reads the stream of a session,
 //! resumes streams that break, and ends everything when it is closed. It does not read the content
@@ -54,15 +54,15 @@ use crate::transport::client::{
     Connector, Failure, Kind, MessageHandler, Outgoing, Settled, Traits, Transport, Wait,
 };
 
-/// Messages without an answer that wait for the thread that sends them.
+/// Queued messages that need no response.
 const NOTES: usize = 256;
-/// Bytes of the head of an answer; what common servers and proxies allow for.
+/// Bytes of a response head; common servers and proxies have the same limit.
 const HEAD_BYTES: usize = 16 << 10;
-/// Idle connections are not used again after this. Common servers close theirs after 5 s, and a
-/// request that meets the closing is lost without anybody knowing whether it was acted on.
+/// Age after which an idle connection is not used again. Common servers close idle connections
+/// after 5 s; a request sent at that moment is lost, perhaps after the server acted on it.
 const IDLE: Duration = Duration::from_secs(4);
 /// Time for the DELETE of the session when the client is closed.
-const FAREWELL: Duration = Duration::from_secs(2);
+const END_SESSION: Duration = Duration::from_secs(2);
 
 /// Makes connections to one endpoint.
 pub(crate) struct HttpConnector {
@@ -74,7 +74,7 @@ impl HttpConnector {
     /// Checks the endpoint; connects to nothing yet.
     ///
     /// # Errors
-    /// The URL or a header is none, or the URL wants TLS and none is built in.
+    /// The URL or a header is invalid, or the URL needs TLS and the feature `tls` is missing.
     pub(crate) fn new(endpoint: Endpoint, limits: &Limits) -> Result<HttpConnector, Error> {
         Ok(HttpConnector { target: Arc::new(endpoint.checked()?), limits: limits.clone() })
     }
@@ -85,7 +85,7 @@ impl Connector for HttpConnector {
         Ok(Arc::new(HttpTransport::new(Arc::clone(&self.target), &self.limits)))
     }
 
-    /// Connections come and go with every exchange: a new carrier would meet the same server.
+    /// Connections belong to exchanges: another transport would reach the same server.
     fn again(&self) -> bool {
         false
     }
@@ -111,10 +111,10 @@ fn threads(workers: usize, queue: usize) -> Pool<Job> {
     Pool::new(PoolSize { workers, queue, stack: STACK, idle: IDLE_THREAD }, |job: Job| job())
 }
 
-/// Takes no more work, and drops what has not begun.
-fn dismiss(pool: &Pool<Job>) {
+/// Rejects new jobs, and drops queued ones.
+fn close_pool(pool: &Pool<Job>) {
     pool.close();
-    // Dropped here and not inside the pool: a job may own what needs other locks.
+    // Dropped here and not inside the pool: dropping a job may take other locks.
     drop(pool.withdraw(&mut |_| true));
 }
 
@@ -124,11 +124,11 @@ struct Shared {
     target: Arc<Target>,
     /// Bytes of one message.
     frame_bytes: usize,
-    /// For a message that nobody waits for.
+    /// Timeout of a message without a response.
     note_timeout: Duration,
-    /// Attempts to resume a stream that come to nothing.
+    /// Attempts to resume a stream without a message.
     reconnects: u32,
-    /// Of these, attempts in a row that nobody took.
+    /// Of these, attempts in a row with a refused connection.
     refusals: u32,
     session: Mutex<Option<Arc<str>>>,
     /// URL of posts, given by a server of 2024-11-05.
@@ -171,7 +171,7 @@ impl Shared {
         }
     }
 
-    /// The answer to a request came on another stream.
+    /// The response to a request arrived on another stream.
     fn answered(&self, id: u64) {
         let found = self.live().exchanges.iter().find(|e| e.id == Some(id)).cloned();
         if let Some(exchange) = found {
@@ -197,7 +197,7 @@ impl Shared {
     }
 }
 
-/// Takes an exchange off the list, whatever happened.
+/// Removes an exchange from the list when dropped.
 struct Listed<'s> {
     shared: &'s Shared,
     exchange: &'s Arc<Exchange>,
@@ -212,14 +212,14 @@ impl Drop for Listed<'_> {
     }
 }
 
-/// An answer that somebody waits for, while its exchange waits for a thread or runs on it. Dropped
-/// with the id still there, the exchange will not come to an end by itself.
-struct Owed {
+/// A request whose exchange is queued or running. Dropping it fails the request, because its
+/// exchange will not end then.
+struct UnansweredRequest {
     id: Option<u64>,
     sink: Arc<dyn MessageHandler>,
 }
 
-impl Owed {
+impl UnansweredRequest {
     fn settle(mut self, done: Result<(), Failure>) {
         if let (Some(id), Err(failure)) = (self.id.take(), done) {
             self.sink.fail(id, failure);
@@ -227,7 +227,7 @@ impl Owed {
     }
 }
 
-impl Drop for Owed {
+impl Drop for UnansweredRequest {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             self.sink.fail(id, closed());
@@ -242,13 +242,13 @@ fn closed() -> Failure {
 impl HttpTransport {
     fn new(target: Arc<Target>, limits: &Limits) -> HttpTransport {
         let config = Config::builder()
-            // A proxy would be asked for names and addresses that the guard never sees.
+            // A proxy would connect to addresses that `public_addr` does not check.
             .proxy(None)
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .max_response_header_size(HEAD_BYTES)
-            // Larger than the longest head: one that is too long must show.
+            // Larger than the longest head, so that a longer one is detected.
             .input_buffer_size(HEAD_BYTES + (4 << 10))
             .output_buffer_size(HEAD_BYTES)
             .max_idle_connections(limits.http_threads)
@@ -315,27 +315,29 @@ impl Transport for HttpTransport {
 
     fn send(&self, message: &Outgoing<'_>, drive: Wait<'_>) -> Result<(), Failure> {
         let Some(sink) = self.shared.sink() else { return Err(closed()) };
-        let letter = Post::new(message, &sink);
+        let post = Post::new(message, &sink);
         match drive {
-            Wait::Blocking(turn) => letter.post(&self.shared, message.frame, message.headers, &sink, turn),
+            Wait::Blocking(turn) => post.post(&self.shared, message.frame, message.headers, &sink, turn),
             Wait::Queued => {
                 let (frame, headers) = (message.frame.to_vec(), message.headers.to_vec());
                 let shared = Arc::clone(&self.shared);
-                let owed = Owed { id: letter.exchange.id, sink: Arc::clone(&sink) };
+                let unanswered = UnansweredRequest { id: post.exchange.id, sink: Arc::clone(&sink) };
                 let job: Job = Box::new(move || {
-                    if letter.exchange.id.is_none() {
-                        // Its deadline was about being taken, and it was.
-                        letter.exchange.end_at(Instant::now() + shared.note_timeout);
+                    if post.exchange.id.is_none() {
+                        // The message was queued before its deadline; sending has another one.
+                        post.exchange.end_at(Instant::now() + shared.note_timeout);
                     }
-                    let done = letter.post(&shared, &frame, &headers, &sink, &mut || true);
-                    owed.settle(done);
+                    let done = post.post(&shared, &frame, &headers, &sink, &mut || true);
+                    unanswered.settle(done);
                 });
                 let pool = match message.kind {
                     Kind::Request(_) | Kind::Stream(_) => &self.calls,
                     Kind::Notification | Kind::Answer => &self.notes,
                 };
                 pool.try_submit(job).map_err(|refused| match refused.why {
-                    Refusal::Full => Failure::Busy("too many started calls wait for a thread".into()),
+                    Refusal::Full => Failure::Busy(
+                        "too many started calls wait for a thread, see `Limits::http_threads`".into(),
+                    ),
                     Refusal::Closed => closed(),
                     Refusal::NoThread => Failure::Busy("no thread can be started".into()),
                 })
@@ -348,7 +350,7 @@ impl Transport for HttpTransport {
     }
 
     fn settled(&self, settled: &Settled) {
-        // Of the oldest kind, the one stream is open already.
+        // A server of 2024-11-05 has its stream open already.
         if settled.session && self.shared.post_to.get().is_none() {
             self.shared.listener.open(&self.shared, settled.headers.clone());
         }
@@ -356,9 +358,9 @@ impl Transport for HttpTransport {
 
     fn close(&self, deadline: Instant) {
         self.shared.listener.stop();
-        self.notes.wait_idle(deadline.min(Instant::now() + FAREWELL));
-        dismiss(&self.notes);
-        dismiss(&self.calls);
+        self.notes.wait_idle(deadline.min(Instant::now() + END_SESSION));
+        close_pool(&self.notes);
+        close_pool(&self.calls);
         let (exchanges, sink) = {
             let mut live = self.shared.live();
             live.closed = true;
@@ -367,7 +369,7 @@ impl Transport for HttpTransport {
         for exchange in exchanges {
             exchange.stop(Stop::Closed);
         }
-        self.shared.listener.farewell(&self.shared, deadline.min(Instant::now() + FAREWELL));
+        self.shared.listener.end_session(&self.shared, deadline.min(Instant::now() + END_SESSION));
         self.shared.agent.clone().shutdown();
         for pool in [&self.notes, &self.calls] {
             pool.wait_idle(deadline);

@@ -7,11 +7,11 @@
 //!
 //! # The end
 //! The input is closed; [`Limits::child_exit`] later the group gets SIGTERM; after as long again
-//! SIGKILL. The child is reaped only after the group was killed: until then nobody else can have
-//! its number. What the group leaves behind when the child exited by itself is killed as well.
+//! SIGKILL. The child is reaped only after the group was killed: until then its process id is not
+//! reused. The rest of the group is killed as well when the child has exited by itself.
 //!
-//! A child that exited has said everything: what is in its output by then is read, and that is the
-//! end, also when something that it started keeps the output open.
+//! When the child has exited, its output is read up to the bytes that are in the pipe by then. That
+//! is the end, even if a process that it started keeps the pipe open.
 //!
 //! # Environment
 //! A child gets the variables of [`inherited`] and those that its `Command` sets. Other variables
@@ -58,7 +58,7 @@ const LONGEST_LINE: usize = 8 << 10;
 /// Time for a killed child to exit; only the kernel can delay it.
 const KILLED: Duration = Duration::from_secs(2);
 /// Poll interval for the exit of the child, on systems without notification.
-const UNTOLD: Duration = Duration::from_secs(1);
+const POLL_EXIT: Duration = Duration::from_secs(1);
 
 /// Variables of this process that a child gets, beside those that begin with `LC_`.
 const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "TERM", "TMPDIR", "SHELL"];
@@ -68,7 +68,7 @@ fn inherited(name: &OsStr) -> bool {
     INHERITED.iter().any(|known| name == *known) || name.as_encoded_bytes().starts_with(b"LC_")
 }
 
-/// Starts the program, as often as it is asked to.
+/// Starts the program, any number of times.
 pub(crate) struct ChildConnector {
     command: Command,
     /// Variables that the command sets or removes itself. `None`: the child gets the whole
@@ -107,14 +107,13 @@ impl ChildConnector {
 impl Connector for ChildConnector {
     fn dial(&mut self) -> Result<Arc<dyn Transport>, Error> {
         // Sockets instead of a pipe: the standard library closes them on exec on every Unix.
-        let (listen, bell) = UnixStream::pair()?;
-        listen.set_nonblocking(true)?;
-        bell.set_nonblocking(true)?;
+        let (wake_ups, wake_up) = UnixStream::pair()?;
+        wake_ups.set_nonblocking(true)?;
+        wake_up.set_nonblocking(true)?;
         self.limit_environment();
-        // A program that is not there is an error here: the standard library reports it.
         let mut child = self.command.spawn().map_err(|error| {
             let program = self.command.get_program().to_string_lossy();
-            Error::new(ErrorKind::Io, format!("the program {program:?} cannot be started")).with_source(error)
+            Error::new(ErrorKind::Io, format!("cannot start the program {program:?}")).with_source(error)
         })?;
         let input = child.stdin.take().map(OwnedFd::from);
         let output = child.stdout.take().map(OwnedFd::from);
@@ -130,28 +129,28 @@ impl Connector for ChildConnector {
             process.end(Duration::ZERO);
             return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
         };
-        // Flags belong to the pipe's end and not to the process: nobody else has these.
+        // The flag belongs to this end of the pipe, which no other process has.
         for pipe in [Some(&input), Some(&output), errors.as_ref()].into_iter().flatten() {
             if let Err(error) = ioctl_fionbio(pipe, true) {
                 process.end(Duration::ZERO);
                 return Err(io::Error::from(error).into());
             }
         }
-        let feed = Arc::new(StdinWriter::new(input, bell.into(), self.limits.backlog_bytes));
+        let writer = Arc::new(StdinWriter::new(input, wake_up.into(), self.limits.backlog_bytes));
         let reads = ChildOutput {
             output: output.into(),
             errors: errors.map(File::from),
-            listen: OwnedFd::from(listen).into(),
+            wake_ups: OwnedFd::from(wake_ups).into(),
             exit: process.watched(),
             looked: Instant::now(),
             by: None,
             left: None,
-            feed: Arc::clone(&feed),
+            writer: Arc::clone(&writer),
             process: Arc::clone(&process),
         };
-        let life = ChildGuard { process, feed: Arc::clone(&feed), exit: self.limits.child_exit };
-        let inlet = Box::new(ChildInlet(LineReader::new(reads, self.limits.frame_bytes)));
-        Ok(Arc::new(StreamTransport::new(inlet, feed, Arc::new(life))))
+        let guard = ChildGuard { process, writer: Arc::clone(&writer), exit: self.limits.child_exit };
+        let source = Box::new(ChildLines(LineReader::new(reads, self.limits.frame_bytes)));
+        Ok(Arc::new(StreamTransport::new(source, writer, Arc::new(guard))))
     }
 
     fn again(&self) -> bool {
@@ -159,7 +158,7 @@ impl Connector for ChildConnector {
     }
 }
 
-/// The process and what it said on stderr.
+/// The process and the end of its stderr.
 struct Process {
     child: Mutex<Running>,
     tail: Mutex<Vec<u8>>,
@@ -185,7 +184,7 @@ impl Process {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             match waitid(WaitId::Pid(pid), options) {
                 Ok(None) | Err(rustix::io::Errno::INTR) => {}
-                // No such child: somebody else reaped it.
+                // No such child: another part of the program reaped it.
                 Ok(Some(_)) | Err(_) => return true,
             }
             drop(running);
@@ -198,7 +197,7 @@ impl Process {
         }
     }
 
-    /// Something to poll that is ready once the process has exited: Linux 5.3 and later.
+    /// Returns a descriptor that is readable once the process has exited: Linux 5.3 and later.
     fn watched(&self) -> Option<OwnedFd> {
         #[cfg(target_os = "linux")]
         return rustix::process::pidfd_open(pid(&lock(&self.child).child)?, PidfdFlags::empty()).ok();
@@ -208,9 +207,9 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         let running = lock(&self.child);
-        // Once it is reaped its number may be somebody else's.
+        // The process id of a reaped child may be reused.
         if let Some(pid) = pid(&running.child).filter(|_| running.exit.is_none()) {
-            // OK to drop: what is gone needs no signal. A child that went to another group is still ours.
+            // OK to drop: the process may have exited. A child may have changed its group.
             let _ = kill_process_group(pid, signal).or_else(|_| kill_process(pid, signal));
         }
     }
@@ -237,14 +236,14 @@ impl Process {
         self.reap();
     }
 
-    fn said(&self) -> Option<String> {
+    fn stderr_tail(&self) -> Option<String> {
         let tail = lock(&self.tail);
         self.captured.then(|| String::from_utf8_lossy(&tail).trim().to_owned())
     }
 
-    fn keep(&self, said: &[u8]) {
+    fn keep(&self, output: &[u8]) {
         let mut tail = lock(&self.tail);
-        tail.extend_from_slice(said);
+        tail.extend_from_slice(output);
         if self.tag.is_some() {
             let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             // A line that does not end is cut.
@@ -276,8 +275,8 @@ impl Process {
         let _ = io::stderr().write_all(&tagged);
     }
 
-    /// The child's stderr ended: what stands after the last line end is a line as well.
-    fn errors_ended(&self) {
+    /// The child's stderr has ended: passes on the last line, which has no line end.
+    fn stderr_ended(&self) {
         if self.tag.is_some() {
             let rest = std::mem::take(&mut *lock(&self.tail));
             self.pass_on(&rest);
@@ -291,20 +290,20 @@ fn pid(child: &Child) -> Option<Pid> {
 
 struct ChildGuard {
     process: Arc<Process>,
-    feed: Arc<StdinWriter>,
+    writer: Arc<StdinWriter>,
     exit: Duration,
 }
 
 impl ProcessGuard for ChildGuard {
     fn last_words(&self) -> String {
-        self.feed.broken();
+        self.writer.broken();
         if !self.process.exited(LAST_WORDS) {
             return "the server closed its output".to_owned();
         }
         match self.process.reap() {
             Some(exit) => match (exit.code(), exit.signal()) {
                 (Some(code), _) => format!("the server exited with status {code}"),
-                (None, Some(signal)) => format!("the server was ended by signal {signal}"),
+                (None, Some(signal)) => format!("the server was killed by signal {signal}"),
                 (None, None) => "the server exited".to_owned(),
             },
             None => "the server exited".to_owned(),
@@ -312,28 +311,28 @@ impl ProcessGuard for ChildGuard {
     }
 
     fn aside(&self) -> Option<String> {
-        self.process.said()
+        self.process.stderr_tail()
     }
 
     fn heard(&self) -> bool {
-        self.feed.heard()
+        self.writer.heard()
     }
 
     fn look(&self) {
-        self.feed.ring();
+        self.writer.wake_reader();
     }
 
     fn end(&self) -> bool {
         self.process.end(self.exit);
-        self.feed.hang_up();
+        self.writer.close_wake_up();
         true
     }
 }
 
-/// Lines of a child, for which can be waited until a certain time.
-struct ChildInlet(LineReader<ChildOutput>);
+/// Lines of a child, read with a deadline.
+struct ChildLines(LineReader<ChildOutput>);
 
-impl FrameSource for ChildInlet {
+impl FrameSource for ChildLines {
     fn next(&mut self) -> Input<'_> {
         self.0.stream().by = None;
         self.0.next()
@@ -360,18 +359,28 @@ impl FrameSource for ChildInlet {
 struct ChildOutput {
     output: File,
     errors: Option<File>,
-    /// The other end of the bell: rung when the input is left to this thread, closed at the end.
-    listen: File,
-    /// Ready when the child has exited, where the system has such a thing.
+    /// Read end of the socket pair that wakes this thread: readable when the input is left to it,
+    /// closed at the end.
+    wake_ups: File,
+    /// Readable when the child has exited, on systems that have such a descriptor.
     exit: Option<OwnedFd>,
-    /// When it was last looked whether it has, where it has not.
+    /// Time of the last check for the exit, on other systems.
     looked: Instant,
-    /// Until when this may wait; beyond that, and when the bell was rung, reading would block.
+    /// Deadline of a read. After it, and after a wake-up, a read returns `WouldBlock`.
     by: Option<Instant>,
-    /// What was in the output when the child had exited, as far as it is still there.
+    /// Bytes that are left in the output after the child has exited.
     left: Option<u64>,
-    feed: Arc<StdinWriter>,
+    writer: Arc<StdinWriter>,
     process: Arc<Process>,
+}
+
+/// Descriptors that are ready.
+struct Ready {
+    output: bool,
+    wake_up: bool,
+    errors: bool,
+    input: bool,
+    exited: bool,
 }
 
 impl Read for ChildOutput {
@@ -380,59 +389,26 @@ impl Read for ChildOutput {
             if let Some(left) = self.left {
                 return self.drain(buf, left);
             }
-            // Asked before reading: there may be something to read for ever, and nothing of it a message.
+            // Checked before reading: a child may write without end and never a message.
             let pause = self.by.map(|by| by.saturating_duration_since(Instant::now()));
             if pause.is_some_and(|pause| pause.is_zero()) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            let input = self.feed.adopted();
-            let (output, bell, errors, takes, exited) = {
-                // Without other descriptors the output is read directly.
-                let none = self.output.as_fd();
-                let errors = self.errors.as_ref().map(|file| (file.as_fd(), PollFlags::IN));
-                let takes = input.as_deref().map(|file| (file.as_fd(), PollFlags::OUT));
-                let exit = self.exit.as_ref().map(|exit| (exit.as_fd(), PollFlags::IN));
-                let bell = Some((self.listen.as_fd(), PollFlags::IN));
-                let watched = [Some((none, PollFlags::IN)), bell, errors, takes, exit];
-                let mut fds = watched.map(|fd| {
-                    let (fd, flags) = fd.unwrap_or((none, PollFlags::empty()));
-                    PollFd::from_borrowed_fd(fd, flags)
-                });
-                let look = if exit.is_some() { None } else { Some(UNTOLD) };
-                let pause = pause.into_iter().chain(look).min().map(|pause| Timespec {
-                    tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
-                    tv_nsec: i64::from(pause.subsec_nanos()),
-                });
-                match poll(&mut fds, pause.as_ref()) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                let ready = fds.map(|fd| !fd.revents().is_empty());
-                let exited = match exit {
-                    Some(_) => ready[4],
-                    None => {
-                        self.looked.elapsed() >= UNTOLD && {
-                            self.looked = Instant::now();
-                            self.process.exited(Duration::ZERO)
-                        }
-                    }
-                };
-                (ready[0], ready[1], ready[2] && errors.is_some(), ready[3] && takes.is_some(), exited)
-            };
+            let Ready { output, wake_up, errors, input, exited } = self.poll(pause)?;
             if exited {
-                // A system that does not tell has nothing there.
+                // If the system does not know the number, nothing is left.
                 self.left = Some(ioctl_fionread(&self.output).unwrap_or(0));
                 continue;
             }
             if errors {
-                self.listen_to_errors();
+                self.read_stderr();
             }
-            if takes {
-                self.feed.carry_on();
+            if input {
+                self.writer.write_adopted();
             }
-            if bell {
-                let mut rung = [0; 64];
-                match self.listen.read(&mut rung) {
+            if wake_up {
+                let mut bytes = [0; 64];
+                match self.wake_ups.read(&mut bytes) {
                     // Everything was closed from this side.
                     Ok(0) => return Ok(0),
                     // Available bytes stay in the pipe until this thread checks its condition.
@@ -448,7 +424,7 @@ impl Read for ChildOutput {
                     read => {
                         // The reason of an end often stands on stderr.
                         if matches!(read, Ok(0) | Err(_)) {
-                            self.listen_to_errors();
+                            self.read_stderr();
                         }
                         return read;
                     }
@@ -459,33 +435,75 @@ impl Read for ChildOutput {
 }
 
 impl ChildOutput {
-    /// Reads what the child left behind, and not what others write since.
+    /// Waits for any of the descriptors, for `pause` at most.
+    fn poll(&mut self, pause: Option<Duration>) -> io::Result<Ready> {
+        let input = self.writer.adopted();
+        // Stands in for a descriptor that does not exist; no event is requested of it.
+        let none = self.output.as_fd();
+        let errors = self.errors.as_ref().map(|file| (file.as_fd(), PollFlags::IN));
+        let takes = input.as_deref().map(|file| (file.as_fd(), PollFlags::OUT));
+        let exit = self.exit.as_ref().map(|exit| (exit.as_fd(), PollFlags::IN));
+        let wake_up = Some((self.wake_ups.as_fd(), PollFlags::IN));
+        let watched = [Some((none, PollFlags::IN)), wake_up, errors, takes, exit];
+        let mut fds = watched.map(|fd| {
+            let (fd, flags) = fd.unwrap_or((none, PollFlags::empty()));
+            PollFd::from_borrowed_fd(fd, flags)
+        });
+        let look = if exit.is_some() { None } else { Some(POLL_EXIT) };
+        let pause = pause.into_iter().chain(look).min().map(|pause| Timespec {
+            tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(pause.subsec_nanos()),
+        });
+        match poll(&mut fds, pause.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = fds.map(|fd| !fd.revents().is_empty());
+        let exited = match exit {
+            Some(_) => ready[4],
+            None => {
+                self.looked.elapsed() >= POLL_EXIT && {
+                    self.looked = Instant::now();
+                    self.process.exited(Duration::ZERO)
+                }
+            }
+        };
+        Ok(Ready {
+            output: ready[0],
+            wake_up: ready[1],
+            errors: ready[2] && errors.is_some(),
+            input: ready[3] && takes.is_some(),
+            exited,
+        })
+    }
+
+    /// Reads what the child left in the pipe, and nothing that others write later.
     fn drain(&mut self, buf: &mut [u8], left: u64) -> io::Result<usize> {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
         let read = match self.output.read(buf.get_mut(..most).unwrap_or_default()) {
-            // Others read it as well.
+            // Another process read it.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             read => read?,
         };
         self.left = Some(left - read as u64);
         if read == 0 {
             self.left = Some(0);
-            self.listen_to_errors();
+            self.read_stderr();
         }
         Ok(read)
     }
 
-    fn listen_to_errors(&mut self) {
+    fn read_stderr(&mut self) {
         let Some(errors) = &mut self.errors else { return };
-        let mut said = [0; 4096];
+        let mut output = [0; 4096];
         // As much as a pipe holds: a child that never stops must not keep this thread here.
         for _ in 0..16 {
-            match errors.read(&mut said) {
+            match errors.read(&mut output) {
                 Ok(0) => {
                     self.errors = None;
-                    return self.process.errors_ended();
+                    return self.process.stderr_ended();
                 }
-                Ok(n) => self.process.keep(said.get(..n).unwrap_or_default()),
+                Ok(n) => self.process.keep(output.get(..n).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return,
             }

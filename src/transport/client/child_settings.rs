@@ -7,12 +7,12 @@ use std::sync::Arc;
 /// Destination of the stderr of a child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stderr {
-    /// It goes where that of this process goes. A hub puts the server's key in front of each line.
+    /// It goes to the stderr of this process. A hub puts the server's key in front of each line.
     #[default]
     Inherit,
     /// Its end is kept: [`Limits::stderr_bytes`](crate::Limits::stderr_bytes).
     Piped,
-    /// It goes nowhere.
+    /// It is discarded.
     Null,
 }
 

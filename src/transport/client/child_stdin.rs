@@ -29,10 +29,10 @@ const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) struct StdinWriter {
     state: Mutex<State>,
-    /// Room was made, or nothing is left to write.
+    /// Notified when there is room, or nothing is left to write.
     moved: Condition,
-    /// Wakes the reading thread.
-    bell: Mutex<Option<File>>,
+    /// Write end of the socket pair that wakes the reading thread.
+    wake_up: Mutex<Option<File>>,
     limit: usize,
 }
 
@@ -41,15 +41,15 @@ struct State {
     pending: Vec<u8>,
     writing: bool,
     adopted: bool,
-    /// Bytes that were to be written, by whoever has begun to.
+    /// Bytes that were accepted.
     offered: usize,
-    /// The pipe broke, and before that something was read from it.
+    /// The pipe broke after the child had read from it.
     heard: bool,
 }
 
 impl State {
-    /// The pipe is of no use any more; of what was offered, so much never got into it.
-    fn let_go(&mut self, pipe: &File, unwritten: usize) {
+    /// Drops the pipe. `unwritten` is the part of `offered` that was not written.
+    fn abandon_pipe(&mut self, pipe: &File, unwritten: usize) {
         // Unread bytes are still in the pipe. If their number is unknown, all count as read.
         let unread = usize::try_from(ioctl_fionread(pipe).unwrap_or(0)).unwrap_or(usize::MAX);
         self.heard = self.offered.saturating_sub(unwritten) > unread;
@@ -59,8 +59,8 @@ impl State {
 }
 
 impl StdinWriter {
-    /// Lets about `limit` bytes wait before senders wait too. `pipe` must not block.
-    pub(super) fn new(pipe: OwnedFd, bell: OwnedFd, limit: usize) -> StdinWriter {
+    /// Senders wait when about `limit` bytes are queued. `pipe` must not block.
+    pub(super) fn new(pipe: OwnedFd, wake_up: OwnedFd, limit: usize) -> StdinWriter {
         StdinWriter {
             state: Mutex::new(State {
                 pipe: Some(Arc::new(pipe.into())),
@@ -71,19 +71,19 @@ impl StdinWriter {
                 heard: false,
             }),
             moved: Condition::default(),
-            bell: Mutex::new(Some(bell.into())),
+            wake_up: Mutex::new(Some(wake_up.into())),
             limit,
         }
     }
 
-    /// The pipe, when the reading thread is to wait until it takes more.
+    /// Returns the pipe if the reading thread must poll it.
     pub(super) fn adopted(&self) -> Option<Arc<File>> {
         let state = lock(&self.state);
         if state.adopted { state.pipe.clone() } else { None }
     }
 
-    /// Writes what was left, as far as the pipe takes it. For the reading thread.
-    pub(super) fn carry_on(&self) {
+    /// Writes queued bytes without blocking. Called by the reading thread.
+    pub(super) fn write_adopted(&self) {
         let mut state = lock(&self.state);
         let Some(pipe) = state.pipe.clone().filter(|_| state.adopted) else { return };
         let mut rest = state.pending.as_slice();
@@ -93,18 +93,18 @@ impl StdinWriter {
         state.adopted = !state.pending.is_empty() && !broken;
         if broken {
             let unwritten = state.pending.len();
-            state.let_go(&pipe, unwritten);
+            state.abandon_pipe(&pipe, unwritten);
         }
         self.moved.release(state);
     }
 
-    /// Nobody reads the other end any more: what waits comes back.
+    /// The child has closed the pipe: drops the queued bytes.
     pub(super) fn broken(&self) {
         let mut state = lock(&self.state);
         let unwritten = state.pending.len();
         match state.pipe.take() {
             // The writing thread knows how much was written.
-            Some(pipe) if !state.writing => state.let_go(&pipe, unwritten),
+            Some(pipe) if !state.writing => state.abandon_pipe(&pipe, unwritten),
             _ => state.pending = Vec::new(),
         }
         self.moved.release(state);
@@ -115,19 +115,19 @@ impl StdinWriter {
         lock(&self.state).heard
     }
 
-    /// Lets the reading thread come to its end.
-    pub(super) fn hang_up(&self) {
-        *lock(&self.bell) = None;
+    /// Closes the wake-up socket, which ends the reading thread.
+    pub(super) fn close_wake_up(&self) {
+        *lock(&self.wake_up) = None;
     }
 
     /// Wakes the thread that reads the other pipe.
-    pub(super) fn ring(&self) {
-        let mut bell = lock(&self.bell);
-        // OK to drop: a bell that is full has rung.
-        let _ = bell.as_mut().map(|bell| bell.write(&[0]));
+    pub(super) fn wake_reader(&self) {
+        let mut wake_up = lock(&self.wake_up);
+        // OK to drop: a full socket wakes the reader as well.
+        let _ = wake_up.as_mut().map(|wake_up| wake_up.write(&[0]));
     }
 
-    /// Writes until all is gone or `deadline`.
+    /// Writes until everything is written or `deadline`.
     fn write(&self, pipe: &File, rest: &mut &[u8], deadline: Instant) -> Pushed {
         loop {
             match push(pipe, rest) {
@@ -171,7 +171,7 @@ fn wait_for(pipe: BorrowedFd<'_>, time: Duration) {
 }
 
 fn gone() -> Failure {
-    Failure::Closed("the process is gone".to_owned())
+    Failure::Closed("the server has closed its input".to_owned())
 }
 
 impl FrameWriter for StdinWriter {
@@ -214,14 +214,14 @@ impl FrameWriter for StdinWriter {
         state.writing = false;
         if pushed == Pushed::Broken || state.pipe.is_none() {
             let unwritten = state.pending.len();
-            state.let_go(&pipe, unwritten);
+            state.abandon_pipe(&pipe, unwritten);
         }
         let closed = state.pipe.is_none();
         state.adopted = !closed && !state.pending.is_empty();
-        let ring = state.adopted;
+        let wake = state.adopted;
         self.moved.release(state);
-        if ring {
-            self.ring();
+        if wake {
+            self.wake_reader();
         }
         if closed { Err(gone()) } else { Ok(()) }
     }

@@ -30,28 +30,28 @@ use crate::transport::framing::{FrameSource, Input};
 
 /// Time that the source is left to callers before the reader thread takes over.
 const PAUSE: Duration = Duration::from_millis(5);
-/// As good as for ever: who reads for so long calls when it is done.
+/// Upper bound of a wait that ends with a notification.
 const LONG: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
 pub(super) struct Handoff {
     state: Mutex<State>,
-    /// The reading thread sleeps here while it is not its turn.
+    /// The reader thread waits here while a caller reads.
     called: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// While nobody reads.
-    inlet: Option<Box<dyn FrameSource>>,
+    /// Set while no thread reads.
+    source: Option<Box<dyn FrameSource>>,
     /// The caller that reads.
     caller: Option<ThreadId>,
-    /// It is the reading thread's turn as soon as the inlet is here.
+    /// The reader thread takes the source next.
     wanted: bool,
-    /// The reading thread does not look by itself.
+    /// The reader thread waits for a notification, without a pause of its own.
     asleep: bool,
-    /// How often a caller has read and put the inlet back. One that only looked whether there is
-    /// something to wait for keeps nobody from reading.
+    /// Number of times that a caller has read and returned the source. Callers that found their
+    /// outcome without reading do not count.
     turns: u64,
 }
 
@@ -60,12 +60,12 @@ impl Handoff {
     /// waiter is woken in between and finds the source here.
     pub(super) fn lend(
         &self,
-        inlet: Box<dyn FrameSource>,
+        source: Box<dyn FrameSource>,
         sink: &dyn MessageHandler,
         answered: WakeUp,
     ) -> Box<dyn FrameSource> {
         let mut state = lock(&self.state);
-        state.inlet = Some(inlet);
+        state.source = Some(source);
         state.wanted |= sink.waiting();
         drop(state);
         drop(answered);
@@ -73,9 +73,9 @@ impl Handoff {
         let mut untouched = false;
         loop {
             if state.wanted || untouched {
-                if let Some(inlet) = state.inlet.take() {
+                if let Some(source) = state.source.take() {
                     (state.wanted, state.asleep) = (false, false);
-                    return inlet;
+                    return source;
                 }
             }
             state.asleep = untouched;
@@ -86,23 +86,23 @@ impl Handoff {
         }
     }
 
-    /// Reads for a caller while `turn` says until when, if nobody else does.
+    /// Reads on a calling thread as long as `turn` returns a time, if no other thread reads.
     pub(super) fn read(&self, sink: &dyn MessageHandler, turn: &mut dyn FnMut() -> Option<Instant>) {
         let mut state = lock(&self.state);
-        let lent = if state.wanted { None } else { state.inlet.take() };
-        let Some(inlet) = lent else { return };
+        let lent = if state.wanted { None } else { state.source.take() };
+        let Some(source) = lent else { return };
         state.caller = Some(std::thread::current().id());
         drop(state);
-        let mut loan = Loan { turns: self, sink, inlet: Some(inlet), read: false, ended: false };
+        let mut loan = Loan { turns: self, sink, source: Some(source), read: false, ended: false };
         while let Some(by) = turn() {
-            let Some(inlet) = &mut loan.inlet else { return };
+            let Some(source) = &mut loan.source else { return };
             loan.read = true;
-            match inlet.next_by(by) {
+            match source.next_by(by) {
                 Some(Input::Frame(frame)) => drop(sink.frame(frame)),
                 Some(Input::Large(frame)) => drop(sink.large(frame)),
                 Some(Input::TooLong { head, tail }) => sink.oversized(head, tail),
                 Some(Input::End | Input::Failed(_)) => {
-                    // The next reader meets the same end.
+                    // The reader thread reads the same end.
                     loan.ended = true;
                     return;
                 }
@@ -111,34 +111,34 @@ impl Handoff {
         }
     }
 
-    /// Somebody waits who does not read.
+    /// A thread waits without reading: the reader thread must read.
     pub(super) fn attend(&self) {
         let mut state = lock(&self.state);
-        if state.inlet.is_some() && !state.wanted {
+        if state.source.is_some() && !state.wanted {
             state.wanted = true;
             self.called.notify_one();
         }
     }
 
-    /// No caller reads any more, as soon as the one that does has come back.
+    /// Gives the source to the reader thread for good.
     pub(super) fn end(&self) {
         let mut state = lock(&self.state);
         state.wanted = true;
         self.called.notify_one();
     }
 
-    /// The caller that reads just now.
+    /// Returns the caller that reads.
     pub(super) fn caller(&self) -> Option<ThreadId> {
         lock(&self.state).caller
     }
 }
 
-/// The inlet in the hands of a caller, who puts it back whatever happens.
+/// Source that a caller reads. Returned on drop.
 struct Loan<'t> {
     turns: &'t Handoff,
     sink: &'t dyn MessageHandler,
-    inlet: Option<Box<dyn FrameSource>>,
-    /// There was something to wait for.
+    source: Option<Box<dyn FrameSource>>,
+    /// The caller has read.
     read: bool,
     ended: bool,
 }
@@ -146,7 +146,7 @@ struct Loan<'t> {
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.turns.state);
-        (state.inlet, state.caller) = (self.inlet.take(), None);
+        (state.source, state.caller) = (self.source.take(), None);
         state.turns += u64::from(self.read);
         state.wanted |= self.ended || self.sink.waiting();
         if state.wanted || state.asleep {

@@ -18,17 +18,15 @@
 //! never calls a method of the transport that may wait.
 //!
 //! # Invariants
-//! - A request that was sent ends exactly once: with a response, with [`MessageHandler::fail`],
-//!   with
+//! - A request that was sent ends exactly once: with a response, with [`MessageHandler::fail`], with
 //!   [`MessageHandler::end`], or with an error from `send`. A transport may report more than one; the
 //!   handler counts the first.
-//! - No `send` takes longer than [`Outgoing::deadline`] plus, with [`Wait::Blocking`], the time
-//!   that
+//! - No `send` takes longer than [`Outgoing::deadline`] plus, with [`Wait::Blocking`], the time that
 //!   [`MessageHandler::deadline`] grants.
 
 #![cfg_attr(
     not(feature = "http-client"),
-    allow(dead_code, reason = "statuses, sessions and headers are what only carriers over HTTP have")
+    allow(dead_code, reason = "only HTTP has statuses, sessions and headers")
 )]
 
 #[cfg(unix)]
@@ -239,7 +237,7 @@ impl Drop for WakeUp {
 /// Reason why a request has no response.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// The connection is closed; says by which side, and the last output.
+    /// The connection is closed. The message names the side, and may quote the last output.
     Closed(String),
     /// Not sent, or no response, before the deadline.
     Timeout,
@@ -271,14 +269,14 @@ pub(crate) enum Failure {
 impl Failure {
     /// A response of more than `limit` bytes.
     pub(crate) fn too_long(limit: usize) -> Failure {
-        Failure::TooLarge(format!("the answer is longer than {limit} bytes, see `Limits::frame_bytes`"))
+        Failure::TooLarge(format!("the response is longer than {limit} bytes, see `Limits::frame_bytes`"))
     }
 
     /// Converts to the public error.
     pub(crate) fn to_error(&self) -> Error {
         let (kind, message) = match self {
             Failure::Closed(why) => (ErrorKind::Closed, why.as_str()),
-            Failure::Timeout => (ErrorKind::Timeout, "no answer in time"),
+            Failure::Timeout => (ErrorKind::Timeout, "no response in time"),
             Failure::Busy(why) => (ErrorKind::Busy, why.as_str()),
             Failure::Io(why) => (ErrorKind::Io, why.as_str()),
             Failure::Refused { message, .. } => (ErrorKind::Refused, message.as_str()),

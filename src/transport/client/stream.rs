@@ -25,19 +25,18 @@ const READER_STACK: usize = 128 << 10;
 /// Time that a failed sender waits for the reason from the thread that reads.
 const REASON: Duration = Duration::from_millis(1500);
 
-/// Takes frames from any thread, each with its own patience.
+/// Writes frames of any thread, each by its own deadline.
 pub(crate) trait FrameWriter: Send + Sync {
-    /// Sends one whole frame, or leaves it to be sent in order with those before it. Waits at most
-    /// until `deadline`.
+    /// Sends one whole frame, or queues it behind earlier ones. Waits until `deadline` at most.
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure>;
 
-    /// Lets what was sent leave until `deadline`, then closes the stream.
+    /// Writes what is queued until `deadline`, then closes the stream.
     fn close(&self, deadline: Instant);
 }
 
 /// Owner of the streams: a process, or nothing.
 pub(super) trait ProcessGuard: Send + Sync {
-    /// Why the input ended. Called on the reading thread, once; may take a moment.
+    /// Returns the reason why the input ended. Called once, on the reading thread; may take a moment.
     fn last_words(&self) -> String;
 
     /// Returns output outside the protocol.
@@ -48,24 +47,24 @@ pub(super) trait ProcessGuard: Send + Sync {
         true
     }
 
-    /// Makes a caller that reads look up.
+    /// Interrupts a caller that reads.
     fn look(&self) {}
 
-    /// Ends it; whether the reading thread is sure to come to its end.
+    /// Ends the owner. Returns whether the reading thread is sure to end.
     fn end(&self) -> bool;
 }
 
-/// A carrier over streams.
+/// Transport over streams.
 pub(crate) struct StreamTransport {
-    inlet: Mutex<Option<Box<dyn FrameSource>>>,
-    feed: Arc<dyn FrameWriter>,
-    life: Arc<dyn ProcessGuard>,
+    source: Mutex<Option<Box<dyn FrameSource>>>,
+    writer: Arc<dyn FrameWriter>,
+    guard: Arc<dyn ProcessGuard>,
     running: Mutex<Option<Running>>,
     over: Arc<Over>,
-    turns: Arc<Handoff>,
+    handoff: Arc<Handoff>,
 }
 
-/// Why nothing comes any more, as soon as that is known.
+/// Reason of the end, once it is known.
 #[derive(Default)]
 struct Over {
     why: Mutex<Option<Failure>>,
@@ -102,25 +101,25 @@ struct Running {
 
 impl StreamTransport {
     pub(super) fn new(
-        inlet: Box<dyn FrameSource>,
-        feed: Arc<dyn FrameWriter>,
-        life: Arc<dyn ProcessGuard>,
+        source: Box<dyn FrameSource>,
+        writer: Arc<dyn FrameWriter>,
+        guard: Arc<dyn ProcessGuard>,
     ) -> StreamTransport {
         StreamTransport {
-            inlet: Mutex::new(Some(inlet)),
-            feed,
-            life,
+            source: Mutex::new(Some(source)),
+            writer,
+            guard,
             running: Mutex::new(None),
             over: Arc::default(),
-            turns: Arc::default(),
+            handoff: Arc::default(),
         }
     }
 
-    /// A carrier over a link.
+    /// Transport over a link.
     pub(crate) fn over(link: Link) -> StreamTransport {
-        let feed = Arc::clone(&link.sink).feed();
-        let feed = feed.unwrap_or_else(|| Arc::new(ThreadWriter::new(link.sink)));
-        StreamTransport::new(link.source, feed, Arc::new(LinkGuard))
+        let writer = Arc::clone(&link.sink).feed();
+        let writer = writer.unwrap_or_else(|| Arc::new(ThreadWriter::new(link.sink)));
+        StreamTransport::new(link.source, writer, Arc::new(LinkGuard))
     }
 }
 
@@ -130,27 +129,27 @@ impl Transport for StreamTransport {
     }
 
     fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error> {
-        let Some(mut inlet) = lock(&self.inlet).take() else { return Ok(()) };
-        let life = Arc::clone(&self.life);
-        let (told, over, turns) = (Arc::clone(&sink), Arc::clone(&self.over), Arc::clone(&self.turns));
+        let Some(mut source) = lock(&self.source).take() else { return Ok(()) };
+        let guard = Arc::clone(&self.guard);
+        let (handler, over, handoff) = (Arc::clone(&sink), Arc::clone(&self.over), Arc::clone(&self.handoff));
         let reader = std::thread::Builder::new().name("mcp-client".into()).stack_size(READER_STACK).spawn(
             move || {
                 loop {
-                    let answered = match inlet.next() {
-                        Input::Frame(frame) => told.frame(frame),
-                        Input::Large(frame) => told.large(frame),
+                    let answered = match source.next() {
+                        Input::Frame(frame) => handler.frame(frame),
+                        Input::Large(frame) => handler.large(frame),
                         Input::TooLong { head, tail } => {
-                            told.oversized(head, tail);
+                            handler.oversized(head, tail);
                             None
                         }
-                        Input::End => return told.end(over.set(Failure::Closed(life.last_words()))),
-                        Input::Failed(error) => return told.end(over.set(Failure::Io(error.to_string()))),
+                        Input::End => return handler.end(over.set(Failure::Closed(guard.last_words()))),
+                        Input::Failed(error) => return handler.end(over.set(Failure::Io(error.to_string()))),
                     };
                     // A thread that was answered may wait for the next answer itself.
                     let waking = answered.and_then(|answered| answered.waking);
                     if let Some(waking) = waking {
-                        if inlet.patient() && waking.who.sleeps() && !told.waiting() {
-                            inlet = turns.lend(inlet, &*told, waking);
+                        if source.patient() && waking.who.sleeps() && !handler.waiting() {
+                            source = handoff.lend(source, &*handler, waking);
                         }
                     }
                 }
@@ -161,7 +160,7 @@ impl Transport for StreamTransport {
     }
 
     fn send(&self, message: &Outgoing<'_>, _drive: Wait<'_>) -> Result<(), Failure> {
-        self.feed.send(message.frame, message.deadline).map_err(|failure| match failure {
+        self.writer.send(message.frame, message.deadline).map_err(|failure| match failure {
             Failure::Closed(_) => self.over.reason(failure, message.deadline),
             other => other,
         })
@@ -172,55 +171,55 @@ impl Transport for StreamTransport {
     fn settled(&self, _settled: &Settled) {}
 
     fn read_here(&self, sink: &dyn MessageHandler, turn: &mut dyn FnMut() -> Option<Instant>) {
-        self.turns.read(sink, turn);
+        self.handoff.read(sink, turn);
     }
 
     fn attend(&self) {
-        self.turns.attend();
+        self.handoff.attend();
     }
 
     fn look(&self) {
-        if self.turns.caller().is_some() {
-            self.life.look();
+        if self.handoff.caller().is_some() {
+            self.guard.look();
         }
     }
 
     fn aside(&self) -> Option<String> {
-        self.life.aside()
+        self.guard.aside()
     }
 
     fn heard(&self) -> bool {
-        self.life.heard()
+        self.guard.heard()
     }
 
     fn close(&self, deadline: Instant) {
         let running = lock(&self.running).take();
         let closed = self.over.set(Failure::Closed("this side closed the connection".to_owned()));
         // The remaining output of the peer is read, and pending frames are written.
-        self.turns.end();
-        self.feed.close(deadline);
-        let ends = self.life.end();
+        self.handoff.end();
+        self.writer.close(deadline);
+        let ends = self.guard.end();
         let Some(running) = running else { return };
         running.sink.end(closed);
         // The reading thread may drop the last handle of a client and get here.
         let this = std::thread::current().id();
-        if ends && running.reader.thread().id() != this && self.turns.caller() != Some(this) {
-            // OK to drop: a reader does not panic, and if it did there is nobody to tell.
+        if ends && running.reader.thread().id() != this && self.handoff.caller() != Some(this) {
+            // OK to drop: the reader does not panic.
             let _ = running.reader.join();
         }
     }
 }
 
-/// A feed over a stream whose writes cannot be given up: one more thread writes, so that nobody
-/// else is stuck with a peer that does not read.
+/// Writer for a stream whose writes cannot be interrupted: a thread of its own writes, so that
+/// senders do not block on a peer that does not read.
 pub(super) struct ThreadWriter {
     shared: Arc<Shared>,
-    outlet: Arc<dyn ReplySink>,
+    sink: Arc<dyn ReplySink>,
 }
 
 struct Shared {
     state: Mutex<Waiting>,
-    /// The writer sleeps here while there is nothing to write, senders while there is no room.
+    /// The writer waits here for frames, senders wait for room.
     moved: Condition,
 }
 
@@ -232,21 +231,21 @@ struct Waiting {
     closed: bool,
 }
 
-/// Bytes that wait for the writer before senders wait too: the capacity of a Linux pipe.
+/// Queued bytes beyond which senders wait: the capacity of a Linux pipe.
 const WAITING: usize = 64 << 10;
 
 impl ThreadWriter {
-    pub(super) fn new(outlet: Arc<dyn ReplySink>) -> ThreadWriter {
+    pub(super) fn new(sink: Arc<dyn ReplySink>) -> ThreadWriter {
         ThreadWriter {
             shared: Arc::new(Shared { state: Mutex::default(), moved: Condition::default() }),
-            outlet,
+            sink,
         }
     }
 
     fn start(&self) -> Result<(), Failure> {
-        let (shared, outlet) = (Arc::clone(&self.shared), Arc::clone(&self.outlet));
+        let (shared, sink) = (Arc::clone(&self.shared), Arc::clone(&self.sink));
         let thread = std::thread::Builder::new().name("mcp-client-write".into()).stack_size(READER_STACK);
-        match thread.spawn(move || shared.write_to(&*outlet)) {
+        match thread.spawn(move || shared.write_to(&*sink)) {
             Ok(_) => Ok(()),
             Err(error) => Err(Failure::Io(error.to_string())),
         }
@@ -254,7 +253,7 @@ impl ThreadWriter {
 }
 
 impl Shared {
-    fn write_to(&self, outlet: &dyn ReplySink) {
+    fn write_to(&self, sink: &dyn ReplySink) {
         let mut batch = Vec::new();
         let mut state = lock(&self.state);
         loop {
@@ -269,9 +268,9 @@ impl Shared {
             batch.clear();
             std::mem::swap(&mut batch, &mut state.frames);
             self.moved.release(state);
-            outlet.send(&batch);
+            sink.send(&batch);
             state = lock(&self.state);
-            state.closed |= outlet.closed();
+            state.closed |= sink.closed();
         }
     }
 }
@@ -280,8 +279,8 @@ impl FrameWriter for ThreadWriter {
     fn send(&self, frame: &[u8], deadline: Instant) -> Result<(), Failure> {
         let mut state = lock(&self.shared.state);
         loop {
-            if state.closed || self.outlet.closed() {
-                return Err(Failure::Closed("the peer is gone".to_owned()));
+            if state.closed || self.sink.closed() {
+                return Err(Failure::Closed("the peer has closed the connection".to_owned()));
             }
             if state.frames.is_empty() || state.frames.len() + frame.len() <= WAITING {
                 break;
@@ -304,7 +303,7 @@ impl FrameWriter for ThreadWriter {
         let mut state = lock(&self.shared.state);
         while state.writing || !state.frames.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.outlet.closed() {
+            if left.is_zero() || self.sink.closed() {
                 break;
             }
             state = self.shared.moved.wait_for(state, left);
@@ -312,11 +311,11 @@ impl FrameWriter for ThreadWriter {
         state.closed = true;
         state.frames.clear();
         self.shared.moved.release(state);
-        self.outlet.close(deadline);
+        self.sink.close(deadline);
     }
 }
 
-/// A link ends when its input does: what reads it cannot be interrupted, except in memory.
+/// A link ends when its input ends: its reads cannot be interrupted.
 struct LinkGuard;
 
 impl ProcessGuard for LinkGuard {

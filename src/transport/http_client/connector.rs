@@ -31,10 +31,10 @@ use ureq::{Error, Timeout};
 use super::deadline::{BRIEF, Exchange, Patience, Stop, TICK, current};
 use super::public_addr;
 
-/// Bytes that wait for more before they are written: a head and the body of a usual call.
+/// Bytes that are collected before a write: a head and the body of a usual call.
 const TOGETHER: usize = 16 << 10;
-/// Lookups of names under way at once in the process: the system's function cannot be
-/// interrupted, so each may outlive its exchange.
+/// Concurrent lookups of names in the process: the system's function cannot be interrupted, so a
+/// lookup may outlive its exchange.
 const LOOKUPS: usize = 8;
 
 /// Addresses that may be connected to.
@@ -56,7 +56,7 @@ impl Connector for TcpConnector {
     type Out = TcpTransport;
 
     fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<TcpTransport>, Error> {
-        let exchange = driving()?;
+        let exchange = current_exchange()?;
         let end = Instant::now() + self.timeout;
         let mut last = Error::HostNotFound;
         let count = details.addrs.len();
@@ -84,7 +84,7 @@ impl Connector for TcpConnector {
     }
 }
 
-/// Comes after the handshake of TLS, where there is one.
+/// Connector that runs after the TLS handshake.
 #[cfg(feature = "tls")]
 #[derive(Debug)]
 pub(super) struct AfterHandshake;
@@ -94,7 +94,7 @@ impl<In: Transport> Connector<In> for AfterHandshake {
     type Out = In;
 
     fn connect(&self, _: &ConnectionDetails<'_>, chained: Option<In>) -> Result<Option<In>, Error> {
-        driving()?.shake(false);
+        current_exchange()?.shake(false);
         Ok(chained)
     }
 }
@@ -103,12 +103,12 @@ fn refused(why: &'static str) -> Error {
     Error::Io(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-fn driving() -> Result<Arc<Exchange>, Error> {
+fn current_exchange() -> Result<Arc<Exchange>, Error> {
     // Every request of this client is made by a thread inside an exchange.
     current().ok_or(Error::ConnectionFailed)
 }
 
-/// The exchange knows why; this only ends what ureq is doing.
+/// Ends the request inside ureq. The exchange has the reason.
 fn stopped(_: Stop) -> Error {
     Error::Timeout(Timeout::Global)
 }
@@ -172,9 +172,9 @@ fn connect(address: SocketAddr, timeout: Duration, exchange: &Exchange) -> io::R
         Err(error) => return Err(error.into()),
     }
     socket.set_nonblocking(false)?;
-    // Head and body are one write; waiting for more would only delay it.
+    // Head and body are one write; collecting more would only delay it.
     socket.set_nodelay(true)?;
-    // A peer that vanished without a word is noticed after some minutes, not never.
+    // A peer that vanished is noticed after some minutes.
     sockopt::set_socket_keepalive(&socket, true)?;
     Ok(socket)
 }
@@ -184,12 +184,12 @@ fn connect(address: SocketAddr, timeout: Duration, exchange: &Exchange) -> io::R
 fn connect(address: SocketAddr, timeout: Duration, exchange: &Exchange) -> io::Result<TcpStream> {
     exchange.slice().map_err(|_| timed_out())?;
     let socket = TcpStream::connect_timeout(&address, timeout.max(Duration::from_millis(1)))?;
-    // Head and body are one write; waiting for more would only delay it.
+    // Head and body are one write; collecting more would only delay it.
     socket.set_nodelay(true)?;
     Ok(socket)
 }
 
-/// Finds the addresses of a name.
+/// Resolves a host name.
 #[derive(Debug)]
 pub(super) struct NameResolver;
 
@@ -201,7 +201,7 @@ struct LookupPermit;
 impl LookupPermit {
     fn begin() -> Option<LookupPermit> {
         let begun = LOOKING.fetch_add(1, Ordering::Relaxed);
-        // Made first, so that it counts back where there are too many.
+        // Created first, so that its drop undoes the count if there are too many.
         let looking = LookupPermit;
         (begun < LOOKUPS).then_some(looking)
     }
@@ -224,7 +224,7 @@ impl Resolver for NameResolver {
             found.push(SocketAddr::new(ip, port));
             return Ok(found);
         }
-        // This name is in a file of the machine, not on the network.
+        // This name needs no network.
         let addresses = if bare.eq_ignore_ascii_case("localhost") {
             (bare, port).to_socket_addrs()?
         } else {
@@ -239,21 +239,21 @@ impl Resolver for NameResolver {
 
 /// Looks a name up on a thread of its own, because the system's function has no timeout.
 fn look_up(host: String, port: u16) -> Result<std::vec::IntoIter<SocketAddr>, Error> {
-    let exchange = driving()?;
+    let exchange = current_exchange()?;
     let Some(looking) = LookupPermit::begin() else {
-        return Err(Error::Io(io::Error::other("too many lookups of names are under way")));
+        return Err(Error::Io(io::Error::other("too many lookups of host names are in flight")));
     };
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     std::thread::Builder::new().name("tinymcp-lookup".into()).stack_size(256 << 10).spawn(move || {
         let found = (&*host, port).to_socket_addrs();
-        // Nobody listens when the exchange is over.
-        let _ = tell.send(found);
+        // OK to drop: the exchange may be over.
+        let _ = sender.send(found);
         drop(looking);
     })?;
     loop {
         // Short: a stop cannot end this wait.
         let slice = exchange.slice().map_err(stopped)?.min(TICK / 10);
-        match told.recv_timeout(slice) {
+        match receiver.recv_timeout(slice) {
             Ok(found) => return Ok(found?),
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Error::HostNotFound),
@@ -265,12 +265,12 @@ fn look_up(host: String, port: u16) -> Result<std::vec::IntoIter<SocketAddr>, Er
 pub(super) struct TcpTransport {
     socket: Arc<TcpStream>,
     buffers: LazyBuffers,
-    /// Written, not yet sent.
+    /// Bytes to send.
     pending: Vec<u8>,
-    /// Its last answer was just read.
+    /// A response was just read.
     fresh: bool,
-    /// Nothing more is written; why, if writing failed.
-    deaf: Option<Option<io::Error>>,
+    /// Set when nothing more is written; with the error if writing failed.
+    write_end: Option<Option<io::Error>>,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
 }
@@ -283,20 +283,20 @@ impl TcpTransport {
             buffers,
             pending: Vec::new(),
             fresh: false,
-            deaf: None,
+            write_end: None,
             read_timeout: None,
             write_timeout: None,
         }
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        if self.deaf.is_some() {
+        if self.write_end.is_some() {
             self.pending.clear();
         }
         if self.pending.is_empty() {
             return Ok(());
         }
-        let exchange = driving()?;
+        let exchange = current_exchange()?;
         exchange.uses(&self.socket).map_err(stopped)?;
         let mut rest = self.pending.as_slice();
         while !rest.is_empty() {
@@ -311,15 +311,15 @@ impl TcpTransport {
                     exchange.sent();
                     rest = rest.get(n..).unwrap_or_default();
                 }
-                // It may not read because it has answered already.
+                // The server may have responded and stopped reading.
                 Err(error) if is_wait(&error) => {
                     if answers_already(&self.socket) {
-                        self.deaf = Some(None);
+                        self.write_end = Some(None);
                         break;
                     }
                 }
                 Err(error) if is_break(&error) => {
-                    self.deaf = Some(Some(error));
+                    self.write_end = Some(Some(error));
                     break;
                 }
                 Err(error) => return Err(error.into()),
@@ -330,9 +330,9 @@ impl TcpTransport {
         Ok(())
     }
 
-    /// Why writing failed.
+    /// Returns the error of a failed write.
     fn broken(&mut self) -> io::Error {
-        let why = self.deaf.replace(None).flatten();
+        let why = self.write_end.replace(None).flatten();
         why.unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 
@@ -353,7 +353,7 @@ impl TcpTransport {
     }
 }
 
-/// The other side is gone, perhaps after it said why.
+/// Returns whether the peer has closed the connection. It may have responded before.
 fn is_break(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
@@ -368,14 +368,14 @@ fn answers_already(socket: &TcpStream) -> bool {
         && matches!(start[9], b'2'..=b'5')
 }
 
-/// Reads without waiting, and leaves what it reads.
+/// Reads without waiting and without consuming.
 #[cfg(unix)]
 fn peek(socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
     use rustix::net::{RecvFlags, recv};
     Ok(recv(socket, into, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
 }
 
-/// Reads without waiting, and leaves what it reads.
+/// Reads without waiting and without consuming.
 #[cfg(not(unix))]
 fn peek(socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
     socket.set_nonblocking(true)?;
@@ -384,7 +384,7 @@ fn peek(socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
     seen
 }
 
-/// The slice is over, or a signal came: the exchange is asked again.
+/// Returns whether the time slice is over or a signal arrived.
 fn is_wait(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
@@ -403,7 +403,7 @@ impl Transport for TcpTransport {
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
         self.flush()?;
-        let exchange = driving()?;
+        let exchange = current_exchange()?;
         exchange.uses(&self.socket).map_err(stopped)?;
         loop {
             let patience = exchange.patience();
@@ -419,8 +419,8 @@ impl Transport for TcpTransport {
                 (&*self.socket).read(self.buffers.input_append_buf())
             };
             match read {
-                // It said nothing before it went: why writing failed tells more.
-                Ok(0) if matches!(self.deaf, Some(Some(_))) => {
+                // The peer closed without a response: the error of the write says more.
+                Ok(0) if matches!(self.write_end, Some(Some(_))) => {
                     return Err(self.broken().into());
                 }
                 Ok(n) => {
@@ -434,25 +434,24 @@ impl Transport for TcpTransport {
                         return Err(Error::Io(timed_out()));
                     }
                 }
-                Err(_) if matches!(self.deaf, Some(Some(_))) => return Err(self.broken().into()),
+                Err(_) if matches!(self.write_end, Some(Some(_))) => return Err(self.broken().into()),
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
     fn is_open(&mut self) -> bool {
-        if self.deaf.is_some() {
+        if self.write_end.is_some() {
             return false;
         }
-        // Asked when it goes back to the pool, and again when it is taken out: the second time
-        // counts.
+        // Called when the connection goes back to the pool, and again when it is taken out.
         if std::mem::take(&mut self.fresh) {
             if let Some(exchange) = current() {
                 exchange.releases(&self.socket);
             }
             return true;
         }
-        // Bytes that nobody asked for are as good as an end.
+        // Unexpected bytes make the connection unusable as well.
         matches!(self.poll(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }

@@ -30,11 +30,11 @@ pub(super) const BRIEF: Duration = Duration::from_millis(100);
 pub(super) enum Stop {
     /// The deadline is over.
     Timeout,
-    /// Nobody waits for the answer any longer.
+    /// The response is no longer wanted.
     Abandoned,
     /// The connection is being closed.
     Closed,
-    /// The answer came another way.
+    /// The response arrived on another stream.
     Answered,
 }
 
@@ -44,11 +44,11 @@ pub(super) enum Stop {
 pub(super) enum Patience {
     /// Until the deadline.
     Long = 0,
-    /// At most a [`TICK`]; then it is told that nothing came.
+    /// At most a [`TICK`]; then the read times out.
     Tick = 1,
-    /// At most [`BRIEF`], for the rest of an answer that follows its head.
+    /// At most [`BRIEF`], for the body of a response whose head has arrived.
     Brief = 3,
-    /// Not at all: what has not come yet is not wanted.
+    /// Not at all: only bytes that have arrived are read.
     None = 2,
 }
 
@@ -72,19 +72,19 @@ struct State {
     stop: Option<Stop>,
     socket: Option<Arc<TcpStream>>,
     until: Until,
-    /// The head of an answer came, or it is known that none will.
+    /// The head of a response has arrived, or will not arrive.
     met: bool,
-    /// The answer came on another stream.
+    /// The response arrived on another stream.
     answered: bool,
 }
 
-/// When an exchange must be over.
+/// Deadline of an exchange.
 enum Until {
     /// At this time.
     At(Instant),
-    /// While the sink says that somebody waits.
+    /// The deadline of the request, which the handler knows.
     Asked(Arc<dyn MessageHandler>, u64),
-    /// When it is stopped.
+    /// Until it is stopped.
     Stopped,
 }
 
@@ -94,8 +94,8 @@ impl Exchange {
         Exchange::new(id, Until::At(deadline))
     }
 
-    /// The exchange of a request that somebody waits for: the sink says how long.
-    pub(super) fn asked(id: u64, sink: Arc<dyn MessageHandler>) -> Exchange {
+    /// The exchange of a request, whose deadline the handler knows.
+    pub(super) fn of_request(id: u64, sink: Arc<dyn MessageHandler>) -> Exchange {
         Exchange::new(Some(id), Until::Asked(sink, id))
     }
 
@@ -122,12 +122,12 @@ impl Exchange {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on there is no deadline.
-    pub(super) fn lift(&self) {
+    /// Removes the deadline.
+    pub(super) fn lift_deadline(&self) {
         self.state().until = Until::Stopped;
     }
 
-    /// From now on this is the deadline.
+    /// Sets the deadline.
     pub(super) fn end_at(&self, deadline: Instant) {
         self.state().until = Until::At(deadline);
     }
@@ -142,24 +142,24 @@ impl Exchange {
         self.stopped.notify_all();
     }
 
-    /// The answer will come on another stream.
+    /// The response will arrive on another stream.
     pub(super) fn wait_briefly(&self) {
         self.brief.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it now, whatever it is doing, unless it ended before.
+    /// Ends the exchange, unless it has ended. Shuts its socket down.
     pub(super) fn stop(&self, why: Stop) {
         let mut state = self.state();
         state.stop.get_or_insert(why);
         if let Some(socket) = state.socket.take() {
-            // Fails when the other side was quicker.
+            // OK to drop: the peer may have closed the socket.
             let _ = socket.shutdown(Shutdown::Both);
         }
         drop(state);
         self.stopped.notify_all();
     }
 
-    /// Why it ended early, if it did.
+    /// Returns the reason of an early end.
     pub(super) fn stop_reason(&self) -> Option<Stop> {
         self.state().stop
     }
@@ -193,7 +193,7 @@ impl Exchange {
     /// Waits for a while.
     ///
     /// # Errors
-    /// The exchange is over; or `turn` says, every [`TICK`], that nobody waits any longer.
+    /// The exchange is over, or `turn` returns `false`. It is called every [`TICK`].
     pub(super) fn pause(&self, time: Duration, turn: &mut dyn FnMut() -> bool) -> Result<(), Stop> {
         let end = Instant::now() + time;
         loop {
@@ -215,13 +215,13 @@ impl Exchange {
         }
     }
 
-    /// The server said something, or it is known that it will not.
+    /// Reports that the head of a response has arrived or will not arrive.
     pub(super) fn meet(&self) {
         self.state().met = true;
         self.stopped.notify_all();
     }
 
-    /// Waits for that, but not for long.
+    /// Waits for [`Exchange::meet`], for this time at most.
     pub(super) fn wait_met(&self, time: Duration) {
         let end = Instant::now() + time;
         let mut state = self.state();
@@ -234,7 +234,7 @@ impl Exchange {
         }
     }
 
-    /// The socket that is about to be used.
+    /// Sets the socket in use.
     ///
     /// # Errors
     /// The exchange is over.
@@ -249,7 +249,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The socket goes back to the pool: from now on it is not this exchange's to shut down.
+    /// Releases the socket, which goes back to the pool.
     pub(super) fn releases(&self, socket: &Arc<TcpStream>) {
         let mut state = self.state();
         if state.socket.as_ref().is_some_and(|known| Arc::ptr_eq(known, socket)) {
@@ -266,12 +266,12 @@ impl Exchange {
         }
     }
 
-    /// Only the driving thread sets this, and the sockets it uses read it.
+    /// Sets the wait mode. Called by the driving thread; its sockets read the mode.
     pub(super) fn be(&self, patience: Patience) {
         self.patience.store(patience as u8, Ordering::Relaxed);
     }
 
-    /// Bytes of the request have left: the server may have acted on it.
+    /// Reports that bytes of the request were sent: the server may have acted on it.
     pub(super) fn sent(&self) {
         #[cfg(feature = "tls")]
         if self.shaking.load(Ordering::Relaxed) {
@@ -280,7 +280,7 @@ impl Exchange {
         self.sent.store(true, Ordering::Relaxed);
     }
 
-    /// A handshake begins or ends: until then nothing of the request has left.
+    /// A TLS handshake begins or ends. Its bytes are not those of the request.
     #[cfg(feature = "tls")]
     pub(super) fn shake(&self, begins: bool) {
         self.shaking.store(begins, Ordering::Relaxed);
@@ -291,7 +291,7 @@ impl Exchange {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Makes it the current one of this thread until the guard is dropped.
+    /// Makes this the current exchange of the thread until the guard is dropped.
     pub(super) fn enter(self: &Arc<Exchange>) -> Entered {
         Entered(CURRENT.replace(Some(Arc::clone(self))))
     }
@@ -306,13 +306,12 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Exchange>>> = const { RefCell::new(None) };
 }
 
-/// The exchange that this thread drives.
+/// Returns the exchange that this thread drives.
 pub(super) fn current() -> Option<Arc<Exchange>> {
     CURRENT.with_borrow(Option::clone)
 }
 
-/// Gives the thread back to what it drove before, and lets the socket go: another exchange may
-/// use it from now on.
+/// Restores the thread's earlier exchange and releases the socket, which another exchange may use.
 pub(super) struct Entered(Option<Arc<Exchange>>);
 
 impl Drop for Entered {

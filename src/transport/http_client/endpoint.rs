@@ -98,19 +98,19 @@ impl Endpoint {
     }
 
     pub(super) fn checked(self) -> Result<Target, Error> {
-        let bad = |why: &str| Error::new(ErrorKind::Invalid, format!("The URL of a server {why}"));
-        let uri: Uri = self.url.parse().map_err(|_| bad("cannot be read"))?;
+        let bad = |why: &str| Error::new(ErrorKind::Invalid, format!("invalid server URL: {why}"));
+        let uri: Uri = self.url.parse().map_err(|_| bad("not a URL"))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") if cfg!(feature = "tls") => {}
-            Some("https") => return Err(bad("wants TLS, which needs the feature `tls`")),
-            _ => return Err(bad("must begin with http:// or https://")),
+            Some("https") => return Err(bad("https needs the feature `tls`, which this build lacks")),
+            _ => return Err(bad("it must begin with http:// or https://")),
         }
         let Some(authority) = uri.authority().filter(|a| !a.host().is_empty()) else {
-            return Err(bad("names no host"));
+            return Err(bad("missing host"));
         };
         if authority.as_str().contains('@') {
-            return Err(bad("must not carry credentials: they would end up in logs"));
+            return Err(bad("credentials in a URL would be logged; use a header"));
         }
         let mut headers = HeaderMap::new();
         add(&mut headers, &self.headers)?;
@@ -128,7 +128,7 @@ impl Endpoint {
 /// The certificates of a PEM text.
 #[cfg(feature = "tls")]
 fn certificates(pem: &[u8]) -> Result<RootCerts, Error> {
-    let bad = || Error::new(ErrorKind::Invalid, "The root certificates cannot be read as PEM");
+    let bad = || Error::new(ErrorKind::Invalid, "invalid root certificates: expected PEM");
     let mut found = Vec::new();
     for item in parse_pem(pem) {
         if let PemItem::Certificate(certificate) = item.map_err(|_| bad())? {
@@ -162,7 +162,8 @@ impl fmt::Debug for Endpoint {
 /// Adds headers, replacing those of the same name.
 fn add(map: &mut HeaderMap, headers: &[(String, String)]) -> Result<(), Error> {
     for (name, value) in headers {
-        let bad = || Error::new(ErrorKind::Invalid, "A header's name or value cannot be sent");
+        let bad =
+            || Error::new(ErrorKind::Invalid, "invalid header: its name or value cannot be sent over HTTP");
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         if is_reserved(name.as_str()) {
             let why = format!("the header `{name}` is reserved: HTTP and the protocol set it");

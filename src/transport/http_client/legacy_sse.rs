@@ -61,7 +61,7 @@ pub(super) fn listen(shared: &Shared, exchange: &Arc<Exchange>, body: Body, mut 
         Ok(Reading { exchange, sink: &told, turn: &mut || true }.run(body, &mut parser))
     });
     if matches!(ended, Ok(End::Over(_) | End::NobodyWaits)) && exchange.stop_reason().is_none() {
-        sink.end(Failure::Closed("the server ended the stream that it answers on".into()));
+        sink.end(Failure::Closed("the server ended the stream of its responses".into()));
     }
 }
 

@@ -30,10 +30,10 @@ const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event
 const PIECE: usize = 8 << 10;
 /// Redirects within the origin that one message follows.
 const REDIRECTS: usize = 3;
-/// Bytes of a refusal that are read, and characters that are passed on.
-const WORDS: usize = 4096;
+/// Bytes of an error body that are read and quoted.
+const QUOTED: usize = 4096;
 
-/// A message that is being delivered.
+/// A message that is being sent.
 pub(super) struct Post {
     pub exchange: Arc<Exchange>,
     kind: Kind,
@@ -43,14 +43,14 @@ pub(super) struct Post {
 impl Post {
     pub(super) fn new(message: &Outgoing<'_>, sink: &Arc<dyn MessageHandler>) -> Post {
         let exchange = match message.kind {
-            Kind::Request(id) => Exchange::asked(id, Arc::clone(sink)),
+            Kind::Request(id) => Exchange::of_request(id, Arc::clone(sink)),
             Kind::Stream(id) => Exchange::until(Some(id), message.deadline),
             Kind::Notification | Kind::Answer => Exchange::until(None, message.deadline),
         };
         Post { exchange: Arc::new(exchange), kind: message.kind, session: message.session }
     }
 
-    /// Makes the exchange; comes back when it is over.
+    /// Makes the exchange.
     pub(super) fn post(
         &self,
         shared: &Arc<Shared>,
@@ -59,7 +59,7 @@ impl Post {
         sink: &Arc<dyn MessageHandler>,
         turn: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
-        let route = Route { letter: self, shared, headers, sink: &**sink };
+        let route = Route { post: self, shared, headers, sink: &**sink };
         let done = shared.exchanging(&self.exchange, || route.deliver(frame, turn));
         match (done, self.exchange.stop_reason()) {
             // The waiting thread has its outcome already.
@@ -73,7 +73,7 @@ impl Post {
 
 /// One delivery with everything it needs.
 struct Route<'a> {
-    letter: &'a Post,
+    post: &'a Post,
     shared: &'a Arc<Shared>,
     headers: &'a [(String, String)],
     sink: &'a dyn MessageHandler,
@@ -98,9 +98,9 @@ impl Route<'_> {
         if !response.status().is_success() {
             let status = response.status().as_u16();
             let refused = self.refused(response);
-            // It may be one of the oldest kind (2026-07-28 streamable-http, backward compatibility).
-            let oldest = self.letter.session == Session::Opens && matches!(status, 400 | 404 | 405);
-            if refused.is_ok() || !oldest || !legacy_sse::open(self.shared, &self.letter.exchange) {
+            // It may be a server of 2024-11-05 (2026-07-28 streamable-http, backward compatibility).
+            let oldest = self.post.session == Session::Opens && matches!(status, 400 | 404 | 405);
+            if refused.is_ok() || !oldest || !legacy_sse::open(self.shared, &self.post.exchange) {
                 return refused;
             }
             response = self.send(frame, None)?;
@@ -111,12 +111,12 @@ impl Route<'_> {
         if self.shared.post_to.get().is_some() {
             return self.elsewhere(response.into_body(), turn);
         }
-        if self.letter.session == Session::Opens {
+        if self.post.session == Session::Opens {
             self.latch(response.headers())?;
         }
-        if !matches!(self.letter.kind, Kind::Request(_) | Kind::Stream(_)) {
-            // Taken; some servers say something although there is nothing to say.
-            self.letter.exchange.be(Patience::Brief);
+        if !matches!(self.post.kind, Kind::Request(_) | Kind::Stream(_)) {
+            // Accepted. Some servers send a body that has no meaning.
+            self.post.exchange.be(Patience::Brief);
             drain(response.into_body().as_reader());
             return Ok(());
         }
@@ -126,38 +126,40 @@ impl Route<'_> {
             Media::Other => {
                 let status = response.status().as_u16();
                 Err(misbehaved(format!(
-                    "a request was answered with status {status} and neither JSON nor events"
+                    "the response has status {status} and neither JSON nor an event stream"
                 )))
             }
         }
     }
 
-    /// The session's id to send.
+    /// Returns the session id to send.
     fn session(&self) -> Option<Arc<str>> {
-        match self.letter.session {
+        match self.post.session {
             Session::Within => self.shared.session(),
             Session::Opens | Session::None => None,
         }
     }
 
-    /// Keeps the id of a session that this answer opens.
+    /// Stores the id of the session that this response opens.
     fn latch(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let id = match headers.get(session::SESSION) {
             None => None,
             Some(id) if session::is_session_id(id.as_bytes()) => id.to_str().ok().map(Arc::from),
             Some(_) => {
-                return Err(misbehaved("the session's id has characters that it must not have".into()));
+                return Err(misbehaved(
+                    "invalid session id in a response: allowed are visible ASCII characters".into(),
+                ));
             }
         };
         self.shared.latch(id);
         Ok(())
     }
 
-    /// Posts the frame, also to where a redirect within the origin points.
+    /// Posts the frame. Follows redirects within the origin.
     fn send(&self, frame: &[u8], session: Option<&str>) -> Result<Response<Body>, Failure> {
         let elsewhere = self.shared.post_to.get();
         if elsewhere.is_some() {
-            self.letter.exchange.wait_briefly();
+            self.post.exchange.wait_briefly();
         }
         let mut to = elsewhere.unwrap_or(&self.shared.target.uri).clone();
         for _ in 0..REDIRECTS {
@@ -166,7 +168,7 @@ impl Route<'_> {
             head.headers_mut().insert(header::ACCEPT, BOTH);
             let body = frame.strip_suffix(b"\n").unwrap_or(frame);
             let response =
-                self.shared.agent.run(head.map(|()| body)).map_err(|e| failure(&self.letter.exchange, e))?;
+                self.shared.agent.run(head.map(|()| body)).map_err(|e| failure(&self.post.exchange, e))?;
             // Other redirects would turn the POST into a GET.
             if !matches!(response.status().as_u16(), 307 | 308) {
                 return Ok(response);
@@ -177,12 +179,12 @@ impl Route<'_> {
                 None => return Ok(response),
             }
         }
-        Err(misbehaved("the server redirects in a circle".into()))
+        Err(misbehaved("the server redirects a request too often".into()))
     }
 
-    /// The message was taken, and its answer comes over the one stream.
+    /// Waits until the response arrives on the server's only stream.
     fn elsewhere(&self, body: Body, turn: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
-        let exchange = &self.letter.exchange;
+        let exchange = &self.post.exchange;
         exchange.be(Patience::Brief);
         drain(body.into_reader());
         exchange.be(Patience::Long);
@@ -195,8 +197,8 @@ impl Route<'_> {
     /// One JSON message as the whole body.
     fn json(&self, body: Body) -> Result<(), Failure> {
         match self.read(body)? {
-            Some(text) if self.sink.frame(&text).map(|a| a.id) == self.letter.exchange.id => Ok(()),
-            Some(_) => Err(misbehaved("the answer does not belong to the request".into())),
+            Some(text) if self.sink.frame(&text).map(|a| a.id) == self.post.exchange.id => Ok(()),
+            Some(_) => Err(misbehaved("the body of the response is not the response to the request".into())),
             None => {
                 self.sink.oversized(&[], &[]);
                 Err(Failure::too_long(self.shared.frame_bytes))
@@ -204,33 +206,33 @@ impl Route<'_> {
         }
     }
 
-    /// The whole body; `None` when it is too long.
+    /// Reads the whole body. `None` if it is too long.
     fn read(&self, mut body: Body) -> Result<Option<Vec<u8>>, Failure> {
         let most = self.shared.frame_bytes;
         let announced = body.content_length().unwrap_or(0);
         if announced > most as u64 {
             return Ok(None);
         }
-        // An announcement alone must not cost memory.
+        // The announced length alone must not allocate memory.
         let mut text = Vec::with_capacity((announced as usize).min(16 * PIECE));
         let read = body.as_reader().take(most as u64 + 1).read_to_end(&mut text);
-        read.map_err(|e| broken(&self.letter.exchange, &e))?;
+        read.map_err(|e| broken(&self.post.exchange, &e))?;
         Ok((text.len() <= most).then_some(text))
     }
 
-    /// An answer of any other status than success. The body may still hold the protocol's own.
+    /// Handles a response without a success status. Its body may hold a JSON-RPC response.
     fn refused(&self, response: Response<Body>) -> Result<(), Failure> {
         let status = response.status().as_u16();
         let challenge = response.headers().get(header::WWW_AUTHENTICATE).map(|c| plain(c.as_bytes()));
         if response.status().is_redirection() {
-            let message = "the server redirects to another place, which is not followed".into();
+            let message = "the server redirects to another origin, which is not followed".into();
             return Err(Failure::Refused { status, message });
         }
         let mut words = String::new();
         if media(response.headers()) == Media::Json {
             if let Some(text) = self.read(response.into_body())? {
                 let answered = self.sink.frame(&text).map(|a| a.id);
-                if answered.is_some() && answered == self.letter.exchange.id {
+                if answered.is_some() && answered == self.post.exchange.id {
                     return Ok(());
                 }
                 words = plain(&text);
@@ -238,7 +240,7 @@ impl Route<'_> {
         } else {
             let mut text = Vec::new();
             // OK to drop: the status is the error.
-            let _ = response.into_body().as_reader().take(WORDS as u64).read_to_end(&mut text);
+            let _ = response.into_body().as_reader().take(QUOTED as u64).read_to_end(&mut text);
             words = plain(&text);
         }
         let why = challenge.unwrap_or(words);
@@ -247,18 +249,18 @@ impl Route<'_> {
         Err(Failure::Refused { status, message })
     }
 
-    /// A stream of events, to the one that answers; through as many connections as it takes where
-    /// streams can be resumed.
+    /// Reads a stream of events up to the response. Resumes the stream with further connections if
+    /// the protocol allows that.
     fn events(
         &self,
         body: Body,
         session: Option<&str>,
         turn: &mut dyn FnMut() -> bool,
     ) -> Result<(), Failure> {
-        if let Kind::Stream(_) = self.letter.kind {
-            self.letter.exchange.lift();
+        if let Kind::Stream(_) = self.post.kind {
+            self.post.exchange.lift_deadline();
         }
-        let exchange = &self.letter.exchange;
+        let exchange = &self.post.exchange;
         let mut parser = Parser::new(self.shared.frame_bytes);
         let mut fruitless = Fruitless::default();
         let mut body = body;
@@ -273,16 +275,18 @@ impl Route<'_> {
             }
             // Resuming is for sessions, and for streams that gave an id to resume from (2025-11-25
             // basic/transports; 2026-07-28 has none of it).
-            if self.letter.session == Session::None || parser.last_id().is_empty() {
-                return Err(interrupted("the stream ended before the answer"));
+            if self.post.session == Session::None || parser.last_id().is_empty() {
+                return Err(interrupted("the stream ended before the response"));
             }
             fruitless.connection(over.events);
             let (mut clean, mut refusals) = (over.clean, 0);
             body = loop {
                 if fruitless.too_many(self.shared.reconnects) {
-                    return Err(interrupted("the stream ended before the answer, again and again"));
+                    return Err(interrupted(
+                        "the stream ended before the response, also after `Limits::reconnects` attempts to resume it",
+                    ));
                 }
-                // The exchange knows why it is over.
+                // The exchange has the reason.
                 exchange.pause(fruitless.delay(parser.retry(), clean), turn).map_err(|_| closed())?;
                 match sse_listener::ask(self.shared, exchange, self.headers, session, parser.last_id()) {
                     Got::Stream(body) => break body,
@@ -290,19 +294,20 @@ impl Route<'_> {
                         refusals = 0;
                         fruitless.connection(false);
                     }
-                    // A server that restarts is back soon; one that is gone is not worth the
-                    // call's whole time.
+                    // A server that restarts is back soon.
                     Got::Nobody => {
                         refusals += 1;
                         fruitless.connection(false);
                         if refusals >= self.shared.refusals {
                             return Err(interrupted(
-                                "the stream ended before the answer, and nobody listens there any more",
+                                "the stream ended before the response, and nobody listens at the address any more",
                             ));
                         }
                     }
                     Got::Never => {
-                        return Err(interrupted("the stream ended before the answer and cannot be resumed"));
+                        return Err(interrupted(
+                            "the stream ended before the response and cannot be resumed",
+                        ));
                     }
                 }
                 clean = false;
@@ -313,7 +318,7 @@ impl Route<'_> {
 }
 
 impl Shared {
-    /// The head of a request, with the headers of the message, of the session and of the program.
+    /// Builds the head of a request with the headers of the message, the session and the program.
     pub(super) fn head(
         &self,
         uri: &Uri,
@@ -327,7 +332,9 @@ impl Shared {
         *request.headers_mut() = self.target.headers().map_err(|e| Failure::Io(e.to_string()))?;
         let ours = headers.iter().map(|(name, value)| (name.as_str(), value.as_str(), false));
         for (name, value, secret) in ours.chain(session.map(|id| (session::SESSION, id, true))) {
-            let unsendable = || Failure::Io(format!("the header {name} cannot be sent"));
+            let unsendable = || {
+                Failure::Io(format!("invalid header `{name}`: its name or value cannot be sent over HTTP"))
+            };
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| unsendable())?;
             let mut value = HeaderValue::from_str(value).map_err(|_| unsendable())?;
             value.set_sensitive(secret);
@@ -358,7 +365,7 @@ pub(super) fn media(headers: &HeaderMap) -> Media {
     }
 }
 
-/// Reads what is there already, so that the connection can serve the next request.
+/// Reads what has arrived, so that the connection can be reused.
 fn drain(mut body: impl Read) {
     let mut piece = [0; PIECE];
     for _ in 0..4 {
@@ -370,15 +377,15 @@ fn drain(mut body: impl Read) {
 
 /// End of the events of one connection.
 pub(super) enum End {
-    /// With the answer.
+    /// The response arrived.
     Answered,
-    /// It was cut here: nobody waits for more.
+    /// No thread waits any more.
     NobodyWaits,
-    /// Without.
+    /// It ended without the response.
     Over(Over),
 }
 
-/// A stream that ended without the answer.
+/// A stream that ended without the response.
 #[derive(Default)]
 pub(super) struct Over {
     /// It brought messages.
@@ -409,7 +416,7 @@ impl Reading<'_> {
                     break End::Over(over);
                 }
                 Ok(n) => bytes.get(..n).unwrap_or_default(),
-                // The stream is silent, no more.
+                // No data within a tick.
                 Err(error) if is_tick(&error) && self.exchange.stop_reason().is_none() => {
                     if (self.turn)() {
                         continue;
@@ -428,7 +435,7 @@ impl Reading<'_> {
                             break 'stream End::Over(over);
                         }
                     }
-                    // Other kinds are not the protocol's.
+                    // The protocol has no other kinds.
                     Step::Event { kind: b"" | b"message", data } => {
                         over.events = true;
                         let answered = self.sink.frame(data).map(|a| a.id);
@@ -468,7 +475,7 @@ fn interrupted(why: &str) -> Failure {
 fn broken(exchange: &Exchange, error: &io::Error) -> Failure {
     match exchange.stop_reason() {
         Some(_) => closed(),
-        None => Failure::Interrupted(format!("the answer broke off: {error}")),
+        None => Failure::Interrupted(format!("the connection broke during the response: {error}")),
     }
 }
 
@@ -477,21 +484,21 @@ pub(super) fn failure(exchange: &Exchange, error: Error) -> Failure {
     let lost = |why: String| if exchange.has_sent() { Failure::Interrupted(why) } else { Failure::Io(why) };
     match error {
         _ if exchange.stop_reason().is_some() => closed(),
-        Error::Protocol(_) | Error::Http(_) => misbehaved("the answer is not HTTP".into()),
-        Error::LargeResponseHeader(..) => misbehaved("the head of the answer is too long".into()),
-        Error::HostNotFound => Failure::Io("the server's name has no address".into()),
+        Error::Protocol(_) | Error::Http(_) => misbehaved("the response is not valid HTTP".into()),
+        Error::LargeResponseHeader(..) => misbehaved("the head of the response is too long".into()),
+        Error::HostNotFound => Failure::Io("the host name of the server has no address".into()),
         Error::Io(error) if exchange.has_sent() => {
-            lost(format!("the connection was lost before the answer: {error}"))
+            lost(format!("the connection broke before the response: {error}"))
         }
-        Error::Io(error) => lost(format!("no connection to the server: {error}")),
-        Error::Timeout(_) => Failure::Io("no connection to the server in time".into()),
+        Error::Io(error) => lost(format!("cannot connect to the server: {error}")),
+        Error::Timeout(_) => Failure::Io("cannot connect to the server in time".into()),
         error => lost(format!("the request failed: {error}")),
     }
 }
 
-/// A peer's words on one line, shortened.
+/// Quotes a peer's text on one line, shortened.
 fn plain(words: &[u8]) -> String {
-    let words = words.get(..WORDS).unwrap_or(words);
+    let words = words.get(..QUOTED).unwrap_or(words);
     let text = String::from_utf8_lossy(words);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
 }

@@ -19,22 +19,22 @@ use ureq::http::{HeaderValue, Method, header};
 use super::deadline::{Exchange, Stop};
 use super::legacy_sse;
 use super::post::{End, Media, Over, Reading, media};
-use super::{Job, Shared, dismiss, threads};
+use super::{Job, Shared, close_pool, threads};
 use crate::era::legacy::LAST_EVENT;
 use crate::pool::Pool;
 use crate::transport::sse::{MEDIA_TYPE, Parser};
 
-/// The first wait after a stream that the server ended and that had brought something.
+/// First pause after a stream that brought a message and that the server ended.
 const SOON: Duration = Duration::from_millis(50);
-/// The first wait otherwise; it doubles.
+/// First pause otherwise; it doubles.
 const FIRST: Duration = Duration::from_millis(100);
-/// The longest wait that is not asked for by the server.
+/// Longest pause of this client's own.
 const LONGEST: Duration = Duration::from_secs(5);
-/// The longest wait that is.
+/// Longest pause that the server may set.
 const RETRY: Duration = Duration::from_secs(24 * 3600);
 
-/// Time that opening a session waits for its stream, so that no notification is lost.
-/// Some servers send nothing before they have something to say.
+/// Time that opening a session waits for its stream, so that no notification is lost. Some servers
+/// send the head of the stream only with the first message.
 const OPENING: Duration = Duration::from_millis(250);
 
 /// Connections in a row that brought no message.
@@ -57,8 +57,8 @@ impl Fruitless {
         let doubled = FIRST * (1 << self.0.saturating_sub(1).min(6));
         let own = if self.0 == 0 && clean { SOON } else { doubled.min(LONGEST) };
         match retry.map(|ms| Duration::from_millis(ms).min(RETRY)) {
-            Some(asked) if self.0 < 2 => asked,
-            Some(asked) => asked.max(own),
+            Some(wish) if self.0 < 2 => wish,
+            Some(wish) => wish.max(own),
             None => own,
         }
     }
@@ -67,15 +67,15 @@ impl Fruitless {
 /// Result of a GET for a stream.
 pub(super) enum Got {
     Stream(Body),
-    /// Not now.
+    /// Not now; try again.
     Later,
-    /// Nobody listens where the server was.
+    /// The connection was refused.
     Nobody,
-    /// There is none, and asking again would not change that.
+    /// The server has no such stream.
     Never,
 }
 
-/// Asks for a stream: the session's own, or what followed an event.
+/// Requests a stream: that of the session, or the events after an event.
 pub(super) fn ask(
     shared: &Shared,
     exchange: &Exchange,
@@ -95,10 +95,10 @@ pub(super) fn ask(
     match shared.agent.run(head) {
         Ok(response) => match response.status().as_u16() {
             200 if media(response.headers()) == Media::Events => Got::Stream(response.into_body()),
-            // A stream of ours that the server has not seen end yet, or a server in trouble.
+            // The server has not noticed the end of the last stream, or it is overloaded.
             408 | 409 | 425 | 429 | 500..=599 => Got::Later,
-            // 405 where there is none, 404 and 410 where there is no session any more; a redirect,
-            // or a lack of rights, does not change by asking again.
+            // 405: no such stream; 404 and 410: no such session. A redirect or a lack of rights does
+            // not change either.
             _ => Got::Never,
         },
         Err(_) if exchange.stop_reason().is_some() => Got::Never,
@@ -109,7 +109,7 @@ pub(super) fn ask(
 
 /// Keeps the session's stream open.
 pub(super) struct Listener {
-    /// One stream at a time; the next session's waits for the end of the last one's.
+    /// Reads one stream at a time; that of the next session waits for the end of the last one.
     pool: Pool<Job>,
     current: Mutex<Current>,
 }
@@ -126,7 +126,7 @@ impl Listener {
         Listener { pool: threads(1, 4), current: Mutex::default() }
     }
 
-    /// Opens the stream of a session, instead of an earlier one's.
+    /// Opens the stream of a session, and ends that of an earlier one.
     pub(super) fn open(&self, shared: &Arc<Shared>, headers: Vec<(String, String)>) {
         let shared = Arc::clone(shared);
         self.current().headers.clone_from(&headers);
@@ -134,7 +134,7 @@ impl Listener {
         exchange.wait_met(OPENING);
     }
 
-    /// Goes on reading a stream that was opened elsewhere.
+    /// Continues to read a stream that is open.
     pub(super) fn adopt(&self, shared: &Arc<Shared>, body: Body, parser: Parser) {
         let shared = Arc::clone(shared);
         self.begin(move |exchange| legacy_sse::listen(&shared, exchange, body, parser));
@@ -151,7 +151,7 @@ impl Listener {
             read(&reads);
             reads.meet();
         });
-        // Without a thread the session works, and the server is not heard unasked.
+        // OK to fail: without the thread only notifications and requests of the server are missing.
         if self.pool.try_submit(job).is_err() {
             exchange.meet();
         }
@@ -162,17 +162,17 @@ impl Listener {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the stream, and lets none begin.
+    /// Ends the stream, and rejects later ones.
     pub(super) fn stop(&self) {
-        dismiss(&self.pool);
+        close_pool(&self.pool);
         if let Some(exchange) = &self.current().exchange {
             exchange.stop(Stop::Closed);
         }
     }
 
-    /// Tells the server that the session is over (2025-11-25 basic/transports, session
-    /// management). It may not allow that; nobody minds.
-    pub(super) fn farewell(&self, shared: &Shared, deadline: Instant) {
+    /// Ends the session at the server (2025-11-25 basic/transports, session management). The server
+    /// may reject that.
+    pub(super) fn end_session(&self, shared: &Shared, deadline: Instant) {
         let Some(session) = shared.session() else { return };
         let headers = self.current().headers.clone();
         let exchange = Arc::new(Exchange::until(None, deadline));

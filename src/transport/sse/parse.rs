@@ -1,4 +1,4 @@
-//! Parsing event streams in pieces; the module above says the rest.
+//! Event stream parser for input in pieces.
 
 use memchr::memchr2;
 
@@ -139,7 +139,7 @@ impl Parser {
                     continue;
                 }
                 if self.mark > 0 {
-                    // Half a mark starts a field that nobody knows.
+                    // A part of a byte order mark begins an unknown field.
                     self.state = State::Ignore;
                 }
                 self.mark = BYTE_ORDER_MARK.len();
@@ -243,7 +243,7 @@ impl Parser {
             Some(Field::Retry) => {
                 let digits = std::str::from_utf8(&self.value).ok();
                 let digits = digits.filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
-                // A time beyond 64 bits is "never"; whoever waits has a bound of its own.
+                // A time beyond 64 bits is "never"; the waiting code has a bound of its own.
                 self.retry = digits.map(|d| d.parse().unwrap_or(u64::MAX)).or(self.retry);
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! Writing event streams into a buffer; the module above says the rest.
+//! Event stream writer.
 
 use memchr::memchr2;
 
