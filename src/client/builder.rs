@@ -66,6 +66,10 @@ impl ClientBuilder {
         }
     }
 
+    fn unnamed() -> ClientBuilder {
+        ClientBuilder::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+    }
+
     /// A name for people.
     pub fn title(mut self, title: impl Into<String>) -> ClientBuilder {
         self.identity.title = Some(title.into());
@@ -321,11 +325,5 @@ impl Client {
     /// As [`ClientBuilder::over`].
     pub fn over(link: Link) -> Result<Client, Error> {
         ClientBuilder::unnamed().over(link)
-    }
-}
-
-impl ClientBuilder {
-    fn unnamed() -> ClientBuilder {
-        ClientBuilder::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
     }
 }

@@ -272,13 +272,9 @@ impl CallRun {
                 }
                 continue;
             };
-            let listener: Option<&mut dyn FnMut(Progress)> =
-                match (&mut listener, &mut self.options.on_progress) {
-                    (Some(listener), _) => Some(&mut **listener),
-                    (None, Some(listener)) => Some(&mut **listener),
-                    (None, None) => None,
-                };
-            let mut outcome = self.core.wait(&pending, until, listener)?;
+            let own = self.options.on_progress.as_mut().map(|own| own as &mut dyn FnMut(Progress));
+            let given = listener.as_mut().map(|given| &mut **given as &mut dyn FnMut(Progress));
+            let mut outcome = self.core.wait(&pending, until, given.or(own))?;
             if matches!(outcome, Err(Failure::Timeout)) {
                 // At the deadline the request is still in flight.
                 self.core.give_up(&pending, Failure::Timeout);

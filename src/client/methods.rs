@@ -298,8 +298,7 @@ impl Client {
     }
 
     fn all<T>(&self, list: List, decode: Decode<Page<T>>) -> Result<Vec<T>, Error> {
-        let patience = None;
-        collect(self.core(), list, decode, patience)
+        collect(self.core(), list, decode, None)
     }
 }
 
@@ -361,9 +360,7 @@ impl Core {
     pub(super) fn refresh_tools(self: &std::sync::Arc<Self>, patience: CallTimeout) -> Result<(), Error> {
         collect(self, List::Tools, self.page_of_tools(), Some(patience)).map(|_| ())
     }
-}
 
-impl Core {
     /// Returns the decoder of a page of tools.
     fn page_of_tools(&self) -> Decode<Page<Tool>> {
         #[cfg(feature = "http-client")]

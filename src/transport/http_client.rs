@@ -35,7 +35,7 @@ mod tests;
 
 pub use endpoint::Endpoint;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use ureq::Agent;
@@ -50,6 +50,7 @@ use self::sse_listener::Listener;
 use crate::error::Error;
 use crate::limits::Limits;
 use crate::pool::{Pool, PoolSize, Refusal};
+use crate::sync::lock;
 use crate::transport::client::{
     Connector, Failure, Kind, MessageHandler, Outgoing, Settled, Traits, Transport, Wait,
 };
@@ -145,25 +146,21 @@ struct Live {
 }
 
 impl Shared {
-    fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn session(&self) -> Option<Arc<str>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.session).clone()
     }
 
     fn latch(&self, id: Option<Arc<str>>) {
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = id;
+        *lock(&self.session) = id;
     }
 
     fn sink(&self) -> Option<Arc<dyn MessageHandler>> {
-        self.live().sink.clone()
+        lock(&self.live).sink.clone()
     }
 
     /// Ends the exchange of a request, if it has one.
     fn stop(&self, id: u64, why: Stop) {
-        let live = self.live();
+        let live = lock(&self.live);
         let found = live.exchanges.iter().find(|e| e.id == Some(id)).cloned();
         drop(live);
         if let Some(exchange) = found {
@@ -173,7 +170,7 @@ impl Shared {
 
     /// The response to a request arrived on another stream.
     fn answered(&self, id: u64) {
-        let found = self.live().exchanges.iter().find(|e| e.id == Some(id)).cloned();
+        let found = lock(&self.live).exchanges.iter().find(|e| e.id == Some(id)).cloned();
         if let Some(exchange) = found {
             exchange.answered();
         }
@@ -185,7 +182,7 @@ impl Shared {
         exchange: &Arc<Exchange>,
         run: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut live = self.live();
+        let mut live = lock(&self.live);
         if live.closed {
             return Err(closed());
         }
@@ -205,7 +202,7 @@ struct Listed<'s> {
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        let mut live = self.shared.live();
+        let mut live = lock(&self.shared.live);
         if let Some(at) = live.exchanges.iter().position(|e| Arc::ptr_eq(e, self.exchange)) {
             live.exchanges.swap_remove(at);
         }
@@ -309,7 +306,7 @@ impl Transport for HttpTransport {
     }
 
     fn start(&self, sink: Arc<dyn MessageHandler>) -> Result<(), Error> {
-        self.shared.live().sink = Some(sink);
+        lock(&self.shared.live).sink = Some(sink);
         Ok(())
     }
 
@@ -362,7 +359,7 @@ impl Transport for HttpTransport {
         close_pool(&self.notes);
         close_pool(&self.calls);
         let (exchanges, sink) = {
-            let mut live = self.shared.live();
+            let mut live = lock(&self.shared.live);
             live.closed = true;
             (std::mem::take(&mut live.exchanges), live.sink.take())
         };

@@ -258,9 +258,7 @@ impl Process {
             tail.drain(..cut);
         }
     }
-}
 
-impl Process {
     /// Writes lines of the child's stderr to ours.
     fn pass_on(&self, lines: &[u8]) {
         let Some(tag) = &self.tag else { return };

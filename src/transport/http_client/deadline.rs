@@ -12,9 +12,10 @@
 use std::cell::RefCell;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::sync::{lock, wait_for};
 use crate::transport::client::MessageHandler;
 
 /// Longest single wait before the exchange is checked again. Long in tests, so that a missing
@@ -117,25 +118,20 @@ impl Exchange {
         }
     }
 
-    /// A panic elsewhere leaves plain data behind, so poisoning is ignored.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Removes the deadline.
     pub(super) fn lift_deadline(&self) {
-        self.state().until = Until::Stopped;
+        lock(&self.state).until = Until::Stopped;
     }
 
     /// Sets the deadline.
     pub(super) fn end_at(&self, deadline: Instant) {
-        self.state().until = Until::At(deadline);
+        lock(&self.state).until = Until::At(deadline);
     }
 
     /// The response came on another stream. The acceptance of the POST usually follows; a short
     /// wait for it lets the connection be reused.
     pub(super) fn answered(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.answered = true;
         state.until = Until::At(Instant::now() + BRIEF);
         drop(state);
@@ -149,7 +145,7 @@ impl Exchange {
 
     /// Ends the exchange, unless it has ended. Shuts its socket down.
     pub(super) fn stop(&self, why: Stop) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.stop.get_or_insert(why);
         if let Some(socket) = state.socket.take() {
             // OK to drop: the peer may have closed the socket.
@@ -161,7 +157,7 @@ impl Exchange {
 
     /// Returns the reason of an early end.
     pub(super) fn stop_reason(&self) -> Option<Stop> {
-        self.state().stop
+        lock(&self.state).stop
     }
 
     /// Returns the time of the next wait, at most a [`TICK`].
@@ -169,7 +165,7 @@ impl Exchange {
     /// # Errors
     /// The exchange is over.
     pub(super) fn slice(&self) -> Result<Duration, Stop> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let left = match (state.stop, &state.until) {
             (Some(stop), _) => Err(stop),
             (None, Until::Stopped) => Ok(TICK),
@@ -202,12 +198,12 @@ impl Exchange {
                 return Ok(());
             }
             let slice = self.slice()?.min(left);
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             if state.answered {
                 state.stop.get_or_insert(Stop::Answered);
             }
             if state.stop.is_none() {
-                drop(self.stopped.wait_timeout(state, slice).unwrap_or_else(PoisonError::into_inner));
+                drop(wait_for(&self.stopped, state, slice));
             }
             if slice >= TICK.min(BRIEF) && !turn() {
                 self.stop(Stop::Abandoned);
@@ -217,20 +213,20 @@ impl Exchange {
 
     /// Reports that the head of a response has arrived or will not arrive.
     pub(super) fn meet(&self) {
-        self.state().met = true;
+        lock(&self.state).met = true;
         self.stopped.notify_all();
     }
 
     /// Waits for [`Exchange::meet`], for this time at most.
     pub(super) fn wait_met(&self, time: Duration) {
         let end = Instant::now() + time;
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         while !state.met && state.stop.is_none() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            state = self.stopped.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = wait_for(&self.stopped, state, left);
         }
     }
 
@@ -239,7 +235,7 @@ impl Exchange {
     /// # Errors
     /// The exchange is over.
     pub(super) fn uses(&self, socket: &Arc<TcpStream>) -> Result<(), Stop> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(stop) = state.stop {
             return Err(stop);
         }
@@ -251,7 +247,7 @@ impl Exchange {
 
     /// Releases the socket, which goes back to the pool.
     pub(super) fn releases(&self, socket: &Arc<TcpStream>) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.socket.as_ref().is_some_and(|known| Arc::ptr_eq(known, socket)) {
             state.socket = None;
         }
@@ -317,7 +313,7 @@ pub(super) struct Entered(Option<Arc<Exchange>>);
 impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(left) = CURRENT.replace(self.0.take()) {
-            left.state().socket = None;
+            lock(&left.state).socket = None;
         }
     }
 }

@@ -10,7 +10,7 @@
 //!   many the listener gives up.
 
 use std::io::ErrorKind;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ureq::Body;
@@ -22,6 +22,7 @@ use super::post::{End, Media, Over, Reading, media};
 use super::{Job, Shared, close_pool, threads};
 use crate::era::legacy::LAST_EVENT;
 use crate::pool::Pool;
+use crate::sync::lock;
 use crate::transport::sse::{MEDIA_TYPE, Parser};
 
 /// First pause after a stream that brought a message and that the server ended.
@@ -129,7 +130,7 @@ impl Listener {
     /// Opens the stream of a session, and ends that of an earlier one.
     pub(super) fn open(&self, shared: &Arc<Shared>, headers: Vec<(String, String)>) {
         let shared = Arc::clone(shared);
-        self.current().headers.clone_from(&headers);
+        lock(&self.current).headers.clone_from(&headers);
         let exchange = self.begin(move |exchange| listen(&shared, exchange, &headers));
         exchange.wait_met(OPENING);
     }
@@ -142,7 +143,7 @@ impl Listener {
 
     fn begin(&self, read: impl FnOnce(&Arc<Exchange>) + Send + 'static) -> Arc<Exchange> {
         let exchange = Arc::new(Exchange::endless(None));
-        let earlier = self.current().exchange.replace(Arc::clone(&exchange));
+        let earlier = lock(&self.current).exchange.replace(Arc::clone(&exchange));
         if let Some(earlier) = earlier {
             earlier.stop(Stop::Closed);
         }
@@ -158,14 +159,10 @@ impl Listener {
         exchange
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the stream, and rejects later ones.
     pub(super) fn stop(&self) {
         close_pool(&self.pool);
-        if let Some(exchange) = &self.current().exchange {
+        if let Some(exchange) = &lock(&self.current).exchange {
             exchange.stop(Stop::Closed);
         }
     }
@@ -174,7 +171,7 @@ impl Listener {
     /// may reject that.
     pub(super) fn end_session(&self, shared: &Shared, deadline: Instant) {
         let Some(session) = shared.session() else { return };
-        let headers = self.current().headers.clone();
+        let headers = lock(&self.current).headers.clone();
         let exchange = Arc::new(Exchange::until(None, deadline));
         let _entered = exchange.enter();
         if let Ok(head) = shared.head(&shared.target.uri, Method::DELETE, &headers, Some(&session)) {
