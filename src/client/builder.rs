@@ -90,10 +90,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Takes structured results as they come. Otherwise, where the list of tools was read, a result
-    /// that is not what its tool's `outputSchema` promises is an error,
-    /// [`crate::ErrorKind::PeerMisbehaved`]; a schema that cannot be used is no reason to refuse anything. A hub that is served passes results
-    /// on unchecked: whoever called it checks them.
+    /// Does not validate structured results. By default a result that does not match the
+    /// `outputSchema` of its tool is an error, [`crate::ErrorKind::PeerMisbehaved`], if the list of
+    /// tools was read before. Results of a tool with an unusable schema are accepted. A served hub
+    /// does not validate the results that it passes on.
     #[cfg(feature = "schema")]
     pub fn unchecked_results(mut self) -> ClientBuilder {
         self.checks = false;

@@ -49,7 +49,7 @@ pub(super) struct CallRun {
     pub(super) core: Arc<Core>,
     request: Arc<OutgoingRequest>,
     options: CallOptions,
-    control: Arc<CallControl>,
+    pub(super) control: Arc<CallControl>,
     on_ready: Option<OnReady>,
     rounds: u32,
     input: Input,
@@ -143,10 +143,6 @@ impl CallRun {
             repeated: false,
             by: None,
         }
-    }
-
-    pub(super) fn control(&self) -> Arc<CallControl> {
-        Arc::clone(&self.control)
     }
 
     /// Registers a callback for outcome and progress of this request and of later ones.

@@ -65,12 +65,8 @@ impl HeaderParams {
     }
 }
 
-/// Returns whether a tool can be called over HTTP. A client must not offer others
+/// Returns the header parameters of a tool. A client must not offer a tool for which this fails
 /// (streamable-http, schema extension).
-pub(super) fn is_usable(tool: Value<'_>) -> bool {
-    found(tool).is_ok()
-}
-
-fn found(tool: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
+pub(super) fn found(tool: Value<'_>) -> Result<Vec<Mirror>, BadAnnotation> {
     tool.get("inputSchema").map_or(Ok(Vec::new()), header::mirrors)
 }

@@ -367,7 +367,7 @@ impl Core {
         if self.sends_header_params() {
             return |result| {
                 page(result, "tools", |tool| {
-                    decode::tool(tool).filter(|_| super::header_params::is_usable(tool))
+                    decode::tool(tool).filter(|_| super::header_params::found(tool).is_ok())
                 })
             };
         }

@@ -90,8 +90,8 @@ pub(crate) use {
 /// # Ok::<(), tinymcp::Error>(())
 /// ```
 ///
-/// Answers that the server says stay fresh for a while are kept for so long,
-/// [`crate::Limits::cache_bytes`] of them at most, until it tells of a change; [`Request::fresh`] asks all the same.
+/// Results are cached for the time that the server gives, up to [`crate::Limits::cache_bytes`],
+/// until it reports a change. [`Request::fresh`] bypasses the cache.
 ///
 /// # Threads
 ///

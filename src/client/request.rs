@@ -197,11 +197,13 @@ impl<T> Request<T> {
 }
 
 impl Request<ToolOutput> {
-    /// Lets the server make a task of the call: then [`Call::wait_outcome`] gives
-    /// [`Outcome::Task`], and [`Client::task`](super::Client::task) tells later how far it is. A server that makes no tasks
-    /// answers as ever. In a session the server makes one of every tool that does not forbid it
-    /// (`execution.taskSupport` in [`crate::Tool::source`]); without sessions it decides alone.
-    /// [`Request::wait`] fails as [`ErrorKind::Misuse`] when a task comes of the call.
+    /// Allows the server to create a task for the call. Then [`Call::wait_outcome`] returns
+    /// [`Outcome::Task`], and [`Client::task`](super::Client::task) returns its state later.
+    /// [`Request::wait`] fails with [`ErrorKind::Misuse`] if the server creates a task.
+    ///
+    /// A server without tasks responds as usual. In a session the server creates one for every tool
+    /// that does not forbid it (`execution.taskSupport` in [`crate::Tool::source`]); in the stateless
+    /// protocol the server decides.
     pub fn as_task(mut self) -> Request<ToolOutput> {
         if let Ok(request) = &mut self.request {
             let core = &self.core;
@@ -265,7 +267,7 @@ impl<T> Call<T> {
 
     /// Returns a handle that cancels this call from any thread.
     pub fn canceller(&self) -> Canceller {
-        Canceller { core: Arc::clone(&self.run.core), control: self.run.control() }
+        Canceller { core: Arc::clone(&self.run.core), control: Arc::clone(&self.run.control) }
     }
 
     /// Cancels the call and notifies the server. A late response is dropped.

@@ -8,21 +8,23 @@
 //! A transport over streams (a child, a link) has one thread that reads and calls the handler;
 //! [`Transport::send`] only writes. Over a child that thread lends its place to a caller that waits
 //! alone ([`Transport::read_here`]). A transport over HTTP has no such thread: with
-//! [`Wait::Blocking`] the calling thread makes the exchange inside `send`, with [`Wait::Queued`] a bounded pool does.
+//! [`Wait::Blocking`] the calling thread makes the exchange inside `send`, with [`Wait::Queued`] a
+//! bounded pool makes it.
 //!
 //! # Order of calls
 //!
 //! [`Transport::start`] once; then `send`, `abandon` and `settled` from any thread;
-//! [`Transport::close`] once, after which every `send` fails with [`Failure::Closed`]. A handler may be
-//! called from any thread. It never blocks for longer than a short lock, never calls user code, and
+//! [`Transport::close`] once, after which every `send` fails with [`Failure::Closed`].
+//!
+//! A handler may be called from any thread. It never blocks for longer than a short lock, never calls user code, and
 //! never calls a method of the transport that may wait.
 //!
 //! # Invariants
-//! - A request that was sent ends exactly once: with a response, with [`MessageHandler::fail`], with
-//!   [`MessageHandler::end`], or with an error from `send`. A transport may report more than one; the
-//!   handler counts the first.
-//! - No `send` takes longer than [`Outgoing::deadline`] plus, with [`Wait::Blocking`], the time that
-//!   [`MessageHandler::deadline`] grants.
+//! - A request that was sent ends exactly once: with a response, [`MessageHandler::fail`],
+//!   [`MessageHandler::end`], or an error from `send`. A transport may report more than one; the
+//!   handler uses the first.
+//! - No `send` takes longer than [`Outgoing::deadline`] plus, with [`Wait::Blocking`], the time
+//!   that [`MessageHandler::deadline`] grants.
 
 #![cfg_attr(
     not(feature = "http-client"),

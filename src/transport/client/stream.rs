@@ -4,8 +4,8 @@
 //! and for child processes.
 //!
 //! # Threads
-//! [`Transport::start`] starts the reader. It ends with the input, or when [`ProcessGuard::end`] ends the
-//! input. Callers may read in its place (`handoff.rs`). A link over streams that may block has a
+//! [`Transport::start`] starts the reader. It ends with the input, or when [`ProcessGuard::end`]
+//! ends the input. Callers may read in its place (`handoff.rs`). A link over streams that may block has a
 //! second thread, which writes.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

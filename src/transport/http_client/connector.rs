@@ -62,7 +62,7 @@ impl Connector for TcpConnector {
         let count = details.addrs.len();
         for (i, address) in details.addrs.iter().enumerate() {
             if self.reach == Reach::Public && !public_addr::is_public(address.ip()) {
-                last = refused("the address is not public");
+                last = io::Error::new(io::ErrorKind::PermissionDenied, "the address is not public").into();
                 continue;
             }
             // The addresses of one name share the time, the first ones with the larger part.
@@ -97,10 +97,6 @@ impl<In: Transport> Connector<In> for AfterHandshake {
         current_exchange()?.shake(false);
         Ok(chained)
     }
-}
-
-fn refused(why: &'static str) -> Error {
-    Error::Io(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
 fn current_exchange() -> Result<Arc<Exchange>, Error> {

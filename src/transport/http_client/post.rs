@@ -125,7 +125,7 @@ impl Route<'_> {
             Media::Events => self.events(response.into_body(), session.as_deref(), turn),
             Media::Other => {
                 let status = response.status().as_u16();
-                Err(misbehaved(format!(
+                Err(Failure::Misbehaved(format!(
                     "the response has status {status} and neither JSON nor an event stream"
                 )))
             }
@@ -146,7 +146,7 @@ impl Route<'_> {
             None => None,
             Some(id) if session::is_session_id(id.as_bytes()) => id.to_str().ok().map(Arc::from),
             Some(_) => {
-                return Err(misbehaved(
+                return Err(Failure::Misbehaved(
                     "invalid session id in a response: allowed are visible ASCII characters".into(),
                 ));
             }
@@ -179,7 +179,7 @@ impl Route<'_> {
                 None => return Ok(response),
             }
         }
-        Err(misbehaved("the server redirects a request too often".into()))
+        Err(Failure::Misbehaved("the server redirects a request too often".into()))
     }
 
     /// Waits until the response arrives on the server's only stream.
@@ -198,7 +198,9 @@ impl Route<'_> {
     fn json(&self, body: Body) -> Result<(), Failure> {
         match self.read(body)? {
             Some(text) if self.sink.frame(&text).map(|a| a.id) == self.post.exchange.id => Ok(()),
-            Some(_) => Err(misbehaved("the body of the response is not the response to the request".into())),
+            Some(_) => {
+                Err(Failure::Misbehaved("the body of the response is not the response to the request".into()))
+            }
             None => {
                 self.sink.oversized(&[], &[]);
                 Err(Failure::too_long(self.shared.frame_bytes))
@@ -417,7 +419,9 @@ impl Reading<'_> {
                 }
                 Ok(n) => bytes.get(..n).unwrap_or_default(),
                 // No data within a tick.
-                Err(error) if is_tick(&error) && self.exchange.stop_reason().is_none() => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::TimedOut && self.exchange.stop_reason().is_none() =>
+                {
                     if (self.turn)() {
                         continue;
                     }
@@ -459,14 +463,6 @@ impl Reading<'_> {
     }
 }
 
-fn is_tick(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::TimedOut
-}
-
-fn misbehaved(why: String) -> Failure {
-    Failure::Misbehaved(why)
-}
-
 fn interrupted(why: &str) -> Failure {
     Failure::Interrupted(why.into())
 }
@@ -484,8 +480,8 @@ pub(super) fn failure(exchange: &Exchange, error: Error) -> Failure {
     let lost = |why: String| if exchange.has_sent() { Failure::Interrupted(why) } else { Failure::Io(why) };
     match error {
         _ if exchange.stop_reason().is_some() => closed(),
-        Error::Protocol(_) | Error::Http(_) => misbehaved("the response is not valid HTTP".into()),
-        Error::LargeResponseHeader(..) => misbehaved("the head of the response is too long".into()),
+        Error::Protocol(_) | Error::Http(_) => Failure::Misbehaved("the response is not valid HTTP".into()),
+        Error::LargeResponseHeader(..) => Failure::Misbehaved("the head of the response is too long".into()),
         Error::HostNotFound => Failure::Io("the host name of the server has no address".into()),
         Error::Io(error) if exchange.has_sent() => {
             lost(format!("the connection broke before the response: {error}"))
