@@ -1,4 +1,4 @@
-//! The carrier against scripted servers on loopback, each test with a server of its own.
+//! The transport against scripted servers on loopback, each test with a server of its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -91,18 +91,18 @@ impl MessageHandler for Ear {
     }
 }
 
-/// A carrier, and the ear it talks to.
+/// A transport, and the ear it talks to.
 struct Line {
-    carrier: Arc<HttpTransport>,
+    transport: Arc<HttpTransport>,
     ear: Arc<Ear>,
 }
 
 impl Line {
     fn to(endpoint: Endpoint, limits: &Limits) -> Line {
-        let carrier = Arc::new(HttpTransport::new(Arc::new(endpoint.checked().unwrap()), limits));
+        let transport = Arc::new(HttpTransport::new(Arc::new(endpoint.checked().unwrap()), limits));
         let ear = Arc::new(Ear::default());
-        carrier.start(Arc::clone(&ear) as Arc<dyn MessageHandler>).unwrap();
-        Line { carrier, ear }
+        transport.start(Arc::clone(&ear) as Arc<dyn MessageHandler>).unwrap();
+        Line { transport, ear }
     }
 
     fn new(url: &str) -> Line {
@@ -112,7 +112,7 @@ impl Line {
     fn send(&self, frame: &str, kind: Kind, session: Session, drive: Wait<'_>) -> Result<(), Failure> {
         let headers = [("MCP-Protocol-Version".to_owned(), "x".to_owned())];
         let deadline = Instant::now() + LONG;
-        self.carrier
+        self.transport
             .send(&Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline }, drive)
     }
 
@@ -137,9 +137,9 @@ impl Line {
 
     /// Closes, and checks that nothing is left.
     fn close(self) {
-        self.carrier.close(Instant::now() + LONG);
-        self.carrier.wait_without_threads();
-        assert!(self.carrier.shared.live().exchanges.is_empty());
+        self.transport.close(Instant::now() + LONG);
+        self.transport.wait_without_threads();
+        assert!(crate::sync::lock(&self.transport.shared.live).exchanges.is_empty());
         assert!(self.ear.heard.lock().unwrap().end.is_some());
         assert!(matches!(self.call(999, Session::None), Err(Failure::Closed(_))));
     }

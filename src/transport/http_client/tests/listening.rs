@@ -17,7 +17,7 @@ fn session(stage: &Stage, limits: &Limits) -> Line {
     let line = Line::to(Endpoint::new(stage.url()), limits);
     line.call(1, Session::Opens).unwrap();
     let headers = vec![("MCP-Protocol-Version".to_owned(), "y".to_owned())];
-    line.carrier.settled(&Settled { session: true, headers });
+    line.transport.settled(&Settled { session: true, headers });
     line
 }
 
@@ -72,7 +72,7 @@ fn a_server_without_a_stream_is_asked_once() {
         let line = session(&stage, &Limits::default());
         assert!(!is_get(&stage.next()));
         assert!(is_get(&stage.next()));
-        line.carrier.shared.listener.wait_idle(Instant::now() + LONG);
+        line.transport.shared.listener.wait_idle(Instant::now() + LONG);
         assert!(stage.rest().is_empty(), "{status}");
         line.close();
     }
@@ -93,7 +93,7 @@ fn a_stream_that_ends_at_once_for_ever_is_given_up() {
             Next::Close
         });
         let line = session(&stage, &Limits { reconnects: 3, ..Limits::default() });
-        line.carrier.shared.listener.wait_idle(Instant::now() + LONG);
+        line.transport.shared.listener.wait_idle(Instant::now() + LONG);
         let gets = stage.rest().iter().filter(|seen| is_get(seen)).count();
         assert_eq!(gets, 4);
         line.close();
@@ -139,7 +139,7 @@ fn a_new_session_has_a_stream_of_its_own() {
     });
     let line = session(&stage, &Limits::default());
     line.ear.wait(|heard| (heard.frames.len() == 2).then_some(()));
-    line.carrier.settled(&Settled { session: true, headers: Vec::new() });
+    line.transport.settled(&Settled { session: true, headers: Vec::new() });
     line.ear.wait(|heard| (heard.frames.len() == 3).then_some(()));
     line.close();
     let gets: Vec<Seen> = stage.rest().into_iter().filter(is_get).collect();
@@ -244,7 +244,7 @@ fn a_server_of_the_oldest_kind_is_found_and_spoken_with() {
         });
         let line = Line::new(&stage.url());
         line.call(1, Session::Opens).unwrap();
-        line.carrier.settled(&Settled { session: true, headers: Vec::new() });
+        line.transport.settled(&Settled { session: true, headers: Vec::new() });
         line.call(2, Session::Within).unwrap();
         line.send("{}", Kind::Notification, Session::Within, Wait::Blocking(&mut || true)).unwrap();
         line.ear.wait(|heard| (heard.frames.len() == 3).then_some(()));
@@ -254,7 +254,7 @@ fn a_server_of_the_oldest_kind_is_found_and_spoken_with() {
             let end = line.ear.wait(|heard| heard.end.clone());
             assert!(end.starts_with("Closed"), "{end}");
             line.ear.note(|heard| heard.gone.push(3));
-            line.carrier.abandon(3);
+            line.transport.abandon(3);
             assert!(matches!(waits.join().unwrap(), Ok(())));
         });
         line.close();

@@ -300,7 +300,7 @@ fn what_needs_no_answer_is_sent_in_order_by_one_thread() {
         // A deadline that is over means: take it without waiting.
         let (kind, session, deadline) = (Kind::Notification, Session::Within, Instant::now());
         let message = Outgoing { frame: body.as_bytes(), kind, session, headers: &[], deadline };
-        line.carrier.send(&message, Wait::Queued).unwrap();
+        line.transport.send(&message, Wait::Queued).unwrap();
     }
     for body in ["1", "2", "3"] {
         let seen = stage.next();
@@ -332,9 +332,9 @@ fn started_calls_run_beside_each_other_and_are_bounded() {
     stage.next();
     stage.next();
     for _ in 0..2 {
-        line.carrier.send(&late, Wait::Queued).unwrap();
+        line.transport.send(&late, Wait::Queued).unwrap();
     }
-    assert!(matches!(line.carrier.send(&late, Wait::Queued), Err(Failure::Busy(_))));
+    assert!(matches!(line.transport.send(&late, Wait::Queued), Err(Failure::Busy(_))));
     for _ in 0..4 {
         go.send(()).unwrap();
     }
@@ -375,9 +375,9 @@ fn abandoning_a_call_closes_its_stream_at_once() {
         std::thread::scope(|scope| {
             let call = scope.spawn(|| line.call(1, Session::None));
             told.recv_timeout(LONG).unwrap();
-            line.carrier.abandon(2);
+            line.transport.abandon(2);
             line.ear.note(|heard| heard.gone.push(1));
-            line.carrier.abandon(1);
+            line.transport.abandon(1);
             told.recv_timeout(LONG).expect("the server sees the end");
             assert!(matches!(call.join().unwrap(), Ok(())));
         });
@@ -413,7 +413,7 @@ fn closing_wakes_every_call() {
         for _ in 0..5 {
             told.recv_timeout(LONG).unwrap();
         }
-        line.carrier.close(Instant::now() + LONG);
+        line.transport.close(Instant::now() + LONG);
         for call in calls {
             assert!(matches!(call.join().unwrap(), Err(Failure::Closed(_))));
         }
@@ -425,7 +425,7 @@ fn closing_wakes_every_call() {
         heard.failures
     );
     drop(heard);
-    line.carrier.wait_without_threads();
+    line.transport.wait_without_threads();
 }
 
 #[test]
@@ -449,7 +449,7 @@ fn outlives(deadline: Duration) -> bool {
     let deadline = Instant::now() + deadline;
     let (kind, session) = (Kind::Stream(1), Session::None);
     let message = Outgoing { frame: frame.as_bytes(), kind, session, headers: &headers, deadline };
-    line.carrier.send(&message, Wait::Queued).unwrap();
+    line.transport.send(&message, Wait::Queued).unwrap();
     let outlived = line.ear.wait(|heard| match (heard.frames.len(), heard.failures.len()) {
         (2, 0) => Some(true),
         (_, 1) => Some(false),
