@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Memory slopes: what operations leave behind in server, client and hub, over stdio and HTTP; then a mixed soak of the
 # server and of the hub over HTTP. Fails if anonymous memory, threads or descriptors grow, or an answer is wrong.
+# The programs run without the allocator's caches, see peers.py.
 #
-#   conformance/slopes.sh                      short: about 90 s on an idle machine
+#   conformance/slopes.sh                      short: two minutes on an idle machine
 #   conformance/slopes.sh --long               a million calls, 100,000 sessions, 1,000 restarts; soaks of 30 minutes
 #   conformance/slopes.sh --only TEXT          only the rows whose names contain TEXT, without the soaks
 #   conformance/slopes.sh --programs FOLDER    takes board_server, hub_proxy and slopes_client from there

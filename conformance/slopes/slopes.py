@@ -4,19 +4,21 @@ Used as `python3 slopes.py [--long] [--only TEXT] BIN`, where BIN is the folder 
 slopes_client. Each row runs one kind of operation in a process of its own: a warm-up, then the operations that
 count. It reads anonymous memory (RssAnon) after either, and prints the growth in bytes per 10,000 operations. A row
 fails if memory grew by more than NOISE, if descriptors or threads were left behind, or if an answer was wrong.
+Threads that start late count as left behind only beyond the bounds in peers.py.
 
 `--long` runs the figures of the long run: a million calls through the hub, 100,000 sessions, 1,000 restarts.
 """
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from peers import LEGACY, MODERN, Link, Process, Served, Stdio, notification, opening, request, wait_for_tool
+from peers import LEGACY, MODERN, Link, Process, Served, Stdio, left_threads, notification, opening, request, wait_for_tool
 
 # kB by which the anonymous memory of a program may differ between two readings although it keeps nothing: pages that
 # the allocator has not given back, stacks of workers that ran for the first time.
@@ -39,9 +41,9 @@ class Board:
 
     def usual(self, n):
         """Calls whose tools and shapes alternate."""
-        if n % 3 == 0:
-            return self.call("gpio_write", pin=n % PINS, value=n % 2)
-        return self.call("gpio_read", pin=n % PINS) if n % 3 == 1 else self.call("system_status")
+        if n % 2 == 0:
+            return self.call("gpio_write", pin=n % PINS, value=n // 2 % 2)
+        return self.call("gpio_read", pin=n % PINS)
 
     def failing(self, n):
         return [
@@ -297,7 +299,7 @@ class Rows:
             held = (process.descriptors(), process.threads())
             before = process.anonymous()
             run(use, count)
-            after, left = self.settled(process, before, held)
+            after, left = self.settled(process, before, held, re.match(r"\w+", name)[0])
         except BaseException:
             process.child.kill()
             raise
@@ -308,14 +310,15 @@ class Rows:
         assert after - before <= self.noise, f"anonymous memory grew by {after - before} kB, more than {self.noise}"
         assert not left, left
 
-    def settled(self, process, before, held):
+    def settled(self, process, before, held, kind):
         """Memory when it is within the noise and all else is as before, or else after a while."""
         deadline = time.monotonic() + SETTLE
         while True:
             now, left = process.anonymous(), []
-            for name, was, now_is in zip(("descriptors", "threads"), held, (process.descriptors(), process.threads())):
-                if now_is > was:
-                    left.append(f"{was} {name} became {now_is}")
+            descriptors, threads = process.descriptors(), process.threads()
+            if descriptors > held[0]:
+                left.append(f"{held[0]} descriptors became {descriptors}")
+            left += left_threads(kind, held[1], threads)
             if (now - before <= self.noise and not left) or time.monotonic() > deadline:
                 return now, "; ".join(left)
             time.sleep(0.05)
