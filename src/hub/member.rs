@@ -235,7 +235,7 @@ impl Member {
         // A new connection has no subscriptions.
         for (client, uris) in connected.iter() {
             for uri in uris {
-                // OK to drop: a read of a resource that is gone gets the error.
+                // OK to drop: a later read gets the error.
                 let _ = client.subscribe(uri);
             }
         }
@@ -259,7 +259,8 @@ impl Member {
                 state.tries = 0;
             }
             again = state.next_try(self.restarts);
-            let down = Phase::Down { error: copy(why), again: again.is_some() };
+            let error = Error::new(why.kind(), why.to_string());
+            let down = Phase::Down { error, again: again.is_some() };
             ended = state.set(down);
             self.changed.notify_all();
         }
@@ -435,8 +436,4 @@ fn end(ended: Phase, abort: &Abort) {
         Phase::Running(client) => client.close(),
         _ => abort.abort(),
     }
-}
-
-fn copy(error: &Error) -> Error {
-    Error::new(error.kind(), error.to_string())
 }

@@ -69,10 +69,10 @@ struct Part<T> {
 }
 
 enum Stage<T> {
-    /// The server may still be connecting; `told` when the waker is stored there.
-    Connecting { told: bool },
+    /// The server may still be connecting; `waits` when the waker is stored there.
+    Connecting { waits: bool },
     /// A page was requested.
-    Asked(Client, Box<Call<Page<T>>>),
+    Requested(Client, Box<Call<Page<T>>>),
     /// Complete or failed.
     Over,
 }
@@ -92,7 +92,7 @@ pub(super) fn gather<T>(
         .map(|member| Part {
             member: Arc::clone(member),
             deadline: member.list_deadline(now, limits.list_timeout),
-            stage: Stage::Connecting { told: false },
+            stage: Stage::Connecting { waits: false },
             cursor: None,
             pages: 0,
             bytes: 0,
@@ -174,15 +174,15 @@ impl<T> Part<T> {
     ) -> bool {
         let next = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => return false,
-            Stage::Connecting { told } => {
+            Stage::Connecting { waits } => {
                 let waiters: Arc<dyn ConnectWaiter> = Arc::<Waker>::clone(waker);
-                let connection = match told && self.member.is_connecting() {
+                let connection = match waits && self.member.is_connecting() {
                     true => None,
                     false => self.member.connected(&waiters),
                 };
                 match connection {
                     None if Instant::now() < self.deadline => {
-                        self.stage = Stage::Connecting { told: true };
+                        self.stage = Stage::Connecting { waits: true };
                         return false;
                     }
                     // Returns the error that says so.
@@ -191,12 +191,12 @@ impl<T> Part<T> {
                 }
                 .map(|client| offers(&client.server().offer).then_some(client))
             }
-            Stage::Asked(client, mut call) => {
+            Stage::Requested(client, mut call) => {
                 // Read first: a page that is there counts, however late.
                 let late = Instant::now() >= self.deadline;
                 match call.wait_until(Instant::now()) {
                     None if !late => {
-                        self.stage = Stage::Asked(client, call);
+                        self.stage = Stage::Requested(client, call);
                         return false;
                     }
                     None => Err(Error::new(ErrorKind::Timeout, "no answer in time")),
@@ -209,9 +209,10 @@ impl<T> Part<T> {
                 .inspect_err(|error| self.member.note_list(error.kind() != ErrorKind::Timeout))
             }
         };
-        let asked = next.and_then(|client| client.map(|client| self.ask(client, prepare, waker)).transpose());
-        match asked {
-            Ok(Some(asked)) => self.stage = asked,
+        let requested =
+            next.and_then(|client| client.map(|client| self.request(client, prepare, waker)).transpose());
+        match requested {
+            Ok(Some(stage)) => self.stage = stage,
             Ok(None) => {}
             Err(error) => self.error = Some(error),
         }
@@ -219,7 +220,7 @@ impl<T> Part<T> {
     }
 
     /// Requests the next page.
-    fn ask(
+    fn request(
         &self,
         client: Client,
         prepare: fn(&Client, Option<&str>) -> Request<Page<T>>,
@@ -230,7 +231,7 @@ impl<T> Part<T> {
         let request = prepare(&client, self.cursor.as_deref()).timeout(left);
         let mut call = request.start()?;
         call.on_ready(Arc::new(move || waker.wake()));
-        Ok(Stage::Asked(client, Box::new(call)))
+        Ok(Stage::Requested(client, Box::new(call)))
     }
 
     /// Stores a page; returns true if another page follows.

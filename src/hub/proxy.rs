@@ -91,7 +91,8 @@ impl Hub {
     ///
     /// A call holds no thread while its server works or connects. It has
     /// [`crate::Limits::call_timeout`], restarted by each progress notification. At most
-    /// [`crate::Limits::calls`] calls are in flight at all servers together; the next one waits and holds one of [`crate::Limits::workers`]. At most
+    /// [`crate::Limits::calls`] calls are in flight at all servers together; the next one waits and
+    /// holds one of [`crate::Limits::workers`]. At most
     /// half of them wait for servers that are connecting; the next one is refused as busy.
     ///
     /// ```no_run
@@ -153,7 +154,7 @@ pub(super) struct Export {
 struct State {
     servers: Vec<Listed>,
     shown: Shown,
-    left: Vec<Skipped>,
+    skipped: Vec<Skipped>,
     /// Number of connections.
     rounds: u64,
 }
@@ -252,7 +253,7 @@ impl Export {
         let order: Vec<String> = self.hub.members().iter().map(|m| m.key.clone()).collect();
         state.servers.sort_by_key(|s| order.iter().position(|key| *key == s.key));
         let listings: Vec<(&str, &Listing)> = state.servers.iter().map(|s| (&*s.key, &s.listing)).collect();
-        state.left = listing::show(self, &listings, &mut state.shown);
+        state.skipped = listing::show(self, &listings, &mut state.shown);
     }
 
     /// Waits until the entries of all running servers are on the lists, at most until `deadline`.
@@ -282,6 +283,6 @@ impl Export {
             name: l.name.clone(),
             error: Error::new(l.error.kind(), l.error.to_string()),
         };
-        state.left.iter().map(copy).collect()
+        state.skipped.iter().map(copy).collect()
     }
 }

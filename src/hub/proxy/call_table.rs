@@ -78,9 +78,9 @@ impl CallTable {
         Ok(())
     }
 
-    pub(super) fn remove(&self, passed: &Arc<ProxiedCall>) {
+    pub(super) fn remove(&self, removed: &Arc<ProxiedCall>) {
         let mut table = lock(&self.table);
-        table.calls.retain(|call| !Arc::ptr_eq(call, passed));
+        table.calls.retain(|call| !Arc::ptr_eq(call, removed));
         drop(table);
         self.changed.notify_all();
     }

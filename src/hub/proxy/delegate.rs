@@ -1,5 +1,5 @@
-//! What a served hub's own server asks it: tools that are not listed yet, updates of resources, log
-//! levels, and what the first client can be asked.
+//! Events of the exporting server: tools that are not listed yet, updates of resources, log levels,
+//! and the capabilities of the first client.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -62,7 +62,7 @@ impl Export {
         (!listed && !tool.is_empty()).then(|| (member.key.clone(), tool.to_owned()))
     }
 
-    /// Takes note of what a client can be asked. The first one waits for the lists where the
+    /// Stores the capabilities of a client. The first one waits for the lists where the
     /// servers waited for it.
     fn client_came(&self, capabilities: ClientCapabilities, waits: bool) {
         let handlers = &self.hub.shared.handlers;

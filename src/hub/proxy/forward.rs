@@ -19,7 +19,7 @@ use crate::server::{Arguments, CompletionRequest, Context, Outcome, ToolError};
 use super::proxied_call::ProxiedCall;
 use super::{Export, trace};
 
-/// First pause before a call is repeated whose server only asked for that.
+/// First pause before a call is repeated because its server required no input.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// State of a call that was answered with client requests before.
@@ -70,7 +70,7 @@ fn resumption(ctx: &Context<'_>) -> Resumption {
 }
 
 /// Target of a call, by the server's names.
-enum Asked {
+enum Target {
     Tool(String, Json),
     Read(String),
     Prompt(String, Vec<(String, String)>),
@@ -82,24 +82,24 @@ enum Asked {
 struct Typed {
     argument: String,
     value: String,
-    settled: Vec<(String, String)>,
+    context: Vec<(String, String)>,
 }
 
-impl Asked {
+impl Target {
     fn request(&self, client: &Client) -> Request<Relayed> {
         let complete = |about, typed: &Typed| {
-            let settled = lent(&typed.settled);
-            let request = client.request_completion(about, &typed.argument, &typed.value, &settled);
+            let context = borrowed(&typed.context);
+            let request = client.request_completion(about, &typed.argument, &typed.value, &context);
             request.relayed(Passage::Completion)
         };
         match self {
-            Asked::Tool(name, arguments) => client.request_tool(name, arguments).relayed(Passage::Tool),
-            Asked::Read(uri) => client.request_read(uri).relayed(Passage::Contents),
-            Asked::Prompt(name, arguments) => {
-                client.request_prompt(name, &lent(arguments)).relayed(Passage::Prompt)
+            Target::Tool(name, arguments) => client.request_tool(name, arguments).relayed(Passage::Tool),
+            Target::Read(uri) => client.request_read(uri).relayed(Passage::Contents),
+            Target::Prompt(name, arguments) => {
+                client.request_prompt(name, &borrowed(arguments)).relayed(Passage::Prompt)
             }
-            Asked::PromptValues(name, typed) => complete(CompletionTarget::Prompt(name), typed),
-            Asked::TemplateValues(text, typed) => complete(CompletionTarget::Template(text), typed),
+            Target::PromptValues(name, typed) => complete(CompletionTarget::Prompt(name), typed),
+            Target::TemplateValues(text, typed) => complete(CompletionTarget::Template(text), typed),
         }
     }
 }
@@ -108,13 +108,13 @@ fn owned(arguments: &Arguments<'_>) -> Vec<(String, String)> {
     arguments.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-fn lent(arguments: &[(String, String)]) -> Vec<(&str, &str)> {
+fn borrowed(arguments: &[(String, String)]) -> Vec<(&str, &str)> {
     arguments.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
 /// A call with all that is needed to send it when its server is connected.
 pub(super) struct PreparedCall {
-    asked: Asked,
+    target: Target,
     able: ClientCapabilities,
     level: Option<Level>,
     progress: bool,
@@ -134,7 +134,7 @@ impl PreparedCall {
         limits: &Limits,
         time: Duration,
     ) -> Result<Request<Relayed>, Error> {
-        let mut request = self.asked.request(client).able(self.able).meta(&self.trace).timeout(time);
+        let mut request = self.target.request(client).able(self.able).meta(&self.trace).timeout(time);
         if let Some((answers, asked)) = &self.resumed {
             request = request.resume(answers, asked)?;
         }
@@ -156,7 +156,7 @@ impl Export {
         (key, name): (&str, &str),
         arguments: Value<'_>,
     ) -> Result<Outcome, ToolError> {
-        self.forward(ctx, key, None, || Asked::Tool(name.to_owned(), arguments.to_json()))
+        self.forward(ctx, key, None, || Target::Tool(name.to_owned(), arguments.to_json()))
     }
 
     pub(super) fn read(
@@ -165,7 +165,7 @@ impl Export {
         key: &str,
         uri: &str,
     ) -> Result<Outcome, ToolError> {
-        self.forward(ctx, key, Some(uri), || Asked::Read(uri.to_owned()))
+        self.forward(ctx, key, Some(uri), || Target::Read(uri.to_owned()))
     }
 
     pub(super) fn prompt(
@@ -174,7 +174,7 @@ impl Export {
         (key, name): (&str, &str),
         arguments: &Arguments<'_>,
     ) -> Result<Outcome, ToolError> {
-        self.forward(ctx, key, None, || Asked::Prompt(name.to_owned(), owned(arguments)))
+        self.forward(ctx, key, None, || Target::Prompt(name.to_owned(), owned(arguments)))
     }
 
     pub(super) fn complete(
@@ -187,11 +187,11 @@ impl Export {
         let typed = || Typed {
             argument: asked.argument.to_owned(),
             value: asked.value.to_owned(),
-            settled: owned(&asked.context),
+            context: owned(&asked.context),
         };
         self.forward(ctx, key, None, || match about {
-            CompletionTarget::Prompt(name) => Asked::PromptValues(name.to_owned(), typed()),
-            CompletionTarget::Template(text) => Asked::TemplateValues(text.to_owned(), typed()),
+            CompletionTarget::Prompt(name) => Target::PromptValues(name.to_owned(), typed()),
+            CompletionTarget::Template(text) => Target::TemplateValues(text.to_owned(), typed()),
         })
     }
 
@@ -201,10 +201,10 @@ impl Export {
         ctx: &mut Context<'_>,
         key: &str,
         uri: Option<&str>,
-        asked: impl FnOnce() -> Asked,
+        target: impl FnOnce() -> Target,
     ) -> Result<Outcome, ToolError> {
-        let passed = self.send(ctx, key, uri, asked)?;
-        Ok(Outcome::Deferred(Box::new(move |deferred| passed.attach(deferred))))
+        let call = self.send(ctx, key, uri, target)?;
+        Ok(Outcome::Deferred(Box::new(move |deferred| call.attach(deferred))))
     }
 
     fn send(
@@ -212,12 +212,12 @@ impl Export {
         ctx: &mut Context<'_>,
         key: &str,
         uri: Option<&str>,
-        asked: impl FnOnce() -> Asked,
+        target: impl FnOnce() -> Target,
     ) -> Result<Arc<ProxiedCall>, ToolError> {
         let (mut round, mut resumed) = (0, None);
         match resumption(ctx) {
             Resumption::Nothing => {}
-            Resumption::Held(number) => return self.go_on(ctx, number),
+            Resumption::Held(number) => return self.resume(ctx, number),
             Resumption::Again { round: last, asked } => {
                 round = last;
                 if asked.questions.to_doc().root().members().next().is_none() {
@@ -233,15 +233,15 @@ impl Export {
         self.level_of_request(key, ctx.log_level());
         let trace = if self.hub.shared.handlers.traces() { ctx.meta().map(trace::members) } else { None };
         let sending = PreparedCall {
-            asked: asked(),
+            target: target(),
             able: ctx.client_can(),
             level: ctx.log_level(),
             progress: ctx.wants_progress(),
             trace: trace.unwrap_or_default(),
             resumed,
         };
-        let passed = ProxiedCall::new(self, key, uri, round, Instant::now());
-        passed.go(&member, sending);
-        Ok(passed)
+        let call = ProxiedCall::new(self, key, uri, round, Instant::now());
+        call.start(&member, sending);
+        Ok(call)
     }
 }

@@ -138,7 +138,7 @@ impl Shown {
 
 /// Change of one list.
 struct Plan<'a, T> {
-    gone: Vec<String>,
+    removed: Vec<String>,
     /// The whole new list, in order.
     wanted: Vec<Wanted<'a, T>>,
 }
@@ -149,18 +149,18 @@ struct Wanted<'a, T> {
     key: &'a str,
     entry: &'a T,
     completes: bool,
-    /// On the list already, unchanged.
-    there: bool,
+    /// On the list already.
+    unchanged: bool,
 }
 
 /// Makes the server's lists equal to the listings; returns the entries that cannot be offered.
 pub(super) fn show(export: &Arc<Export>, servers: &[(&str, &Listing)], shown: &mut Shown) -> Vec<Skipped> {
-    let mut left = Vec::new();
-    show_tools(export, servers, &mut shown.tools, &mut left);
-    show_prompts(export, servers, &mut shown.prompts, &mut left);
-    show_resources(export, servers, &mut shown.resources, &mut left);
-    show_templates(export, servers, shown, &mut left);
-    left
+    let mut skipped = Vec::new();
+    show_tools(export, servers, &mut shown.tools, &mut skipped);
+    show_prompts(export, servers, &mut shown.prompts, &mut skipped);
+    show_resources(export, servers, &mut shown.resources, &mut skipped);
+    show_templates(export, servers, shown, &mut skipped);
+    skipped
 }
 
 /// Tool name that all hosts accept: other characters become `_`, a long name is cut, and a changed
@@ -182,14 +182,14 @@ fn show_tools(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
     shown: &mut Table,
-    left: &mut Vec<Skipped>,
+    skipped: &mut Vec<Skipped>,
 ) {
-    let plan = Plan::of(servers, |l| &l.tools, |t| &t.source, |k, t| tool_name(k, &t.name), shown, left);
+    let plan = Plan::of(servers, |l| &l.tools, |t| &t.source, |k, t| tool_name(k, &t.name), shown, skipped);
     plan.carry_out(
         export,
         &Change::Tools,
         shown,
-        left,
+        skipped,
         |tool| tool.source.clone(),
         |r, name| _ = r.remove_tool(name),
         |r, name, key, tool: &Tool, _| {
@@ -208,14 +208,14 @@ fn show_prompts(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
     shown: &mut Table,
-    left: &mut Vec<Skipped>,
+    skipped: &mut Vec<Skipped>,
 ) {
-    let plan = Plan::of(servers, |l| &l.prompts, |p| &p.source, |k, p| qualified(k, &p.name), shown, left);
+    let plan = Plan::of(servers, |l| &l.prompts, |p| &p.source, |k, p| qualified(k, &p.name), shown, skipped);
     plan.carry_out(
         export,
         &Change::Prompts,
         shown,
-        left,
+        skipped,
         |prompt| prompt.source.clone(),
         |r, name| _ = r.remove_prompt(name),
         |r, name, key, prompt: &Prompt, completes| {
@@ -241,14 +241,14 @@ fn show_resources(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
     shown: &mut Table,
-    left: &mut Vec<Skipped>,
+    skipped: &mut Vec<Skipped>,
 ) {
-    let plan = Plan::of(servers, |l| &l.resources, |r| &r.source, |_, r| r.uri.clone(), shown, left);
+    let plan = Plan::of(servers, |l| &l.resources, |r| &r.source, |_, r| r.uri.clone(), shown, skipped);
     plan.carry_out(
         export,
         &Change::Resources,
         shown,
-        left,
+        skipped,
         |resource| resource.source.clone(),
         |r, uri| _ = r.remove_resource(uri),
         |r, _, key, resource: &Resource, _| r.add_resource(resource.clone(), reader(export, key)),
@@ -259,10 +259,10 @@ fn show_templates(
     export: &Arc<Export>,
     servers: &[(&str, &Listing)],
     shown: &mut Shown,
-    left: &mut Vec<Skipped>,
+    skipped: &mut Vec<Skipped>,
 ) {
     let uri = |_: &str, t: &Template| t.uri_template().as_str().to_owned();
-    let plan = Plan::of(servers, |l| &l.templates, |t| &t.source, uri, &shown.templates, left);
+    let plan = Plan::of(servers, |l| &l.templates, |t| &t.source, uri, &shown.templates, skipped);
     let listed = plan.wanted.iter();
     let matchers = listed.map(|listed| (listed.entry.uri_template().clone(), listed.key.to_owned()));
     shown.matchers = matchers.collect();
@@ -270,7 +270,7 @@ fn show_templates(
         export,
         &Change::Resources,
         &mut shown.templates,
-        left,
+        skipped,
         |template| template.source.clone(),
         |r, uri| _ = r.remove_template(uri),
         |r, uri, key, template: &Template, completes| {
@@ -303,7 +303,7 @@ impl<'a, T> Plan<'a, T> {
         source: fn(&T) -> &Option<Json>,
         name: impl Fn(&str, &T) -> String,
         shown: &Table,
-        left: &mut Vec<Skipped>,
+        skipped: &mut Vec<Skipped>,
     ) -> Plan<'a, T> {
         let mut names = BTreeSet::new();
         let mut wanted: Vec<Wanted<'a, T>> = Vec::new();
@@ -311,23 +311,23 @@ impl<'a, T> Plan<'a, T> {
             let part = part(listing);
             if let Some(error) = &part.error {
                 let error = Error::new(error.kind(), error.to_string());
-                left.push(Skipped { server: key.to_owned(), name: None, error });
+                skipped.push(Skipped { server: key.to_owned(), name: None, error });
             }
             for entry in &part.entries {
                 let name = name(key, entry);
                 if !names.insert(name.clone()) {
                     let error = Error::new(ErrorKind::Invalid, "a server added earlier has this name");
-                    left.push(Skipped { server: key.to_owned(), name: Some(name), error });
+                    skipped.push(Skipped { server: key.to_owned(), name: Some(name), error });
                     continue;
                 }
-                let there =
+                let unchanged =
                     matches!(shown.get(&name), Some((owner, was)) if owner == key && was == source(entry));
-                wanted.push(Wanted { name, key, entry, completes: listing.completes, there });
+                wanted.push(Wanted { name, key, entry, completes: listing.completes, unchanged });
             }
         }
-        let stays: BTreeSet<&str> = wanted.iter().filter(|w| w.there).map(|w| &*w.name).collect();
-        let gone = shown.keys().filter(|name| !stays.contains(&***name)).cloned().collect();
-        Plan { gone, wanted }
+        let stays: BTreeSet<&str> = wanted.iter().filter(|w| w.unchanged).map(|w| &*w.name).collect();
+        let removed = shown.keys().filter(|name| !stays.contains(&***name)).cloned().collect();
+        Plan { removed, wanted }
     }
 
     #[expect(clippy::too_many_arguments, reason = "what differs between the four lists")]
@@ -336,25 +336,25 @@ impl<'a, T> Plan<'a, T> {
         export: &Export,
         change: &Change,
         shown: &mut Table,
-        left: &mut Vec<Skipped>,
+        skipped: &mut Vec<Skipped>,
         source: fn(&T) -> Option<Json>,
         remove: impl Fn(&mut Registry, &str),
         add: impl Fn(&mut Registry, &str, &str, &T, bool) -> Result<(), Error>,
     ) {
-        if self.gone.is_empty() && self.wanted.iter().all(|wanted| wanted.there) {
+        if self.removed.is_empty() && self.wanted.iter().all(|wanted| wanted.unchanged) {
             return;
         }
         let edited = export.handle.edit(change, |registry| {
             let mut changed = false;
-            for name in &self.gone {
+            for name in &self.removed {
                 remove(registry, name);
                 shown.remove(name);
                 changed = true;
             }
-            let mut came = false;
-            for Wanted { name, key, entry, completes, there } in self.wanted {
-                match there {
-                    true if !came => continue,
+            let mut added = false;
+            for Wanted { name, key, entry, completes, unchanged } in self.wanted {
+                match unchanged {
+                    true if !added => continue,
                     // Moved behind a new entry.
                     true => remove(registry, &name),
                     false => {}
@@ -362,17 +362,17 @@ impl<'a, T> Plan<'a, T> {
                 match add(registry, &name, key, entry, completes) {
                     Ok(()) => {
                         shown.insert(name, (key.to_owned(), source(entry)));
-                        (came, changed) = (true, true);
+                        (added, changed) = (true, true);
                     }
                     Err(error) => {
                         changed |= shown.remove(&name).is_some();
-                        left.push(Skipped { server: key.to_owned(), name: Some(name), error });
+                        skipped.push(Skipped { server: key.to_owned(), name: Some(name), error });
                     }
                 }
             }
             changed
         });
-        // OK to drop: the server is gone.
+        // OK to drop: the server was dropped.
         let _ = edited;
     }
 }

@@ -53,14 +53,15 @@ struct State {
     waiting: Option<(PreparedCall, Instant)>,
     cancelled: bool,
     /// The call at the server.
-    under: Option<Call<Relayed>>,
+    upstream: Option<Call<Relayed>>,
     /// The client's call, while it waits.
     deferred: Option<Deferred>,
     /// The client.
     caller: Option<Caller>,
-    came: Option<Final>,
-    open: Vec<Open>,
-    asked: usize,
+    outcome: Option<Final>,
+    open: Vec<ClientRequest>,
+    /// Number of client requests so far.
+    requests: usize,
     /// Log entries that arrived before `deferred`.
     early: Vec<(String, LogEntry)>,
     /// Deadline of the client for its responses.
@@ -68,7 +69,7 @@ struct State {
 }
 
 /// A client request of the server in the middle of the call.
-struct Open {
+struct ClientRequest {
     key: String,
     question: Question,
     /// Sent to the client.
@@ -104,7 +105,7 @@ impl ProxiedCall {
     }
 
     /// Sends the call, now or when the server is connected.
-    pub(super) fn go(self: &Arc<Self>, member: &Member, sending: PreparedCall) {
+    pub(super) fn start(self: &Arc<Self>, member: &Member, sending: PreparedCall) {
         let limits = self.limits();
         let calls = &self.export.calls;
         if calls.waiting.fetch_add(1, Ordering::AcqRel) >= limits.calls.div_ceil(2) && member.is_connecting()
@@ -133,10 +134,10 @@ impl ProxiedCall {
     fn send(self: &Arc<Self>, client: &Client, sending: &PreparedCall, until: Instant) -> Result<(), Error> {
         let left = until.saturating_duration_since(Instant::now());
         let request = sending.request(client, self.limits(), left)?;
-        let told = Arc::downgrade(self);
+        let call = Arc::downgrade(self);
         let on_ready: OnReady = Arc::new(move || {
-            if let Some(passed) = told.upgrade() {
-                passed.visit();
+            if let Some(call) = call.upgrade() {
+                call.visit();
             }
         });
         let mut call = request.start()?;
@@ -144,7 +145,7 @@ impl ProxiedCall {
         let canceller = self.canceller.get_or_init(|| call.canceller());
         let cancelled = {
             let mut state = lock(&self.state);
-            state.under = Some(call);
+            state.upstream = Some(call);
             if let Some(deferred) = &state.deferred {
                 deferred.allow(left.max(LOOK));
             }
@@ -160,7 +161,7 @@ impl ProxiedCall {
     /// Ends the call with an error before it was sent.
     fn fail(self: &Arc<Self>, error: &Error) {
         let failure = ToolError::relayed(error, self.uri.as_deref());
-        lock(&self.state).came = Some(Final::Answer(Err(failure)));
+        lock(&self.state).outcome = Some(Final::Answer(Err(failure)));
         self.visit();
     }
 
@@ -170,8 +171,8 @@ impl ProxiedCall {
         // Weak: this call owns the client's call, which owns the hook. The table owns this call.
         let cancelled = Arc::downgrade(self);
         deferred.on_cancel(move || {
-            if let Some(passed) = cancelled.upgrade() {
-                passed.cancel();
+            if let Some(call) = cancelled.upgrade() {
+                call.cancel();
             }
         });
         {
@@ -241,29 +242,29 @@ impl ProxiedCall {
     }
 
     fn look(self: &Arc<Self>) {
-        let mut under = {
+        let mut upstream = {
             let mut state = lock(&self.state);
             if state.deferred.is_none() {
                 // Events stay where they are until the client's call is attached.
                 return;
             }
             // Only a visit takes it.
-            state.under.take()
+            state.upstream.take()
         };
-        let came = under.as_mut().and_then(|under| self.poll(under));
+        let outcome = upstream.as_mut().and_then(|upstream| self.poll(upstream));
         let mut state = lock(&self.state);
-        match came {
-            Some(came) => state.came = Some(came),
-            None => state.under = state.under.take().or(under),
+        match outcome {
+            Some(outcome) => state.outcome = Some(outcome),
+            None => state.upstream = state.upstream.take().or(upstream),
         }
         let Some(deferred) = state.deferred.take() else { return };
-        if let Some(came) = state.came.take() {
+        if let Some(outcome) = state.outcome.take() {
             // Dropping open requests refuses them; outside of the lock.
             let open = std::mem::take(&mut state.open);
             drop(state);
             drop(open);
             self.export.calls.remove(self);
-            return self.end(deferred, came);
+            return self.end(deferred, outcome);
         }
         let mut fresh = Vec::new();
         for open in state.open.iter_mut().filter(|open| !open.sent) {
@@ -280,8 +281,8 @@ impl ProxiedCall {
         deferred.ask(&fresh, &forward::held(self.number));
     }
 
-    fn poll(&self, under: &mut Call<Relayed>) -> Option<Final> {
-        Some(match under.outcome_until(Instant::now(), &mut |step| self.step(&step))? {
+    fn poll(&self, upstream: &mut Call<Relayed>) -> Option<Final> {
+        Some(match upstream.outcome_until(Instant::now(), &mut |step| self.step(&step))? {
             Ok(client::Outcome::Complete(answer)) => Final::Answer(Ok(Outcome::Proxied(Box::new(answer)))),
             Ok(client::Outcome::InputRequired(asked)) => Final::Asked(asked),
             // No task was requested.
@@ -304,8 +305,8 @@ impl ProxiedCall {
     }
 
     /// Answers the client with the final response.
-    fn end(&self, deferred: Deferred, came: Final) {
-        let asked = match came {
+    fn end(&self, deferred: Deferred, outcome: Final) {
+        let asked = match outcome {
             Final::Answer(answer) => return deferred.finish(answer),
             Final::Asked(asked) => asked,
         };
@@ -325,9 +326,9 @@ impl ProxiedCall {
     pub(super) fn ask(self: &Arc<Self>, question: Question) {
         {
             let mut state = lock(&self.state);
-            state.asked += 1;
-            let key = format!("ask-{}", state.asked);
-            state.open.push(Open { key, question, sent: false });
+            state.requests += 1;
+            let key = format!("ask-{}", state.requests);
+            state.open.push(ClientRequest { key, question, sent: false });
         }
         self.visit();
     }
@@ -365,13 +366,14 @@ impl ProxiedCall {
 
 impl Export {
     /// Continues a held call with the client's responses.
-    pub(super) fn go_on(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<ProxiedCall>, ToolError> {
-        let gone = || ToolError::new("the responses came too late: the server's call is over; call again");
-        let passed = self.calls.find(number).ok_or_else(gone)?;
+    pub(super) fn resume(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<ProxiedCall>, ToolError> {
+        let too_late =
+            || ToolError::new("the responses came too late: the server's call is over; call again");
+        let call = self.calls.find(number).ok_or_else(too_late)?;
         let sent: Vec<(String, AskRequest)> = {
-            let state = lock(&passed.state);
+            let state = lock(&call.state);
             if state.deferred.is_some() || state.until.is_none() {
-                return Err(gone());
+                return Err(too_late());
             }
             let sent = state.open.iter().filter(|open| open.sent);
             sent.map(|open| (open.key.clone(), open.question.request.clone())).collect()
@@ -395,10 +397,10 @@ impl Export {
         if let Some(failure) = missing {
             return Err(failure);
         }
-        let answered: Vec<Open> = {
-            let mut state = lock(&passed.state);
+        let answered: Vec<ClientRequest> = {
+            let mut state = lock(&call.state);
             if state.until.take().is_none() {
-                return Err(gone());
+                return Err(too_late());
             }
             let (answered, open) = std::mem::take(&mut state.open).into_iter().partition(|open| open.sent);
             state.open = open;
@@ -410,7 +412,7 @@ impl Export {
                 open.question.answer(answer.as_ref());
             }
         }
-        Ok(passed)
+        Ok(call)
     }
 }
 

@@ -207,7 +207,7 @@ impl Export {
                 wanted.iter().filter(|(_, k)| *k == key).map(|(u, _)| u).collect();
             for uri in mine.iter().filter(|uri| !wanted.contains(uri)) {
                 lock(&self.updates.state).subscribed.remove(uri);
-                // OK to drop: a server that is gone sends no updates.
+                // OK to drop: a server without a connection sends no updates.
                 let _ = self.hub.unsubscribe(key, uri);
             }
             let mut failed: BTreeMap<&String, Error> = BTreeMap::new();
@@ -257,8 +257,8 @@ impl Export {
         }
     }
 
-    /// A request wants log entries from this level on. Waits a moment for the server to be told,
-    /// because it logs by the level of its session.
+    /// A request wants log entries from this level on. Waits up to [`MOMENT`] until the server has
+    /// the level, because it logs by the level of its session.
     pub(super) fn level_of_request(self: &Arc<Self>, key: &str, level: Option<Level>) {
         let lowest = lock(&self.updates.state).level;
         if level.is_some_and(|level| level < lowest.unwrap_or(Level::Info)) {
