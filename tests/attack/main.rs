@@ -1,26 +1,26 @@
-//! Attacks on the HTTP server: what strangers on the network can do to those who mean well.
+//! Attacks on the HTTP server by clients on the network.
 //!
-//! One binary with a runner of its own (`harness = false` in Cargo.toml): the server under attack is
-//! this program again, in a process of its own, so that its memory, threads and descriptors can be
-//! counted. While an attack goes on, a witness calls a tool, on new connections and on one that
-//! stays open, and every call must be answered.
+//! The binary has its own test runner (`harness = false` in Cargo.toml). The server is this program
+//! in a separate process, so that its memory, threads and descriptors can be measured. During an
+//! attack a witness calls a tool, on new connections and on one that stays open. Every call must
+//! get a response.
 //!
-//! By default the server's timeouts are short, some numbers are small, and only failures are printed.
-//! `TEST_LONG=1` attacks a server with default settings, requires each call to end within a second, and
-//! prints the table of figures; use it with a release build (`conformance/attack.sh`).
+//! By default the timeouts of the server are short, some counts are low, and only failures are
+//! printed. `TEST_LONG=1` uses default settings, requires each call to end within a second, and
+//! prints the table of figures. Use it with a release build (`conformance/attack.sh`).
 //!
 //! # Invariants
-//! - Nothing waits for a fixed time: attackers act, and the runner waits for what must come of it.
+//! - No test waits for a fixed time: the runner waits for the result of each attack.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
-// One program, whose modules say to each other what they have.
+// One program: its modules share their items.
 #![allow(unreachable_pub)]
 
 #[cfg(target_os = "linux")]
 mod attacks;
 #[cfg(target_os = "linux")]
-mod server;
+mod process;
 #[cfg(target_os = "linux")]
-mod victim;
+mod server;
 #[cfg(target_os = "linux")]
 mod wire;
 
@@ -33,6 +33,6 @@ fn main() -> std::process::ExitCode {
     attacks::main()
 }
 
-/// What a process needs is read from /proc.
+/// The figures of a process are read from /proc.
 #[cfg(not(target_os = "linux"))]
 fn main() {}

@@ -1,17 +1,17 @@
-//! The server under attack: this program again with [`ROLE`] set.
+//! Server under attack: this program with [`ROLE`] set.
 
 use tinymcp::json::Json;
 use tinymcp::{Context, Resource, Server, Tool, ToolError};
 
-/// Says that this process is to be the server; `files=N` bounds its descriptors.
+/// If set, this process is the server. `files=N` limits its descriptors.
 pub const ROLE: &str = "TEST_ATTACK_ROLE";
 
-/// A resource whose address is long, so that to tell of it takes many bytes.
-pub fn news() -> String {
+/// A resource with a long URI, so that each notification takes many bytes.
+pub fn long_uri() -> String {
     format!("news:///{}", "x".repeat(1000))
 }
 
-/// Serves until it is killed, and says where on standard output.
+/// Serves until the process is killed, and prints its address.
 pub fn serve() {
     if let Some(files) = std::env::var(ROLE).ok().and_then(|role| role.strip_prefix("files=")?.parse().ok()) {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -25,20 +25,20 @@ pub fn serve() {
         .tool(any("echo"), |_: &mut Context<'_>, arguments: Json| Ok(arguments.as_str().to_owned()))
         .unwrap();
     server.tool(any("flood"), flood).unwrap();
-    let news = Resource::new(news(), "news");
-    server.resource(news, |_, _| Ok("nothing")).unwrap();
+    let long_uri = Resource::new(long_uri(), "news");
+    server.resource(long_uri, |_, _| Ok("nothing")).unwrap();
     let handle = server.handle();
-    let shout = move |_: &mut Context<'_>, _: Json| {
-        handle.resource_updated(&self::news())?;
+    let update = move |_: &mut Context<'_>, _: Json| {
+        handle.resource_updated(&self::long_uri())?;
         Ok("shouted")
     };
-    server.tool(any("shout"), shout).unwrap();
+    server.tool(any("update"), update).unwrap();
     let bound = server.http().bind("127.0.0.1:0").unwrap();
     println!("{}", bound.address());
     bound.serve().unwrap();
 }
 
-/// Reports progress until nobody wants it, much faster than anybody reads.
+/// Reports progress until the call is cancelled, faster than a client reads.
 fn flood(ctx: &mut Context<'_>, _: Json) -> Result<String, ToolError> {
     let text = "x".repeat(16 << 10);
     for n in 0..400 {

@@ -1,15 +1,15 @@
-//! Requests as bytes, and answers of them.
+//! HTTP requests as bytes, and readers of their responses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than anything here takes, on a machine that does much else as well.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout that only a hang reaches, even on a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"witness","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
 
-/// Fields every POST has.
+/// Request line and common header fields of a POST.
 pub fn head(address: SocketAddr, more: &str) -> String {
     format!(
         "POST /mcp HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
@@ -17,12 +17,12 @@ pub fn head(address: SocketAddr, more: &str) -> String {
     )
 }
 
-/// A call of a tool, without a session.
+/// A `tools/call` without a session.
 pub fn call(address: SocketAddr, id: u64, tool: &str) -> String {
     call_with(address, id, tool, "", "")
 }
 
-/// The same with more arguments and metadata, each with a comma before it.
+/// A `tools/call` with more arguments and metadata; both start with a comma.
 pub fn call_with(address: SocketAddr, id: u64, tool: &str, arguments: &str, meta: &str) -> String {
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"n":{id}{arguments}}},{META}{meta}}}}}}}"#
@@ -34,7 +34,7 @@ pub fn call_with(address: SocketAddr, id: u64, tool: &str, arguments: &str, meta
     head(address, &fields) + &body
 }
 
-/// The start of a session by a client of this name.
+/// An `initialize` request of a client with this name.
 pub fn initialize(address: SocketAddr, name: &str) -> String {
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2025-11-25","capabilities":{{}},"clientInfo":{{"name":"{name}","version":"1"}}}}}}"#
@@ -42,7 +42,7 @@ pub fn initialize(address: SocketAddr, name: &str) -> String {
     head(address, &format!("Content-Length: {}\r\n\r\n{body}", body.len()))
 }
 
-/// A request to be told of a resource, without a session.
+/// A `subscriptions/listen` request without a session.
 pub fn listen(address: SocketAddr, uri: &str) -> String {
     let body = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{"resourceSubscriptions":["{uri}"]}},{META}}}}}}}"#
@@ -57,14 +57,14 @@ pub fn listen(address: SocketAddr, uri: &str) -> String {
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
-/// Starts a session and subscribes to a resource; the session's id.
+/// Opens a session, subscribes to a resource and returns the session id.
 pub fn session(stream: &mut TcpStream, address: SocketAddr, uri: &str) -> Option<String> {
-    let (whole, _) = exchange_whole(stream, &initialize(address, "stranger"))?;
+    let (whole, _) = exchange_raw(stream, &initialize(address, "client"))?;
     let named = |line: &str| line.to_ascii_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned);
     let id = whole.lines().find_map(named)?;
     let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();
@@ -81,28 +81,28 @@ pub fn session(stream: &mut TcpStream, address: SocketAddr, uri: &str) -> Option
     Some(id)
 }
 
-/// Sends a request and reads the answer: its status and body. Nothing if the connection was closed
-/// before a byte of it came, which a client answers by calling again on another.
+/// Sends a request and returns status and body of the response. Returns `None` if the connection
+/// was closed before the first byte of a response; the caller then retries on another one.
 pub fn exchange(stream: &mut TcpStream, request: &str) -> Option<(u16, String)> {
-    exchange_whole(stream, request).map(|(head, body)| (head[9..12].parse().unwrap(), body))
+    exchange_raw(stream, request).map(|(head, body)| (head[9..12].parse().unwrap(), body))
 }
 
-fn exchange_whole(stream: &mut TcpStream, request: &str) -> Option<(String, String)> {
-    let gone = |kind| {
+fn exchange_raw(stream: &mut TcpStream, request: &str) -> Option<(String, String)> {
+    let is_closed = |kind| {
         matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted)
     };
     match stream.write_all(request.as_bytes()) {
-        Err(error) if gone(error.kind()) => return None,
+        Err(error) if is_closed(error.kind()) => return None,
         sent => sent.unwrap(),
     }
     let (mut all, mut piece) = (Vec::new(), [0; 16 << 10]);
     loop {
         let n = match stream.read(&mut piece) {
-            Err(error) if gone(error.kind()) && all.is_empty() => return None,
+            Err(error) if is_closed(error.kind()) && all.is_empty() => return None,
             read => read.unwrap(),
         };
         if n == 0 {
-            assert!(all.is_empty(), "half an answer: {}", String::from_utf8_lossy(&all));
+            assert!(all.is_empty(), "incomplete response: {}", String::from_utf8_lossy(&all));
             return None;
         }
         all.extend_from_slice(&piece[..n]);
@@ -115,7 +115,7 @@ fn exchange_whole(stream: &mut TcpStream, request: &str) -> Option<(String, Stri
     }
 }
 
-/// Reads until the peer closes; what came.
+/// Reads until the peer closes the connection, and returns the bytes.
 pub fn drain(stream: &mut TcpStream) -> String {
     let (mut all, mut piece) = (Vec::new(), [0; 16 << 10]);
     loop {
@@ -129,7 +129,7 @@ pub fn drain(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// Whether the server has closed this connection, or said anything on it.
+/// True if the server has closed this connection or sent bytes on it.
 pub fn touched(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let untouched = matches!(stream.peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);

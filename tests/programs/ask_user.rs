@@ -1,5 +1,5 @@
-//! The example `ask_user`: its own tests. They stand here and not behind `test = true`, so that
-//! `cargo test` also builds the program, which other tests start.
+//! Tests of the example `ask_user`. They are a module here instead of `test = true` of the example,
+//! so that `cargo test` also builds the program, which other tests start.
 #![allow(dead_code)]
 
 #[path = "../../examples/ask_user.rs"]

@@ -1,15 +1,15 @@
-//! What the examples and their comments promise, done as a reader would do it.
+//! Promises of the examples and of their comments.
 //!
-//! Runs `quickstart`, `host` and `ask_user`, and the command lines in the comment of `pipe_server`
-//! with the output they announce. `board_server` has tests of its own beside it. The programs are those that
-//! `cargo test` builds; `cargo test --test programs` alone does not build them.
+//! The tests run `quickstart`, `host` and `ask_user`, and the commands in the comment of
+//! `pipe_server` with the output that it documents. `board_server` has its own tests. `cargo test`
+//! builds the programs; `cargo test --test programs` alone does not.
 #![cfg(unix)]
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 fn program(name: &str) -> PathBuf {
-    // Tests are in `deps`, examples in `examples` beside it.
+    // Tests are in `deps`, examples in the folder `examples` next to it.
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().with_file_name("examples").join(name);
     assert!(program.exists(), "run `cargo build --examples` first");
@@ -22,7 +22,7 @@ fn text(output: &Output) -> String {
 
 #[cfg(feature = "client")]
 #[test]
-fn quickstart_says_that_everything_was_answered() {
+fn quickstart_reports_that_all_responses_are_as_expected() {
     let output = Command::new(program("quickstart")).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = text(&output);
@@ -38,7 +38,7 @@ fn quickstart_says_that_everything_was_answered() {
     assert_eq!(text.matches("Hello, Ada!").count(), 2, "{text}");
 }
 
-/// The commands of a comment, each with the output it announces.
+/// Commands of a comment, each with its documented output.
 fn commands(source: &str) -> Vec<(String, String)> {
     let mut blocks = Vec::new();
     let mut lines = source.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim_start);
@@ -58,7 +58,7 @@ fn commands(source: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_command_lines_of_pipe_server_print_what_they_announce() {
+fn the_commands_of_pipe_server_print_the_documented_output() {
     let server = program("pipe_server");
     let blocks = commands(include_str!("../../examples/pipe_server.rs"));
     assert_eq!(blocks.len(), 3);
@@ -69,7 +69,7 @@ fn the_command_lines_of_pipe_server_print_what_they_announce() {
             let output = Command::new("sh").args(["-c", &command]).output().unwrap();
             assert_eq!(text(&output), announced, "{command}\n{output:?}");
         } else if let Some((command, _)) = command.split_once(" | jq") {
-            // Without jq the lines are longer, and the last one must still be a result.
+            // Without jq the lines are longer; the last one must be a result.
             if !command.contains("jq ") {
                 let output = Command::new("sh").args(["-c", command]).output().unwrap();
                 let text = text(&output);
@@ -90,16 +90,16 @@ fn run(name: &str, args: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // What reads nothing leaves a closed pipe.
+    // The pipe may be closed: some examples do not read.
     drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
     child.wait_with_output().unwrap()
 }
 
 #[test]
 #[cfg(all(target_os = "linux", feature = "client"))]
-fn ask_user_takes_yes_no_nothing_and_the_end_for_an_answer() {
+fn ask_user_accepts_yes_no_an_empty_line_and_end_of_input() {
     program("board_server");
-    for (typed, answer, said) in [
+    for (typed, answer, note) in [
         ("perhaps\nyes\n", "all pins are 0\n", "Type yes or no; try again"),
         ("no\n", "nothing was changed\n", "The server asks: Set every pin to 0?"),
         ("\n", "nothing was changed\n", "declined"),
@@ -107,7 +107,7 @@ fn ask_user_takes_yes_no_nothing_and_the_end_for_an_answer() {
     ] {
         let output = run("ask_user", &[], typed);
         assert_eq!(text(&output), answer, "{typed:?}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{typed:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(note), "{typed:?}: {output:?}");
     }
     let echo = program("echo_server");
     let output = run("ask_user", &["echo", r#"{"text":"hi"}"#, echo.to_str().unwrap()], "");
@@ -116,7 +116,7 @@ fn ask_user_takes_yes_no_nothing_and_the_end_for_an_answer() {
 
 #[test]
 #[cfg(all(target_os = "linux", feature = "hub", feature = "http-client"))]
-fn host_starts_what_it_can_and_says_what_is_missing() {
+fn host_starts_the_available_servers_and_reports_missing_ones() {
     let config = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("host.json");
     let (board, echo) = (program("board_server"), program("echo_server"));
     let servers = format!(
@@ -149,7 +149,7 @@ fn host_starts_what_it_can_and_says_what_is_missing() {
     }
     assert!(!text.contains("off:"), "{text}");
     assert!(text.ends_with("\necho__add answers\n3\n\nboard__gpio_read answers\n0\n"), "{text}");
-    // One that fails does not keep the others from answering.
+    // A server that fails does not affect the other servers.
     let output = run("host", &[config, "gone__x", "echo__nothing", "echo__echo", r#"{"text":"there"}"#], "");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = self::text(&output);

@@ -1,4 +1,5 @@
-//! Programs as their users start them: the command line, the examples, and what the README says about them.
+//! Tests of the programs: the command line, the examples, and the statements of the README about
+//! them.
 //!
 //! `cargo test` builds the examples; `cargo test --test programs` alone does not.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,5 +1,5 @@
-//! Figures and commands of README.md, of the page about limits and of examples/README.md hold. The Rust code of README
-//! and manual is compiled by the doc tests.
+//! Figures and commands of README.md, of the page about limits and of examples/README.md. Doc tests
+//! compile the Rust code of README and manual.
 #![cfg(unix)]
 
 #[path = "readme/promises.rs"]
@@ -13,7 +13,8 @@ use tinymcp::Limits;
 const README: &str = include_str!("../../README.md");
 const LIMITS: &str = include_str!("../../src/manual/limits.md");
 
-/// An example that `cargo test` has built; `cargo test --test programs` alone does not build it.
+/// Path of an example that `cargo test` has built; `cargo test --test programs` alone does not
+/// build it.
 fn program(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests.parent().unwrap().with_file_name("examples").join(name);
@@ -21,7 +22,7 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-/// The rows of the tables of limits: variable, default, smallest and largest value.
+/// Rows of the tables of limits: variable, default, minimum and maximum.
 fn rows() -> Vec<(&'static str, u64, u64, u64)> {
     let rows = LIMITS.lines().filter(|line| line.starts_with("| `TINYMCP_"));
     rows.map(|row| {
@@ -33,13 +34,13 @@ fn rows() -> Vec<(&'static str, u64, u64, u64)> {
     .collect()
 }
 
-/// The rows that this build knows the variables of.
+/// Rows whose variables exist in this build.
 fn known_rows() -> Vec<(&'static str, u64, u64, u64)> {
     let known = defaults();
     rows().into_iter().filter(|(variable, ..)| known.iter().any(|(name, _)| name == variable)).collect()
 }
 
-/// Variable and default of every limit that this build knows, in the order of the page.
+/// Variable and default of every limit of this build, in the order of the page.
 fn defaults() -> Vec<(&'static str, u64)> {
     let d = Limits::default();
     let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
@@ -127,7 +128,7 @@ fn every_limit_is_on_the_page_with_its_default() {
     assert_eq!(stated, defaults());
     let source = include_str!("../../src/limits.rs");
     let known = source.matches(", \"TINYMCP_").count() - source.matches(", \"TINYMCP_SCHEMA_").count();
-    assert_eq!(known, rows().len(), "src/limits.rs knows another number of variables");
+    assert_eq!(known, rows().len(), "src/limits.rs has another number of variables");
     if cfg!(all(feature = "http-server", feature = "http-client", feature = "hub")) {
         assert_eq!(defaults().len(), rows().len());
     }
@@ -178,7 +179,10 @@ fn the_limits_of_the_readme_are_those_of_the_page() {
 #[test]
 fn the_readme_is_short_and_its_server_is_the_example() {
     assert!(README.lines().count() <= 250, "{} lines", README.lines().count());
-    assert!(!README.contains("\n# #[") && !README.contains("\n# fn "), "a line for rustdoc alone is visible");
+    assert!(
+        !README.contains("\n# #[") && !README.contains("\n# fn "),
+        "a line that only rustdoc hides is visible"
+    );
     let block = README.split("```rust,no_run\n").nth(1).unwrap().split("```").next().unwrap();
     let example = include_str!("../../examples/adder.rs");
     assert_eq!(
@@ -188,7 +192,7 @@ fn the_readme_is_short_and_its_server_is_the_example() {
     );
 }
 
-/// Runs a command of a page, with programs that are built already.
+/// Runs a command of a page with the programs that are already built.
 fn shell(command: &str) -> Output {
     let programs = program("adder").parent().unwrap().to_owned();
     let path = std::env::join_paths([programs.clone(), programs.with_file_name("")]).unwrap();
@@ -196,7 +200,8 @@ fn shell(command: &str) -> Output {
     Command::new("sh").args(["-c", command]).env("PATH", path).output().unwrap()
 }
 
-/// The shell block of a page that begins so, with `cargo run` replaced by the example that it runs.
+/// Returns the shell block of a page that starts with `start`; `cargo run` is replaced by the
+/// example that it runs.
 fn command(page: &str, start: &str, example: &str) -> String {
     let block = page.split("```").find(|block| block.starts_with(&format!("sh\n{start}"))).unwrap();
     let run = format!("cargo run -q --example {example}");
@@ -205,7 +210,7 @@ fn command(page: &str, start: &str, example: &str) -> String {
 }
 
 #[test]
-fn the_shell_line_of_the_readme_calls_its_server() {
+fn the_shell_command_of_the_readme_calls_its_server() {
     let output = shell(&command(README, "printf", "adder"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -213,14 +218,15 @@ fn the_shell_line_of_the_readme_calls_its_server() {
 }
 
 #[test]
-fn the_command_line_counts_six_words() {
+fn the_shell_command_of_the_examples_counts_six_words() {
     let output = shell(&command(include_str!("../../examples/README.md"), "printf", "pipe_server"));
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
     assert!(text.contains(r#""structuredContent":{"lines":1,"words":6,"#), "{text}");
 }
 
-/// A terminal gets text, a pipeline JSON: the commands of the transcript get `--text`.
+/// On a terminal the program prints text, in a pipeline JSON, so the commands of the transcript get
+/// `--text`.
 #[cfg(feature = "cli")]
 #[test]
 fn the_transcript_of_the_readme_is_what_the_program_prints() {

@@ -1,15 +1,16 @@
-//! The public API as text. A change of it is a change of `tests/tidy/api.txt`, which a reviewer sees.
+//! Snapshot of the public API. A change of the API is a change of `tests/tidy/api.txt`, which
+//! reviewers see.
 //!
-//! `UPDATE_API=1 cargo test --test tidy api` writes the file. The lint `unreachable_pub` rejects a `pub` that no user
-//! can reach, so what the source calls `pub` is the API, whatever features are on.
+//! `UPDATE_API=1 cargo test --test tidy api` writes the file. The lint `unreachable_pub` rejects a
+//! `pub` that users cannot reach, so every `pub` item is part of the API, with any features.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words that begin an item; anything else behind `pub` is a field.
+/// Keywords that start an item; anything else after `pub` is a field.
 const ITEMS: [&str; 9] = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod", "use"];
 
-/// Lines of the source up to the end of a declaration, as one line without its body and without comments.
+/// Joins the lines of a declaration into one, without its body and comments.
 fn declaration(lines: &[&str]) -> String {
     let mut text = String::new();
     let mut depth = 0_i32;
@@ -27,11 +28,12 @@ fn declaration(lines: &[&str]) -> String {
     text.replace(",)", ")").replace(", )", ")").replace(",>", ">").to_owned()
 }
 
-/// The public items of one file, each behind its module and its type.
+/// Public items of one file, each with its module and type.
 fn items(module: &str, text: &str, found: &mut Vec<String>) {
     let lines: Vec<&str> =
         text.lines().take_while(|line| *line != "#[cfg(test)]" || !text.contains("mod tests {")).collect();
-    // What encloses the line: its indentation, its name, and whether its members are public without saying so.
+    // Enclosing items of the line: indentation, name, and true if their members are public without
+    // `pub`.
     let mut open: Vec<(usize, String, bool)> = Vec::new();
     let mut hidden = false;
     for (at, line) in lines.iter().enumerate() {
@@ -52,7 +54,7 @@ fn items(module: &str, text: &str, found: &mut Vec<String>) {
         let within = open.last().is_some_and(|(level, _, all)| *all && *level + 4 == indent);
         let ended = word.starts_with(['}', ')', ']']);
         let item = word.split([' ', '<', '(']).nth(1).is_some_and(|second| ITEMS.contains(&second));
-        // A field counts if its struct does.
+        // A field is public if its struct is.
         let public = word.starts_with("pub ") && (item || !open.is_empty()) || within && !ended;
         if public && !hidden {
             let text = declaration(&lines[at..]);
@@ -88,7 +90,7 @@ fn api() -> String {
                     folders.push(path);
                 }
             } else if name.ends_with(".rs") && !["tests.rs", "fuzzing.rs"].contains(&name) {
-                // Users name the module where it is public; the other files may change their places.
+                // Users name public modules; private files may move.
                 let module = path.strip_prefix(&root).unwrap().with_extension("");
                 let module = module.iter().next().unwrap().to_str().unwrap();
                 let module =
@@ -103,10 +105,10 @@ fn api() -> String {
 }
 
 #[test]
-fn the_public_api_is_that_of_the_snapshot() {
+fn the_public_api_equals_the_snapshot() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tidy/api.txt");
     let now = api();
-    assert!(now.lines().count() > 300, "the API was not found");
+    assert!(now.lines().count() > 300, "no API found");
     if std::env::var_os("UPDATE_API").is_some() {
         fs::write(&path, &now).unwrap();
     }
@@ -118,7 +120,7 @@ fn the_public_api_is_that_of_the_snapshot() {
     let difference = [missing(&snapshot, &now, '-'), missing(&now, &snapshot, '+')].concat();
     assert!(
         difference.is_empty() && snapshot == now,
-        "the public API changed; if that is meant, run UPDATE_API=1 cargo test --features full --test tidy api\n{}",
+        "the public API changed; if this is intended, run UPDATE_API=1 cargo test --features full --test tidy api\n{}",
         difference.join("\n")
     );
 }

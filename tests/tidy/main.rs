@@ -1,5 +1,5 @@
-//! The rules of the house, checked: layers, file length, module documentation, and where the words
-//! of one era may stand. CONTRIBUTING.md gives the reasons.
+//! Conventions of the source tree: layers, file length, module documentation, and words of one era.
+//! CONTRIBUTING.md gives the reasons.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ mod requirements;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which modules a module may use. A module that is not here fails the test.
+/// Modules that each module may use. A module that is not listed fails the test.
 const LAYERS: &[(&str, &[&str])] = &[
     ("json", &[]),
     ("rpc", &["json"]),
@@ -50,14 +50,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "client",
-        // Structured results are checked against schemas, where that is built in.
+        // With the feature `schema`, structured results are checked against schemas.
         &["error", "limits", "json", "rpc", "model", "era", "transport", "pool", "schema", "sync"],
     ),
     ("hub", &["error", "limits", "json", "rpc", "model", "pool", "client", "server", "sync", "transport"]),
     ("lib", &["error", "limits", "json", "record", "model", "server", "client", "hub", "transport"]),
 ];
 
-/// Words that only one era has; outside `src/era/` they stand in comments at most.
+/// Words of one era; outside `src/era/` they may occur only in comments.
 const ERA_WORDS: &[&str] = &[
     "2024-11-05",
     "2025-03-26",
@@ -75,12 +75,12 @@ const ERA_WORDS: &[&str] = &[
     "io.modelcontextprotocol/",
 ];
 
-/// Lines a source file may have; where one grows beyond, a smaller theme waits to be split off.
+/// Maximum number of lines of a source file. Split a file that is longer.
 const LONGEST: usize = 600;
 
 struct Source {
     path: PathBuf,
-    /// The top-level module the file belongs to.
+    /// Top-level module of the file.
     module: String,
     text: String,
 }
@@ -102,11 +102,11 @@ fn sources() -> Vec<Source> {
             }
         }
     }
-    assert!(found.len() > 30, "the sources were not found");
+    assert!(found.len() > 30, "no sources found");
     found
 }
 
-/// The code of a file: no comments, and nothing of its unit tests, which stand at its end.
+/// Code lines of a file, without comments and without the unit tests at its end.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
@@ -128,13 +128,13 @@ fn modules_use_only_the_layers_below() {
     let mut faults = Vec::new();
     for source in sources().iter().filter(|s| !is_test(s)) {
         let Some((_, allowed)) = LAYERS.iter().find(|(name, _)| *name == source.module) else {
-            faults.push(format!("{}: module {} has no layer", source.path.display(), source.module));
+            faults.push(format!("{}: module {} is not in LAYERS", source.path.display(), source.module));
             continue;
         };
         for (n, line) in code(&source.text) {
             for part in line.split("crate::").skip(1) {
                 let used: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                // `$crate::` in a macro names the façade; a type of the façade is no module.
+                // `$crate::` in a macro refers to the façade; a type of the façade is not a module.
                 let module = LAYERS.iter().any(|(name, _)| *name == used);
                 if module
                     && used != source.module
@@ -154,12 +154,12 @@ fn modules_use_only_the_layers_below() {
 }
 
 #[test]
-fn words_of_one_era_stay_in_its_folder() {
+fn words_of_one_era_occur_only_in_its_folder() {
     let mut faults = Vec::new();
     for source in sources().iter().filter(|s| s.module != "era" && !is_test(s)) {
         for (n, line) in code(&source.text) {
             for word in ERA_WORDS.iter().filter(|w| line.contains(**w)) {
-                faults.push(format!("{}:{n}: {word} belongs into src/era", source.path.display()));
+                faults.push(format!("{}:{n}: {word} belongs to src/era", source.path.display()));
             }
         }
     }
@@ -177,10 +177,14 @@ fn lower_layers_do_no_io() {
         if is_test(source) {
             continue;
         }
-        // Formatting into a buffer goes by way of io::Write, which reads and writes nothing here.
+        // Formatting into a buffer uses `io::Write`, which does no I/O there.
         for (n, line) in code(&source.text).filter(|(_, l)| *l != "use std::io::Write as _;") {
             for word in forbidden.iter().filter(|w| line.contains(**w)) {
-                faults.push(format!("{}:{n}: {} does no IO: {word}", source.path.display(), source.module));
+                faults.push(format!(
+                    "{}:{n}: {} must not do I/O: {word}",
+                    source.path.display(),
+                    source.module
+                ));
             }
         }
     }
@@ -188,7 +192,7 @@ fn lower_layers_do_no_io() {
 }
 
 #[test]
-fn files_are_short_and_say_what_they_are() {
+fn files_are_short_and_have_module_documentation() {
     let mut faults = Vec::new();
     for source in sources() {
         let lines = source.text.lines().count();
@@ -196,7 +200,7 @@ fn files_are_short_and_say_what_they_are() {
             faults.push(format!("{}: {lines} lines", source.path.display()));
         }
         if !source.text.starts_with("//!") {
-            faults.push(format!("{}: starts without a module documentation", source.path.display()));
+            faults.push(format!("{}: starts without module documentation", source.path.display()));
         }
     }
     report(faults);
@@ -214,7 +218,7 @@ fn panics_are_caught_in_one_place() {
 }
 
 #[test]
-fn the_changelog_knows_this_version() {
+fn the_changelog_has_this_version() {
     let changelog = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("CHANGELOG.md")).unwrap();
     let version = env!("CARGO_PKG_VERSION");
     assert!(changelog.contains(&format!("[{version}]")) || changelog.contains("[Unreleased]"));

@@ -1,24 +1,24 @@
-//! Figures of the tree that may only fall, each with today's bound and the target.
+//! Figures of the tree that may only fall, each with its bound and its target.
 //!
-//! `cargo test --test tidy -- --nocapture measures` prints the table. A figure above its bound fails the test; lower the
-//! bound when a change lowers the figure for good.
+//! `cargo test --test tidy -- --nocapture measures` prints the table. A figure above its bound
+//! fails the test. Lower the bound when a change lowers the figure for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A figure, the most it may be, and where it should go.
+/// A figure with its upper bound and its target.
 struct Row {
     name: &'static str,
     value: f64,
     bound: f64,
     target: f64,
-    /// The places that count most, for whoever wants to lower it.
+    /// The largest contributions, to help lower the figure.
     places: Vec<String>,
 }
 
 struct File {
-    /// Below the repository, with `/`.
+    /// Path relative to the repository, with `/`.
     path: String,
     text: String,
 }
@@ -28,7 +28,7 @@ impl File {
         self.path.contains("/tests/") || self.path.ends_with("/tests.rs")
     }
 
-    /// Lines of code: no comments, no blank lines, nothing that only tests compile.
+    /// Code lines: no comments, no blank lines, no code for tests only.
     fn code(&self) -> Vec<&str> {
         let lines: Vec<&str> = self.text.lines().collect();
         let mut kept = Vec::new();
@@ -46,8 +46,8 @@ impl File {
     }
 }
 
-/// The last line of the item that starts at this line, attributes included: a line that ends its statement or closes
-/// its brace at the same indentation. The source is formatted, so indentation tells.
+/// Returns the last line of the item that starts at this line, including its attributes. That line
+/// ends a statement or closes a brace at the indentation of the item. The source must be formatted.
 fn item_end(lines: &[&str], start: usize) -> usize {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut at = start;
@@ -98,7 +98,7 @@ fn top<T: Into<f64> + Copy + PartialOrd>(mut counted: Vec<(T, String)>, least: T
 #[allow(clippy::print_stdout)]
 fn measures_do_not_rise() {
     let source = read("src");
-    assert!(source.len() > 100, "the sources were not found");
+    assert!(source.len() > 100, "no sources found");
     let rows = [
         code_lines(&source),
         core_lines(&source),
@@ -141,14 +141,14 @@ fn code_lines(source: &[File]) -> Row {
     Row { name: "code lines in src/", value, bound: CODE_LINES, target: 36_000.0, places }
 }
 
-/// Whether a line is an attribute that keeps the next item out of a build without features.
+/// True if a line is an attribute that excludes the next item from a build without features.
 fn needs_feature(line: &str) -> bool {
     let line = line.trim();
     let condition = line.strip_prefix("#[cfg(").filter(|c| c.contains("feature = "));
     condition.is_some_and(|c| !c.starts_with("not(") && !c.starts_with("any(unix"))
 }
 
-/// Code of the files that a build without features compiles, found from `lib.rs` by its `mod` items.
+/// Counts the code of a build without features, found from `lib.rs` through its `mod` items.
 fn core_lines(source: &[File]) -> Row {
     let by_path: BTreeMap<&str, &File> = source.iter().map(|file| (&*file.path, file)).collect();
     let mut open = vec!["src/lib.rs".to_owned()];
@@ -210,7 +210,8 @@ fn folder_size(source: &[File]) -> Row {
     }
 }
 
-/// The modules beside a file that its imports name: `super::name`, `super::{name, …}`, and the same by full path.
+/// Sibling modules that a file imports: `super::name`, `super::{name, …}`, and the same with the
+/// full path.
 fn imports(file: &File) -> BTreeSet<String> {
     let folder = folder(&file.path).trim_start_matches("src").replace('/', "::");
     let full = format!("crate{folder}::");
@@ -250,7 +251,7 @@ fn first_name(path: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The largest set of files of one folder that all reach each other by imports.
+/// The largest set of files of one folder that import each other, directly or not.
 fn circle(source: &[File]) -> Row {
     let mut folders: BTreeMap<&str, Vec<&File>> = BTreeMap::new();
     for file in source.iter().filter(|file| !file.is_test()) {
@@ -318,10 +319,10 @@ fn hub_lines(source: &[File]) -> Row {
     Row { name: "lines with cfg of the hub outside src/hub", value, bound: HUB_LINES, target: 10.0, places }
 }
 
-/// Words that begin a clause instead of the thing that acts.
+/// Words that start a headless clause.
 const HEADLESS: [&str; 8] = ["What", "Who", "Whoever", "Whose", "How", "Which", "Whether", "Where"];
 
-/// The sentences of a file's comments.
+/// Sentences of the comments of a file.
 fn sentences(text: &str) -> Vec<String> {
     let (mut found, mut open) = (Vec::new(), String::new());
     let mut end = |open: &mut String| {
@@ -370,7 +371,7 @@ fn headless(source: &[File]) -> Row {
     Row { name, value, bound: HEADLESS_SHARE, target: 4.0, places: top(counted, 1) }
 }
 
-/// Files and types that got standard names, so nothing may have the old ones.
+/// Former names of files; each has a standard name now.
 const OLD_FILES: &[&str] = &[
     "json/constant",
     "json/names",
@@ -625,7 +626,7 @@ fn readme_lines() -> Row {
     Row { name: "lines of the README", value, bound: README_LINES, target: 250.0, places: Vec::new() }
 }
 
-/// Lines that rustdoc hides and every other reader shows.
+/// Lines that rustdoc hides and all other viewers show.
 fn readme_hidden() -> Row {
     let (mut inside, mut places) = (false, Vec::new());
     for (n, line) in readme().lines().enumerate() {

@@ -1,5 +1,5 @@
-//! The tests and scripts that manual and security policy name as proof exist, and what they say about dependencies
-//! holds.
+//! Tests and scripts that manual and security policy cite exist, and their statements about
+//! dependencies are true.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,16 +13,16 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// Pages whose claims name their proof.
+/// Pages that cite tests.
 const PAGES: [&str; 3] = ["src/manual/elsewhere.md", "src/manual/security.md", "SECURITY.md"];
 
-/// What stands between backquotes on a page.
+/// Text between backquotes on a page.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
-/// Whether `text` defines a test of this name: a function that is run by the test harness, or one that a table of its
-/// file refers to.
+/// True if `text` defines a test of this name: a function with `#[test]`, or one that a table of
+/// its file refers to.
 fn defines(text: &str, test: &str) -> bool {
     let Some(at) = text.find(&format!("fn {test}(")) else { return false };
     let attribute = text[..at].trim_end().ends_with("#[test]");
@@ -34,7 +34,7 @@ fn defines(text: &str, test: &str) -> bool {
 }
 
 #[test]
-fn every_test_that_a_page_names_exists() {
+fn every_test_that_a_page_cites_exists() {
     let (mut faults, mut named) = (Vec::new(), 0);
     for page in PAGES {
         let text = read(page);
@@ -53,11 +53,12 @@ fn every_test_that_a_page_names_exists() {
             }
         }
     }
-    assert!(named > 100, "the pages name only {named} tests");
+    assert!(named > 100, "the pages cite only {named} tests");
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
-/// Package name to the names of its dependencies, from Cargo.lock: all features of all targets, tests included.
+/// Package names and their dependencies, from Cargo.lock: all features of all targets, including
+/// tests.
 fn locked() -> BTreeMap<String, Vec<String>> {
     let text = read("Cargo.lock");
     let package = |block: &str| {
@@ -84,7 +85,7 @@ fn no_async_runtime_and_no_c_code_outside_tls() {
     for tool in ["cmake", "bindgen", "pkg-config", "vcpkg", "nasm-rs"] {
         assert!(!packages.contains_key(tool), "{tool} is a dependency");
     }
-    // `ring` has C code, only rustls uses it, and only the feature `tls` asks ureq for rustls.
+    // `ring` has C code. Only rustls uses it, and only the feature `tls` enables rustls in ureq.
     assert_eq!(users("cc"), ["ring"]);
     assert_eq!(users("ring"), ["rustls", "rustls-webpki"]);
     assert_eq!(users("rustls"), ["ureq"]);
@@ -106,7 +107,7 @@ fn a_stdio_server_depends_on_no_http_code() {
     let packages = locked();
     let mut wanted = vec!["tinymcp".to_owned()];
     let mut found = std::collections::BTreeSet::new();
-    // Everything that the package needs without the dependencies that only features bring.
+    // Packages that are needed without the dependencies of features.
     let optional = |name: &str| {
         manifest
             .lines()

@@ -21,7 +21,7 @@ fn ids(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Text files of a folder and its subfolders, without what scripts install or build there.
+/// Text files of a folder and its subfolders, without output of scripts and builds.
 fn texts(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

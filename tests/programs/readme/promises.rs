@@ -1,4 +1,4 @@
-//! Promises of README and manual that no other test covers.
+//! Promises of README and manual without another test.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use tinymcp::json::Json;
 use tinymcp::{Limits, MemoryEnd, Server, Tool, memory};
 
-/// Upper bound for one answer; only a server that hangs reaches it.
-const HANG: Duration = Duration::from_secs(20);
+/// Timeout of one response; only a server that hangs reaches it.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
 
@@ -19,10 +19,10 @@ fn call(tool: &str, arguments: &str) -> String {
     )
 }
 
-/// Sends one message and returns the answer.
-fn ask(client: &MemoryEnd, message: &str) -> String {
-    assert!(client.send(message), "the server is gone");
-    client.receive(HANG).expect("an answer")
+/// Sends one message and returns the response.
+fn exchange(client: &MemoryEnd, message: &str) -> String {
+    assert!(client.send(message), "the server has ended");
+    client.receive(TIMEOUT).expect("no response")
 }
 
 #[test]
@@ -35,19 +35,19 @@ fn inline_tools_run_on_the_reader_thread_and_pooled_tools_do_not() {
     server.inline_tool(Tool::new("inline"), |_, (): ()| Ok(name())).unwrap();
     server.tool(Tool::new("pooled"), |_, (): ()| Ok(name())).unwrap();
     let serving = thread::spawn(move || server.serve(link));
-    ask(&client, INITIALIZE);
-    let first = ask(&client, &call("inline", "{}"));
-    let pooled = ask(&client, &call("pooled", "{}"));
+    exchange(&client, INITIALIZE);
+    let first = exchange(&client, &call("inline", "{}"));
+    let pooled = exchange(&client, &call("pooled", "{}"));
     assert_ne!(first, pooled);
     for _ in 0..50 {
-        assert_eq!(ask(&client, &call("inline", "{}")), first);
+        assert_eq!(exchange(&client, &call("inline", "{}")), first);
     }
     client.finish();
     serving.join().unwrap().unwrap();
 }
 
 #[test]
-fn a_local_server_takes_handlers_that_cannot_change_threads() {
+fn a_local_server_accepts_handlers_that_are_not_send() {
     let (link, mut client) = memory();
     let serving = thread::spawn(move || {
         let mut server = Server::new("local", "1").into_local();
@@ -62,9 +62,9 @@ fn a_local_server_takes_handlers_that_cannot_change_threads() {
         server.serve(link).unwrap();
         count.get()
     });
-    ask(&client, INITIALIZE);
+    exchange(&client, INITIALIZE);
     for n in 1..=3 {
-        let answer = ask(&client, &call("count", "{}"));
+        let answer = exchange(&client, &call("count", "{}"));
         assert!(answer.contains(&format!(r#""text":"{n}""#)), "{answer}");
     }
     client.finish();
@@ -72,7 +72,7 @@ fn a_local_server_takes_handlers_that_cannot_change_threads() {
 }
 
 #[test]
-fn one_worker_repeats_a_conversation_byte_for_byte() {
+fn one_worker_produces_the_same_bytes_for_the_same_input() {
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
     let stateless = [
         format!(r#"{{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{{{meta}}}}}"#),
@@ -97,7 +97,7 @@ fn one_worker_repeats_a_conversation_byte_for_byte() {
             call("none", "{}"),
             "not JSON".to_owned(),
         ];
-        let answers = session.iter().chain(&stateless).map(|message| ask(&client, message)).collect();
+        let answers = session.iter().chain(&stateless).map(|message| exchange(&client, message)).collect();
         client.finish();
         serving.join().unwrap().unwrap();
         answers
@@ -119,16 +119,16 @@ fn a_nul_character_does_not_bypass_a_schema() {
     let tool = Tool::new("t").input_schema(Json::parse(schema).unwrap());
     server.tool(tool, |_, arguments: Json| Ok(arguments.as_str().to_owned())).unwrap();
     let serving = thread::spawn(move || server.serve(link));
-    ask(&client, INITIALIZE);
+    exchange(&client, INITIALIZE);
     for (arguments, keyword) in [
         (r#"{"word":"abc\u0000DEF"}"#, "pattern"),
         (r#"{"mail":"a@example.org\u0000"}"#, "format"),
         (r#"{"word\u0000":"abc"}"#, "additionalProperties"),
     ] {
-        let answer = ask(&client, &call("t", arguments));
+        let answer = exchange(&client, &call("t", arguments));
         assert!(answer.contains(r#""isError":true"#) && answer.contains(keyword), "{answer}");
     }
-    let good = ask(&client, &call("t", r#"{"word":"abc","mail":"a@example.org"}"#));
+    let good = exchange(&client, &call("t", r#"{"word":"abc","mail":"a@example.org"}"#));
     assert!(!good.contains("isError"), "{good}");
     client.finish();
     serving.join().unwrap().unwrap();
@@ -136,7 +136,7 @@ fn a_nul_character_does_not_bypass_a_schema() {
 
 #[cfg(feature = "schema")]
 #[test]
-fn keywords_beside_a_reference_count_and_pointers_are_decoded() {
+fn keywords_next_to_a_reference_apply_and_pointers_are_decoded() {
     let schema = r##"{"type":"object","properties":{"n":{"$ref":"#/$defs/a~1b~0c%25","maximum":9}},
         "$defs":{"a/b~c%":{"type":"integer"}}}"##;
     let (link, mut client) = memory();
@@ -144,19 +144,19 @@ fn keywords_beside_a_reference_count_and_pointers_are_decoded() {
     let tool = Tool::new("t").input_schema(Json::parse(schema).unwrap());
     server.tool(tool, |_, arguments: Json| Ok(arguments.as_str().to_owned())).unwrap();
     let serving = thread::spawn(move || server.serve(link));
-    ask(&client, INITIALIZE);
+    exchange(&client, INITIALIZE);
     for (arguments, keyword) in [(r#"{"n":10}"#, "maximum"), (r#"{"n":"9"}"#, "type")] {
-        let answer = ask(&client, &call("t", arguments));
+        let answer = exchange(&client, &call("t", arguments));
         assert!(answer.contains(r#""isError":true"#) && answer.contains(keyword), "{answer}");
     }
-    assert!(!ask(&client, &call("t", r#"{"n":9}"#)).contains("isError"));
+    assert!(!exchange(&client, &call("t", r#"{"n":9}"#)).contains("isError"));
     client.finish();
     serving.join().unwrap().unwrap();
 }
 
 #[cfg(feature = "http-server")]
 #[test]
-fn an_address_without_a_host_is_refused() {
+fn an_address_without_a_host_is_rejected() {
     for address in [":0", "0", ""] {
         let error = Server::new("http", "1").http().bind(address).map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), tinymcp::ErrorKind::Invalid, "{address:?}: {error}");

@@ -1,4 +1,4 @@
-//! The server's process as seen from outside, and the witness who calls it.
+//! Process of the server under attack, and the witness that calls it.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -9,15 +9,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::server::ROLE;
-use super::wire::{PATIENCE, call, connect, exchange};
+use super::wire::{TIMEOUT, call, connect, exchange};
 
-/// A running server.
-pub struct Victim {
+/// A running server process.
+pub struct ServerProcess {
     child: Child,
     pub address: SocketAddr,
 }
 
-/// What a process takes.
+/// Resources that a process uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Size {
     pub resident_kb: u64,
@@ -25,21 +25,21 @@ pub struct Size {
     pub files: usize,
 }
 
-impl Victim {
+impl ServerProcess {
     /// Starts a server with these limits.
-    pub fn start(role: &str, limits: &[(&str, &str)]) -> Victim {
+    pub fn start(role: &str, limits: &[(&str, &str)]) -> ServerProcess {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .env(ROLE, role)
             .envs(limits.iter().copied())
             .stdout(Stdio::piped())
-            // It reports the requests that it rejects, which is what an attack is for.
+            // The server logs the requests that it rejects, which is every request of an attack.
             .stderr(if std::env::var_os("TEST_LONG").is_some() { Stdio::inherit() } else { Stdio::null() })
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().trim_start_matches("http://").parse().unwrap();
-        Victim { child, address }
+        ServerProcess { child, address }
     }
 
     pub fn size(&self) -> Size {
@@ -56,83 +56,83 @@ impl Victim {
         }
     }
 
-    /// Waits until something holds for the server.
+    /// Waits until a condition on the size of the process is true.
     pub fn wait_for(&self, what: &str, holds: impl Fn(Size) -> bool) {
         let began = Instant::now();
         while !holds(self.size()) {
-            assert!(began.elapsed() < PATIENCE, "{what}: {:?}", self.size());
+            assert!(began.elapsed() < TIMEOUT, "{what}: {:?}", self.size());
             std::thread::yield_now();
         }
     }
 }
 
-impl Drop for Victim {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Calls again and again, and remembers the worst.
+/// Calls a tool in a loop and stores the maxima.
 pub struct Witness {
-    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
 }
 
-/// What a witness saw.
+/// Results of a witness.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub calls: u64,
     pub slowest: Duration,
-    pub most: Size,
+    pub max: Size,
 }
 
 impl Witness {
-    /// Begins to call.
-    pub fn of(victim: &Arc<Victim>) -> Witness {
-        let (over, victim) = (Arc::new(AtomicBool::new(false)), Arc::clone(victim));
-        let told = Arc::clone(&over);
+    /// Starts the calls.
+    pub fn of(server: &Arc<ServerProcess>) -> Witness {
+        let (stop, server) = (Arc::new(AtomicBool::new(false)), Arc::clone(server));
+        let stopping = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut seen = Seen::default();
-            let mut kept = None;
-            while !told.load(Ordering::Acquire) || seen.calls < 4 {
+            let mut kept_open = None;
+            while !stopping.load(Ordering::Acquire) || seen.calls < 4 {
                 seen.calls += 1;
                 let began = Instant::now();
-                answered(&victim, seen.calls, &mut kept);
+                call_until_response(&server, seen.calls, &mut kept_open);
                 seen.slowest = seen.slowest.max(began.elapsed());
-                let size = victim.size();
-                seen.most.resident_kb = seen.most.resident_kb.max(size.resident_kb);
-                seen.most.threads = seen.most.threads.max(size.threads);
-                seen.most.files = seen.most.files.max(size.files);
+                let size = server.size();
+                seen.max.resident_kb = seen.max.resident_kb.max(size.resident_kb);
+                seen.max.threads = seen.max.threads.max(size.threads);
+                seen.max.files = seen.max.files.max(size.files);
             }
             seen
         });
-        Witness { over, thread }
+        Witness { stop, thread }
     }
 
-    /// Ends the calling.
+    /// Stops the calls and returns the results.
     pub fn end(self) -> Seen {
-        self.over.store(true, Ordering::Release);
-        self.thread.join().expect("the witness was not answered")
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().expect("a call of the witness got no response")
     }
 }
 
-/// One call until it is answered: every other on a new connection. A connection that the server
-/// closed while nobody called on it is no failure, and nothing the caller would see.
-fn answered(victim: &Victim, id: u64, kept: &mut Option<std::net::TcpStream>) {
-    let request = call(victim.address, id, "echo");
+/// Sends one call and waits for its response; every second call uses a new connection. A connection
+/// that the server closed between two calls is replaced.
+fn call_until_response(server: &ServerProcess, id: u64, kept_open: &mut Option<std::net::TcpStream>) {
+    let request = call(server.address, id, "echo");
     let began = Instant::now();
     loop {
         let mut fresh = None;
-        let stream = if id % 2 == 0 { &mut *kept } else { &mut fresh };
-        let answer = exchange(stream.get_or_insert_with(|| connect(victim.address)), &request);
-        match answer {
+        let stream = if id % 2 == 0 { &mut *kept_open } else { &mut fresh };
+        let response = exchange(stream.get_or_insert_with(|| connect(server.address)), &request);
+        match response {
             Some((status, body)) => {
                 assert!(status == 200 && body.contains(&format!(r#"\"n\":{id}"#)), "{status} {body}");
                 return;
             }
             None => *stream = None,
         }
-        assert!(began.elapsed() < PATIENCE, "no answer");
+        assert!(began.elapsed() < TIMEOUT, "no response");
     }
 }
