@@ -1,4 +1,4 @@
-"""Runs the two clients in turn and compares the medians: see run.sh."""
+"""Runs the two clients in turn and compares the medians; see run.sh."""
 
 import os
 import statistics
@@ -7,7 +7,7 @@ import sys
 
 FIGURES = ["calls/s", "p50 µs", "CPU µs/call", "peak KiB", "anonymous", "of files"]
 IN_FLIGHT = [1, 16, 64]
-# At least the peer's throughput; at most a quarter of its memory.
+# At least the peer's throughput, at most a quarter of its memory.
 LEAST_CALLS, MOST_MEMORY = 1.0, 0.25
 
 rounds, milliseconds, ours, peer, profiles, *server = sys.argv[1:]
@@ -17,12 +17,12 @@ for profile in profiles.split():
     for name, path in [("tinymcp", f"{ours}/{profile}/tinymcp-client"), ("rmcp", f"{peer}/{profile}/rmcp-client")]:
         clients[name + suffix] = path
 clients["threads"] = clients["tinymcp"]
-# Linked like them and asking nothing: its memory is the least there can be.
+# Linked like the clients and sends no request: the minimum of memory.
 clients["nothing"] = f"{ours}/release/nothing"
 samples = {(name, n): [] for name in clients for n in IN_FLIGHT}
 for turn in range(int(rounds)):
     for n in IN_FLIGHT:
-        # Who comes first changes, so that neither always meets the warmer machine.
+        # The order alternates, so that neither client always runs on the warmer machine.
         for name in sorted(clients, reverse=turn % 2 == 1):
             command = [clients[name], str(n), milliseconds, *server]
             env = dict(os.environ, CLIENT_BENCH_THREADS="1") if name == "threads" else None
@@ -39,7 +39,7 @@ for n in IN_FLIGHT:
         if name.startswith("rmcp") or name == "nothing":
             continue
         against = "rmcp z" if name.endswith(" z") else "rmcp"
-        # Of each pair of neighbours, so that a change of the machine's pace touches both.
+        # Ratios of neighbouring runs, so that a change of the machine's speed affects both.
         pairs = list(zip(samples[name, n], samples[against, n]))
         ratios = [statistics.median(a[k] / b[k] for a, b in pairs) for k in range(len(FIGURES))]
         print(f"{n:>9} {name + '/rmcp':>15}" + "".join(f"{value:>13.3f} " for value in ratios))

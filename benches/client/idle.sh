@@ -1,10 +1,10 @@
 #!/bin/sh
-# Memory of a host for each server that it has and does not use: a hub with so many echo servers as children, each
-# listed and called once. Release, linked against the system's C library, as a host is.
+# Memory of a host per idle server: a hub with this many echo servers as children, each listed and
+# called once. Release build, linked dynamically against the system's C library, as hosts are.
 #
-#   benches/client/idle.sh [CHILDREN]     50 unless told otherwise
+#   benches/client/idle.sh [CHILDREN]     50 by default
 #
-# Prints what each takes beside the first. Linux.
+# Prints the memory of each child after the first. Linux.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

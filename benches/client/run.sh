@@ -1,16 +1,17 @@
 #!/bin/sh
-# Builds both clients and our echo server, then compares calls over a stdio child in one interleaved run.
+# Builds both clients and our echo server, and compares calls to a stdio child in one interleaved
+# run.
 #
 #   benches/client/run.sh [--board] [ROUNDS [MILLISECONDS]]
 #
-# With --board both clients are built once more as programs for boards are, for size and with panics that end the
-# process, and run in the same rounds ("z").
+# --board also builds both clients like programs for boards, for size and with panics that end the
+# process, and runs them in the same rounds ("z").
 #
-# 9 rounds of 1000 ms unless told otherwise; the first build of rmcp takes some minutes. Each round runs both clients
-# with 1, 16 and 64 calls in flight against a fresh server: ours starts them all from one thread, as rmcp's tasks on its
-# runtime; once more with a thread for each ("threads"). Both are built alike, and linked statically, so that their
-# memory is their own: pages of the C library belong to every program of a machine. Prints medians and how they
-# compare; the exit code is 1 when a limit is missed. Linux.
+# 9 rounds of 1000 ms by default; the first build of rmcp takes some minutes. Each round runs both
+# clients with 1, 16 and 64 calls in flight against a fresh server. Our client starts all calls from
+# one thread, as rmcp's tasks do on its runtime, and once more with one thread per call ("threads").
+# Both are built alike and linked statically, so that pages of the C library count as their memory.
+# Prints medians and their ratios; the exit code is 1 if a limit is missed. Linux.
 set -eu
 
 board=
@@ -21,7 +22,7 @@ fi
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-# An override must not lead three packages into one folder of artefacts.
+# An override must not make the packages share one target folder.
 unset CARGO_TARGET_DIR
 triple=$(rustc -vV | sed -n 's/^host: //p')
 alike="-C target-feature=+crt-static -C relocation-model=static"

@@ -1,9 +1,9 @@
-// The same tools and values in Ajv 2020 with ajv-formats, for `schema-bench time`, which starts
-// this and asks for one round after the other: a line `WHAT PASSES` in, a line `NANOSECONDS VALUES`
-// out. WHAT is valid, invalid, error (with a message) or compile.
+// The same tools and values in Ajv 2020 with ajv-formats, for `schema-bench time`. The bench starts
+// this script and requests one round after the other: a line `WHAT PASSES` in, a line `NANOSECONDS
+// VALUES` out. WHAT is valid, invalid, error (with a message) or compile.
 //
-// `conformance/ajv.sh 0` installs Ajv. It makes JavaScript of each schema, and V8 machine code of
-// that once it is hot; `compile` is the former, warm.
+// `conformance/ajv.sh 0` installs Ajv. It generates JavaScript for each schema, and V8 generates
+// machine code once it is hot; `compile` measures the former, warm.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -22,7 +22,7 @@ for (const tool of compiled) {
   for (const value of tool.invalid) if (tool.check(value)) throw new Error(`${tool.name}: accepted`);
 }
 
-// What V8 must not leave out.
+// Keeps V8 from removing the work.
 let seen = 0;
 
 const rounds = {

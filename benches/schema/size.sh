@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What the validator adds to a program that parses JSON and nothing else, in bytes, for this machine, with the standard
-# library that comes with the compiler: as `cargo build --profile board` builds it, and with the flags beside it that
-# cross/build gives for boards (cross/flags.sh). The flags leave out tables for unwinding, a fifth of what is added,
-# which nothing reads where a panic ends the process.
+# Size of the validator in bytes: growth of a program that only parses JSON, on this machine, with
+# the prebuilt standard library. Built as `cargo build --profile board` and with the flags of
+# cross/build for boards (cross/flags.sh). The flags drop the tables for unwinding, a fifth of the
+# growth, which are unused if a panic ends the process.
 #
 #   benches/schema/size.sh [FEATURE…]     only these, of schema, pattern and unicode-pattern; fails when with the flags
 #                                         it is above 110 kB without patterns or 330 kB with them
@@ -14,7 +14,7 @@ root=$(cd "$here/../.." && pwd)
 . "$root/cross/flags.sh"
 target=${CARGO_TARGET_DIR:-$here/size/target}
 choose_flags x86_64-unknown-linux-gnu
-# Of no influence but that the size is the same wherever the sources lie.
+# Keeps the size independent of the location of the sources.
 place="--remap-path-prefix=$root="
 unset CARGO_ENCODED_RUSTFLAGS CARGO_BUILD_TARGET
 

@@ -1,34 +1,36 @@
 #!/bin/sh
-# Builds our echo example, the bare loop, the driver and the rmcp peer, then compares them over stdio in one run.
+# Builds our echo example, the bare loop, the driver and the rmcp peer, and compares them over stdio
+# in one run.
 #
 #   benches/stdio/run.sh [--without-rmcp] [--without-ours] [options of the driver]
 #
-# --without-rmcp   leave out the peer: its first build takes some minutes, the rest seconds
+# --without-rmcp   leave out the peer, whose first build takes some minutes
 # --without-ours   leave out our own server
-# --placed         ours is linked as cross/flags.sh --place tells, so that what hardly ever runs is not resident
+# --placed         link our server with the flags of cross/flags.sh --place, which keep rare code out of memory
 # Options of the driver, most useful first:
 #   --only PART         keep the bare loop and the servers whose name contains PART (inline, pool, rmcp)
 #   --without-counts    no instruction, allocation and system call counts
-#   --rounds N          interleaved rounds, 9 unless told otherwise; --phase-ms N, length of one phase, 50
+#   --rounds N          interleaved rounds, 9 by default; --phase-ms N, length of one phase, 50 by default
 #   --json FILE         medians and all samples
-#   --check             fail when a limit is missed where it counts, see src/limits.rs
-#   --profile FOLDER    measure nothing, leave a callgrind profile of each server; for line numbers build with
+#   --check             fail if a limit is missed where it counts, see src/limits.rs
+#   --profile FOLDER    measure nothing, write a callgrind profile of each server; for line numbers build with
 #                       CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
 #
-# Linux. The counts need valgrind and strace; without them their rows are dashes. A full run takes about two minutes.
+# Linux. The counts need valgrind and strace; without them their rows are dashes. A full run takes
+# about two minutes.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-# An override must not lead three packages into one folder of artefacts.
+# An override must not make three packages share one target folder.
 unset CARGO_TARGET_DIR
 
 ours=yes
 placed=
 rmcp=yes
-# Of a program that a linker has just written the kernel maps whole stretches, whether they were asked for or not: have it
-# read from the disk, as after the start of the machine.
+# The kernel maps whole ranges of a program that a linker has just written. Evict it from the page
+# cache, so that it is read from the disk as after a boot.
 forget() { # PROGRAM…
     for program in "$@"; do
         dd of="$program" oflag=nocache conv=notrunc,fdatasync count=0 status=none

@@ -1,23 +1,21 @@
-//! What both clients of this bench share: the command line, the clock, and the line they report.
-//!
-//! Does: say how a run is told what to do and how it tells what it measured. Does not: make calls; the programs do.
+//! Command line, clock and report of both clients of this bench.
 
 use std::env;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// What a client program is to do: `CLIENT CALLS_IN_FLIGHT MILLISECONDS COMMAND…`.
+/// Options of a client program: `CLIENT CALLS_IN_FLIGHT MILLISECONDS COMMAND…`.
 pub struct Job {
-    /// Calls that are under way at any time.
+    /// Number of calls in flight.
     pub in_flight: usize,
-    /// How long calls are begun.
+    /// Time during which calls are started.
     pub time: Duration,
     /// The server.
     pub command: Vec<String>,
 }
 
 impl Job {
-    /// As the command line says.
+    /// Reads the command line.
     pub fn from_args() -> Job {
         let mut args = env::args().skip(1);
         let mut number = || {
@@ -28,13 +26,14 @@ impl Job {
         Job { in_flight, time, command: args.collect() }
     }
 
-    /// What to say in a caller's call of this number.
+    /// Returns the text of the call with this number.
     pub fn text(n: u64) -> String {
         format!("hello {n}")
     }
 }
 
-/// Times of the single calls of one caller. Only the last are kept, so that they do not count as the client's memory.
+/// Latencies of the calls of one caller. Only the last are stored, so that they do not count as
+/// memory of the client.
 #[derive(Default)]
 pub struct Times {
     count: u64,
@@ -44,12 +43,12 @@ pub struct Times {
 impl Times {
     const KEPT: usize = 256;
 
-    /// Calls so far.
+    /// Number of calls so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// One more call, begun then.
+    /// Adds a call that started at `begun`.
     pub fn add(&mut self, begun: Instant) {
         let took = begun.elapsed().as_nanos() as u64;
         if self.last.len() < Times::KEPT {
@@ -61,8 +60,9 @@ impl Times {
     }
 }
 
-/// Prints calls per second, the median time of a call and processor time per call in microseconds, the most memory that
-/// was resident in KiB, and of what is resident at the end the anonymous part and the one that lies in files.
+/// Prints calls per second, median latency and processor time per call in microseconds, peak
+/// resident memory in KiB, and the anonymous and the file-backed part of the resident memory at the
+/// end.
 pub fn report(began: Instant, cpu_before: u64, times: &[Times]) {
     let took = began.elapsed();
     let calls = times.iter().map(Times::count).sum::<u64>() as f64;
@@ -80,14 +80,14 @@ pub fn report(began: Instant, cpu_before: u64, times: &[Times]) {
     );
 }
 
-/// Processor time of this process, children left out, in hundredths of a second.
+/// Processor time of this process without children, in hundredths of a second.
 pub fn cpu_ticks() -> u64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let rest = stat.rsplit(')').next().unwrap_or_default();
     rest.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum()
 }
 
-/// A line of what the kernel says of this process's memory, in KiB.
+/// Reads a line of the memory figures of this process, in KiB.
 pub fn kib(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default();

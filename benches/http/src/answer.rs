@@ -1,8 +1,10 @@
-//! Where an answer ends, and what little of it the bench looks at.
+//! Finds the end of an HTTP response and reads the parts that the bench checks.
 //!
-//! Does: find head and body by `Content-Length` or by chunks. Does not: decode chunks or header values, or know answers
-//! that end with their connection; no server under test sends one.
-//! Invariant: looks at the bytes from their start each time, which is cheap because an answer comes in a few reads.
+//! Finds head and body by `Content-Length` or by chunks. Does not decode chunks or header values.
+//! Does not support responses that end with the connection; no server under test sends one.
+//!
+//! # Invariants
+//! - Each search starts at the first byte. This is cheap because a response arrives in a few reads.
 
 use memchr::memmem;
 
@@ -10,22 +12,22 @@ use crate::Result;
 
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// A complete answer in a buffer.
+/// A complete response in a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer<'b> {
     /// Status code.
     pub status: u16,
     /// Status line and headers.
     pub head: &'b [u8],
-    /// The body as it was sent, chunk sizes included.
+    /// The body as it was sent, including chunk sizes.
     pub body: &'b [u8],
 }
 
 impl<'b> Answer<'b> {
-    /// The answer at the start of `bytes`, once all of it is there.
+    /// Returns the response at the start of `bytes` if it is complete.
     ///
     /// # Errors
-    /// When the bytes are no answer, or one without a stated end.
+    /// Returns an error if the bytes are not a response, or if its end is not declared.
     pub fn find(bytes: &'b [u8]) -> Result<Option<Self>> {
         let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
             return if bytes.len() > LONGEST_HEAD { Err("a head without end".into()) } else { Ok(None) };
@@ -40,12 +42,12 @@ impl<'b> Answer<'b> {
         Ok(length.map(|length| Self { status, head, body: &rest[..length] }))
     }
 
-    /// Bytes from the status line to the end of the body.
+    /// Number of bytes from the status line to the end of the body.
     pub fn length(&self) -> usize {
         self.head.len() + 4 + self.body.len()
     }
 
-    /// A header's value.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&'b [u8]> {
         value(self.head, name)
     }
@@ -64,7 +66,7 @@ fn framed(head: &[u8]) -> Result<Framed> {
         return Ok(Framed::Chunks);
     }
     match head.get(9..12) {
-        // The only answer to a notification, by definition empty where nothing else is said.
+        // The only response to a notification: empty unless a length is declared.
         Some(b"202" | b"204") => Ok(Framed::Length(0)),
         _ => Err("an answer that does not say where it ends".into()),
     }
@@ -85,7 +87,7 @@ fn value<'h>(head: &'h [u8], name: &str) -> Option<&'h [u8]> {
     None
 }
 
-/// Length of a whole chunked body, when it is there.
+/// Returns the length of a chunked body if it is complete.
 fn chunks(bytes: &[u8]) -> Result<Option<usize>> {
     let mut at = 0;
     loop {
@@ -94,7 +96,7 @@ fn chunks(bytes: &[u8]) -> Result<Option<usize>> {
         };
         let digits = bytes[at..at + line].trim_ascii_end();
         let size = usize::from_str_radix(std::str::from_utf8(digits)?, 16)?;
-        // The chunk itself and the line end behind it; after the last chunk there are no trailers.
+        // The chunk and its line end; there are no trailers after the last chunk.
         at += line + 1 + size + 2;
         if at > bytes.len() {
             return Ok(None);

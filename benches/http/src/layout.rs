@@ -1,17 +1,17 @@
-//! The rows of this bench and the bounds our servers have to keep.
+//! Rows of this bench and bounds of our servers: keys, texts, limits.
 //!
-//! Does: name keys, texts and bounds. Does not: measure or print.
-//! Invariant: the peer is held against us at its best, whichever of its starts and settings that is in a row.
+//! # Invariants
+//! - We are compared with the best variant and setting of the peer in each row.
 
 use stdio_bench::limits::Figure::{PlainTimesPeer, TimesPeer};
 use stdio_bench::limits::{Limit, least, most};
 use stdio_bench::place::{PLACEMENTS, Placement};
 use stdio_bench::report::{Layout, Maker, Metric, metric};
 
-/// Everything this bench shows.
+/// All rows and limits of this bench.
 pub const LAYOUT: Layout = Layout { timed: TIMED, steady: STEADY, noise: "keep_1_p50", limits: LIMITS };
 
-/// How many connections the phases use.
+/// Numbers of connections of the phases.
 pub const WIDTHS: [usize; 3] = [1, 8, 64];
 
 const TIMED: &[Metric] = &[

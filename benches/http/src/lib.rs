@@ -1,10 +1,11 @@
-//! Compares HTTP servers by driving them all in one interleaved run.
+//! Benchmark of HTTP servers, which take turns in one interleaved run.
 //!
-//! Does: spawn servers, speak just enough HTTP/1.1 and of the protocol, measure, print. Does not: judge answers beyond
-//! their status, id and text; conformance is tested elsewhere. Linux only.
+//! The driver spawns servers, sends HTTP/1.1 requests, measures and prints. It checks only status,
+//! id and text of a response; other tests check conformance. Linux only.
 //!
-//! Read in this order: `wire` (what is sent), `answer` (where an answer ends), `peer` (one server process), `link` (one
-//! connection), `load` (the timed phases), `layout` (rows and bounds). The rest is that of `benches/stdio`.
+//! Reading order: `wire` (requests), `answer` (end of a response), `peer` (one server process),
+//! `link` (one connection), `load` (timed phases), `layout` (rows and limits). The other modules
+//! are those of `benches/stdio`.
 
 pub mod answer;
 pub mod layout;

@@ -1,7 +1,7 @@
-//! One connection to a server.
+//! A connection to a server.
 //!
-//! Does: connect, write a request, read until its answer is whole. Does not: choose requests.
-//! Invariant: at most one request is under way.
+//! # Invariants
+//! - At most one request is in flight.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -31,7 +31,7 @@ impl Link {
     /// Connects; a read or write that takes longer than `patience` fails.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Returns the errors of the socket.
     pub fn connect(address: SocketAddr, patience: Duration) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -40,20 +40,21 @@ impl Link {
         Ok(Self { stream, buffer: vec![0; BUFFER], filled: 0, outgoing: Vec::new() })
     }
 
-    /// Writes what stands in `outgoing` and empties it.
+    /// Writes the buffer `outgoing` and clears it.
     ///
     /// # Errors
-    /// When the server closed the connection.
+    /// Returns an error if the server closed the connection.
     pub fn send(&mut self) -> Result<()> {
         self.stream.write_all(&self.outgoing)?;
         self.outgoing.clear();
         Ok(())
     }
 
-    /// Reads once; true when the answer is whole. False too when a socket that does not block has nothing.
+    /// Reads once and returns true if the response is complete. Returns false too if a non-blocking
+    /// socket has no bytes.
     ///
     /// # Errors
-    /// When the server closed the connection, or sends what is no answer.
+    /// Returns an error if the server closed the connection or sent an invalid response.
     pub fn read(&mut self) -> Result<bool> {
         if self.filled == self.buffer.len() {
             if self.filled >= LONGEST_ANSWER {
@@ -72,10 +73,10 @@ impl Link {
         }
     }
 
-    /// Takes the whole answer out of the buffer and shows it to `look`.
+    /// Removes the complete response from the buffer and passes it to `look`.
     ///
     /// # Errors
-    /// When it is not whole, something follows it, or `look` refuses it.
+    /// Returns an error if it is incomplete, if bytes follow it, or if `look` rejects it.
     pub fn take<T>(&mut self, look: impl FnOnce(&Answer<'_>) -> Result<T>) -> Result<T> {
         let answer = Answer::find(&self.buffer[..self.filled])?.ok_or("half an answer")?;
         if answer.length() != self.filled {
@@ -86,10 +87,11 @@ impl Link {
         seen
     }
 
-    /// Sends what stands in `outgoing` and waits for the answer.
+    /// Writes the buffer `outgoing` and waits for the response.
     ///
     /// # Errors
-    /// As [`Self::send`], [`Self::read`] and [`Self::take`]; when the patience is over.
+    /// Returns the errors of [`Self::send`], [`Self::read`] and [`Self::take`], and an error after
+    /// the timeout.
     pub fn exchange<T>(&mut self, look: impl FnOnce(&Answer<'_>) -> Result<T>) -> Result<T> {
         self.send()?;
         loop {
@@ -97,17 +99,17 @@ impl Link {
             if self.read()? {
                 return self.take(look);
             }
-            // A timeout looks like a socket that does not block.
+            // A timeout looks like a non-blocking socket without bytes.
             if self.filled == before {
                 return Err("no answer in time".into());
             }
         }
     }
 
-    /// Opens the conversation; a session that the server gives is kept in `requests`.
+    /// Opens the connection to the protocol; stores the session id of the server in `requests`.
     ///
     /// # Errors
-    /// When the server refuses.
+    /// Returns an error if the server rejects the request.
     pub fn open(&mut self, requests: &mut Requests) -> Result<()> {
         requests.push_open(&mut self.outgoing, 1);
         let session = self.exchange(|answer| {
@@ -127,20 +129,20 @@ impl Link {
         Ok(())
     }
 
-    /// One call and its answer.
+    /// Makes one call and checks its response.
     ///
     /// # Errors
-    /// When it is not the echo of this call.
+    /// Returns an error if the response is not the echo of this call.
     pub fn call(&mut self, requests: &mut Requests, id: u64, after: After) -> Result<()> {
         requests.push_call(&mut self.outgoing, id, after);
         self.exchange(|answer| check(answer, id, requests.text()))
     }
 }
 
-/// Whether `answer` is the echo of call `id`.
+/// Checks that `answer` is the echo of call `id`.
 ///
 /// # Errors
-/// When it is not.
+/// Returns an error if it is not.
 pub fn check(answer: &Answer<'_>, id: u64, text: &str) -> Result<()> {
     let echo = answer.status == 200
         && id_of(id_part(answer.body)) == Some(id)
@@ -148,7 +150,7 @@ pub fn check(answer: &Answer<'_>, id: u64, text: &str) -> Result<()> {
     if echo { Ok(()) } else { Err(refused(answer)) }
 }
 
-/// From the start of the message, which in an event stream follows the field's name.
+/// Start of the message, which in an event stream follows the field name.
 fn id_part(body: &[u8]) -> &[u8] {
     &body[memchr::memchr(b'{', body).unwrap_or(0)..]
 }

@@ -1,8 +1,10 @@
-//! The timed phases: calls over kept connections, and a connection for each call.
+//! Timed phases: calls on kept connections, and one connection per call.
 //!
-//! Does: keep exactly one call under way on each of so many connections, check each answer, take the time of each call.
-//! Does not: spawn or judge.
-//! Invariant: nothing is under way when a phase returns, and its connections are closed.
+//! Each phase keeps exactly one call in flight on each connection, checks each response, and
+//! measures the time of each call.
+//!
+//! # Invariants
+//! - No call is in flight when a phase returns, and its connections are closed.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -15,45 +17,47 @@ use crate::link::{Link, check};
 use crate::peer::Peer;
 use crate::wire::{After, Requests};
 
-/// How long an answer may take.
+/// Timeout of one response.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What one phase gave.
+/// Result of one phase.
 #[derive(Default, Debug)]
 pub struct Phase {
-    /// From the first byte of the request, or the connection's start, to the last byte of the answer; nanoseconds.
+    /// Nanoseconds from the first byte of the request, or from the start of the connection, to the
+    /// last byte of the response.
     pub latencies: Vec<f64>,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last response.
     pub seconds: f64,
-    /// Processor time of the server, nanoseconds.
+    /// Processor time of the server in nanoseconds.
     pub cpu_ns: u64,
-    /// Processor time of the driver itself, nanoseconds.
+    /// Processor time of the driver in nanoseconds.
     pub driver_ns: u64,
-    /// Threads of the server at the end, the connections still open.
+    /// Threads of the server at the end, with the connections still open.
     pub threads: u64,
 }
 
 impl Phase {
-    /// Answered calls.
+    /// Number of completed calls.
     pub fn calls(&self) -> usize {
         self.latencies.len()
     }
 
-    /// `total` of this phase per call.
+    /// Returns `total` per call of this phase.
     pub fn per_call(&self, total: u64) -> f64 {
         total as f64 / self.calls().max(1) as f64
     }
 
-    /// Calls per second.
+    /// Returns the calls per second.
     pub fn rate(&self) -> f64 {
         self.calls() as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// Calls on `width` connections for `duration`, one under way on each; ids count on from `next`.
+/// Makes calls on `width` connections for `duration`, one in flight on each; ids start at `next`.
 ///
 /// # Errors
-/// When the server closes a connection it shall keep, does not answer in time, or answers something else.
+/// Returns an error if the server closes a kept connection, does not respond in time, or sends
+/// another response.
 pub fn phase(
     peer: &Peer<'_>,
     requests: &mut Requests,
@@ -63,7 +67,7 @@ pub fn phase(
 ) -> Result<Phase> {
     let mut run = Run { peer, requests, after, next, poll: epoll::create(epoll::CreateFlags::CLOEXEC)? };
     let mut slots = Vec::with_capacity(width);
-    // Kept connections are there before the clock runs, with a call behind them.
+    // Kept connections are opened before the clock starts, with one call each.
     for index in 0..width {
         slots.push(match after {
             After::Keep => Some(run.warm(index)?),
@@ -87,7 +91,7 @@ pub fn phase(
     Ok(phase)
 }
 
-/// A connection with a call under way.
+/// A connection with a call in flight.
 struct Slot {
     link: Link,
     id: u64,
@@ -108,7 +112,7 @@ impl Run<'_, '_> {
         *self.next
     }
 
-    /// A connection whose first call is answered, waited for as `index`.
+    /// Opens a connection, makes the first call, and registers the connection as `index`.
     fn warm(&mut self, index: usize) -> Result<Slot> {
         let mut link = Link::connect(self.peer.address(), PATIENCE)?;
         let id = self.take_id();
@@ -123,7 +127,7 @@ impl Run<'_, '_> {
         Ok(epoll::add(&self.poll, &link.stream, data, epoll::EventFlags::IN)?)
     }
 
-    /// One connection at a time needs no readiness: the socket blocks.
+    /// A single connection needs no readiness: the socket blocks.
     fn one_by_one(&mut self, kept: Option<Slot>, end: Instant, latencies: &mut Vec<f64>) -> Result<()> {
         let mut kept = kept.map(|slot| slot.link);
         if let Some(link) = &kept {
@@ -174,7 +178,7 @@ impl Run<'_, '_> {
                 let now = Instant::now();
                 latencies.push((now - open.since).as_nanos() as f64);
                 if self.after == After::Close {
-                    // Closing takes it out of the poll.
+                    // Closing removes it from the poll.
                     *slot = None;
                 }
                 if now < end { self.next_call(slot, index, now)? } else { under_way -= 1 }
@@ -183,7 +187,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Sends the next call of a slot, on a new connection where there is none.
+    /// Sends the next call of a slot; opens a connection if it has none.
     fn next_call(&mut self, slot: &mut Option<Slot>, index: usize, now: Instant) -> Result<()> {
         let id = self.take_id();
         let open = match slot {

@@ -1,7 +1,10 @@
-//! One server process that listens on a port of this machine.
+//! A server process that listens on a local port.
 //!
-//! Does: spawn it on a free port, wait until it listens, end it. Does not: speak to it.
-//! Invariants: every process has a deadline, past which it is killed; a dropped `Peer` leaves no process behind.
+//! Starts it on a free port and waits until it listens.
+//!
+//! # Invariants
+//! - Every process has a deadline, after which it is killed.
+//! - A dropped `Peer` leaves no process running.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,28 +16,29 @@ use stdio_bench::peer::Watch;
 
 use crate::Result;
 
-/// How long a server may take until it listens; under a counting tool that is seconds.
+/// Time until a server must listen; under a counting tool it takes seconds.
 const START: Duration = Duration::from_secs(15);
-/// Between two tries to connect.
+/// Time between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A running server.
 pub struct Peer<'w> {
     child: Child,
-    /// The server itself, where the child is a tool that runs it.
+    /// The server itself, if the child is a tool that runs it.
     server: u32,
     port: u16,
     watch: &'w Watch,
 }
 
 impl<'w> Peer<'w> {
-    /// Starts `command` with `--http ADDRESS` behind it; it is killed after `limit`.
+    /// Starts `command` with the arguments `--http ADDRESS`; it is killed after `limit`.
     ///
     /// # Errors
-    /// When the program cannot be started or does not listen in time.
+    /// Returns an error if the program cannot be started or does not listen in time.
     pub fn spawn(command: &[String], limit: Duration, watch: &'w Watch) -> Result<Self> {
         let (program, args) = command.split_first().ok_or("an empty command")?;
-        // Free a moment ago. Should somebody else take it, the server says so and the run ends.
+        // The port was free a moment ago. If another program takes it, the server reports an error
+        // and the run ends.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let child = Command::new(program)
             .args(args)
@@ -48,7 +52,7 @@ impl<'w> Peer<'w> {
         let server = child.id();
         let mut peer = Self { child, server, port, watch };
         peer.listening()?;
-        // `strace` stays the parent of what it runs; valgrind becomes it.
+        // `strace` stays the parent of its program; valgrind becomes the program.
         if program == "strace" {
             let pid = peer.server;
             let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
@@ -71,25 +75,25 @@ impl<'w> Peer<'w> {
         Ok(())
     }
 
-    /// Number of the server's process.
+    /// Returns the process id of the server.
     pub fn pid(&self) -> u32 {
         self.server
     }
 
-    /// The port it listens on.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Sends SIGTERM and waits for the end; gives how long that took and how the process ended.
+    /// Sends SIGTERM and waits until the server has ended; returns the time and the exit status.
     ///
     /// # Errors
-    /// When there is nothing to signal.
+    /// Returns an error if there is no process to signal.
     pub fn finish(mut self) -> Result<(Duration, ExitStatus)> {
         let began = Instant::now();
         let pid = i32::try_from(self.server).ok().and_then(Pid::from_raw).ok_or("no process number")?;
@@ -102,17 +106,17 @@ impl<'w> Peer<'w> {
 
 impl Drop for Peer<'_> {
     fn drop(&mut self) {
-        // Both do nothing after `finish`.
+        // Both have no effect after `finish`.
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.watch.disarm();
     }
 }
 
-/// Lets this process and the servers it starts hold as many descriptors as the system allows.
+/// Raises the descriptor limit of this process and of the servers it starts to the maximum.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// Returns an error if the kernel rejects it.
 pub fn raise_descriptors() -> Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,23 +1,26 @@
-//! The requests the bench sends, in fixed shapes.
+//! Requests of the bench, in fixed shapes.
 //!
-//! Does: append heads and the lines of `benches/stdio` as bodies. Does not: read answers.
-//! Invariant: `Content-Length` is the last header, so a bare loop finds the length right before the empty line.
+//! Appends heads, and the lines of `benches/stdio` as bodies.
+//!
+//! # Invariants
+//! - `Content-Length` is the last header, so a bare loop finds the length directly before the empty
+//!   line.
 
 use stdio_bench::wire::{Framing, HEAD, META, Script, push_number};
 
-/// Whether the server shall keep the connection.
+/// Use of the connection after the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
-    /// The next request comes on the same connection.
+    /// The next request uses the same connection.
     Keep,
     /// One request per connection.
     Close,
 }
 
-/// Writes the requests of one client.
+/// Writer for the requests of one client.
 pub struct Requests {
     script: Script,
-    /// Everything before the method-dependent headers.
+    /// Bytes before the headers that depend on the method.
     common: String,
     framing: Framing,
     in_session: bool,
@@ -25,7 +28,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Calls of `text`, which must need no escapes, to the server on `port`.
+    /// Calls with `text`, which must need no escapes, to the server on `port`.
     pub fn new(framing: Framing, text: &str, port: u16) -> Self {
         let common = format!(
             "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
@@ -34,22 +37,22 @@ impl Requests {
         Self { script: Script::new(framing, text), common, framing, in_session: false, body: Vec::new() }
     }
 
-    /// What the client speaks.
+    /// Returns the framing of the client.
     pub fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// The text of each call.
+    /// Returns the text of each call.
     pub fn text(&self) -> &str {
         self.script.text()
     }
 
-    /// Whether the server gave a session.
+    /// True if the server opened a session.
     pub fn has_session(&self) -> bool {
         self.in_session
     }
 
-    /// Everything after [`Self::push_open`] carries this session.
+    /// Adds this session id to all requests after [`Self::push_open`].
     pub fn set_session(&mut self, session: &str) {
         self.in_session = true;
         self.common.push_str("Mcp-Session-Id: ");
@@ -57,28 +60,29 @@ impl Requests {
         self.common.push_str("\r\n");
     }
 
-    /// The request that opens the conversation.
+    /// Appends the first request of the connection.
     pub fn push_open(&mut self, out: &mut Vec<u8>, id: u64) {
         self.body.clear();
         self.script.push_open(&mut self.body, id);
         self.push(out, "server/discover", None, After::Keep);
     }
 
-    /// The notification that follows its answer in the legacy era.
+    /// Appends the notification after the response, in the legacy era.
     pub fn push_opened(&mut self, out: &mut Vec<u8>) {
         self.body.clear();
         self.script.push_opened(&mut self.body);
         self.push(out, "", None, After::Keep);
     }
 
-    /// One call of `echo`.
+    /// Appends one call of `echo`.
     pub fn push_call(&mut self, out: &mut Vec<u8>, id: u64, after: After) {
         self.body.clear();
         self.script.push_call(&mut self.body, id);
         self.push(out, "tools/call", Some("echo"), after);
     }
 
-    /// One call of any tool; `arguments` is an object, and `more` what stands besides it, with its comma.
+    /// Appends one call of any tool. `arguments` is an object; `more` are further members with a
+    /// leading comma.
     pub fn push_tool(&mut self, out: &mut Vec<u8>, id: u64, tool: &str, arguments: &str, more: &str) {
         self.body.clear();
         self.body.extend_from_slice(HEAD);
@@ -88,7 +92,7 @@ impl Requests {
         );
         self.body.extend_from_slice(call.as_bytes());
         if self.framing == Framing::Modern {
-            // Its members, without its name and its outer brace.
+            // The members without the name and the outer brace.
             let meta = META.strip_prefix(b"\"_meta\":{").unwrap_or(META);
             if !more.is_empty() {
                 self.body.push(b',');
@@ -101,7 +105,7 @@ impl Requests {
         self.push(out, "tools/call", Some(tool), After::Keep);
     }
 
-    /// A request of the modern era for updates of one resource; its answer has no end.
+    /// Appends a modern request for updates of one resource; its response has no end.
     pub fn push_listen(&mut self, out: &mut Vec<u8>, id: u64, uri: &str) {
         self.body.clear();
         self.body.extend_from_slice(HEAD);
@@ -115,7 +119,7 @@ impl Requests {
         self.push(out, "subscriptions/listen", None, After::Keep);
     }
 
-    /// Head and body; in the modern era the head repeats `method` and `name`.
+    /// Appends head and body; in the modern era the head repeats `method` and `name`.
     fn push(&mut self, out: &mut Vec<u8>, method: &str, name: Option<&str>, after: After) {
         let body = self.body.trim_ascii_end();
         out.extend_from_slice(self.common.as_bytes());

@@ -1,18 +1,18 @@
-//! The texts that are measured, made from a seed.
+//! Texts of the benchmark, generated from a seed.
 //!
-//! Four are MCP messages. Three have the shape of files that JSON benchmarks have used for
-//! years: the mix of kinds, nesting, lengths, indentation and scripts follows them, the contents
-//! are made up.
+//! Four are MCP messages. Three have the shape of common files of JSON benchmarks: the mix of
+//! kinds, nesting, lengths, indentation and scripts is the same, the contents are invented.
 //!
-//! Invariant: every text is one valid JSON value, and the same on every machine.
+//! # Invariants
+//! - Every text is one valid JSON value, and the same on every machine.
 
 use crate::random::Random;
 
 pub struct Corpus {
     pub name: &'static str,
-    /// A protocol message, held to the bar for messages.
+    /// True for a protocol message, to which the target for messages applies.
     pub message: bool,
-    /// Makes the text.
+    /// Generates the text.
     pub text: fn() -> String,
 }
 
@@ -79,7 +79,7 @@ fn words(r: &mut Random, from: &[&str], count: usize, between: &str) -> String {
     text
 }
 
-/// The answer to tools/list, compact, as servers send it.
+/// Response to tools/list, compact, as servers send it.
 fn list() -> String {
     let mut r = Random::new(1);
     let mut text = String::from(r#"{"jsonrpc":"2.0","id":2,"result":{"tools":["#);
@@ -111,7 +111,7 @@ fn list() -> String {
     text
 }
 
-/// A tool result of one MiB: lines of a log with now and then a quote, a path, another script.
+/// Tool result of one MiB: log lines with occasional quotes, paths and other scripts.
 pub fn long_text() -> String {
     let mut r = Random::new(2);
     let mut text = String::from(r#"{"jsonrpc":"2.0","id":9,"result":{"content":[{"type":"text","text":""#);
@@ -129,7 +129,7 @@ pub fn long_text() -> String {
     text
 }
 
-/// A tool result that carries an image of one MiB as base64.
+/// Tool result with an image of one MiB as base64.
 fn blob() -> String {
     let mut r = Random::new(6);
     let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -143,7 +143,7 @@ fn blob() -> String {
     text
 }
 
-/// Pretty printer for the shapes below: writes what it is told, indented by `step`.
+/// Pretty printer for the shapes below, with an indentation of `step`.
 struct Pretty {
     text: String,
     step: usize,
@@ -323,7 +323,7 @@ fn status_members(p: &mut Pretty, r: &mut Random, id: usize) {
     p.string("lang", "ja");
 }
 
-/// A catalogue of concerts: deep indentation, names that are numbers, integers and nulls.
+/// Catalogue of concerts: deep indentation, names that are numbers, integers and nulls.
 fn citm() -> String {
     let mut r = Random::new(4);
     let mut p = Pretty::new(4);

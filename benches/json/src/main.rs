@@ -1,26 +1,27 @@
-//! Our JSON parser beside serde_json, simd-json and sonic-rs, all in one run.
+//! Our JSON parser compared with serde_json, simd-json and sonic-rs in one run.
 //!
-//! Contenders take turns within every round, so that a busy machine slows all of them; the
-//! figures are medians over rounds and the ratios are of medians. Each parses the same text again
-//! and again, in the form it likes best: ours into a recycled document (`again`), the same with
-//! names checked as for protocol messages (`unique`), and into a new one (`fresh`), and large texts by taking the buffer
-//! they stand in (`taken`), as our servers do; simd-json with
-//! a padded copy to write into, tape and buffers recycled; sonic-rs and serde_json into their
-//! `Value`.
+//! The contenders take turns within every round, so that a busy machine slows all of them. Figures
+//! are medians over rounds; ratios are ratios of medians. Each contender parses the same text
+//! repeatedly, in its best form. Ours parses into a recycled document (`again`), the same with
+//! checked names as for protocol messages (`unique`), and into a new document (`fresh`). For large
+//! texts it takes over the buffer (`taken`), as our servers do. simd-json writes into a padded
+//! copy, with recycled tape and buffers. sonic-rs and serde_json parse into their `Value`.
 //!
-//! The bars: three times serde_json on messages, the better of simd-json and sonic-rs on short
-//! ones, 0.7 times the better on large files. All are reached but for `text1m`, and for `blob1m` where its text is copied
-//! instead of taken with its buffer.
+//! The targets are three times serde_json on messages, the better of simd-json and sonic-rs on
+//! short messages, and 0.7 times the better on large files. All are met except `text1m`, and
+//! `blob1m` if its text is copied instead of taken over.
 //!
-//! Of what serde_json takes for `text1m`, some 530 us, checking UTF-8 is 30 us with the vector unit and copying the text
-//! 75 to 100, for the buffers of all contenders do not fit the second cache; to find its 15,829 escapes
-//! and copy what is between them takes 240 with the best loop we know, SSE2 masks in unsafe code, and
-//! 220 of that is to find them, by AVX2 (`memchr2`) too: nobody can foretell how far the next one is.
-//! That is 0.65 of serde_json's time, and ours, without unsafe code, takes 0.8 to 1.0. So simd-json and sonic-rs are no
-//! faster than serde_json there, either. `blob1m` is 18 us of checking, 25 to 30 of looking for its end and 50 to 60 of
-//! copying, where a third of serde_json's time is 60 to 70.
+//! For `text1m` serde_json needs 530 us. The UTF-8 check takes 30 us with the vector unit. The copy
+//! takes 75 to 100 us, because the buffers of all contenders exceed the second-level cache. To find
+//! the 15,829 escapes and copy the text between them takes 240 us with the best known loop, SSE2
+//! masks in unsafe code. Finding them takes 220 us of that, with AVX2 (`memchr2`) too, because the
+//! distance to the next escape is unpredictable. That is 0.65 of serde_json's time; ours, without
+//! unsafe code, takes 0.8 to 1.0. simd-json and sonic-rs are not faster than serde_json there
+//! either. `blob1m` needs 18 us for the check, 25 to 30 us to find its end and 50 to 60 us for the
+//! copy; a third of serde_json's time is 60 to 70 us.
 //!
-//! Invariant: every contender's answer is looked at, so that no work can be left out.
+//! # Invariants
+//! - The result of every contender is read, so that no work can be optimized away.
 
 mod corpus;
 mod random;
@@ -34,10 +35,10 @@ use tinymcp::json::{Doc, ParseLimits};
 
 const LIMITS: ParseLimits = ParseLimits::UNBOUNDED;
 
-/// One way to parse: its name and a call that parses once and says something about the result.
+/// A contender: its name and a call that parses once and returns a property of the result.
 type Contender<'a> = (&'static str, Box<dyn FnMut() -> usize + 'a>);
 
-/// Texts from here on servers take with the buffer they were read into (`src/transport/line.rs`).
+/// Servers take over the buffer of texts of at least this size (`src/transport/line.rs`).
 const TAKEN: usize = 256 << 10;
 
 fn main() {
@@ -48,7 +49,7 @@ fn main() {
     }
 }
 
-/// Ours alone, a fixed number of times, for an instruction counter.
+/// Runs only our parser, a fixed number of times, for an instruction counter.
 fn only(name: &str, times: usize) {
     for corpus in corpus::all().into_iter().filter(|c| c.name == name) {
         let text = (corpus.text)();
@@ -103,8 +104,9 @@ fn report(corpus: &Corpus) {
     );
 }
 
-/// Median nanoseconds to take a text together with its buffer, and for serde_json to parse the same text
-/// in the same rounds. The buffer is filled before the clock starts, as reading it from a pipe does.
+/// Median nanoseconds to take over a text with its buffer, and for serde_json to parse the same
+/// text in the same rounds. The buffer is filled before the clock starts, like a buffer that was
+/// read from a pipe.
 fn take(text: &[u8]) -> [f64; 2] {
     let mut doc = Doc::default();
     let mut frame = Vec::new();
@@ -195,10 +197,10 @@ fn contenders(text: &[u8]) -> Vec<Contender<'_>> {
     ]
 }
 
-/// Median nanoseconds for one parse, in the order of the contenders.
+/// Median nanoseconds of one parse, in the order of the contenders.
 fn measure(contenders: &mut [Contender<'_>], bytes: usize) -> Vec<f64> {
-    // Short texts take turns of some 200 microseconds: long for the clock, and shorter than a
-    // turn of the scheduler, so that most are undisturbed on a busy machine.
+    // Short texts take turns of 200 microseconds: long for the clock, and shorter than a time slice
+    // of the scheduler, so that most turns are undisturbed on a busy machine.
     let times = (200_000 / bytes).max(1);
     let rounds = if bytes < 500_000 { 401 } else { 61 };
     let mut samples: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];

@@ -1,8 +1,11 @@
-//! A small seeded generator, so that every corpus is the same on every machine.
+//! Seeded random generator, so that every corpus is the same on every machine.
 //!
-//! Not for secrets. Invariant: the same seed gives the same numbers, forever.
+//! Not for secrets.
+//!
+//! # Invariants
+//! - The same seed always produces the same numbers.
 
-/// SplitMix64: one word of state, good enough for shapes of text.
+/// SplitMix64: one word of state, sufficient for shapes of text.
 pub struct Random(u64);
 
 impl Random {
@@ -18,7 +21,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to `end`, without `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }

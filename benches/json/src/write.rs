@@ -1,7 +1,7 @@
-//! Writing beside serde_json and sonic-rs: a long text, and a short answer built from its parts.
+//! Writing compared with serde_json and sonic-rs: a long text, and a short response.
 //!
-//! Everyone writes into a buffer that is kept. The short answer is written by calls with ours, and
-//! from a value made beforehand with the others, which is the cheaper half of their way.
+//! Each contender writes into a reused buffer. Ours writes the short response with calls; the
+//! others write it from a value built before, which is the cheaper half of their work.
 
 use crate::{Contender, corpus, measure};
 use tinymcp::json::{Doc, Writer};

@@ -6,8 +6,8 @@
 //!                                                N is the number of a tool
 //!     schema-bench heap                          bytes a compiled schema holds, ours
 //!
-//! Values are parsed beforehand, each engine in its own model. `error` asks for the first failure
-//! with its message. The tools are in tools.json.
+//! Values are parsed before the clock starts, by each engine in its own model. `error` returns the
+//! first failure with its message. The tools are in tools.json.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ struct Counting;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: passes every call on to the system's allocator and only counts.
+// SAFETY: forwards every call to the system's allocator and only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Relaxed);
@@ -44,7 +44,7 @@ static COUNTING: Counting = Counting;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What is asked of an engine.
+/// Work of an engine.
 #[derive(Clone, Copy, PartialEq)]
 enum What {
     Valid,
@@ -55,9 +55,9 @@ enum What {
 
 trait Engine {
     fn name(&self) -> &'static str;
-    /// Does it once for every value of every tool, or of one; gives how often.
+    /// Runs once for every value of every tool, or of one tool; returns the number of runs.
     fn pass(&self, what: What, tool: Option<usize>) -> usize;
-    /// Nanoseconds for each value in so many passes.
+    /// Nanoseconds per value in this many passes.
     fn timed(&self, what: What, passes: usize) -> Outcome<f64> {
         let start = Instant::now();
         let mut n = 0;
@@ -68,7 +68,7 @@ trait Engine {
     }
 }
 
-/// Ajv in a process of its own, which takes the time itself.
+/// Ajv in a separate process, which measures the time itself.
 struct Ajv {
     child: Child,
     asked: ChildStdin,
@@ -336,7 +336,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Best of many short rounds, the engines taking turns within each.
+/// Best of many short rounds; the engines take turns within each.
 fn time(tools: &Doc, ajv: Option<Ajv>) -> Outcome<()> {
     let cold = Instant::now();
     let first = tools.root().index(0).and_then(|t| t.get("schema")).ok_or("no tools")?;
@@ -348,7 +348,7 @@ fn time(tools: &Doc, ajv: Option<Ajv>) -> Outcome<()> {
     }
     for (name, kind) in NAMES {
         let mut best = vec![f64::MAX; engines.len()];
-        // Short rounds: on a busy machine a long one is interrupted every time.
+        // Short rounds: on a busy machine a long one is always interrupted.
         let (rounds, passes) = if kind == What::Compile { (30, 1) } else { (600, 10) };
         for _ in 0..rounds {
             for (best, engine) in best.iter_mut().zip(&engines) {

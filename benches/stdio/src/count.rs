@@ -1,8 +1,10 @@
-//! What does not depend on the clock: instructions, allocations and system calls of one call.
+//! Figures that do not depend on the clock: instructions, allocations and system calls of one call.
 //!
-//! Does: run the server under callgrind, memcheck and strace with N and with 2N calls and take the difference.
-//! Does not: fail when a tool is missing; its figure is then absent.
-//! Invariant: both runs differ in nothing but the number of calls, so start and end cancel out.
+//! Runs the server under callgrind, memcheck and strace with N and with 2N calls and reports the
+//! difference. If a tool is missing, its figure is absent.
+//!
+//! # Invariants
+//! - Both runs differ only in the number of calls, so the costs of start and end cancel out.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,25 +15,25 @@ use crate::Result;
 const WARM_UP: u64 = 200;
 const CALLS: u64 = 500;
 
-/// Starts a command, makes so many sequential calls, waits for its end.
+/// Starts a command, makes this many sequential calls and waits until it has ended.
 pub type Drive<'d> = dyn Fn(&[String], u64) -> Result<()> + 'd;
 
-/// Per sequential call.
+/// Figures per sequential call.
 #[derive(Default, Debug)]
 pub struct Counts {
     /// Instructions in user space.
     pub instructions: Option<f64>,
-    /// The same when no call is like the one before it.
+    /// Instructions when no call is like the one before it.
     pub in_turns: Option<f64>,
-    /// Calls of the allocator that give memory.
+    /// Allocations.
     pub allocations: Option<f64>,
     /// System calls of all threads.
     pub syscalls: Option<f64>,
-    /// The same by name, those that occur.
+    /// System calls by name, without those that do not occur.
     pub by_name: Vec<(String, f64)>,
 }
 
-/// Counts `server`; `scratch` is a folder for the tools' output.
+/// Counts `server`; `scratch` is a folder for the output of the tools.
 pub fn counts(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Counts {
     let file = scratch.join("count.out").to_string_lossy().into_owned();
     let run = |tool: &[&str]| twice(tool, server, &file, drive);
@@ -52,7 +54,8 @@ pub fn counts(server: &[String], scratch: &Path, drive: &Drive<'_>) -> Counts {
                 .into_iter()
                 .map(|(name, calls)| {
                     let before = once.get(&name).copied().unwrap_or(0.0);
-                    // To hundredths: now and then one of the first lines is read together with the next one.
+                    // Rounded to hundredths: sometimes one of the first lines is read together with
+                    // the next one.
                     (name, (per_call(before, calls) * 100.0).round() / 100.0)
                 })
                 .filter(|(_, calls)| *calls > 0.0)
@@ -86,7 +89,7 @@ fn per_call(once: f64, twice: f64) -> f64 {
     (twice - once) / CALLS as f64
 }
 
-/// What `tool` leaves in `file` after N and after 2N calls of `server`.
+/// Content that `tool` writes to `file` for N and for 2N calls of `server`.
 fn twice(tool: &[&str], server: &[String], file: &str, drive: &Drive<'_>) -> Result<(String, String)> {
     let mut command: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
     command.extend_from_slice(server);
@@ -95,10 +98,11 @@ fn twice(tool: &[&str], server: &[String], file: &str, drive: &Drive<'_>) -> Res
     Ok((once, twice))
 }
 
-/// Leaves a callgrind profile of `calls` sequential calls in `file`; the start-up in it is worth some ten calls.
+/// Writes a callgrind profile of `calls` sequential calls to `file`. The start of the server costs
+/// as much as ten calls.
 ///
 /// # Errors
-/// When the server or callgrind fails.
+/// Returns an error if the server or callgrind fails.
 pub fn profile(server: &[String], calls: u64, file: &Path, drive: &Drive<'_>) -> Result<()> {
     let out = format!("--callgrind-out-file={}", file.display());
     let tool = ["valgrind", "--tool=callgrind", "-q", &out];
@@ -107,7 +111,7 @@ pub fn profile(server: &[String], calls: u64, file: &Path, drive: &Drive<'_>) ->
     drive(&command, calls)
 }
 
-/// Runs `command` for `calls` calls and gives what it left in `file`.
+/// Runs `command` for `calls` calls and returns the content of `file`.
 fn after(command: &[String], calls: u64, file: &str, drive: &Drive<'_>) -> Result<String> {
     drive(command, WARM_UP + calls)?;
     let text = fs::read(file).map_err(|error| format!("{file}: {error}"))?;
@@ -115,14 +119,15 @@ fn after(command: &[String], calls: u64, file: &str, drive: &Drive<'_>) -> Resul
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The number that follows `label`, thousands separated by commas or not.
+/// Returns the number after `label`, with or without commas between thousands.
 fn number_after(text: &str, label: &str) -> Option<f64> {
     let at = text.find(label)? + label.len();
     let word = text[at..].split_whitespace().next()?;
     word.replace(',', "").parse().ok()
 }
 
-/// Calls by name from the summary of `strace -c`: the fourth column, the last one is the name.
+/// Parses the summary of `strace -c`: the fourth column is the number of calls, the last one the
+/// name.
 fn strace_table(text: &str) -> BTreeMap<String, f64> {
     text.lines()
         .filter_map(|line| {

@@ -1,24 +1,25 @@
-//! The rows of this bench and the bounds our servers have to keep.
+//! Rows of this bench and bounds of our servers: keys, texts, limits.
 //!
-//! Does: name keys, texts and bounds. Does not: measure or print.
-//! Invariant: a limit counts in every placement, save where the bare loop shows that no server could keep it.
+//! # Invariants
+//! - A limit applies in every placement, except if the bare loop shows that no server can meet it.
 //!
-//! Those are two. The bars with 64 in flight were set against a bare loop that spends 1.1 µs of CPU on a call and makes
-//! 686,000 calls a second: that is a loop which reads what the pipe has and writes each answer by itself. Against that one
-//! (`--each`) they bind. A loop that answers a whole batch in one write spends 0.1 µs on a call, which leaves no room for a
-//! parser, ours or another: its calls per second and its CPU are printed too, but bind nobody. With one in flight both loops
-//! are the same. And on two CPUs the bare loop itself is not ten times as fast as the tuned peer, so that multiple binds on
-//! one.
+//! There are two exceptions. The limits with 64 calls in flight were set against a bare loop that
+//! reads the pipe and writes each response by itself. It uses 1.1 µs of CPU per call and makes
+//! 686,000 calls per second. The limits apply against this loop (`--each`). A loop that writes the
+//! responses of a whole batch at once uses 0.1 µs per call, which leaves no time for any parser.
+//! Its calls per second and its CPU are printed without a limit. With one call in flight both loops
+//! are the same. On two CPUs the bare loop itself is not ten times as fast as the tuned peer, so
+//! that limit applies on one CPU only.
 
 use crate::limits::Figure::{Above, Plain, TimesFloor, TimesFloorEach, TimesReadme, TimesTuned};
 use crate::limits::{Limit, least, most};
 use crate::place::{PLACEMENTS, Placement};
 use crate::report::{Layout, Maker, Metric, metric};
 
-/// Everything the stdio bench shows.
+/// All rows and limits of the stdio bench.
 pub const LAYOUT: Layout = Layout { timed: TIMED, steady: STEADY, noise: "seq_p50", limits: LIMITS };
 
-/// What depends on the placement.
+/// Figures that depend on the placement.
 const TIMED: &[Metric] = &[
     metric("seq_p50", "sequential p50, µs", 1, true),
     metric("seq_p99", "sequential p99, µs", 1, true),
@@ -36,7 +37,7 @@ const TIMED: &[Metric] = &[
     metric("driver_64", "(driver's CPU per call, 64 in flight, µs)", 2, false),
 ];
 
-/// What does not.
+/// Figures that do not depend on the placement.
 const STEADY: &[Metric] = &[
     metric("in_turns", "instructions per call, two tools and shapes alternating", 0, true),
     metric("instructions", "instructions per call, one tool and shape", 0, false),

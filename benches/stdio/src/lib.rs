@@ -1,12 +1,13 @@
-//! Compares stdio servers by driving them all in one interleaved run.
+//! Benchmark of stdio servers, which take turns in one interleaved run.
 //!
-//! Does: spawn servers, speak just enough of the protocol, measure, print. Does not: judge answers beyond their id,
-//! their length and the first text; conformance is tested elsewhere. Linux only: the figures come from `/proc`.
+//! The driver spawns servers, sends requests, measures and prints. It checks only the id, the
+//! length and the first text of a response; other tests check conformance. Linux only: the figures
+//! are read from `/proc`.
 //!
-//! Read in this order: `wire` (what is sent), `ready` (what a bare loop answers), `peer` (one child process), `place`
-//! (which processors), `load` (the timed phases), `proc` (what the kernel says about the child), `count` (instructions,
-//! allocations, system calls), `stats`, `report`, `limits`, `layout` (the rows and bounds of this bench).
-//! `benches/http` has its own peer, load and layout, and uses the rest.
+//! Reading order: `wire` (requests), `ready` (responses of the bare loop), `peer` (one child
+//! process), `place` (processors), `load` (timed phases), `proc` (figures of the kernel), `count`
+//! (instructions, allocations, system calls), `stats`, `report`, `limits`, `layout` (rows and
+//! limits of this bench). `benches/http` has its own peer, load and layout, and uses the others.
 
 pub mod count;
 pub mod layout;
@@ -20,5 +21,5 @@ pub mod report;
 pub mod stats;
 pub mod wire;
 
-/// Any failure of the bench; it is printed and the run ends.
+/// Any failure of the bench; it is printed and ends the run.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;

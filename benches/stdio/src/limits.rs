@@ -1,8 +1,11 @@
-//! What a bound on our servers is, and whether they keep it.
+//! Limits on our servers, and the check of each limit.
 //!
-//! Does: compute each bounded figure from the samples of one run, in every placement. Does not: measure, or choose the
-//! bounds; each bench has its own, see `layout`.
-//! Invariants: a figure that was not taken neither meets nor misses a limit; a limit is printed for every placement.
+//! Computes each figure from the samples of one run, in every placement. Each bench has its own
+//! limits, see `layout`.
+//!
+//! # Invariants
+//! - A figure that was not measured neither meets nor misses a limit.
+//! - A limit is printed for every placement.
 
 use std::fmt::Write;
 
@@ -10,46 +13,47 @@ use crate::place::{PLACEMENTS, Placement};
 use crate::report::{Maker, Server, find, grouped, head};
 use crate::wire::Framing;
 
-/// How a bounded figure is had.
+/// Computation of a figure.
 #[derive(Clone, Copy)]
 pub enum Figure {
-    /// As it is.
+    /// The value itself.
     Plain(&'static str),
-    /// Above the bare loop's.
+    /// Difference to the bare loop.
     Above(&'static str),
-    /// A multiple of the bare loop's, in each placement.
+    /// Multiple of the bare loop, in each placement.
     TimesFloor(&'static str),
-    /// A multiple of the bare loop's that writes each answer by itself, in each placement.
+    /// Multiple of the bare loop that writes each response by itself, in each placement.
     TimesFloorEach(&'static str),
-    /// A multiple of the peer's as its README shows it, which is measured in the legacy framing only.
+    /// Multiple of the peer in the form of its README, which is measured with sessions only.
     TimesReadme(&'static str),
-    /// A multiple of the tuned peer's in the same framing.
+    /// Multiple of the tuned peer in the same framing.
     TimesTuned(&'static str),
-    /// A multiple of the best that any start of the peer reaches in the same framing, in each placement.
+    /// Multiple of the best variant of the peer in the same framing, in each placement.
     TimesPeer(&'static str),
-    /// The same of a figure that has no placement.
+    /// Multiple of the best variant of the peer, for a figure without placement.
     PlainTimesPeer(&'static str),
 }
 
 use Figure::{Above, Plain, PlainTimesPeer, TimesFloor, TimesFloorEach, TimesPeer, TimesReadme, TimesTuned};
 
-/// A bound on one or both of our servers.
+/// A limit on one or both of our servers.
 pub struct Limit {
     text: &'static str,
     figure: Figure,
     at_most: bool,
     bound: f64,
     binds: &'static [Maker],
-    /// Where a miss counts; a figure without placement always counts.
+    /// Placements in which a miss counts; a figure without placement always counts.
     counts: &'static [Placement],
 }
 
-/// Our servers: what the table of limits shows.
+/// Our servers, the columns of the table of limits.
 const OURS: &[Maker] = &[Maker::OursInline, Maker::OursPool];
-/// The starts of the peer.
+/// The variants of the peer.
 const PEER: &[Maker] = &[Maker::RmcpReadme, Maker::RmcpTuned];
 
-/// `figure` is at most `bound` for the servers of `binds`; a miss counts in the placements of `counts`.
+/// `figure` must be at most `bound` for the servers of `binds`; a miss counts in the placements of
+/// `counts`.
 pub const fn most(
     bound: f64,
     text: &'static str,
@@ -60,7 +64,7 @@ pub const fn most(
     Limit { text, figure, at_most: true, bound, binds, counts }
 }
 
-/// `figure` is at least `bound`, otherwise as [`most`].
+/// `figure` must be at least `bound`; otherwise like [`most`].
 pub const fn least(
     bound: f64,
     text: &'static str,
@@ -72,7 +76,7 @@ pub const fn least(
 }
 
 impl Limit {
-    /// The keys it looks at, what to call them, and whether a miss counts: one, or one for each placement.
+    /// Keys of the figures, their names, and true if a miss counts: one, or one for each placement.
     fn keys(&self) -> Vec<(String, String, bool)> {
         match self.figure {
             Plain(key) | Above(key) | PlainTimesPeer(key) => {
@@ -91,7 +95,7 @@ impl Limit {
         }
     }
 
-    /// The figure of `server`, where this limit binds it.
+    /// Figure of `server`, if this limit applies to it.
     fn figure(&self, servers: &[Server], server: &Server, key: &str) -> Option<f64> {
         if !self.binds.contains(&server.maker) {
             return None;
@@ -108,7 +112,8 @@ impl Limit {
                 let peers = servers.iter().filter(|peer| PEER.contains(&peer.maker));
                 let alike = peers.filter(|peer| peer.framing == server.framing);
                 let multiples = alike.filter_map(|peer| server.over(peer, key));
-                // The hardest of them: the greatest multiple that must stay small, the smallest that must be great.
+                // The strictest one: the greatest multiple with an upper limit, the smallest with a
+                // lower limit.
                 if self.at_most { multiples.reduce(f64::max) } else { multiples.reduce(f64::min) }
             }
         }
@@ -119,7 +124,7 @@ impl Limit {
     }
 }
 
-/// How many figures of our servers miss a limit where it counts.
+/// Number of figures of our servers that miss a limit where it counts.
 pub fn missed(servers: &[Server], limits: &[Limit]) -> usize {
     let mut missed = 0;
     for limit in limits {
@@ -131,10 +136,10 @@ pub fn missed(servers: &[Server], limits: &[Limit]) -> usize {
     missed
 }
 
-/// The table of limits; nothing when none of our servers ran.
+/// Writes the table of limits; writes nothing if none of our servers ran.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 pub fn write(out: &mut String, servers: &[Server], limits: &[Limit]) -> std::fmt::Result {
     let ours: Vec<&Server> = servers.iter().filter(|server| OURS.contains(&server.maker)).collect();
     if ours.is_empty() {

@@ -1,8 +1,10 @@
-//! The timed phases: one call after the other, a window of calls, large texts, tool lists.
+//! Timed phases: sequential calls, a window of calls, large texts, tool lists.
 //!
-//! Does: keep exactly the wanted number of calls outstanding, check each answer's id and length, take the time.
-//! Does not: spawn or judge.
-//! Invariant: nothing is outstanding when a phase returns, so phases can follow each other on one server.
+//! Each phase keeps exactly the given number of calls in flight, checks id and length of each
+//! response, and measures the time.
+//!
+//! # Invariants
+//! - No call is in flight when a phase returns, so phases can follow each other on one server.
 
 use std::time::{Duration, Instant};
 
@@ -11,34 +13,34 @@ use crate::peer::Peer;
 use crate::proc;
 use crate::wire::{Script, digits, id_of};
 
-/// What one phase gave.
+/// Result of one phase.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Phase {
-    /// Answered calls.
+    /// Completed calls.
     pub calls: u64,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last response.
     pub seconds: f64,
-    /// Processor time of the server, nanoseconds.
+    /// Processor time of the server in nanoseconds.
     pub cpu_ns: u64,
     /// Context switches of all threads of the server.
     pub switches: u64,
-    /// Processor time of the driver itself, nanoseconds.
+    /// Processor time of the driver in nanoseconds.
     pub driver_ns: u64,
 }
 
 impl Phase {
-    /// `total` of this phase per call.
+    /// Returns `total` per call of this phase.
     pub fn per_call(&self, total: u64) -> f64 {
         total as f64 / self.calls.max(1) as f64
     }
 
-    /// Calls per second.
+    /// Returns the calls per second.
     pub fn rate(&self) -> f64 {
         self.calls as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// What the kernel has counted up to now.
+/// Counters of the kernel at the start of a phase.
 struct Meter {
     cpu_ns: u64,
     switches: u64,
@@ -68,10 +70,11 @@ impl Meter {
     }
 }
 
-/// One call at a time for `duration`; the latency of each in nanoseconds goes to `latencies`.
+/// Makes sequential calls for `duration` and adds the latency of each in nanoseconds to
+/// `latencies`.
 ///
 /// # Errors
-/// When the server ends or answers another id.
+/// Returns an error if the server ends or a response has another id.
 pub fn sequential(
     peer: &mut Peer<'_>,
     script: &Script,
@@ -92,10 +95,10 @@ pub fn sequential(
     Ok(meter.stop(peer.pid(), calls))
 }
 
-/// Exactly `calls` calls, one at a time: for counting tools, where the number has to be known.
+/// Makes exactly `calls` sequential calls, for counting tools that need the number.
 ///
 /// # Errors
-/// When the server ends or answers another id.
+/// Returns an error if the server ends or a response has another id.
 pub fn exactly(peer: &mut Peer<'_>, script: &Script, calls: u64) -> Result<()> {
     for _ in 0..calls {
         one(peer, script)?;
@@ -110,10 +113,12 @@ fn one(peer: &mut Peer<'_>, script: &Script) -> Result<()> {
     if id_of(peer.read_line()?) == Some(id) { Ok(()) } else { Err("an answer with another id".into()) }
 }
 
-/// `width` calls outstanding for `duration`: as many as a read answers are sent again in one write.
+/// Keeps `width` calls in flight for `duration`: one write sends as many new calls as one read
+/// completed.
 ///
 /// # Errors
-/// When the server ends, answers an id twice or one never sent, or an answer's length is not that of an echo.
+/// Returns an error if the server ends, a response has an id in no call in flight, or its length is
+/// not that of an echo.
 pub fn window(peer: &mut Peer<'_>, script: &Script, width: u64, duration: Duration) -> Result<Phase> {
     let meter = Meter::start(peer.pid());
     let end = meter.started + duration;
@@ -161,10 +166,11 @@ pub fn window(peer: &mut Peer<'_>, script: &Script, width: u64, duration: Durati
     Ok(meter.stop(peer.pid(), done))
 }
 
-/// Calls with a large text, one at a time for `duration`, at least three. Gives MiB of text echoed per second.
+/// Makes sequential calls with a large text for `duration`, at least three. Returns MiB of echoed
+/// text per second.
 ///
 /// # Errors
-/// When the server ends or the text did not come back in full.
+/// Returns an error if the server ends or the text is incomplete.
 pub fn bulk(peer: &mut Peer<'_>, script: &Script, duration: Duration) -> Result<f64> {
     let started = Instant::now();
     let mut calls = 0u32;
@@ -182,10 +188,11 @@ pub fn bulk(peer: &mut Peer<'_>, script: &Script, duration: Duration) -> Result<
     Ok(mebibytes / started.elapsed().as_secs_f64())
 }
 
-/// The whole tool list for `duration`, at least three times, latencies in nanoseconds to `latencies`.
+/// Requests the whole tool list for `duration`, at least three times. Adds the latencies in
+/// nanoseconds to `latencies`.
 ///
 /// # Errors
-/// When the server ends or its answer is not a list.
+/// Returns an error if the server ends or a response is not a list.
 pub fn lists(
     peer: &mut Peer<'_>,
     script: &Script,
@@ -201,10 +208,12 @@ pub fn lists(
     Ok(())
 }
 
-/// The whole tool list, cursors followed; each page's line goes to `page`. Gives the number of pages.
+/// Requests the whole tool list and follows cursors. Calls `page` with each response. Returns the
+/// number of pages.
 ///
 /// # Errors
-/// When the server ends, its answer is not a list, or there are more than a thousand pages.
+/// Returns an error if the server ends, a response is not a list, or there are more than a thousand
+/// pages.
 pub fn list(peer: &mut Peer<'_>, script: &Script, mut page: impl FnMut(&[u8])) -> Result<u32> {
     let mut cursor: Option<Vec<u8>> = None;
     for pages in 1..=1000 {
@@ -224,7 +233,8 @@ pub fn list(peer: &mut Peer<'_>, script: &Script, mut page: impl FnMut(&[u8])) -
     Err("a list without end".into())
 }
 
-/// The cursor of a page, still escaped. It stands before or after the tools, so only the ends are searched.
+/// Returns the cursor of a page, still escaped. It is before or after the tools, so only both ends
+/// are searched.
 fn next_cursor(line: &[u8]) -> Option<Vec<u8>> {
     const LABEL: &[u8] = b"\"nextCursor\":\"";
     let ends = [&line[line.len().saturating_sub(400)..], &line[..line.len().min(400)]];

@@ -1,8 +1,9 @@
-//! One server process and the two pipes to it.
+//! A server process and the pipes to it.
 //!
-//! Does: spawn, write, read lines, end it. Does not: time anything.
-//! Invariants: every process has a deadline, past which it is killed through its process descriptor, so a read always
-//! returns; a dropped `Peer` leaves no process behind.
+//! # Invariants
+//! - Every process has a deadline. After it the process is killed through its process descriptor,
+//!   so a read always returns.
+//! - A dropped `Peer` leaves no process running.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -18,16 +19,16 @@ use crate::wire::Script;
 const BUFFER: usize = 256 * 1024;
 const LONGEST_ANSWER: usize = 16 * 1024 * 1024;
 
-/// The next process to kill, and when.
+/// The next process to kill, and its deadline.
 type Armed = Option<(Instant, OwnedFd)>;
 
-/// Kills the one process that is under way when its time is up.
+/// Kills the current process at its deadline.
 pub struct Watch {
     armed: Arc<(Mutex<Armed>, Condvar)>,
 }
 
 impl Watch {
-    /// Starts the watching thread, which sleeps until a deadline is due.
+    /// Starts the thread, which sleeps until a deadline.
     pub fn start() -> Result<Self> {
         let armed: Arc<(Mutex<Armed>, Condvar)> = Arc::default();
         let shared = Arc::clone(&armed);
@@ -38,10 +39,10 @@ impl Watch {
         Ok(Self { armed })
     }
 
-    /// Has `child` killed after `limit`, in the place of whatever was watched before.
+    /// Kills `child` after `limit`; replaces the process watched before.
     ///
     /// # Errors
-    /// When the kernel gives no process descriptor.
+    /// Returns an error if the kernel returns no process descriptor.
     pub fn arm(&self, child: &Child, limit: Duration) -> Result<()> {
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let process = pidfd_open(pid.ok_or("no process number")?, PidfdFlags::empty())?;
@@ -49,7 +50,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Watches nothing.
+    /// Stops watching.
     pub fn disarm(&self) {
         self.set(None);
     }
@@ -70,7 +71,7 @@ fn watch(shared: &(Mutex<Armed>, Condvar)) {
             None => changed.wait(armed).unwrap_or_else(PoisonError::into_inner),
             Some(Duration::ZERO) => {
                 if let Some((_, process)) = armed.take() {
-                    // A failure means that it has already ended.
+                    // Fails only if the process has already ended.
                     let _ = pidfd_send_signal(process, Signal::KILL);
                 }
                 armed
@@ -97,7 +98,7 @@ impl<'w> Peer<'w> {
     /// Starts `command`; it is killed after `limit`.
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// Returns an error if the program cannot be started.
     pub fn spawn(command: &[String], limit: Duration, watch: &'w Watch) -> Result<Self> {
         let (program, args) = command.split_first().ok_or("an empty command")?;
         let mut child = Command::new(program)
@@ -123,21 +124,21 @@ impl<'w> Peer<'w> {
         })
     }
 
-    /// Number of the process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next request id; they start at 1 and never repeat.
+    /// Returns the next request id. Ids start at 1 and never repeat.
     pub fn take_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
     }
 
-    /// Opens the conversation and waits for the first answer.
+    /// Opens the connection and waits for the first response.
     ///
     /// # Errors
-    /// When the server ends or answers an error.
+    /// Returns an error if the server ends or responds with an error.
     pub fn open(&mut self, script: &Script) -> Result<()> {
         let id = self.take_id();
         self.outgoing.clear();
@@ -151,10 +152,10 @@ impl<'w> Peer<'w> {
         self.flush()
     }
 
-    /// One call, its answer checked for the text.
+    /// Makes one call and checks the text of the response.
     ///
     /// # Errors
-    /// When the server ends or the answer is not the text.
+    /// Returns an error if the server ends or the response has another text.
     pub fn checked_call(&mut self, script: &Script) -> Result<()> {
         let id = self.take_id();
         script.push_call(&mut self.outgoing, id);
@@ -169,10 +170,10 @@ impl<'w> Peer<'w> {
         Ok(())
     }
 
-    /// Writes what stands in `outgoing` and empties it.
+    /// Writes the buffer `outgoing` and clears it.
     ///
     /// # Errors
-    /// When the server closed its input.
+    /// Returns an error if the server closed its input.
     pub fn flush(&mut self) -> Result<()> {
         if let Some(stdin) = &mut self.stdin {
             stdin.write_all(&self.outgoing)?;
@@ -181,10 +182,11 @@ impl<'w> Peer<'w> {
         Ok(())
     }
 
-    /// Reads until the pipe ends with a line end; for one outstanding answer. The line comes without its end.
+    /// Reads until the pipe ends with a line end, for one call in flight. Returns the line without
+    /// its end.
     ///
     /// # Errors
-    /// When the server ends, was killed, or sends more than 16 MiB.
+    /// Returns an error if the server ends, was killed, or sends more than 16 MiB.
     pub fn read_line(&mut self) -> Result<&[u8]> {
         let mut filled = 0;
         loop {
@@ -195,10 +197,12 @@ impl<'w> Peer<'w> {
         }
     }
 
-    /// Reads what the pipe has and hands each complete line to `each`; an unfinished line waits for the next call.
+    /// Reads the available bytes and calls `each` with each complete line. An incomplete line waits
+    /// for the next call.
     ///
     /// # Errors
-    /// When the server ends, was killed, sends a line beyond 16 MiB, or `each` refuses a line.
+    /// Returns an error if the server ends, was killed, sends a line beyond 16 MiB, or `each`
+    /// rejects a line.
     pub fn read_lines(&mut self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let old = self.filled;
         self.filled += self.read_at(old)?;
@@ -225,10 +229,10 @@ impl<'w> Peer<'w> {
         }
     }
 
-    /// Closes the server's input and waits for its end.
+    /// Closes the server's input and waits until it has ended.
     ///
     /// # Errors
-    /// When it was killed or reported a failure.
+    /// Returns an error if it was killed or exited with a failure.
     pub fn finish(mut self) -> Result<()> {
         self.stdin = None;
         let status = self.child.wait()?;
@@ -240,7 +244,7 @@ impl<'w> Peer<'w> {
 impl Drop for Peer<'_> {
     fn drop(&mut self) {
         self.stdin = None;
-        // Both do nothing after `finish`.
+        // Both have no effect after `finish`.
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.watch.disarm();

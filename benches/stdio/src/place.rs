@@ -1,10 +1,11 @@
-//! Which processors the driver and the server run on.
+//! Processors of the driver and of the server.
 //!
-//! Does: move this thread and all threads of a server. Does not: fail where there is one processor only; the placements
-//! that need two are then left out.
-//! Why: left alone, the scheduler puts both ends of a pipe on one processor or on two as it likes, and a call costs some
-//! microseconds in the one case and tens of them in the other, where an idle processor has to be woken. Mixed, the two
-//! cases drown every difference between servers.
+//! Moves this thread and all threads of a server. With one processor only, placements that need two
+//! are left out.
+//!
+//! Without a placement, the scheduler puts both ends of a pipe on one processor or on two. A call
+//! takes some microseconds in the first case. It takes tens of microseconds in the second, because
+//! an idle processor must wake up. A mix of both hides every difference between servers.
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -12,14 +13,15 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::Result;
 use crate::proc;
 
-/// Where both ends run.
+/// Processors of both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// Driver and server share one processor: a call is work and context switches, nothing is woken.
+    /// Driver and server share one processor: a call costs work and context switches, but no
+    /// wake-up.
     One,
-    /// The driver has one processor, the server another.
+    /// The driver runs on one processor, the server on another.
     Two,
-    /// Any processor for both.
+    /// Both may run on any processor.
     Free,
 }
 
@@ -27,7 +29,7 @@ pub enum Placement {
 pub const PLACEMENTS: [Placement; 3] = [Placement::One, Placement::Two, Placement::Free];
 
 impl Placement {
-    /// Short name, the first part of a metric's key.
+    /// Short name: the first part of the key of a metric.
     pub fn key(self) -> &'static str {
         match self {
             Placement::One => "one",
@@ -36,7 +38,7 @@ impl Placement {
         }
     }
 
-    /// Heading of the report.
+    /// Heading in the report.
     pub fn heading(self) -> &'static str {
         match self {
             Placement::One => "driver and server on one CPU",
@@ -46,7 +48,7 @@ impl Placement {
     }
 }
 
-/// The processors this process may use.
+/// Processors that this process may use.
 pub struct Places {
     all: CpuSet,
     first: CpuSet,
@@ -54,10 +56,10 @@ pub struct Places {
 }
 
 impl Places {
-    /// Looks what there is.
+    /// Reads the available processors.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// Returns an error if the kernel does not report them.
     pub fn find() -> Result<Self> {
         let all = sched_getaffinity(None)?;
         let only = |index: usize| {
@@ -70,17 +72,18 @@ impl Places {
         Ok(Self { all, first: only(first), last: usable.next_back().map(only) })
     }
 
-    /// The placements this machine has.
+    /// Placements that this machine supports.
     pub fn usable(&self) -> impl Iterator<Item = Placement> {
         let two = self.last.is_some();
         let all = PLACEMENTS.into_iter();
         all.filter(move |placement| two || *placement == Placement::One)
     }
 
-    /// Moves the calling thread and all threads of `pid`; threads started later follow the one that starts them.
+    /// Moves the calling thread and all threads of `pid`. Threads inherit the placement of the
+    /// thread that starts them.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Returns an error if the kernel rejects it.
     pub fn put(&self, pid: u32, placement: Placement) -> Result<()> {
         let (driver, server) = match (placement, &self.last) {
             (Placement::Free, _) => (&self.all, &self.all),
@@ -88,17 +91,17 @@ impl Places {
             _ => (&self.first, &self.first),
         };
         for task in proc::task_ids(pid) {
-            // A thread that ended in between is no loss.
+            // The thread may have ended.
             let _ = sched_setaffinity(i32::try_from(task).ok().and_then(Pid::from_raw), server);
         }
         sched_setaffinity(None, driver)?;
         Ok(())
     }
 
-    /// Gives the calling thread, and what it starts from now on, all processors.
+    /// Allows all processors to the calling thread and to the threads it starts later.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Returns an error if the kernel rejects it.
     pub fn release(&self) -> Result<()> {
         Ok(sched_setaffinity(None, &self.all)?)
     }

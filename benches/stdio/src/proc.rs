@@ -1,11 +1,14 @@
-//! What the kernel says about a process: time, context switches, threads, memory.
+//! Figures of the kernel about a process: time, context switches, threads, memory.
 //!
-//! Does: read `/proc`. Does not: fail; what cannot be read is 0 and shows as a dash in the report.
-//! Invariant: read while the process waits for input, so that its counters are up to date.
+//! Reads `/proc`. A value that cannot be read is 0, and the report shows a dash.
+//!
+//! # Invariants
+//! - Values are read while the process waits for input, so its counters are up to date.
 
 use std::fs;
 
-/// Processor time of all live threads in nanoseconds. The scheduler's own count: `stat` has ticks of 10 ms only.
+/// Processor time of all live threads in nanoseconds, from the scheduler: `stat` has ticks of 10 ms
+/// only.
 pub fn cpu_ns(pid: u32) -> u64 {
     tasks(pid).map(|task| first_number(&read(&format!("{task}/schedstat")))).sum()
 }
@@ -15,7 +18,7 @@ pub fn own_cpu_ns() -> u64 {
     first_number(&read("/proc/thread-self/schedstat"))
 }
 
-/// Voluntary and other context switches of all live threads.
+/// Voluntary and involuntary context switches of all live threads.
 pub fn switches(pid: u32) -> u64 {
     tasks(pid)
         .map(|task| {
@@ -25,7 +28,7 @@ pub fn switches(pid: u32) -> u64 {
         .sum()
 }
 
-/// Live threads.
+/// Number of live threads.
 pub fn threads(pid: u32) -> u64 {
     tasks(pid).count() as u64
 }
@@ -36,12 +39,12 @@ pub fn memory(pid: u32) -> (u64, u64) {
     (field(&rollup, "Rss:"), field(&rollup, "Anonymous:"))
 }
 
-/// The most memory ever resident, in kB.
+/// Peak resident memory in kB.
 pub fn peak(pid: u32) -> u64 {
     field(&read(&format!("/proc/{pid}/status")), "VmHWM:")
 }
 
-/// The numbers of all live threads.
+/// Ids of all live threads.
 pub fn task_ids(pid: u32) -> impl Iterator<Item = u32> {
     fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()

@@ -1,8 +1,10 @@
-//! Ready-made answers to the bench's own lines: the work of a bare loop.
+//! Prepared responses to the requests of the bench, for a bare loop.
 //!
-//! Does: find id and text by fixed positions and a plain scan over the bytes. Does not: parse JSON, or read and write;
-//! it understands the bench's driver and nobody else.
-//! Invariant: the positions are those of `wire`.
+//! Finds id and text by fixed positions and a plain scan over the bytes. Does not parse JSON. It
+//! supports only the requests of the driver.
+//!
+//! # Invariants
+//! - The positions are those of `wire`.
 
 use crate::wire::{CALL, HEAD};
 
@@ -17,12 +19,13 @@ const MODERN: (&[u8], &[u8]) = (
     b"\"}],\"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":\"floor\",\"version\":\"0\"}}}}\n",
 );
 
-/// A byte at a time, on purpose: this is the scan the limits speak of.
+/// Scans byte by byte on purpose: the limits refer to this scan.
 pub fn scan(bytes: &[u8], wanted: u8) -> Option<usize> {
     bytes.iter().position(|byte| *byte == wanted)
 }
 
-/// Appends the answer to one line and a line end, nothing for a notification; `list` is what follows the id of a list.
+/// Appends the response to one line; appends nothing for a notification. `list` is the text after
+/// the id of a list.
 pub fn answer(line: &[u8], list: &[u8], out: &mut Vec<u8>) {
     let Some(rest) = line.strip_prefix(HEAD) else {
         return;

@@ -1,7 +1,7 @@
-//! The tables: medians and multiples of the bare loop; and the same as JSON.
+//! Report: tables with medians and multiples of the bare loop, and the same figures as JSON.
 //!
-//! Does: format what was measured. Does not: measure, or judge; `limits` does.
-//! Invariant: a figure that was not taken is a dash, never a zero.
+//! # Invariants
+//! - A figure that was not measured is a dash, never a zero.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,40 +12,41 @@ use crate::place::{PLACEMENTS, Placement};
 use crate::stats::{median, quantile, ratio};
 use crate::wire::Framing;
 
-/// Whose server it is.
+/// Origin of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Maker {
-    /// The bare loop: what the others are divided by.
+    /// The bare loop, the base of all multiples.
     Floor,
-    /// The bare loop as figures of peers are usually given: one write for each answer.
+    /// The bare loop with one write for each response, as figures of peers are usually measured.
     FloorEach,
-    /// This library, inline tools on the reader thread.
+    /// This library with inline tools on the reader thread.
     OursInline,
-    /// This library, tools of the worker pool.
+    /// This library with tools on the worker pool.
     OursPool,
     /// A bare loop on a small HTTP crate.
     TinyHttp,
-    /// The peer as its README shows it.
+    /// The peer in the form of its README.
     RmcpReadme,
-    /// The peer at its best.
+    /// The tuned peer.
     RmcpTuned,
 }
 
-/// A server under test and what was measured of it.
+/// A server under test with its samples.
 pub struct Server {
-    /// Column head.
+    /// Heading of the column.
     pub name: String,
-    /// Whose it is.
+    /// Origin of the server.
     pub maker: Maker,
-    /// What the client speaks to it.
+    /// Framing that the client uses.
     pub framing: Framing,
-    /// How it is started with its two tools.
+    /// Command with two tools.
     pub command: Vec<String>,
-    /// How it is started with 500 tools; empty where no list is measured.
+    /// Command with 500 tools; empty if no list is measured.
     pub list_command: Vec<String>,
-    /// One sample per round, by metric key; `placement/key` for what depends on the placement.
+    /// One sample per round by metric key; `placement/key` for figures that depend on the
+    /// placement.
     pub samples: BTreeMap<String, Vec<f64>>,
-    /// Figures that need no clock.
+    /// Figures without a clock.
     pub counts: Counts,
 }
 
@@ -55,7 +56,7 @@ impl Server {
         self.samples.entry(key.to_owned()).or_default().push(value);
     }
 
-    /// Adds a sample taken at `place`.
+    /// Adds a sample with its placement.
     pub fn push_at(&mut self, place: Placement, key: &str, value: f64) {
         self.push(&format!("{}/{key}", place.key()), value);
     }
@@ -64,7 +65,7 @@ impl Server {
         self.samples.get(key).map_or(&[], Vec::as_slice)
     }
 
-    /// Median of a metric over the rounds.
+    /// Returns the median of a metric over the rounds.
     pub fn value(&self, key: &str) -> Option<f64> {
         match key {
             "instructions" => self.counts.instructions,
@@ -75,7 +76,8 @@ impl Server {
         }
     }
 
-    /// A metric as a multiple of `base`'s; a list is divided by the bare loop's with the same text.
+    /// Returns a metric as a multiple of `base`; a list is divided by the bare loop's list with the
+    /// same text.
     pub fn over(&self, base: &Server, key: &str) -> Option<f64> {
         let same_text = match key.strip_suffix("list_p50") {
             Some(place) => self.samples(&format!("{place}list_floor")),
@@ -92,7 +94,7 @@ impl Server {
     }
 }
 
-/// The server of `maker` spoken to in `framing`.
+/// Finds the server of `maker` with `framing`.
 pub fn find(servers: &[Server], maker: Maker, framing: Framing) -> Option<&Server> {
     let mut all = servers.iter();
     all.find(|server| server.maker == maker && server.framing == framing)
@@ -103,28 +105,28 @@ pub struct Metric {
     key: &'static str,
     label: &'static str,
     decimals: usize,
-    /// Whether a multiple of the bare loop's figure says anything.
+    /// True if a multiple of the bare loop is meaningful.
     ratio: bool,
 }
 
-/// The rows of one bench and the bounds of its figures.
+/// Rows of one bench and limits of its figures.
 pub struct Layout {
-    /// What depends on the placement.
+    /// Figures that depend on the placement.
     pub timed: &'static [Metric],
-    /// What does not.
+    /// Figures that do not.
     pub steady: &'static [Metric],
-    /// The timed figure of the bare loop whose spread is shown as noise.
+    /// Timed figure of the bare loop whose spread is printed as noise.
     pub noise: &'static str,
-    /// Bounds on our servers.
+    /// Limits on our servers.
     pub limits: &'static [Limit],
 }
 
-/// A row; with `ratio`, the multiple of the bare loop's figure stands beside it.
+/// Creates a row; `ratio` adds the multiple of the bare loop.
 pub const fn metric(key: &'static str, label: &'static str, decimals: usize, ratio: bool) -> Metric {
     Metric { key, label, decimals, ratio }
 }
 
-/// The whole report as Markdown.
+/// Returns the whole report as Markdown.
 pub fn markdown(servers: &[Server], rounds: usize, layout: &Layout) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -196,7 +198,7 @@ fn write_syscalls(out: &mut String, servers: &[Server]) -> std::fmt::Result {
     Ok(())
 }
 
-/// A table's head and rule: `first`, then the servers' names.
+/// Writes heading and rule of a table: `first`, then the names of the servers.
 pub fn head<'s>(
     out: &mut String,
     first: &str,
@@ -211,7 +213,7 @@ pub fn head<'s>(
     writeln!(out, "\n{rule}")
 }
 
-/// `value` with `decimals`, thousands apart; whole numbers from 1000 on.
+/// Formats `value` with `decimals` and separated thousands; as an integer from 1000 on.
 pub fn grouped(value: f64, decimals: usize) -> String {
     if value.abs() < 1000.0 {
         return format!("{value:.decimals$}");
@@ -227,7 +229,7 @@ pub fn grouped(value: f64, decimals: usize) -> String {
     out
 }
 
-/// Everything, samples included, as one JSON object.
+/// Returns all figures and samples as one JSON object.
 pub fn json(servers: &[Server], rounds: usize) -> String {
     let mut out = String::new();
     let _ = write_json(&mut out, servers, rounds);
@@ -238,7 +240,7 @@ fn write_json(out: &mut String, servers: &[Server], rounds: usize) -> std::fmt::
     write!(out, "{{\"rounds\":{rounds},\"servers\":[")?;
     for (index, server) in servers.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        // Names are ours: letters, digits, spaces, brackets.
+        // The names contain only letters, digits, spaces and brackets.
         write!(out, "{comma}\n{{\"name\":\"{}\",\"medians\":{{", server.name)?;
         let counted = ["instructions", "allocations", "syscalls"].into_iter();
         let keys = counted.chain(server.samples.keys().map(String::as_str));

@@ -1,9 +1,11 @@
 //! Medians and quantiles.
 //!
-//! Does: sort copies. Does not: weigh or discard samples.
-//! Invariant: an empty set has no quantile, which the report shows as a dash.
+//! Sorts copies and discards no samples.
+//!
+//! # Invariants
+//! - An empty set has no quantile; the report shows a dash.
 
-/// The value below which `share` of the samples lie.
+/// Returns the value below which `share` of the samples lie.
 pub fn quantile(samples: &[f64], share: f64) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -11,12 +13,13 @@ pub fn quantile(samples: &[f64], share: f64) -> Option<f64> {
     sorted.get((last as f64 * share).round() as usize).copied()
 }
 
-/// The middle sample.
+/// Returns the median of the samples.
 pub fn median(samples: &[f64]) -> Option<f64> {
     quantile(samples, 0.5)
 }
 
-/// Median of the quotients of samples taken in the same round; of the medians where the rounds do not match.
+/// Returns the median of the quotients of samples of the same round, or the quotient of the medians
+/// if the rounds do not match.
 pub fn ratio(over: &[f64], under: &[f64]) -> Option<f64> {
     if over.len() != under.len() {
         return Some(median(over)? / median(under)?);
@@ -40,7 +43,7 @@ mod tests {
 
     #[test]
     fn ratios_pair_the_rounds() {
-        // A disturbance that hits both servers of a round leaves the ratio alone.
+        // A disturbance of both servers in one round does not change the ratio.
         assert_eq!(ratio(&[2.0, 200.0, 2.0], &[1.0, 100.0, 1.0]), Some(2.0));
         assert_eq!(ratio(&[4.0], &[1.0, 2.0, 3.0]), Some(2.0));
         assert_eq!(ratio(&[1.0], &[0.0]), None);

@@ -1,11 +1,13 @@
-//! The lines the bench sends, in fixed shapes.
+//! Requests of the bench, in fixed shapes.
 //!
-//! Does: append ready lines to a buffer. Does not: read answers.
-//! Invariant: `floor` finds id and text by these very positions, so a change here is a change there.
+//! Appends prepared lines to a buffer.
+//!
+//! # Invariants
+//! - `floor` finds id and text by these positions, so a change here needs a change there.
 
-/// How every request and every answer starts.
+/// Start of every request and every response.
 pub const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
-/// What stands between the id and the text of a call.
+/// Bytes between the id and the text of a call.
 pub const CALL: &[u8] =
     b",\"method\":\"tools/call\",\"params\":{\"name\":\"echo\",\"arguments\":{\"text\":\"";
 const CALL_END: &[u8] = b"\"}";
@@ -14,7 +16,7 @@ const SWAPPED_END: &[u8] = b"\"},\"name\":\"echo\"";
 const ADD: &[u8] =
     b",\"method\":\"tools/call\",\"params\":{\"name\":\"add\",\"arguments\":{\"a\":20,\"b\":22}";
 const LIST: &[u8] = b",\"method\":\"tools/list\",\"params\":{";
-/// What each request of the modern era carries among its parameters.
+/// Metadata in the parameters of each modern request.
 pub const META: &[u8] = b"\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\
 \"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"},\
 \"io.modelcontextprotocol/clientCapabilities\":{}}";
@@ -23,10 +25,10 @@ const INITIALIZE: &[u8] = b",\"method\":\"initialize\",\"params\":{\"protocolVer
 const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
 const DISCOVER: &[u8] = b",\"method\":\"server/discover\",\"params\":{";
 
-/// The text of a short call.
+/// Text of a short call.
 pub const SHORT: &str = "hello from the other end of the pipe";
 
-/// Which of the two protocol eras the client speaks.
+/// Protocol era of the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     /// `initialize` opens a session.
@@ -35,7 +37,7 @@ pub enum Framing {
     Modern,
 }
 
-/// Writes the lines of one client.
+/// Writer for the requests of one client.
 pub struct Script {
     framing: Framing,
     text: String,
@@ -43,23 +45,23 @@ pub struct Script {
 }
 
 impl Script {
-    /// Calls of `text`, which must need no escapes.
+    /// Calls with `text`, which must need no escapes.
     pub fn new(framing: Framing, text: &str) -> Self {
         Self { framing, text: text.to_owned(), kinds: 1 }
     }
 
-    /// The same, but no call is like the one before it: `echo`, `add`, `echo` with its members the other way round,
-    /// `add`, and from the start.
+    /// Alternating calls, so that no call is like the one before it: `echo`, `add`, `echo` with
+    /// swapped members, `add`, and again.
     pub fn in_turns(self) -> Self {
         Self { kinds: 4, ..self }
     }
 
-    /// The text of each call.
+    /// Returns the text of each call.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The request that opens the conversation.
+    /// Appends the first request of the connection.
     pub fn push_open(&self, out: &mut Vec<u8>, id: u64) {
         push_head(out, id);
         match self.framing {
@@ -72,14 +74,15 @@ impl Script {
         }
     }
 
-    /// What follows the answer to [`Self::push_open`]: nothing in the modern era.
+    /// Appends the notification after the response to [`Self::push_open`]; nothing in the modern
+    /// era.
     pub fn push_opened(&self, out: &mut Vec<u8>) {
         if self.framing == Framing::Legacy {
             out.extend_from_slice(INITIALIZED);
         }
     }
 
-    /// One call, of `echo` unless it is the turn of another.
+    /// Appends one call: `echo`, or the next tool of the alternation.
     pub fn push_call(&self, out: &mut Vec<u8>, id: u64) {
         push_head(out, id);
         let call: [&[u8]; 3] = match id % self.kinds {
@@ -97,7 +100,8 @@ impl Script {
         out.extend_from_slice(b"}}\n");
     }
 
-    /// One page of the tool list; `cursor` is taken as it stood in the last page, still escaped.
+    /// Appends a request for one page of the tool list; `cursor` is still escaped, as in the last
+    /// page.
     pub fn push_list(&self, out: &mut Vec<u8>, id: u64, cursor: Option<&[u8]>) {
         push_head(out, id);
         out.extend_from_slice(LIST);
@@ -121,7 +125,7 @@ fn push_head(out: &mut Vec<u8>, id: u64) {
     push_number(out, id);
 }
 
-/// Decimal digits of `number`.
+/// Appends the decimal digits of `number`.
 pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
@@ -136,12 +140,12 @@ pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// How many digits [`push_number`] writes.
+/// Number of digits that [`push_number`] appends.
 pub fn digits(number: u64) -> usize {
     number.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-/// The number after the first `"id":` of an answer.
+/// Returns the number after the first `"id":` of a response.
 pub fn id_of(line: &[u8]) -> Option<u64> {
     let rest = match line.strip_prefix(HEAD) {
         Some(rest) => rest,

@@ -1,4 +1,4 @@
-//! The load on rmcp's client: one task for each call that is to be under way, on the runtime its README shows.
+//! Load on rmcp's client: one task for each call in flight, on the runtime of its README.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! What a host pays for servers that do nothing: a hub starts children, lists their tools, calls each once, and then
-//! tells how much more memory is resident than before, for each of them: see `idle.sh`.
+//! Memory of a host for idle servers: a hub starts children, lists their tools, calls each once,
+//! and prints the growth of resident memory per child; see `idle.sh`.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ fn main() {
     let count: u64 = args.next().and_then(|n| n.parse().ok()).expect("CHILDREN COMMAND…");
     let command: Vec<String> = args.collect();
     let mut limits = Limits::default();
-    // Fifty programs that start at once start slowly.
+    // Fifty programs that start together start slowly.
     limits.probe_timeout = Duration::from_secs(60);
     let hub = Hub::builder("idle-host", "1.0.0").limits(limits).build().expect("a hub");
     let child = |key: String| {
@@ -28,7 +28,8 @@ fn main() {
         assert_eq!(answer.texts(), "hello");
     };
     let held = || (kib("VmRSS:"), kib("RssAnon:"));
-    // The code that every connection runs is in memory with the first; the system lends pages out by the handful.
+    // The first connection loads the code that all connections use; the system maps pages in
+    // groups.
     let none = held();
     child("first".to_owned());
     hub.tools();

@@ -1,5 +1,5 @@
-//! What any program takes that is linked like the clients, starts the same server and has one more thread: it asks
-//! nothing. Below that no client can be.
+//! Baseline of memory: a program that is linked like the clients, starts the same server, has one
+//! more thread, and sends no request. No client can use less.
 
 use std::process::{Command, Stdio};
 use std::thread;

@@ -1,5 +1,5 @@
-//! The load on this library's client: one thread starts as many calls as are to be under way and waits for each in turn,
-//! as a host with little memory does. With `CLIENT_BENCH_THREADS=1` each has a thread of its own.
+//! Load on this library's client: one thread starts all calls in flight and waits for each in turn,
+//! as a host with little memory does. With `CLIENT_BENCH_THREADS=1` each call has its own thread.
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn echo(client: &Client, text: &str) -> Request<ToolOutput> {
     client.request_tool("echo", json!({"text": text}))
 }
 
-/// All calls by this thread: the oldest is waited for, and a new one takes its place.
+/// Makes all calls on this thread: waits for the oldest call and starts a new one.
 fn started(client: &Client, job: &Job, began: Instant) -> Times {
     let mut times = Times::default();
     let mut calls = VecDeque::with_capacity(job.in_flight);
@@ -47,7 +47,7 @@ fn started(client: &Client, job: &Job, began: Instant) -> Times {
     }
 }
 
-/// Each call by a thread of its own.
+/// Makes each call on its own thread.
 fn by_threads(client: &Client, job: &Job, began: Instant) -> Vec<Times> {
     let threads: Vec<_> = (0..job.in_flight)
         .map(|_| {

@@ -1,7 +1,9 @@
-//! What both binaries of this package have in common: the service and its command line.
+//! Service and command line of both binaries of this package.
 //!
-//! Does: build rmcp's Streamable HTTP service over the echo server of `benches/stdio`. Does not: listen; the binaries do.
-//! Invariant: one route table for the life of the process, so that no request builds one.
+//! Builds rmcp's Streamable HTTP service over the echo server of `benches/stdio`.
+//!
+//! # Invariants
+//! - One route table for the lifetime of the process, so that no request builds one.
 
 use std::sync::Arc;
 
@@ -13,11 +15,11 @@ use rmcp_echo::Kept;
 /// The service of both binaries.
 pub type Service = StreamableHttpService<Kept, LocalSessionManager>;
 
-/// What the command line asks for: `--http ADDRESS [--stateless]`.
+/// Options of the command line: `--http ADDRESS [--stateless]`.
 pub struct Options {
-    /// Where to listen.
+    /// Address of the listener.
     pub address: String,
-    /// No sessions, and plain JSON for an answer: the fastest of its settings.
+    /// No sessions, and plain JSON responses: its fastest settings.
     pub stateless: bool,
 }
 
@@ -34,7 +36,7 @@ impl Options {
     }
 }
 
-/// The service, with sessions unless `stateless`.
+/// Creates the service, with sessions unless `stateless`.
 pub fn service(stateless: bool) -> Service {
     let kept = Kept::new(0);
     let config = StreamableHttpServerConfig::default()

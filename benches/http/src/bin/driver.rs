@@ -1,8 +1,10 @@
-//! Runs all servers in turn, round after round, and prints the comparison.
+//! Driver: runs all servers in turn, round after round, and prints the comparison.
 //!
-//! Does: choose the servers from the command line, interleave, hand the figures to the report. Does not: build anything;
-//! `run.sh` does. Invariant: within a round every server gets the same phases of the same duration, and the order of
-//! the servers moves on by one each round.
+//! `run.sh` builds the programs.
+//!
+//! # Invariants
+//! - Within a round every server runs the same phases for the same time. The order of the servers
+//!   rotates by one each round.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,11 +28,11 @@ const USAGE: &str = "driver --floor PATH [--tiny PATH] [--ours PATH] [--rmcp-axu
 --only PART keeps the bare loop and the servers whose name contains PART; --check fails when a limit is missed;
 --profile measures nothing but leaves a callgrind profile of each server in FOLDER.";
 
-/// Life of one timed process at most: the phases and a stuck server's allowance.
+/// Maximum lifetime of a timed process: the phases and a margin for a stuck server.
 const LIFE: Duration = Duration::from_secs(30);
-/// Life of a process under a tool that counts.
+/// Maximum lifetime of a process under a counting tool.
 const COUNTED_LIFE: Duration = Duration::from_secs(60);
-/// Connections that do nothing, and sessions nobody uses.
+/// Number of idle connections, and of unused sessions.
 const IDLE: u64 = 500;
 const PROFILED: u64 = 5000;
 
@@ -132,7 +134,7 @@ fn servers(options: &Options) -> Vec<Server> {
     servers
 }
 
-/// What a run needs besides the servers.
+/// Inputs of a run besides the servers.
 struct Bench<'b> {
     options: &'b Options,
     watch: &'b Watch,
@@ -192,7 +194,7 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
     }
 }
 
-/// One callgrind profile per server; look at them with `callgrind_annotate`.
+/// Writes one callgrind profile per server, for `callgrind_annotate`.
 fn profiles(servers: &[Server], folder: &Path, watch: &Watch) -> Result<()> {
     fs::create_dir_all(folder)?;
     for server in servers {
@@ -206,7 +208,7 @@ fn profiles(servers: &[Server], folder: &Path, watch: &Watch) -> Result<()> {
     Ok(())
 }
 
-/// A server's life for the counting tools: so many sequential calls on one connection.
+/// Makes sequential calls on one connection to a server that runs under a counting tool.
 fn drive(command: &[String], framing: Framing, calls: u64, watch: &Watch) -> Result<()> {
     let peer = Peer::spawn(command, COUNTED_LIFE, watch)?;
     let mut requests = Requests::new(framing, SHORT, peer.port());
@@ -215,7 +217,7 @@ fn drive(command: &[String], framing: Framing, calls: u64, watch: &Watch) -> Res
     for id in 2..calls + 2 {
         link.call(&mut requests, id, After::Keep)?;
     }
-    // A server that knows no signal is ended by it, and the tool writes its figures all the same.
+    // A server without a signal handler is killed by the signal; the tool still writes its figures.
     peer.finish()?;
     Ok(())
 }
@@ -228,7 +230,7 @@ impl Bench<'_> {
         fs::metadata(stripped).ok().map(|data| data.len())
     }
 
-    /// All timed phases on a fresh process of one server.
+    /// Runs all timed phases on a fresh process of one server.
     fn round(&self, server: &mut Server) -> Result<()> {
         let peer = Peer::spawn(&server.command, LIFE, self.watch)?;
         let pid = peer.pid();
@@ -265,7 +267,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What a connection costs that does nothing, and a session that nobody uses.
+    /// Measures the cost of an idle connection and of an unused session.
     fn idle(&self, server: &mut Server) -> Result<()> {
         let peer = Peer::spawn(&server.command, LIFE, self.watch)?;
         let pid = peer.pid();

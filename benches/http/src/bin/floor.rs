@@ -1,8 +1,10 @@
-//! The bare loop: what sockets and one thread can reach when almost nothing is done in between.
+//! Bare loop: the maximum that sockets and one thread reach with almost no work.
 //!
-//! Does: wait for many sockets at once, find the end of a request by the place of its length, write a ready-made answer.
-//! Does not: parse HTTP or JSON, check anything, know other requests than the bench's driver sends.
-//! Invariant: one thread; a connection costs its socket and a buffer that has grown to its longest request.
+//! Polls many sockets, finds the end of a request by the position of its length, and writes a
+//! prepared response. Does not parse HTTP or JSON. It supports only the requests of the driver.
+//!
+//! # Invariants
+//! - One thread; a connection costs its socket and a buffer of the size of its longest request.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -76,12 +78,12 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// Where the body of a whole request starts, and whether the connection ends with it.
+/// Start of the body of a complete request, and true if the connection ends after it.
 fn request(bytes: &[u8]) -> Option<(usize, bool)> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let digits = bytes[..end].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let length = bytes[end - digits..end].iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
-    // `Content-Length: ` is sixteen bytes, and before them a line ends with `close` or not.
+    // `Content-Length: ` has sixteen bytes; the line before ends with `close` or not.
     let before = &bytes[..end - digits - 16 - 2];
     (bytes.len() >= end + 4 + length).then(|| (end + 4, before.ends_with(b"close")))
 }

@@ -1,12 +1,15 @@
-//! What a server does while strangers hold connections: some say nothing, others a byte of a header a second, others a
-//! byte of a body.
+//! Server under many slow connections: idle ones, trickled headers of a byte per second, and
+//! trickled bodies.
 //!
-//! `siege [--idle N] [--trickle N] [--seconds N] NAME=PROGRAM [ARGUMENT…] [-- NAME=PROGRAM [ARGUMENT…]]…`
+//! `siege [--idle N] [--trickle N] [--seconds N] NAME=PROGRAM [ARGUMENT…] [-- NAME=PROGRAM
+//! [ARGUMENT…]]…`
 //!
-//! Does: open the idle connections, then those that trickle a head, then as many that trickle a body, and call on a connection of its own meanwhile. Does not:
-//! judge; it prints threads, memory, and the slowest of the calls. Clients here are local, so a server that bounds
-//! connections of one address treats them as one.
-//! Invariant: the caller opens a new connection for each call and waits five seconds at most.
+//! Opens the idle connections, then those that trickle a head, then those that trickle a body, and
+//! makes calls on another connection. Prints threads, memory and the slowest call. All clients are
+//! local, so a server that limits connections per address treats them as one.
+//!
+//! # Invariants
+//! - The caller opens a new connection for each call and waits at most five seconds.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -22,7 +25,7 @@ use stdio_bench::proc;
 use stdio_bench::wire::{Framing, SHORT};
 
 const LIFE: Duration = Duration::from_secs(300);
-/// A head that never ends, and one whose body does not.
+/// A head that never ends, and a head whose body never ends.
 const HEAD: &[u8] = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ";
 const BODY: &[u8] = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
 Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n\
@@ -91,7 +94,8 @@ fn besiege(options: &Options, name: &str, command: &[String], watch: &Watch) -> 
     Ok(())
 }
 
-/// Sends `start` and then a byte a second on each; one that was refused counts as closed, in the last column.
+/// Sends `start` and then one byte per second on each connection. The last column counts a rejected
+/// one as closed.
 fn trickle(strangers: &mut [TcpStream], start: &[u8], seconds: u32) {
     for stranger in &mut *strangers {
         let _ = stranger.write_all(start);
@@ -106,7 +110,7 @@ fn trickle(strangers: &mut [TcpStream], start: &[u8], seconds: u32) {
     }
 }
 
-/// As many connections as the server or this process takes.
+/// Opens as many connections as the server or this process allows.
 fn connect(peer: &Peer<'_>, wanted: usize) -> Vec<TcpStream> {
     let address = peer.address();
     (0..wanted).map_while(|_| TcpStream::connect_timeout(&address, PATIENCE).ok()).collect()
@@ -120,7 +124,7 @@ fn row(peer: &Peer<'_>, name: &str, text: &str, strangers: &[TcpStream]) -> Resu
             Ok(()) => slowest = slowest.max(before.elapsed()),
             Err(_) => unanswered += 1,
         }
-        // One that gives nothing in five seconds needs no more tries.
+        // A server without a response in five seconds is not tried again.
         if unanswered > 0 && before.elapsed() >= PATIENCE {
             break;
         }
@@ -136,13 +140,13 @@ fn row(peer: &Peer<'_>, name: &str, text: &str, strangers: &[TcpStream]) -> Resu
     Ok(())
 }
 
-/// A legitimate client: connects, introduces itself where it must, calls.
+/// A normal client: connects, opens a session if required, and calls.
 fn call(peer: &Peer<'_>, id: u64) -> Result<()> {
     let mut requests = Requests::new(Framing::Modern, SHORT, peer.port());
     Link::connect(peer.address(), PATIENCE)?.call(&mut requests, id, After::Close)
 }
 
-/// Whether the server has left a connection alone.
+/// True if the server has not closed the connection or written to it.
 fn open(stream: &TcpStream) -> bool {
     let waiting = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
     let untouched = matches!(&waiting, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);

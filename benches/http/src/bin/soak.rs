@@ -1,12 +1,17 @@
-//! Very many calls, event streams among them, and whether anything is lost, doubled or left behind.
+//! Soak test: many calls, including event streams, with checks for lost and duplicate responses and
+//! for leaks.
 //!
-//! `soak [--calls N] [--connections N] [--listeners N] SERVER [ARGUMENT…]`, the server being our `board_server`.
+//! `soak [--calls N] [--connections N] [--listeners N] SERVER [ARGUMENT…]`; the server is our
+//! `board_server`.
 //!
-//! Does: keep one call under way on each connection, half of them in sessions of the legacy era, half stateless; one call
-//! in fifty is answered by an event stream, one in fifty makes an update for those who listen. Checks that each call has
-//! exactly one answer, its own, with what was asked; that memory stays flat in the second half; that
-//! no descriptor is left when all have gone. Does not: measure; `driver` does.
-//! Invariant: nothing may follow an answer on its connection, so a second answer is seen at once.
+//! Keeps one call in flight on each connection, half of them in sessions of the legacy era, half
+//! stateless. One call in fifty gets an event stream, and one in fifty makes an update for the
+//! listeners. Checks that each call has exactly one response, with its id and text, that memory
+//! stays flat in the second half, and that no descriptor remains at the end.
+//!
+//! # Invariants
+//! - No bytes may follow a response on its connection, so a second response is detected
+//!   immediately.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
@@ -25,11 +30,12 @@ use stdio_bench::wire::Framing;
 
 const LIFE: Duration = Duration::from_secs(7200);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Pins of the board.
+/// Number of pins of the board.
 const PINS: u64 = 28;
-/// Growth of resident memory that still counts as flat: the allocator's own rounding.
+/// Growth of resident memory that counts as flat: rounding of the allocator.
 const FLAT_KB: u64 = 512;
-/// The allocator's arenas settle within some 300,000 calls, so shorter runs are held to this bound alone.
+/// The arenas of the allocator settle within 300,000 calls, so only this limit applies to shorter
+/// runs.
 const MOST_KB: u64 = 8 * 1024;
 const LONG: u64 = 600_000;
 
@@ -58,7 +64,7 @@ fn options() -> Result<Options> {
     Ok(options)
 }
 
-/// What a call asks for, by its id.
+/// Kind of a call, selected by its id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -74,14 +80,14 @@ fn kind(id: u64) -> Kind {
     }
 }
 
-/// A connection and the call that is under way on it.
+/// A connection and its call in flight.
 struct Caller {
     link: Link,
     requests: Requests,
     id: u64,
 }
 
-/// A connection whose answer has no end, and the updates that came.
+/// A connection with an endless response, and its received updates.
 struct Listener {
     link: Link,
     line: Vec<u8>,
@@ -93,7 +99,7 @@ struct Seen {
     reads: u64,
     writes: u64,
     streams: u64,
-    /// Those of `streams` that were not answered by events.
+    /// Responses in `streams` that were not event streams.
     plain: u64,
 }
 
@@ -103,7 +109,7 @@ fn main() -> Result<()> {
     let watch = Watch::start()?;
     let peer = Peer::spawn(&options.command, LIFE, &watch)?;
     let pid = peer.pid();
-    // One call first: what the server opens once for all is open.
+    // One call first: it opens the resources that the server needs once.
     let mut first = caller(&peer, Framing::Modern)?;
     first.requests.push_tool(&mut first.link.outgoing, 2, "gpio_read", "{\"pin\":0}", "");
     first.link.exchange(|answer| check(answer, 2).map(|_| ()))?;
@@ -155,7 +161,7 @@ fn main() -> Result<()> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ").into()) }
 }
 
-/// Open descriptors, once there are no more than `wanted`; in any case after five seconds.
+/// Number of open descriptors, as soon as there are at most `wanted`, or after five seconds.
 fn settled(pid: u32, wanted: usize) -> usize {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -174,7 +180,8 @@ fn caller(peer: &Peer<'_>, framing: Framing) -> Result<Caller> {
     Ok(Caller { link, requests, id: 0 })
 }
 
-/// All calls; gives what was answered, the updates of each listener, and resident memory after each tenth.
+/// Makes all calls; returns the responses, the updates of each listener, and resident memory after
+/// each tenth.
 fn run(options: &Options, peer: &Peer<'_>) -> Result<(Seen, Vec<u64>, Vec<u64>)> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut callers = Vec::new();
@@ -247,7 +254,7 @@ fn ask(caller: &mut Caller, asked: &mut u64, calls: u64) -> Result<()> {
         return Ok(());
     }
     *asked += 1;
-    // The small ids belong to the opening.
+    // The small ids belong to the first requests of the connections.
     let id = *asked + 1000;
     caller.id = id;
     let pin = id / 50 % PINS;
@@ -267,7 +274,7 @@ fn ask(caller: &mut Caller, asked: &mut u64, calls: u64) -> Result<()> {
     caller.link.send()
 }
 
-/// Whether this is the answer of call `id`, complete; true when it came as events.
+/// Checks that this is the complete response of call `id`; returns true if it is an event stream.
 fn check(answer: &Answer<'_>, id: u64) -> Result<bool> {
     let body = answer.body;
     let events = answer.header("content-type").is_some_and(|kind| kind.starts_with(b"text/event-stream"));
@@ -291,7 +298,7 @@ fn check(answer: &Answer<'_>, id: u64) -> Result<bool> {
     Err(format!("not the answer to call {id}: {} {shown}", answer.status).into())
 }
 
-/// Takes what a listener's stream has and counts the updates in it.
+/// Reads the available bytes of a listener's stream and counts the updates.
 fn hear(listener: &mut Listener) -> Result<()> {
     let mut chunk = [0; 16 * 1024];
     match listener.link.stream.read(&mut chunk) {

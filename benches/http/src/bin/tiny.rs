@@ -1,6 +1,6 @@
-//! A bare loop on tiny_http: what that crate alone costs, before any protocol.
+//! Bare loop on tiny_http: the cost of that crate without a protocol.
 //!
-//! Does: take requests with four threads, write ready-made answers. Does not: parse JSON or check anything.
+//! Reads requests with four threads and writes prepared responses. Does not parse JSON.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
             let (server, json) = (Arc::clone(&server), json.clone());
             std::thread::spawn(move || {
                 while let Ok(request) = server.recv() {
-                    // A peer that is gone needs no answer.
+                    // A disconnected peer needs no response.
                     let _ = respond(request, &json);
                 }
             })

@@ -1,5 +1,5 @@
-//! Reads two JSON files and tells whether they are the same text; with the feature `schema`, also
-//! whether the second fits the first. `../size.sh` compares the sizes of the builds.
+//! Reads two JSON files and checks that they are the same text; with the feature `schema`, also
+//! that the second is valid against the first. `../size.sh` compares the sizes of the builds.
 
 use std::error::Error;
 

@@ -1,7 +1,9 @@
-//! The echo server both binaries of this package start: tools `echo` and `add`, on demand many more.
+//! Echo server of both binaries of this package: tools `echo` and `add`, and optionally many more.
 //!
-//! Does: hold one route table for the life of the process. Does not: choose a runtime or a transport; the binaries do.
-//! Invariant: the generated tools have the names and the schema our own example generates, so that lists compare.
+//! # Invariants
+//! - One route table for the lifetime of the process.
+//! - The generated tools have the names and the schema of our own example, so that lists are
+//!   comparable.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -31,7 +33,7 @@ pub struct AddArgs {
     pub b: i64,
 }
 
-/// A server that builds its route table once, however many tools it has.
+/// A server that builds its route table once, with any number of tools.
 #[derive(Clone)]
 pub struct Kept {
     routes: Arc<ToolRouter<Self>>,
@@ -49,7 +51,7 @@ impl Kept {
         args.a.saturating_add(args.b).to_string()
     }
 
-    /// `extra` generated tools beside `echo` and `add`.
+    /// Creates `extra` generated tools in addition to `echo` and `add`.
     pub fn new(extra: usize) -> Self {
         let mut routes = Self::tool_router();
         for number in 0..extra {
@@ -64,7 +66,7 @@ impl Kept {
 #[tool_handler(router = self.routes, name = "rmcp-echo", version = "0.0.0")]
 impl ServerHandler for Kept {}
 
-/// One generated tool: a text and a number in, a fixed text out.
+/// Creates a tool with a text and a number as arguments and a fixed text as result.
 fn generated(number: usize) -> ToolRoute<Kept> {
     let tool = Tool::new(
         Cow::Owned(format!("tool_{number:04}")),
@@ -76,13 +78,13 @@ fn generated(number: usize) -> ToolRoute<Kept> {
     })
 }
 
-/// The input schema of the generated tools.
+/// Input schema of the generated tools.
 fn schema() -> JsonObject {
     let text = r#"{"type":"object","properties":{"text":{"type":"string","maxLength":1000},"count":{"type":"integer","minimum":0}},"required":["text"],"additionalProperties":false}"#;
     serde_json::from_str(text).expect("OK because the text is a literal of this file")
 }
 
-/// The number after `--many` on the command line, else 0.
+/// Returns the number after `--many` on the command line, else 0.
 pub fn many_from_args() -> usize {
     let mut args = std::env::args().skip_while(|arg| arg != "--many");
     args.nth(1)

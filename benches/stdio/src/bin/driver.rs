@@ -1,8 +1,10 @@
-//! Runs all servers in turn, round after round, and prints the comparison.
+//! Driver: runs all servers in turn, round after round, and prints the comparison.
 //!
-//! Does: choose the servers from the command line, interleave, hand the figures to the report. Does not: build anything;
-//! `run.sh` does. Invariant: within a round every server gets the same phases of the same duration, and the order of
-//! the servers moves on by one each round.
+//! `run.sh` builds the programs.
+//!
+//! # Invariants
+//! - Within a round every server runs the same phases for the same time. The order of the servers
+//!   rotates by one each round.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,9 +29,9 @@ const USAGE: &str = "driver --floor PATH [--ours PATH] [--rmcp-readme PATH] [--r
 --only PART keeps the bare loop and the servers whose name contains PART; --check fails when a limit is missed;
 --profile measures nothing but leaves a callgrind profile of each server in FOLDER.";
 
-/// Life of one timed process at most: the phases and a stuck server's allowance.
+/// Maximum lifetime of a timed process: the phases and a margin for a stuck server.
 const LIFE: Duration = Duration::from_secs(20);
-/// Life of a process under a tool that counts.
+/// Maximum lifetime of a process under a counting tool.
 const COUNTED_LIFE: Duration = Duration::from_secs(40);
 const TOOLS: usize = 500;
 const WARM_UP: u64 = 200;
@@ -117,7 +119,7 @@ fn servers(options: &Options) -> Vec<Server> {
     add("floor modern", Maker::Floor, modern, floor, &[], TOOLS);
     add("floor, a write each", Maker::FloorEach, legacy, floor, &["--each"], TOOLS);
     add("floor modern, a write each", Maker::FloorEach, modern, floor, &["--each"], TOOLS);
-    // The others have `echo` and `add` besides.
+    // The other servers also have `echo` and `add`.
     let many = TOOLS - 2;
     if let Some(ours) = &options.ours {
         let inline = ["--stdio", "--inline"];
@@ -136,13 +138,13 @@ fn servers(options: &Options) -> Vec<Server> {
     servers
 }
 
-/// What a run needs besides the servers.
+/// Inputs of a run besides the servers.
 struct Bench<'b> {
     options: &'b Options,
     watch: &'b Watch,
     scratch: &'b Path,
     places: Places,
-    /// 1 MiB that needs no escapes.
+    /// Text of 1 MiB without escapes.
     large: String,
 }
 
@@ -190,7 +192,7 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
             server.counts = count::counts(&server.command, scratch, &|command, calls| {
                 drive(command, &script, calls, watch)
             });
-            // The bare loop understands calls of one kind only.
+            // The bare loop supports one kind of call only.
             if !matches!(server.maker, Maker::Floor | Maker::FloorEach) {
                 let script = Script::new(server.framing, SHORT).in_turns();
                 server.counts.in_turns = count::instructions(&server.command, scratch, &|command, calls| {
@@ -210,7 +212,7 @@ fn run(options: &Options, watch: &Watch, scratch: &Path) -> Result<()> {
     }
 }
 
-/// One callgrind profile per server; look at them with `callgrind_annotate`.
+/// Writes one callgrind profile per server, for `callgrind_annotate`.
 fn profiles(servers: &[Server], folder: &Path, watch: &Watch) -> Result<()> {
     fs::create_dir_all(folder)?;
     for server in servers {
@@ -232,7 +234,7 @@ fn profiles(servers: &[Server], folder: &Path, watch: &Watch) -> Result<()> {
     Ok(())
 }
 
-/// A server's life for the counting tools: so many sequential calls.
+/// Makes sequential calls to a server that runs under a counting tool.
 fn drive(command: &[String], script: &Script, calls: u64, watch: &Watch) -> Result<()> {
     let mut peer = Peer::spawn(command, COUNTED_LIFE, watch)?;
     peer.open(script)?;
@@ -242,7 +244,8 @@ fn drive(command: &[String], script: &Script, calls: u64, watch: &Watch) -> Resu
 }
 
 impl Bench<'_> {
-    /// What is taken once: size of the binary, and the tool list, kept so that the bare loop can write the same.
+    /// Measures once: the size of the binary, and the tool list, which is stored so that the bare
+    /// loop can write the same.
     fn prepare(&self, server: &mut Server) -> Result<()> {
         if let Some(bytes) = self.stripped_size(&server.command[0]) {
             server.push("binary", bytes as f64 / 1000.0);
@@ -254,7 +257,8 @@ impl Bench<'_> {
         let mut result = Vec::new();
         let pages = load::list(&mut peer, &script, |page| {
             bytes += page.len() + 1;
-            // Several pages become one text: the bare loop has no cursors, and the bytes are the same.
+            // Joins several pages into one text: the bare loop has no cursors, and the bytes are
+            // the same.
             result.extend_from_slice(result_of(page));
         })?;
         peer.finish()?;
@@ -280,7 +284,7 @@ impl Bench<'_> {
         fs::metadata(stripped).ok().map(|data| data.len())
     }
 
-    /// All phases on fresh processes of one server.
+    /// Runs all phases on fresh processes of one server.
     fn round(&self, server: &mut Server) -> Result<()> {
         let script = Script::new(server.framing, SHORT);
         let mut peer = Peer::spawn(&server.command, LIFE, self.watch)?;
@@ -358,8 +362,9 @@ impl Bench<'_> {
         peer.finish()
     }
 
-    /// From before the process exists to its first answer; then its memory after the first call, from so many processes
-    /// because the place that the system gives a shared library decides on some 100 kB of it.
+    /// Measures the time from before the process exists to its first response, then the memory
+    /// after the first call. Several processes are needed: the address of a shared library changes
+    /// the memory by some 100 kB.
     fn start(&self, server: &mut Server) -> Result<()> {
         let script = Script::new(server.framing, SHORT);
         let before = Instant::now();
@@ -370,7 +375,7 @@ impl Bench<'_> {
         let (resident, anonymous) = proc::memory(peer.pid());
         server.push("rss", resident as f64);
         server.push("anon", anonymous as f64);
-        // Dropped, hence killed: how a server takes an end is not the question here.
+        // Dropping kills the process: the exit of a server is not measured here.
         Ok(())
     }
 }
@@ -381,7 +386,7 @@ fn push_quantile(server: &mut Server, place: Placement, key: &str, ns: &[f64], s
     }
 }
 
-/// The result object of an answer: from after `"result":` to before the last brace.
+/// Returns the result object of a response: from after `"result":` to before the last brace.
 fn result_of(answer: &[u8]) -> &[u8] {
     let start = memchr::memmem::find(answer, b"\"result\":").map_or(0, |at| at + 9);
     &answer[start..answer.len().saturating_sub(1).max(start)]

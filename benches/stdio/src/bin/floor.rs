@@ -1,9 +1,12 @@
-//! The bare loop: what a pipe and one thread can reach when almost nothing is done in between.
+//! Bare loop: the maximum that a pipe and one thread reach with almost no work.
 //!
-//! Does: take what the pipe has, find the line, its id and its text by fixed positions and a plain scan over the bytes,
-//! write ready-made answers, one write per batch or, with `--each`, one per line. Does not: parse JSON, check anything, survive lines of another shape;
-//! it understands the bench's driver and nobody else.
-//! Invariant: one read per batch; a line of up to 8 MiB.
+//! Reads the available bytes, finds id and text of a line by fixed positions and a plain scan, and
+//! writes prepared responses: one write per batch or, with `--each`, one per line. Does not parse
+//! JSON. It supports only the requests of the driver.
+//!
+//! # Invariants
+//! - One read per batch.
+//! - A line has at most 8 MiB.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,14 +20,14 @@ const LONGEST_LINE: usize = 8 * 1024 * 1024;
 fn main() -> io::Result<()> {
     let each = std::env::args().any(|argument| argument == "--each");
     let list = ready_list()?;
-    // The descriptors themselves: no lock and no buffer of the standard library between us and the pipe.
+    // The descriptors themselves: no lock and no buffer of the standard library.
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
 
     let mut buffer = vec![0; FIRST_BUFFER];
     let mut out = Vec::new();
     let mut filled = 0;
-    // Everything before this offset was already searched for a line end.
+    // The bytes before this offset contain no line end.
     let mut searched = 0;
     loop {
         if filled == buffer.len() {
@@ -61,8 +64,8 @@ fn main() -> io::Result<()> {
     }
 }
 
-/// What follows the id in the answer to `tools/list`: `--list FILE` holds the result of another server, `--many N`
-/// makes one of N tools.
+/// Text after the id in the response to `tools/list`. `--list FILE` reads the result of another
+/// server, `--many N` generates one with N tools.
 fn ready_list() -> io::Result<Vec<u8>> {
     let mut args = std::env::args().skip(1).filter(|argument| argument != "--each");
     let mut list = b",\"result\":".to_vec();

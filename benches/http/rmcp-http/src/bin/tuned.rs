@@ -1,6 +1,6 @@
-//! rmcp at its best: one thread, hyper without a router, TCP_NODELAY.
+//! rmcp tuned: one thread, hyper without a router, TCP_NODELAY.
 //!
-//! Does: serve until it is killed. Does not: change rmcp, or look at the path.
+//! Serves until it is killed, on any path.
 
 use hyper::server::conn::http1;
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         stream.set_nodelay(true)?;
         let service = TowerToHyperService::new(service.clone());
         tokio::spawn(async move {
-            // A connection that fails is the driver's to report.
+            // The driver reports a failed connection.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -1,7 +1,7 @@
-//! rmcp as its README shows it: macros, the multi-threaded runtime, blocking standard streams.
+//! rmcp in the form of its README: macros, the multi-threaded runtime, blocking standard streams.
 //!
-//! Does: serve until standard input ends. Does not: tune anything; with `--many N` the kept route table is used,
-//! because the README's macro form can only hold tools that are written out.
+//! Serves until standard input ends. With `--many N` it uses the stored route table, because the
+//! macro form of the README can only contain tools that are written out.
 
 use rmcp::{ServiceExt, handler::server::wrapper::Parameters, tool, tool_router, transport::stdio};
 use rmcp_echo::{AddArgs, EchoArgs, Kept, many_from_args};

@@ -1,6 +1,7 @@
-//! rmcp at its best: route table built once, one thread, the pipe transport instead of blocking standard streams.
+//! rmcp tuned: route table built once, one thread, the pipe transport instead of blocking standard
+//! streams.
 //!
-//! Does: serve until standard input ends. Does not: change rmcp itself.
+//! Serves until standard input ends.
 
 use rmcp::{ServiceExt, transport::io::stdio_pipes};
 use rmcp_echo::{Kept, many_from_args};
