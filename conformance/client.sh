@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# The official conformance suite drives our client over Streamable HTTP, in both protocol eras.
+# Runs the official conformance suite against our client over Streamable HTTP, in both protocol
+# eras.
 #
 #   conformance/client.sh                       builds conformance/fixtures/client and runs every scenario
 #   conformance/client.sh --only SCENARIO
-#   conformance/client.sh --client PROGRAM      takes a client that is already there
+#   conformance/client.sh --client PROGRAM      uses this client instead of building one
 #
-# The suite is pinned in conformance/suite and installed there, into an ignored folder. Each scenario runs in the
-# suite's strict form: its warnings, our exit code and our time count. The authorization scenarios (auth/*) and
-# the extensions are not in the list. What the suite noted is kept in suite/out until the next run. Prints
-# `ok REVISION SCENARIO` or `FAIL …` per scenario and ends with `N passed, N failed`; the exit code is 0 only
-# when nothing failed.
+# The suite is pinned in conformance/suite and installed there, into an ignored folder. Each
+# scenario runs in the strict form of the suite: its warnings, our exit code and our time count. The
+# authorization scenarios (auth/*) and the extensions are left out. The output of the suite stays in
+# suite/out until the next run. Prints `ok REVISION SCENARIO` or `FAIL …` per scenario and ends with
+# `N passed, N failed`; the exit code is 0 only if nothing failed.
 #
 # On a bare Debian machine, as root, missing node, npm and python3 are installed with apt-get.
 set -euo pipefail
@@ -17,7 +18,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 suite=$here/suite
 
-# Revision and scenario: everything the suite has for clients of that revision but auth/* and extensions.
+# Revisions and scenarios: all client scenarios of the suite except auth/* and extensions.
 scenarios="
 2025-11-25 initialize
 2025-11-25 tools_call
@@ -52,7 +53,7 @@ while read -r revision scenario; do
     [ -n "$scenario" ] || continue
     [ -z "$only" ] || [ "$only" = "$scenario" ] || continue
     log=$out/$revision-$scenario.log
-    # Every check must have been a success: some failures do not reach the suite's exit code.
+    # Every check must be a success: some failures do not change the exit code of the suite.
     if (cd "$suite" && timeout 90 env NODE_OPTIONS="--require ./loopback.cjs" conformance client --scenario "$scenario" \
         --spec-version "$revision" --timeout 30000 -o "out/$revision-$scenario" --command out/client) \
         >"$log" 2>&1 </dev/null && python3 - "$out/$revision-$scenario" <<'CHECK' >>"$log"; then

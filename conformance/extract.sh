@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Parts of the crate compile on their own: JSON with records and schemas, the lint on top of them, and
-# the HTTP server engine. Each is copied into a temporary folder with a manifest of its own.
+# Checks that parts of the crate compile separately: JSON with records and schemas, the lint, and
+# the HTTP server engine. Copies each part into a temporary folder with its own manifest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ check() {
     echo "$1 compiles on its own"
 }
 
-# dependency NAME…: the lines of these dependencies in our manifest, not optional.
+# dependency NAME…: prints the lines of these dependencies of our manifest, not optional.
 dependency() {
     for name; do
         sed -n "s/, optional = true//; s/^$name = /$name = /p" Cargo.toml | head -n 1

@@ -5,9 +5,10 @@
 #                                           so that a change fails for what it changes
 #   conformance/fuzz.sh TARGET SECONDS      one target; `all` for every target
 #
-# Every run starts from the committed seeds in fuzz/corpus and from the inputs that earlier runs on this machine found
-# in target/fuzz/corpus. A finding ends its target: the input is kept in target/fuzz/found, and the exit code is 1.
-# `FUZZ_TARGET=NAME target/fuzz/release/tinymcp-fuzz FILE` runs one input again.
+# Every run starts from the committed seeds in fuzz/corpus and from the inputs in target/fuzz/corpus
+# that earlier runs on this machine found. A finding ends its target: the input is stored in
+# target/fuzz/found, and the exit code is 1. Run one input
+# again with `FUZZ_TARGET=NAME target/fuzz/release/tinymcp-fuzz FILE`.
 #
 # Needs a C++ compiler, because libFuzzer is compiled from its source. Works with stable Rust.
 set -euo pipefail
@@ -16,11 +17,11 @@ cd "$(dirname "$0")/.."
 fuzz=conformance/fuzz
 targets=$(sed -n 's/^    ("\([a-z_]*\)", [a-z_]*::run),$/\1/p' $fuzz/src/main.rs)
 target=${1-all} seconds=${2-30}
-# 0 is a seed by chance.
+# 0 selects a random seed.
 [ $# -eq 0 ] && seed=1 || seed=0
 case "$target" in
 all) ;;
-*) grep -qx "$target" <<<"$targets" || { sed -n '2,13s/^# \{0,1\}//p' "$0"; echo; echo "targets:" $targets; exit 2; }
+*) grep -qx "$target" <<<"$targets" || { sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"; echo; echo "targets:" $targets; exit 2; }
    targets=$target ;;
 esac
 out=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
@@ -29,7 +30,7 @@ mkdir -p "$out/found"
 CARGO_TARGET_DIR=$out CARGO_INCREMENTAL=0 RUSTC_WRAPPER=$PWD/$fuzz/instrument.sh \
     cargo build --quiet --release --locked --manifest-path $fuzz/Cargo.toml
 
-# One target: prints a line with its figures, or the end of its log.
+# Runs one target and prints a line with its figures, or the end of its log.
 one() {
     local name=$1 dictionary=() corpus=$out/corpus/$1
     mkdir -p "$corpus"

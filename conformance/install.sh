@@ -1,17 +1,18 @@
-# Sourced by the scripts beside it and by clients/run.sh: says what they say, installs what they drive, builds what they
-# test.
+# Functions for the scripts in this folder and for clients/run.sh: messages, installation of tools,
+# builds.
 
 conformance=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 note() { printf '%s\n' "${0##*/}: $*" >&2; }
 
-# Shows the words that the script begins with.
+# Prints the help text at the start of the script.
 usage() {
     sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"
     exit 2
 }
 
-# The options of scripts that try a client of ours: `--only WHAT` and `--client PROGRAM`, into `only` and `client`.
+# Options of scripts that test one of our clients: `--only WHAT` and `--client PROGRAM`, into `only`
+# and `client`.
 client_options() {
     only= client=
     while [ $# -gt 0 ]; do
@@ -30,13 +31,13 @@ client_options() {
     done
 }
 
-# Tells the sum of `passed` and `failed`; the exit code says whether all is well.
+# Prints the sum of `passed` and `failed`; the exit code is 0 if nothing failed.
 summary() {
     printf '%s passed, %s failed\n' "$passed" "$failed"
     [ "$passed" -gt 0 ] && [ "$failed" -eq 0 ]
 }
 
-# Installs Debian packages when that is possible here.
+# Installs Debian packages if possible.
 apt_install() {
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
         note "missing: $* (not root, or no apt-get: install them yourself)"
@@ -49,7 +50,7 @@ apt_install() {
 
 need_node() { command -v node >/dev/null && command -v npm >/dev/null || apt_install nodejs npm; }
 
-# Installs the locked packages of one folder, unless that very lock is installed already.
+# Installs the locked packages of one folder, unless this lock is already installed.
 npm_install() {
     local folder=$conformance/$1
     shift
@@ -61,12 +62,12 @@ npm_install() {
     fi
 }
 
-# The Inspector needs 22.19; every JavaScript client then runs on the same one.
+# The Inspector needs 22.19; all JavaScript clients use the same Node.
 node_is_new() {
     node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 19) ? 0 : 1)'
 }
 
-# Installs the packages of the named folders and puts a node that is new enough first on the path.
+# Installs the packages of the named folders and puts a recent Node first on the path.
 install_packages() {
     command -v python3 >/dev/null || apt_install python3
     local folder
@@ -97,7 +98,7 @@ install_python() {
     fi
 }
 
-# Installs the official suite; it wants the node of its own folder.
+# Installs the official suite, which needs the Node of its own folder.
 install_suite() {
     command -v python3 >/dev/null || apt_install python3
     npm_install suite
@@ -105,8 +106,8 @@ install_suite() {
     export PATH
 }
 
-# Builds an example with the features it needs and prints where it is. Cargo itself says where: target folder and
-# target may be set in many ways.
+# Builds an example with its features and prints its path. Cargo reports the path, because target
+# folder and target can be set in many ways.
 build_example() {
     cargo build --manifest-path "$conformance/../Cargo.toml" --release --example "$1" --features "$2" \
         --message-format=json-render-diagnostics | python3 -c '

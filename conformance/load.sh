@@ -1,6 +1,7 @@
 #!/bin/sh
-# A million calls over 64 kept connections, event streams among them: every answer exactly once, memory flat, no
-# descriptor left. Half of the connections speak in sessions, half stateless.
+# A million calls over 64 kept connections, including event streams. Checks that each call has
+# exactly one response, that memory is flat, and that no descriptor remains. Half of the connections
+# use sessions, half are stateless.
 #
 #   conformance/load.sh [--calls N] [--connections N] [--listeners N]
 #
@@ -9,7 +10,7 @@ set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-# An override must not lead two packages into one folder of artefacts.
+# An override must not make two packages share one target folder.
 unset CARGO_TARGET_DIR
 cargo build --quiet --release --manifest-path "$root/benches/http/Cargo.toml" --target-dir "$target/http-bench" --bin soak
 cargo build --quiet --release --manifest-path "$root/Cargo.toml" --target-dir "$target" \

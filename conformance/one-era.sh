@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The legacy era can be taken out: its folder and the lines marked `// legacy` (or between `// legacy {` and `// legacy }`) removed, the crate
-# still compiles. And a program that names one era links only that one.
+# Checks that the crate compiles without the legacy era: without its folder and without the lines
+# marked `// legacy` (or between `// legacy {` and `// legacy }`). Also checks that a program that
+# names one era links only that era.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Real clients post a body beyond the server's limit over HTTP, twice, and a usual call after each: the client must
-# read the server's 413, and its session must go on. Prints `ok NAME` or `FAIL NAME: …`.
+# Real clients post a body beyond the limit of the server over HTTP, twice, with a normal call after
+# each. The client must read the 413 response, and its session must continue. Prints `ok NAME` or
+# `FAIL NAME: …`.
 #
 #   conformance/oversized.sh [SERVER]     builds examples/board_server unless a program is given
 set -euo pipefail

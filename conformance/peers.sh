@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Our client against real servers: the reference servers (everything, filesystem, memory), one of the Python SDK and one
-# on rmcp.
+# Runs our client against real servers: the reference servers (everything, filesystem, memory), one
+# on the Python SDK and one on rmcp.
 #
 #   conformance/peers.sh                        builds conformance/fixtures/peer_client and runs it against every server
 #   conformance/peers.sh --only RUN             one run, everything/http for example
-#   conformance/peers.sh --client PROGRAM       takes a client that is already there
+#   conformance/peers.sh --client PROGRAM       uses this client instead of building one
 #
-# A run is SERVER/TRANSPORT, with the era where the server speaks both; `auto` finds it out. What is expected of each
-# server, and what it must not offer, is in conformance/fixtures/peer_client. The servers are pinned in conformance/peers and
-# clients/py and installed there, into ignored folders. Prints `ok RUN CHECK` or `FAIL RUN CHECK: …` and ends with
-# `N passed, N failed`; the exit code is 0 only when nothing failed. What servers and client wrote is kept in
-# peers/out until the next run.
+# A run is SERVER/TRANSPORT, with the era if the server supports both; `auto` detects it.
+# conformance/fixtures/peer_client contains the expectations for each server. The servers are pinned
+# in conformance/peers and clients/py and installed there, into ignored folders. Prints `ok RUN
+# CHECK` or `FAIL RUN CHECK: …` and ends with `N passed, N failed`; the exit code is 0 only if
+# nothing failed. The output of servers and client stays in peers/out until the next run.
 #
 # On a bare Debian machine, as root, missing node, npm and python3 are installed with apt-get.
 set -euo pipefail
@@ -37,12 +37,12 @@ trap stop_server EXIT
 
 modules=$peers/node_modules/@modelcontextprotocol
 everything=(node "$modules/server-everything/dist/index.js")
-# The server wants a folder to begin with; the client's roots take its place.
+# The server requires a folder at the start; the roots of the client replace it.
 filesystem=(node "$modules/server-filesystem/dist/index.js" .)
 memory=(node "$modules/server-memory/dist/index.js")
 python=("$here/clients/py/.venv/bin/python" "$peers/server.py")
 
-# Built as fast as it can be: what it does takes no time.
+# A fast build: the speed of the program does not matter.
 built() {
     cargo build --quiet --manifest-path "$peers/rmcp/Cargo.toml" --message-format=json-render-diagnostics | python3 -c '
 import json, sys
@@ -58,7 +58,7 @@ free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# Until somebody listens.
+# Waits until the server listens.
 wait_for() {
     python3 - "$1" <<'WAIT'
 import socket, sys, time
@@ -78,7 +78,7 @@ WAIT
 passed=0
 failed=0
 
-# One run: its name, what the client expects, the era, and where the server is.
+# A run: its name, the expectations of the client, the era, and the server.
 run() {
     local name=$1 folder=$out/${1//\//-} status=0 line
     shift
@@ -92,7 +92,7 @@ run() {
             *) failed=$((failed + 1)) ;;
         esac
     done <"$folder/checks.txt"
-    # A client that did not come to its end has said nothing of the checks that it left out.
+    # A client that did not end has not reported its remaining checks.
     if [ "$status" -ne 0 ] && ! grep -q '^FAIL' "$folder/checks.txt"; then
         printf 'FAIL %s ended with exit code %s: see %s\n' "$name" "$status" "conformance/peers/out/${name//\//-}"
         failed=$((failed + 1))
@@ -107,7 +107,7 @@ over_stdio() {
     if wanted "$name"; then run "$name" "$peer" "$era" -- "$@"; fi
 }
 
-# The port goes to the server both as it likes it: at the end of its command and in its environment.
+# The port is passed in both ways that servers use: as the last argument and in the environment.
 over_http() {
     local name=$1 peer=$2 era=$3 port
     shift 3

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Three instances of our example server behind a proxy with TLS, as examples/deploy has it, and a client of both eras.
+# Runs three instances of our example server behind a proxy with TLS, configured as in
+# examples/deploy, and a client of both eras.
 #
 #   conformance/proxy.sh                              nginx, HAProxy and Caddy from Debian, one after the other
 #   conformance/proxy.sh --only nginx|haproxy|caddy
-#   conformance/proxy.sh --server PROGRAM             takes a server that is already there
-#   conformance/proxy.sh --private                    unpacks the proxies beside this script even where root could
-#                                                     install them
+#   conformance/proxy.sh --server PROGRAM             uses this server instead of building one
+#   conformance/proxy.sh --private                    unpacks the proxies next to this script, even as root
 #
-# What is tested is what is shipped: names, ports and certificates are put in with sed, and everything listens on
-# 127.0.0.1. The instances are started as their socket unit would. Prints `ok NAME` or `FAIL NAME: …` per check; the
-# exit code is 0 only when nothing failed. Configurations and logs stay in proxy/out until the next run.
+# The shipped configurations are tested: sed replaces names, ports and certificates, and everything
+# listens on 127.0.0.1. The instances start as their socket unit would start them. Prints `ok NAME`
+# or `FAIL NAME: …` per check; the exit code is 0 only if nothing failed. Configurations and logs
+# stay in proxy/out until the next run.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +21,7 @@ server=
 private=
 
 usage() {
-    sed -n '2,13s/^# \{0,1\}//p' "$0"
+    sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"
     exit 2
 }
 
@@ -48,8 +49,8 @@ done
 
 note() { printf '%s\n' "proxy.sh: $*" >&2; }
 
-# Finds or gets the programs of Debian packages: as root by installing, else by unpacking them, with the libraries
-# they need and this machine lacks, into an ignored folder.
+# Finds or gets the programs of Debian packages: installs them as root, else unpacks them, with
+# missing libraries, into an ignored folder.
 provide() {
     local program missing=() unpacked=$here/proxy/debian
     PATH=$unpacked/usr/sbin:$unpacked/usr/bin:$PATH:/usr/sbin:/sbin
@@ -65,7 +66,7 @@ provide() {
         note "installing ${missing[*]}"
         apt-get update -qq >&2
         DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${missing[@]}" >&2
-        # They start by themselves where there is an init; the test starts its own.
+        # The packages start services where there is an init; the test starts its own.
         for program in "${missing[@]}"; do
             if [ -d /run/systemd/system ]; then systemctl disable --now "$program" >/dev/null 2>&1 || true; fi
         done
@@ -104,7 +105,7 @@ if [ -z "$server" ]; then server=$(build_example board_server http-server); fi
 rm -rf "$out"
 mkdir -p "$out"
 children=()
-# Only what this script has started.
+# Only processes that this script has started.
 finish() {
     local child
     for child in ${children[@]+"${children[@]}"}; do kill "$child" 2>/dev/null || true; done
@@ -119,7 +120,7 @@ held = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(sys.argv[1]))]
 print(*(one.getsockname()[1] for one in held))' "$1"
 }
 
-# Waits until somebody listens.
+# Waits until the server listens.
 listening() {
     python3 -c '
 import socket, sys, time
@@ -149,7 +150,7 @@ for n in 0 1 2; do
 done
 for port in "${ports[@]}"; do listening "$port"; done
 
-# A shipped configuration with this run's name, ports and certificate.
+# Prints a shipped configuration with the name, ports and certificate of this run.
 render() {
     sed -e "s/mcp\.example\.com\.pem/both.pem/; s#/etc/haproxy/#$out/#" \
         -e "s#/etc/ssl/mcp\.example\.com\.crt#$out/cert.pem#; s#/etc/ssl/private/mcp\.example\.com\.key#$out/key.pem#" \
@@ -197,5 +198,6 @@ done
 passed=$(grep -c '^ok ' "$out/report.txt" || true)
 failed=$(grep -c '^FAIL ' "$out/report.txt" || true)
 echo "$passed passed, $failed failed"
-# A check that is never reported counts as well: seven stateless ones and ten in sessions for each proxy.
+# A check that is never reported counts too: seven stateless ones and ten in sessions for each
+# proxy.
 [ "$failed" -eq 0 ] && [ "$passed" -eq $((17 * ${#proxies[@]})) ]

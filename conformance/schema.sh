@@ -5,9 +5,9 @@
 #   conformance/schema.sh FILTER     only the tests whose name contains FILTER
 #
 # The suite is the one in the source package of the Python library jsonschema, at json/tests and
-# json/remotes. Every required test must pass; of the optional ones those in schema/unable.txt are
-# excused, each with its reason, and must not pass. Prints one line per part; the exit code is 0
-# only when all is as it should be.
+# json/remotes. Every required test must pass. The optional tests in schema/unable.txt, each with
+# its reason, must not pass. Prints one line per part; the exit code is 0 only if all results are as
+# expected.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# The official conformance suite against conformance/fixtures/server, in both revisions on one endpoint.
+# Runs the official conformance suite against conformance/fixtures/server, in both revisions on one
+# endpoint.
 #
 #   conformance/server.sh                       builds the server and runs every scenario but those of extensions
-#   conformance/server.sh --server PROGRAM      takes a server that is already there, an emulated one for example
+#   conformance/server.sh --server PROGRAM      uses this server instead of building one, for example an emulated one
 #
-# First the scored set of each revision, by the suite's own verdict; then everything that is not an extension, with
-# warnings counted as failures. What may fail is listed in suite/expected.txt. The suite is pinned in
-# suite/package.json and installed into an ignored folder, with a Node of its own; everything listens on loopback.
+# First runs the scored set of each revision with the verdict of the suite, then all other scenarios
+# except extensions, with warnings as failures. suite/expected.txt lists the scenarios that may
+# fail. The suite is pinned in suite/package.json and installed into an ignored folder, with its own
+# Node; everything listens on loopback.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,11 +17,11 @@ server=
 
 case ${1-} in
     --server)
-        [ -x "${2-}" ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+        [ -x "${2-}" ] || { sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"; exit 2; }
         server=$2
         ;;
     '') ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *) sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"; exit 2 ;;
 esac
 
 # shellcheck source=install.sh
@@ -44,7 +46,7 @@ done
 
 result=0
 for revision in 2025-11-25 2026-07-28; do
-    # Its words are kept; its verdict is the exit code, in which only scored scenarios count.
+    # The output is stored; the exit code is the verdict, for which only scored scenarios count.
     if timeout 300 conformance server --url "$url" --requirements "$revision" -o "$out/scored-$revision" \
         >"$out/scored-$revision.txt" 2>&1; then
         printf '%s\n' "ok scored scenarios of $revision"

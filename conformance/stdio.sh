@@ -1,3 +1,4 @@
 #!/bin/sh
-# Real MCP clients drive our example server over stdio, in both protocol eras: see clients/run.sh for how, and for options.
+# Runs real MCP clients against our example server over stdio, in both protocol eras; see
+# clients/run.sh.
 exec "$(dirname "$0")/clients/run.sh" stdio "$@"

@@ -1,5 +1,5 @@
-// The written part of the corpus: families of schemas, each crossed with the values that can tell
-// them apart. The tools of benches/schema/tools.json come on top, with mutations of their values.
+// Written part of the corpus: families of schemas, each crossed with values that distinguish them.
+// The tools of benches/schema/tools.json are added, with mutations of their values.
 
 const scalars = [null, true, false, 0, 1, -1, 1.0, 1.5, 3, 100, '', 'a', 'ab', 'abc', 'été', '\u{1F600}\u{1F600}', '2026-01-31'];
 const arrays = [[], [1], [1, 1], [1, 2], ['a', 'b'], [1, 'a', null], [[1], [1]], [{ a: 1 }, { a: 1 }], [1, 2, 3, 4], [null, 5, 'x'], [0, false], [1, true]];
@@ -72,7 +72,7 @@ export const families = {
   },
 };
 
-/// Values that differ from a tool's own in one place.
+/// Values that differ from a value of the tool in one place.
 function* mutations(value) {
   if (Array.isArray(value)) {
     yield [];
@@ -104,7 +104,7 @@ export function* written(tools) {
   }
 }
 
-/// Small, fast, repeatable.
+/// Random generator with a seed.
 export function random(seed) {
   let state = seed >>> 0 || 1;
   const next = () => {

@@ -1,6 +1,6 @@
-// Where Ajv and we differ, who is right by the standard, and why.
+// Known differences between Ajv and us: the correct verdict by the standard, and the reason.
 
-/// Whether a keyword stands anywhere in a pair's schema.
+/// True if a keyword occurs anywhere in the schema of a pair.
 const has = (pair, keyword) => JSON.stringify(pair.schema).includes(`"${keyword}":`);
 
 export const explanations = [

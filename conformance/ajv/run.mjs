@@ -2,9 +2,9 @@
 //
 //     node run.mjs BATCH TOOLS [PAIRS] [SEED]
 //
-// BATCH is the program that answers lines of schema and value, TOOLS the file with tool schemas,
-// PAIRS how many generated pairs follow the written ones. Exit code 1 on a disagreement that
-// nothing in explained.mjs explains, and in full runs when an explanation explains nothing.
+// BATCH is the program that validates lines of schema and value, TOOLS the file with tool schemas,
+// PAIRS the number of generated pairs after the written ones. The exit code is 1 if a difference
+// has no explanation in explained.mjs, and in full runs also if an explanation was not needed.
 
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';

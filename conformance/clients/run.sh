@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Real MCP clients drive our example server, in both protocol eras. Called by ../stdio.sh and ../http.sh:
+# Runs real MCP clients against our example server, in both protocol eras. Called by ../stdio.sh and
+# ../http.sh:
 #
 #   conformance/stdio.sh                        builds examples/board_server and runs every client over stdio
 #   conformance/http.sh                         the same over HTTP
 #   … --only ts1|ts2|py|inspector
-#   … --server PROGRAM                          takes a server that is already there, an emulated one for example
+#   … --server PROGRAM                          uses this server instead of building one, for example an emulated one
 #
-# The clients are pinned in the folders of conformance/clients and installed there, into ignored folders. What is
-# checked is listed in clients/plan.json, what a client cannot do in clients/unable.txt. Every message between client
-# and server is kept in clients/out until the next run. Prints `ok NAME` or `FAIL NAME: …` per check and ends with
-# `N passed, N failed`; the exit code is 0 only when nothing failed.
+# The clients are pinned in the folders of conformance/clients and installed there, into ignored
+# folders. clients/plan.json lists the checks, clients/unable.txt the features that a client lacks.
+# All messages between client and server stay in clients/out until the next run. Prints `ok NAME` or
+# `FAIL NAME: …` per check and ends with `N passed, N failed`; the exit code is 0 only if nothing
+# failed.
 #
 # On a bare Debian machine, as root, missing node, npm and python3 are installed with apt-get.
 set -euo pipefail
@@ -21,7 +23,7 @@ clients=(ts1 ts2 py inspector)
 server=
 
 usage() {
-    sed -n '2,14s/^# \{0,1\}//p' "$0"
+    sed -n '2,/^set /{/^set /!s/^# \{0,1\}//p}' "$0"
     exit 2
 }
 
@@ -52,8 +54,8 @@ out=$here/out/$transport
 rm -rf "$out"
 mkdir -p "$out"
 
-# Runs one client within a time limit: three sessions of 90 s, or two of 180 s, and a little. A crash shows as
-# checks that were never reported.
+# Runs one client within a time limit: three sessions of 90 s, or two of 180 s, and a margin. After
+# a crash, the missing checks are failures.
 run_client() {
     case $1 in
         py) timeout 400 "$here/py/.venv/bin/python" "$here/py/client.py" "$transport" "$out" "$server" ;;

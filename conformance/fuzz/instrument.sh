@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiler wrapper of ../fuzz.sh: adds libFuzzer's coverage counters to the library and to nothing else, so that edges
-# count the library's code only and the oracles run at full speed.
+# Compiler wrapper of ../fuzz.sh: adds the coverage counters of libFuzzer to the library only, so
+# that the oracles run at full speed.
 case " $* " in
 *" --crate-name tinymcp "*)
     exec "$@" --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

@@ -1,9 +1,9 @@
-// Patterns and texts with V8's verdicts: written ones from schemas in use, then generated ones.
-// Arguments: how many patterns to generate, and the seed.
+// Patterns and texts with the verdicts of V8: written ones from schemas in use, then generated
+// ones. Arguments: number of generated patterns, and the seed.
 const count = Number(process.argv[2] ?? 20000);
 let seed = Number(process.argv[3] ?? 1) >>> 0;
 
-// mulberry32: the same cases for the same seed, everywhere.
+// mulberry32: the same cases for the same seed on all machines.
 const random = () => {
   seed = (seed + 0x6d2b79f5) >>> 0;
   let t = Math.imul(seed ^ (seed >>> 15), seed | 1);
@@ -56,7 +56,7 @@ const whole = () => {
   const r = below(6);
   if (r < 3) return alternatives(3);
   if (r < 4) return "^" + alternatives(3) + "$";
-  // Lookaheads where they are taken apart, with and without the anchor that allows it.
+  // Lookaheads with and without the anchor that allows them.
   const heads = Array.from({ length: 1 + below(3) }, () => pick(["(?=", "(?!"]) + pick(["", ".*", "^", "[^]*"]) + sequence(1) + ")").join("");
   return pick(["^", "^", ""]) + heads + pick(["^", "", "", ""]) + alternatives(2) + pick(["$", "$", ""]);
 };
@@ -105,23 +105,24 @@ const compiles = (source, flags) => {
   try { return new RegExp(source, flags); } catch { return null; }
 };
 const beyond = (t) => /[\u{10000}-\u{10ffff}]/u.test(t);
-// What only u understands, as plain letters.
+// Replaces constructs that only u supports by letters.
 const plainer = (s) =>
   s.replace(/\\u\{1F600\}-\\u\{1F64F\}/g, "\\w").replace(/\\u\{1F600\}|\\ud83d\\ude00|😀/gu, "\uffff").replace(/\\u\{61\}/g, "a").replace(/\\p\{[\w=]+\}/gi, "\\w");
 const emit = (source, texts) => {
   let regex = compiles(source, "u"), taken = "u", fit = texts;
   if (!regex && (regex = compiles(source, ""))) {
     taken = "p";
-    // Without u a character beyond U+FFFF is two, and \p{…} and \u{…} are letters: not compared.
+    // Without u, a character beyond U+FFFF is two characters, and \p{…} and \u{…} are letters: not
+    // compared.
     fit = plainer(source) === source ? texts.filter((t) => !beyond(t)) : [];
   } else if (!regex) {
-    // Both liberties in one pattern: that we take it is right, but V8 has no verdicts.
+    // A pattern with both extensions: accepting it is right, but V8 has no verdicts.
     taken = compiles(plainer(source), "") ? "p" : "x";
     fit = [];
   }
   const verdicts = fit.flatMap((t) => {
     const found = regex.exec(t);
-    // V8 also tries between the halves of a pair, where ECMA-262 has no place to try with u.
+    // V8 also tries positions between the halves of a pair, which ECMA-262 does not have with u.
     if (found && /^[\udc00-\udfff]/.test(t.slice(found.index)) && /[\ud800-\udbff]$/.test(t.slice(0, found.index))) return [];
     return [(found ? "+" : "-") + hex(t)];
   });

@@ -1,10 +1,10 @@
-// Loaded before the suite: servers that name no host listen on loopback instead of every interface.
+// Loaded before the suite: servers without a host listen on loopback instead of all interfaces.
 'use strict';
 
 const net = require('node:net');
 
-// Below `listen`, where everything is settled but the address: naming a host there would look it up first, and the
-// suite asks for the port at once.
+// Hooks below `listen`, after everything but the address is settled: a host name would be resolved
+// first, and the suite reads the port immediately.
 const bind = net.Server.prototype._listen2;
 if (typeof bind !== 'function') throw new Error('this node binds in another way');
 

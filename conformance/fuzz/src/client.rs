@@ -1,5 +1,5 @@
-//! Frames that a client receives: it takes the results it asked for or reports an error, and a sound call afterwards
-//! succeeds.
+//! Frames that a client receives: it returns the requested results or an error, and a valid call
+//! after that succeeds.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -12,17 +12,17 @@ use tinymcp::{Client, Era, Limits, Link};
 
 use crate::input::Input;
 
-/// Far longer than any call here takes; a call that needs it has lost its answer.
+/// Timeout that only a lost response reaches.
 const HANG: Duration = Duration::from_secs(15);
 
-/// A client, and what its server answers to the next request.
+/// A client, and the response of its server to the next request.
 struct Pair {
     client: Client,
     script: Arc<Mutex<String>>,
 }
 
 thread_local! {
-    /// Lasts as long as the connection does: what a frame leaves behind must not matter to the next.
+    /// Lives as long as the connection: a frame must not affect the next input.
     static PAIRS: RefCell<[Option<Pair>; 2]> = const { RefCell::new([None, None]) };
 }
 
@@ -55,7 +55,7 @@ impl Pair {
         Pair { client, script }
     }
 
-    /// Makes a call that is answered with the frames of the input, then a sound one.
+    /// Makes a call whose responses are the frames of the input, then a valid call.
     fn play(&self, kind: usize, text: &str) {
         let client = &self.client;
         text.clone_into(&mut self.script.lock().expect("no panic"));
@@ -70,14 +70,14 @@ impl Pair {
             _ => drop(client.request("x/y", nothing())),
         }
         assert!(begun.elapsed() < HANG, "the call had no answer");
-        // A frame of the input may name the id of the sound call before its own answer comes.
+        // A frame of the input may contain the id of the valid call before its response arrives.
         let sound = (0..3).any(|_| client.request("fuzz/sound", nothing()).is_ok());
         assert!(sound || client.ended().is_some(), "a sound call fails on an open connection");
     }
 }
 
-/// Answers a client until its end: sound messages are answered soundly, the first other one with the script, and all of
-/// them with an error at last.
+/// Responds to a client until it disconnects: valid requests get valid responses, the first other
+/// request gets the script, and finally all get an error.
 fn serve(socket: &UnixStream, script: &Mutex<String>) {
     let mut to = socket;
     for line in BufReader::new(socket).lines() {
@@ -102,7 +102,7 @@ fn serve(socket: &UnixStream, script: &Mutex<String>) {
     }
 }
 
-/// A line of the script: `R` and a result, `E` and an error, or a frame as it stands.
+/// A line of the script: `R` and a result, `E` and an error, or a frame unchanged.
 fn frame(line: &str, id: &serde_json::Value) -> String {
     match (line.strip_prefix('R'), line.strip_prefix('E')) {
         (Some(result), _) => format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"),

@@ -1,4 +1,5 @@
-//! Configuration files: every text is read or rejected in words, and what is read has usable keys.
+//! Configuration files: every text is parsed or rejected with an error, and parsed entries have
+//! valid keys.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! Event streams: the same events at every split, and those that a plain reading of the standard gives.
+//! Event streams: the events do not depend on splits and equal those of a reference implementation
+//! of the standard.
 
 use tinymcp::fuzzing::events;
 
@@ -57,7 +58,7 @@ fn reference(bytes: &[u8]) -> Events {
     (found, last_id, retry)
 }
 
-/// The lines that have an end: CR, LF, or both.
+/// Lines with a line end: CR, LF, or both.
 fn lines(bytes: &[u8]) -> Vec<&[u8]> {
     let (mut lines, mut start, mut at) = (Vec::new(), 0, 0);
     while at < bytes.len() {

@@ -1,4 +1,5 @@
-//! Headers that mirror a request: every text survives them, and a server accepts the headers that a client makes.
+//! Headers that mirror a request: every text is preserved, and a server accepts the headers of a
+//! client.
 
 use tinymcp::fuzzing::{header_round_trip, header_value, mirrored};
 
@@ -16,6 +17,7 @@ pub fn run(bytes: &[u8]) {
         assert!(name.bytes().all(|b| b.is_ascii_graphic() && b != b':'), "{name:?} is not a header's name");
         assert!(value.bytes().all(|b| (0x20..0x7f).contains(&b)), "{value:?} is not a header's value");
     }
-    // A number beyond the range of integers in headers is not an integer, so the server may refuse it.
+    // A number beyond the range of integers in headers is not an integer, so the server may reject
+    // it.
     assert!(rejected.is_none() || arguments.bytes().any(|b| b"eE.".contains(&b)), "{rejected:?} of {sent:?}");
 }

@@ -1,9 +1,9 @@
-//! Requests of an HTTP connection: the same at every split of the bytes.
+//! Requests of an HTTP connection: the result does not depend on splits of the bytes.
 
 use tinymcp::fuzzing::http_requests;
 
 pub fn run(bytes: &[u8]) {
-    // Every split of long inputs would be quadratic work.
+    // All splits of a long input would take quadratic time.
     if bytes.len() > 2048 {
         return;
     }

@@ -1,4 +1,5 @@
-//! Responses that an HTTP client receives: each ends its call, and a sound call afterwards succeeds.
+//! Responses that an HTTP client receives: each ends its call, and a valid call after that
+//! succeeds.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,9 +11,9 @@ use tinymcp::{Client, Endpoint, Era, Limits};
 
 use crate::client::DISCOVERED;
 
-/// The deadline of a call; a response that never ends takes all of it.
+/// Deadline of a call; an endless response reaches it.
 const DEADLINE: Duration = Duration::from_millis(100);
-/// Far longer than any call here takes.
+/// Timeout that only a hang reaches.
 const HANG: Duration = Duration::from_secs(15);
 
 struct Peer {
@@ -29,7 +30,8 @@ pub fn run(bytes: &[u8]) {
     let begun = Instant::now();
     drop(peer.client.request_method("x/y", nothing()).timeout(DEADLINE).wait());
     assert!(begun.elapsed() < HANG, "the call did not end with its deadline");
-    // A connection that the server closes after a whole response may end under the next request.
+    // A connection that the server closes after a complete response may end during the next
+    // request.
     let sound = || peer.client.request_method("fuzz/sound", nothing()).timeout(HANG).wait();
     let sounds = sound().or_else(|_| sound()).or_else(|_| sound());
     assert!(sounds.is_ok(), "sound calls fail afterwards: {sounds:?}");
@@ -54,7 +56,8 @@ impl Peer {
     }
 }
 
-/// Answers requests: sound ones soundly, the others with the bytes of the input and the end of the connection.
+/// Responds to valid requests with valid responses, and to others with the bytes of the input and
+/// the end of the connection.
 fn serve(socket: TcpStream, script: &Mutex<Vec<u8>>) {
     let _ = socket.set_nodelay(true);
     let mut requests = BufReader::new(&socket);
@@ -69,7 +72,7 @@ fn serve(socket: TcpStream, script: &Mutex<Vec<u8>>) {
         };
         let Some(result) = sound else {
             let bytes = std::mem::take(&mut *script.lock().expect("no panic"));
-            // `$` stands for the id of the request.
+            // `$` is replaced by the id of the request.
             let id = id.to_string();
             let bytes: Vec<u8> =
                 bytes.iter().flat_map(|b| if *b == b'$' { id.as_bytes() } else { std::slice::from_ref(b) }).copied().collect();

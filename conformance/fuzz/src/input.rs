@@ -1,5 +1,5 @@
-//! Reads choices and texts from the bytes of a fuzz input. Bytes that are missing count as zero, so every input is read
-//! to its end and means something.
+//! Reader for choices and texts in the bytes of a fuzz input. Missing bytes count as zero, so every
+//! input is valid.
 
 pub struct Input<'a>(pub &'a [u8]);
 
@@ -22,7 +22,7 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
-    /// Up to the next line feed, if it is UTF-8.
+    /// Reads up to the next line feed, if the bytes are UTF-8.
     pub fn line(&mut self) -> Option<&'a str> {
         let end = self.0.iter().position(|b| *b == b'\n').unwrap_or(self.0.len());
         let (line, rest) = self.0.split_at(end);
@@ -30,7 +30,7 @@ impl<'a> Input<'a> {
         std::str::from_utf8(line).ok()
     }
 
-    /// Everything that is left, if it is UTF-8.
+    /// Reads the remaining bytes, if they are UTF-8.
     pub fn rest(&mut self) -> Option<&'a str> {
         std::str::from_utf8(std::mem::take(&mut self.0)).ok()
     }

@@ -1,15 +1,15 @@
-//! JSON texts: accepted, rejected and read exactly as serde_json does, by documents that are used again.
+//! JSON texts: recycled documents accept, reject and read exactly the same texts as serde_json.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
 
 use tinymcp::json::{Doc, ErrorKind, Kind, ParseLimits, Value, Writer};
 
-/// serde_json's own depth limit is off, and ours is low enough for its recursion.
+/// The depth limit of serde_json is disabled; ours is low enough for its recursion.
 const LIMITS: ParseLimits = ParseLimits { depth: 200, ..ParseLimits::UNBOUNDED };
 
 thread_local! {
-    /// The documents that parse every text of the run; what one text leaves behind must not matter to the next.
+    /// Documents that parse all texts of the run: a text must not affect the next one.
     static RECYCLED: RefCell<(Doc, Doc)> = RefCell::default();
 }
 
@@ -80,7 +80,7 @@ fn same(ours: Value<'_>, theirs: &serde_json::Value) {
     }
 }
 
-/// Whether an object anywhere in the value has two members of one name.
+/// True if an object anywhere in the value has duplicate names.
 fn repeats(value: Value<'_>) -> bool {
     let mut names = HashSet::new();
     value.members().any(|(name, _)| !names.insert(name))

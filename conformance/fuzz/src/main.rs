@@ -1,5 +1,5 @@
-//! Fuzz targets. One program holds all of them, because linking takes longer than compiling; the environment
-//! variable `FUZZ_TARGET` selects one. `../fuzz.sh` builds and runs them.
+//! Fuzz targets. One program contains all of them, because linking takes longer than compiling. The
+//! environment variable `FUZZ_TARGET` selects one. `../fuzz.sh` builds and runs them.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -26,7 +26,7 @@ mod rig;
 
 type Target = fn(&[u8]);
 
-/// Every target, by name. `corpus/NAME` holds its seeds; `dict/NAME` its dictionary, if it has one.
+/// All targets by name. `corpus/NAME` has the seeds, `dict/NAME` the dictionary, if there is one.
 const TARGETS: &[(&str, Target)] = &[
     ("client", client::run),
     ("config", config::run),

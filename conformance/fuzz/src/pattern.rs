@@ -1,5 +1,5 @@
-//! Patterns of schemas: every text is compiled or rejected, and matches are those of fancy-regex where both dialects
-//! have the construct.
+//! Patterns of schemas: every text is compiled or rejected, and matches equal those of fancy-regex
+//! for constructs of both dialects.
 
 use tinymcp::json::{Doc, ToJson};
 use tinymcp::schema::Schema;
@@ -21,7 +21,7 @@ pub fn run(bytes: &[u8]) {
     let Ok(oracle) = fancy_regex::Regex::new(&theirs) else { return };
     for _ in 0..4 {
         let text: String = (0..input.below(9)).map(|_| input.pick(&CHARS)).collect();
-        // It gives up where backtracking takes too long.
+        // fancy-regex gives up if backtracking takes too long.
         let Ok(expected) = oracle.is_match(&text) else { continue };
         assert_eq!(schema.is_valid(quoted(&text).root()), expected, "{ours:?} on {text:?}");
     }
@@ -61,7 +61,7 @@ fn term(input: &mut Input<'_>, depth: usize, ours: &mut String, theirs: &mut Str
             return;
         }
         1 => {
-            // ECMA-262 without the flag m: the end of the input alone.
+            // ECMA-262 without the flag m: only the end of the input.
             ours.push('$');
             theirs.push_str("\\z");
             return;

@@ -1,4 +1,5 @@
-//! Sealed request states: what was sealed is opened by the same caller for the same request, and nothing else is.
+//! Sealed request states: only the same caller can open a sealed state, and only for the same
+//! request.
 
 use tinymcp::fuzzing::{open, seal};
 use tinymcp::json::Doc;
@@ -10,7 +11,7 @@ pub fn run(bytes: &[u8]) {
     let (at, flip) = (usize::from(input.byte()), input.byte());
     let (Some(principal), Some(params), Some(answers)) = (input.line(), input.line(), input.rest()) else { return };
     let Ok(params) = Doc::parse(params) else { return };
-    // The bytes themselves are no state that we sealed.
+    // The bytes themselves are not a state that was sealed here.
     assert_eq!(open(principal, &params, answers), None);
     let Ok(answers) = Doc::parse(answers) else { return };
     let answers: Vec<(String, String)> =

@@ -1,5 +1,5 @@
-//! Schemas: every text is compiled or rejected, all ways to check agree, and so does the crate jsonschema where the two
-//! have the same rules.
+//! Schemas: every text is compiled or rejected. All validation functions agree, and so does the
+//! crate jsonschema where it has the same rules.
 
 use tinymcp::json::Doc;
 use tinymcp::schema::Schema;
@@ -17,7 +17,7 @@ pub fn run(bytes: &[u8]) {
     let text = generate(&mut input, 3, true);
     let ours = match Schema::parse(&text) {
         Ok(schema) => schema,
-        // Rejected here by definition; the other side follows such a reference while it validates.
+        // We reject this by definition; jsonschema follows such a reference during validation.
         Err(error) if error.to_string().contains("cycle of references") => return,
         Err(error) => panic!("{error}\n{text}"),
     };
@@ -32,7 +32,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// The verdict, if every way to ask for it gives the same.
+/// Returns the verdict, which must be the same for all validation functions.
 fn agree(schema: &Schema, value: &Doc) -> bool {
     let valid = schema.is_valid(value.root());
     assert_eq!(schema.check(value.root()).is_ok(), valid);
@@ -45,7 +45,8 @@ const NUMBERS: &[&str] = &["0", "1", "-1", "2", "3", "0.5", "2.5", "1.0", "1e1",
 const COUNTS: &[&str] = &["0", "1", "2", "3"];
 const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// A schema of keywords that both sides read alike: no formats, no patterns, no references to elsewhere.
+/// Generates a schema of keywords with the same meaning for both: no formats, no patterns, no
+/// external references.
 pub fn generate(input: &mut Input<'_>, depth: usize, root: bool) -> String {
     if depth == 0 || input.is_empty() {
         return input.pick(&["true", "{}", "false", r#"{"type":"string"}"#, r#"{"type":"integer"}"#]).to_owned();
@@ -109,7 +110,7 @@ fn names(input: &mut Input<'_>) -> String {
     format!("{:?}", &NAMES[..count])
 }
 
-/// A value near the schemas above.
+/// Generates a value similar to the schemas above.
 pub fn value(input: &mut Input<'_>, depth: usize) -> String {
     match input.below(if depth == 0 { 5 } else { 8 }) {
         0 => "null".to_owned(),

@@ -1,9 +1,10 @@
-//! A whole server in memory: what it answers to a sequence of frames is what fresh servers answer to each of them.
+//! A server in memory: its responses to a sequence of frames equal the responses of fresh servers
+//! to each frame.
 
 use crate::input::Input;
 use crate::rig::{answers, opening, server};
 
-/// Methods that change what later frames are answered.
+/// Methods that affect the responses to later frames.
 const STATEFUL: [&str; 6] = [
     "initialize",
     "logging/setLevel",
@@ -42,7 +43,8 @@ pub fn run(bytes: &[u8]) {
     for (frame, parsed) in frames.iter().zip(&parsed) {
         let all = opened(&[frame]);
         if parsed.is_none() && !frame.trim().is_empty() {
-            // serde_json's limit of depth is lower than ours; everything else that it rejects is not JSON.
+            // serde_json has a lower depth limit than we do; everything else that it rejects is not
+            // JSON.
             let deep = frame.bytes().filter(|b| matches!(b, b'{' | b'[')).count() > 100;
             let error = all.len() == 1 && all[0].contains("\"error\"");
             assert!(deep || error, "{frame:?} is not JSON, and the answer is {all:?}");
@@ -57,7 +59,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// Whether a string anywhere in the value names a method that changes the server's state.
+/// True if a string anywhere in the value names a method that changes the state of the server.
 fn mentions(value: &serde_json::Value) -> bool {
     match value {
         serde_json::Value::String(text) => STATEFUL.iter().any(|method| text.starts_with(method)),

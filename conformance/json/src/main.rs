@@ -1,17 +1,18 @@
 //! Compares the parser with the cases of JSONTestSuite on standard input.
 //!
-//! A name that starts with `y_` must be accepted, one with `n_` refused. The suite leaves `i_` to
-//! the implementation; the rules of `tinymcp::json` settle each of them, and they are listed here,
-//! so that a change of rule shows.
+//! Names that start with `y_` must be accepted, names with `n_` rejected. The suite leaves `i_` to
+//! the implementation. The rules of `tinymcp::json` decide each of them; the list here makes a
+//! change of a rule visible.
 //!
-//! Invariant: the suite is complete, 95 + 188 + 35 cases, or the run fails.
+//! # Invariants
+//! - The suite is complete (95 + 188 + 35 cases), or the run fails.
 
 use std::io::Read;
 use std::process::ExitCode;
 
 use tinymcp::json::Doc;
 
-/// The `i_` cases our rules accept: numbers of any size, whose text is kept. Refused are lone
+/// The `i_` cases that we accept: numbers of any size, whose text is kept. We reject lone
 /// surrogates, bytes that are not UTF-8, byte order marks and nesting beyond 128 levels.
 const ACCEPTED: &[&str] = &[
     "i_number_double_huge_neg_exp.json",

@@ -1,10 +1,10 @@
-//! Holds the patterns against V8: reads verdicts of `cases.mjs` and prints where we differ.
+//! Compares our patterns with V8: reads the verdicts of `cases.mjs` and prints differences.
 //!
-//! A line is a verdict and texts, separated by tabs and in hexadecimal: how V8 took the pattern
-//! (`u` with the flag u, `p` only without it, `x` not at all), the pattern, then for each text
-//! `+` or `-` and the text.
+//! A line contains a verdict and texts, separated by tabs and in hexadecimal. The verdict is `u` if
+//! V8 accepts the pattern with the flag u, `p` if only without it, and `x` otherwise. The pattern
+//! follows, then each text with `+` or `-`.
 
-// The library does not offer its patterns by themselves, so their source is compiled in.
+// The library does not export its patterns separately, so their source is compiled in.
 #[path = "../../../src/schema"]
 mod schema {
     #[allow(dead_code)]
@@ -38,9 +38,9 @@ fn main() {
             slowest = (started.elapsed(), source.clone());
         }
         let fault = match (&compiled, taken, is_pattern(&source)) {
-            (Ok(_), "x", _) | (_, "x", true) => Some("we take what V8 takes in neither mode"),
+            (Ok(_), "x", _) | (_, "x", true) => Some("we accept a pattern that V8 rejects in both modes"),
             (_, "u", false) if compiled.as_ref().is_err_and(|e| !e.to_string().contains("the pattern ")) => {
-                Some("we call it no pattern")
+                Some("we reject it as invalid")
             }
             _ => None,
         };

@@ -2,10 +2,10 @@
 //!
 //!     schema-suite SUITE [FILTER]
 //!
-//! SUITE is the folder that holds `tests` and `remotes`. Each group (dialect, and required, optional
-//! or format) gets one line with passed, total and the names of what failed. The exit code is 1
-//! when a required test failed, or an optional one that `unable.txt` does not list, or when
-//! `unable.txt` lists one that passes.
+//! SUITE is the folder with `tests` and `remotes`. Each group (dialect, and required, optional or
+//! format) gets one line with passed, total and the names of the failures. The exit code is 1 if a
+//! required test fails, if an optional test fails that `unable.txt` does not list, or if a listed
+//! one passes.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -23,7 +23,7 @@ const DIALECTS: [(&str, Dialect); 3] = [
     ("draft2019-09", Dialect::Draft201909),
 ];
 
-/// Where in the tests, whether formats are asserted.
+/// Folder below the tests, and the treatment of formats.
 const PARTS: [(&str, Formats); 3] =
     [("", Formats::Annotate), ("optional", Formats::Annotate), ("optional/format", Formats::Assert)];
 
@@ -95,14 +95,14 @@ fn run() -> Result<bool, Box<dyn Error>> {
             for line in &failed {
                 println!("  {line}");
             }
-            // The draft in between is not promised, only shown.
+            // Draft 2019-09 is shown only, not promised.
             good &= failed.is_empty() || dialect == Dialect::Draft201909;
         }
     }
     Ok(good)
 }
 
-/// The verdict, asked in every way there is.
+/// Returns the verdict, which must be the same for all validation functions.
 fn outcome(schema: &Result<Schema, tinymcp::schema::SchemaError>, data: Value<'_>) -> Result<bool, String> {
     let schema = schema.as_ref().map_err(|e| format!("refused: {e}"))?;
     let valid = schema.is_valid(data);
@@ -145,7 +145,7 @@ fn json_files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(files)
 }
 
-/// All documents under a folder, with their paths from there.
+/// Returns all documents below a folder with their relative paths.
 fn remotes(folder: &Path) -> Result<Vec<(String, Json)>, Box<dyn Error>> {
     let mut open = vec![folder.to_owned()];
     let mut found = Vec::new();

@@ -1,7 +1,9 @@
-//! A server on rmcp for `conformance/fixtures/peer_client/rmcp.rs`: tools that return results, report progress, wait,
-//! and ask the client; a resource that changes; a prompt with completion.
+//! Server on rmcp for `conformance/fixtures/peer_client/rmcp.rs`: tools that return results, report
+//! progress, wait, and send requests to the client; a resource that changes; a prompt with
+//! completion.
 //!
-//! Serves over HTTP until it is killed if the last argument is a port, else over standard streams until input ends.
+//! Serves over HTTP until it is killed if the last argument is a port, else over standard streams
+//! until the input ends.
 
 // Sampling, roots and subscriptions in sessions are deprecated in the protocol.
 #![allow(deprecated)]
@@ -26,7 +28,7 @@ const NOTE: &str = "note://one";
 struct Peer {
     tool_router: ToolRouter<Self>,
     stopped: Arc<AtomicBool>,
-    /// How often the note was touched.
+    /// Number of changes of the note.
     touched: watch::Sender<u32>,
 }
 
@@ -36,8 +38,8 @@ impl Peer {
     }
 }
 
-/// What the client says to a question: asked in the result where there is no session, which the client then calls
-/// with the answer, in a request of the server's own otherwise.
+/// Result of a request to the client. Without a session the result of the tool is `input_required`,
+/// and the client calls again with the response. In a session the server sends the request itself.
 async fn answered(
     context: &RequestContext<RoleServer>,
     Answers(answers): Answers,
@@ -78,7 +80,7 @@ struct Steps {
 async fn step(context: &RequestContext<RoleServer>, done: u32, of: u32) {
     if let Some(token) = context.meta.get_progress_token() {
         let step = ProgressNotificationParam::new(token, f64::from(done)).with_total(f64::from(of));
-        // The client may be gone.
+        // The client may have disconnected.
         let _ = context.peer.notify_progress(step).await;
     }
 }
@@ -149,7 +151,7 @@ impl Peer {
         if context.protocol_version() == Some(ProtocolVersion::V_2026_07_28) {
             self.touched.send_modify(|count| *count += 1);
         } else {
-            // Only the client that subscribes calls this.
+            // Only the client that subscribed calls this.
             let _ = context.peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(NOTE)).await;
         }
         "touched".to_owned()
@@ -213,7 +215,7 @@ impl ServerHandler for Peer {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 _ = touched.changed() => {
-                    // The client may be gone.
+                    // The client may have disconnected.
                     let _ = context.sink().notify_resource_updated(NOTE).await;
                 }
             }
@@ -265,7 +267,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (stream, _) = listener.accept().await?;
         let service = TowerToHyperService::new(service.clone());
         tokio::spawn(async move {
-            // A connection that fails is the client's to report.
+            // The client reports a failed connection.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -1,8 +1,8 @@
-//! Answers pairs of schema and value, for comparisons with other validators.
+//! Validates pairs of schema and value, for comparisons with other validators.
 //!
-//! Reads lines `{"schema": …, "value": …}`, writes one line for each: `{"valid":true}`,
-//! `{"valid":false,"path":…,"keyword":…,"message":…}` or `{"error":…}` for a schema that was
-//! refused. Formats are asserted.
+//! Reads lines `{"schema": …, "value": …}` and writes one line for each: `{"valid":true}`,
+//! `{"valid":false,"path":…,"keyword":…,"message":…}`, or `{"error":…}` for a rejected schema.
+//! Formats are asserted.
 
 use std::error::Error;
 use std::io::{BufRead, Write};
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::new().formats(Formats::Assert);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut doc = Doc::default();
-    // Pairs of one schema follow each other.
+    // Pairs with the same schema are adjacent.
     let mut last: Option<(String, Result<Schema, String>)> = None;
     for line in std::io::stdin().lock().lines() {
         doc.parse_again(line?.as_bytes(), &ParseLimits::UNBOUNDED)?;
