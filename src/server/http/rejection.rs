@@ -93,7 +93,7 @@ impl Reason {
 /// Returns the response to input that the engine rejects: not a request, or too large or too slow.
 pub(super) fn error_response(status: u16, frame_bytes: usize) -> Response {
     let message = match status {
-        400 => "not an HTTP/1.1 request; TLS must end at a reverse proxy".into(),
+        400 => "invalid HTTP request; TLS must end at a reverse proxy".into(),
         408 => "the request did not arrive in time".into(),
         413 => format!("message too large: the limit is {frame_bytes} bytes"),
         414 => "request target too long".into(),
