@@ -89,94 +89,103 @@ pub(crate) enum CacheKey {
     Contents(String),
 }
 
+impl RequestKind<'_> {
+    fn method(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            RequestKind::Open(..) => "initialize",
+            RequestKind::Describe => "server/discover",
+            RequestKind::Ping => "ping",
+            RequestKind::List(List::Tools, _) => "tools/list",
+            RequestKind::List(List::Resources, _) => "resources/list",
+            RequestKind::List(List::Templates, _) => "resources/templates/list",
+            RequestKind::List(List::Prompts, _) => "prompts/list",
+            RequestKind::CallTool(..) => "tools/call",
+            RequestKind::Read(_) => "resources/read",
+            RequestKind::Prompt(..) => "prompts/get",
+            RequestKind::Complete(_) => "completion/complete",
+            RequestKind::Subscribe(_) => "resources/subscribe",
+            RequestKind::Unsubscribe(_) => "resources/unsubscribe",
+            RequestKind::SetLevel(_) => "logging/setLevel",
+            RequestKind::Listen(_) => "subscriptions/listen",
+            RequestKind::Other(method, _) => return Cow::Owned((*method).to_owned()),
+        })
+    }
+
+    fn subject(&self) -> Option<&str> {
+        match self {
+            RequestKind::CallTool(name, _) | RequestKind::Prompt(name, _) => Some(name),
+            RequestKind::Read(uri) => Some(uri),
+            _ => None,
+        }
+    }
+
+    fn cache_key(&self) -> Option<CacheKey> {
+        Some(match self {
+            RequestKind::List(List::Tools, _) => CacheKey::Tools,
+            RequestKind::List(List::Resources | List::Templates, _) => CacheKey::Resources,
+            RequestKind::List(List::Prompts, _) => CacheKey::Prompts,
+            RequestKind::Read(uri) => CacheKey::Contents((*uri).to_owned()),
+            _ => return None,
+        })
+    }
+
+    /// Writes the parameters. Those of the caller also have `_meta` and a subject.
+    fn write(&self, w: &mut Writer, request: &mut OutgoingRequest) -> Result<(), Cow<'static, str>> {
+        match self {
+            RequestKind::Open(revision, card) => open(w, *revision, card),
+            RequestKind::Describe | RequestKind::Ping | RequestKind::List(_, None) => {}
+            // An empty cursor is a cursor (server/utilities/pagination).
+            RequestKind::List(_, Some(cursor)) => _ = w.key("cursor").string(cursor),
+            RequestKind::CallTool(name, arguments) => {
+                w.key("name").string(name);
+                match starts(arguments) {
+                    b'{' => _ = w.key("arguments").json(arguments),
+                    b'n' => {}
+                    _ => return Err("a tool's arguments are an object".into()),
+                }
+            }
+            RequestKind::Read(uri) | RequestKind::Subscribe(uri) | RequestKind::Unsubscribe(uri) => {
+                w.key("uri").string(uri);
+            }
+            RequestKind::Prompt(name, arguments) => {
+                w.key("name").string(name);
+                strings(w, "arguments", arguments);
+            }
+            RequestKind::Complete(completing) => complete(w, completing),
+            RequestKind::SetLevel(level) => _ = w.key("level").string(level.as_str()),
+            RequestKind::Listen(filter) => super::modern::write_filter(w.key("notifications"), filter),
+            RequestKind::Other(_, params) => match starts(params) {
+                b'{' => other(w, params, request)?,
+                b'n' => {}
+                _ => return Err("a request's parameters are an object".into()),
+            },
+        }
+        Ok(())
+    }
+}
+
 impl OutgoingRequest {
     /// Encodes a request.
     ///
     /// # Errors
     /// The parameters are not an object, or have a duplicate name or an invalid `_meta`.
     pub(crate) fn new(want: &RequestKind<'_>) -> Result<OutgoingRequest, Cow<'static, str>> {
+        let method = want.method();
+        let mut request = OutgoingRequest {
+            params: String::new(),
+            meta: String::new(),
+            subject: want.subject().map(str::to_owned),
+            shelf: want.cache_key(),
+            may_ask: matches!(&*method, "tools/call" | "resources/read" | "prompts/get"),
+            // A client that sends these methods must declare the extension (2026-07-28, tasks).
+            task: method.starts_with("tasks/"),
+            method,
+        };
         // Members without their object: the envelope opens it.
         let mut w = Writer::with_capacity(128);
-        let (mut meta, mut subject, mut shelf) = (String::new(), None, None);
-        let method: Cow<'static, str> = match want {
-            RequestKind::Open(revision, card) => {
-                open(&mut w, *revision, card);
-                "initialize".into()
-            }
-            RequestKind::Describe => "server/discover".into(),
-            RequestKind::Ping => "ping".into(),
-            RequestKind::List(list, cursor) => {
-                // An empty cursor is a cursor (server/utilities/pagination).
-                if let Some(cursor) = cursor {
-                    w.key("cursor").string(cursor);
-                }
-                let (method, kept) = match list {
-                    List::Tools => ("tools/list", CacheKey::Tools),
-                    List::Resources => ("resources/list", CacheKey::Resources),
-                    List::Templates => ("resources/templates/list", CacheKey::Resources),
-                    List::Prompts => ("prompts/list", CacheKey::Prompts),
-                };
-                shelf = Some(kept);
-                method.into()
-            }
-            RequestKind::CallTool(name, arguments) => {
-                w.key("name").string(name);
-                match starts(arguments) {
-                    b'{' => {
-                        w.key("arguments").json(arguments);
-                    }
-                    b'n' => {}
-                    _ => return Err("a tool's arguments are an object".into()),
-                }
-                subject = Some((*name).to_owned());
-                "tools/call".into()
-            }
-            RequestKind::Read(uri) => {
-                w.key("uri").string(uri);
-                subject = Some((*uri).to_owned());
-                shelf = Some(CacheKey::Contents((*uri).to_owned()));
-                "resources/read".into()
-            }
-            RequestKind::Prompt(name, arguments) => {
-                w.key("name").string(name);
-                strings(&mut w, "arguments", arguments);
-                subject = Some((*name).to_owned());
-                "prompts/get".into()
-            }
-            RequestKind::Complete(completing) => {
-                complete(&mut w, completing);
-                "completion/complete".into()
-            }
-            RequestKind::Subscribe(uri) => {
-                w.key("uri").string(uri);
-                "resources/subscribe".into()
-            }
-            RequestKind::Unsubscribe(uri) => {
-                w.key("uri").string(uri);
-                "resources/unsubscribe".into()
-            }
-            RequestKind::SetLevel(level) => {
-                w.key("level").string(level.as_str());
-                "logging/setLevel".into()
-            }
-            RequestKind::Listen(filter) => {
-                w.key("notifications");
-                super::modern::write_filter(&mut w, filter);
-                "subscriptions/listen".into()
-            }
-            RequestKind::Other(method, params) => {
-                match starts(params) {
-                    b'{' => other(&mut w, params, &mut meta, &mut subject)?,
-                    b'n' => {}
-                    _ => return Err("a request's parameters are an object".into()),
-                }
-                (*method).to_owned().into()
-            }
-        };
-        let may_ask = matches!(&*method, "tools/call" | "resources/read" | "prompts/get");
-        // A client that sends these methods must declare the extension (2026-07-28, tasks).
-        let task = method.starts_with("tasks/");
-        Ok(OutgoingRequest { method, params: members(w), meta, subject, shelf, may_ask, task })
+        want.write(&mut w, &mut request)?;
+        request.params = members(w);
+        Ok(request)
     }
 
     /// Returns `true` if a repetition has no further effect on any server. True for the methods of
@@ -228,12 +237,7 @@ fn starts(json: &Json) -> u8 {
 }
 
 /// Parameters of the caller: `_meta` is split off, because the envelope adds to it.
-fn other(
-    w: &mut Writer,
-    params: &Json,
-    meta: &mut String,
-    subject: &mut Option<String>,
-) -> Result<(), String> {
+fn other(w: &mut Writer, params: &Json, request: &mut OutgoingRequest) -> Result<(), String> {
     let doc = super::meta::params(params)?;
     for (name, value) in doc.root().members() {
         if name == "_meta" {
@@ -241,11 +245,11 @@ fn other(
             for (name, value) in value.members() {
                 inner.key(name).value(value);
             }
-            *meta = members(inner);
+            request.meta = members(inner);
             continue;
         }
-        if subject.is_none() && matches!(name, "name" | "uri" | "taskId") {
-            *subject = value.as_str().map(str::to_owned);
+        if request.subject.is_none() && matches!(name, "name" | "uri" | "taskId") {
+            request.subject = value.as_str().map(str::to_owned);
         }
         w.key(name).value(value);
     }

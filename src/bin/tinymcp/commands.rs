@@ -262,7 +262,7 @@ fn watch(asked: &Asked, uris: &[&str]) -> Result<u8, Fault> {
     follow(asked, told)
 }
 
-/// Prints what was told. Nobody waits to tell more when it comes back.
+/// Prints the queued events. No sender is blocked when it returns.
 fn follow(asked: &Asked, told: mpsc::Receiver<Event>) -> Result<u8, Fault> {
     let most = asked.count.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
     for event in told.into_iter().take(most) {

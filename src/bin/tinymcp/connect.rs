@@ -13,7 +13,7 @@ use super::args::Asked;
 #[cfg(unix)]
 use super::signals;
 
-/// A client to be, as the options have it.
+/// The client builder with the options.
 pub(crate) fn builder(asked: &Asked) -> Result<ClientBuilder, Fault> {
     let mut client = Client::builder("tinymcp", env!("CARGO_PKG_VERSION"));
     if let Some(era) = asked.era {
@@ -29,7 +29,7 @@ pub(crate) fn builder(asked: &Asked) -> Result<ClientBuilder, Fault> {
     Ok(client)
 }
 
-/// Connects to the server that was named. Faults begin with what it was called.
+/// Connects to the server. Errors begin with its label.
 pub(crate) fn connect(client: ClientBuilder, asked: &Asked) -> Result<Client, Fault> {
     if asked.url.is_none() && !asked.headers.is_empty() {
         return Err("--header requires --url".to_owned());
@@ -69,7 +69,7 @@ pub(crate) fn name(asked: &Asked) -> String {
     program.map_or_else(|| asked.url.clone().unwrap_or_default(), |p| p.to_string_lossy().into_owned())
 }
 
-/// The tools of the server that was named, as its list has them, and its name.
+/// The tools of the server as a catalog, and its label.
 pub(crate) fn catalog(asked: &Asked) -> Result<(String, String), Fault> {
     let client = connect(builder(asked)?, asked)?;
     let catalog = tools(&client).map_err(|e| format!("{}: {e}", name(asked)))?;

@@ -1,9 +1,8 @@
-//! The command line: asks servers, lints and fixes tool schemas, simplifies them, validates values.
+//! Command line: requests to servers, lint and fix of tool schemas, validation of values.
 //!
-//! `tinymcp help` says what there is. Results go to standard output; notes, progress and faults to
-//! standard error. The exit status is 0 for done, clean or valid, 1 for what the server or a check
-//! says no to, 2 for anything that could not be used or reached. Nothing is fetched but what was
-//! asked of the server that was named, and only `--fix --write` changes a file.
+//! `tinymcp help` lists the commands. Results go to standard output; notes, progress and errors to
+//! standard error. The exit status is 0 for success, 1 if the server refuses or a check fails, 2
+//! for unusable input or an unreachable server. Only `--fix --write` changes a file.
 //!
 //! Invariants: input is bounded; a file is replaced as a whole or not at all.
 
@@ -32,12 +31,12 @@ use print::{one_line, plain};
 
 const HELP: &str = include_str!("help.txt");
 
-/// Bytes of one file or line. 64 MiB: what the lint reads at most.
+/// Bytes of one file or line. 64 MiB: the limit of the lint.
 const BYTES: u64 = 64 << 20;
 /// Failures listed by `validate --all`.
 const FAILURES: usize = 1000;
 
-/// A fault in one line for standard error; the exit status is 2.
+/// An error in one line for standard error; the exit status is 2.
 type Fault = String;
 
 fn main() -> ExitCode {
@@ -138,7 +137,7 @@ fn json_fault(path: &Path, text: &[u8], error: ParseError) -> Fault {
     format!("{}:{line}:{column}: {} (byte {})", path.display(), error.kind(), error.offset())
 }
 
-/// The catalog that was named, and what to call it.
+/// The catalog of the arguments, and its label.
 fn catalog(asked: &Asked) -> Result<(PathBuf, Vec<u8>), Fault> {
     match (asked.files.as_slice(), &asked.command, &asked.url) {
         ([path], None, None) => Ok((path.clone(), read(path)?)),
@@ -296,7 +295,7 @@ fn fix(asked: &Asked, path: &Path, snapshot: &Snapshot) -> Result<u8, Fault> {
     Ok(0)
 }
 
-/// Puts a new file in the place of an old one, with its permissions; readers see one or the other.
+/// Replaces a file by a new one with the same permissions; readers see one or the other.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A link stays a link: what it leads to is replaced.
     let target = fs::canonicalize(path)?;
@@ -379,7 +378,7 @@ fn parse(path: &Path, text: &[u8]) -> Result<Doc, Fault> {
     Ok(doc)
 }
 
-/// Depth is no danger to the parser, and the validator has its own bound.
+/// The parser does not recurse, and the validator has its own limit of depth.
 fn limits() -> ParseLimits {
     ParseLimits { bytes: BYTES as usize, depth: u32::MAX, nodes: 1 << 24, unique_names: false }
 }
@@ -453,7 +452,7 @@ fn verdict(w: &mut Writer, violation: &Violation) {
     w.end_object();
 }
 
-/// Answers each line with one line, in order, as soon as nothing more is waiting to be read.
+/// Writes one line for each line, in order. Flushes when no more input is buffered.
 fn batch(path: &Path, formats: Formats) -> Result<u8, Fault> {
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())

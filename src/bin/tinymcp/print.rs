@@ -11,17 +11,17 @@ use tinymcp::json::{Kind, Value};
 /// Widest name that descriptions are aligned behind.
 const WIDEST: usize = 32;
 
-/// The text without what steers a terminal; lines stay lines.
+/// The text without terminal control characters, except line ends.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if steers(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 
-/// The same as one line, so that nobody's text can pass for a line of ours.
+/// The same as one line, so that a peer cannot imitate a line of this program.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Control characters, and those that turn the direction of writing.
+/// Control characters and bidirectional formatting characters.
 fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -29,7 +29,7 @@ fn steers(c: char) -> bool {
 /// `true` while a line of progress is on the terminal.
 static STANDS: AtomicBool = AtomicBool::new(false);
 
-/// One step of progress, on standard error: in place where that is a terminal.
+/// Prints progress on standard error, in place if that is a terminal.
 pub(crate) fn progress(step: Progress) {
     let total = step.total.map(|total| format!(" of {total}")).unwrap_or_default();
     let message = step.message.map(|m| format!(": {}", plain(&m).replace('\n', " "))).unwrap_or_default();
@@ -42,7 +42,7 @@ pub(crate) fn progress(step: Progress) {
     }
 }
 
-/// Clears the line that progress stands in, if there is one.
+/// Clears the line of progress, if there is one.
 pub(crate) fn progress_done() {
     if STANDS.swap(false, Ordering::Relaxed) {
         eprint!("\r\x1b[K");

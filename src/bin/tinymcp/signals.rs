@@ -4,7 +4,7 @@
 //! does not receive the signal; then it ends this program as the signal would have. A second signal
 //! does so at once.
 //!
-//! Invariant: what [`end`] was given is ended before this program is.
+//! Invariant: the connection given to [`end`] ends before this program does.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -17,10 +17,10 @@ use tinymcp::{Abort, ClientBuilder};
 
 use super::Fault;
 
-/// The signal that came, 0 before.
+/// The received signal; 0 before.
 static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Lets a signal end the connection that is made from this.
+/// Makes a signal end the connection of this builder.
 pub(crate) fn end(client: ClientBuilder) -> Result<ClientBuilder, Fault> {
     let abort = Abort::new();
     let client = client.abort(&abort);
@@ -51,8 +51,8 @@ fn watch(abort: Abort) -> io::Result<()> {
     Ok(())
 }
 
-/// Does not return once a signal came: what failed since then failed because of it, and nobody
-/// wants to be told.
+/// Does not return after a signal: a later error is a consequence of the signal and is not
+/// reported.
 pub(crate) fn wait_if_one_came() {
     let came = || CAME.get().is_some_and(|came| came.load(Ordering::SeqCst) != 0);
     while came() {
