@@ -1,19 +1,19 @@
-// What `board_server` promises, as checks that run over any TypeScript client.
+// Checks of `board_server` that run over any TypeScript client.
 //
-// A client hands in a `peer`, a thin shell over its SDK:
+// A client passes a `peer`, a thin wrapper of its SDK:
 //   era            "legacy" or "modern"
 //   about()        {name, protocol, capabilities} as the SDK reports them
 //   tools() resources() templates() prompts()   the complete lists
 //   call(name, args, options)   options: onprogress, signal, and what `logging` returned
-//   logging(level)  asks for log messages from `level` on, in the era's own way; returns call options
+//   logging(level)  requests log messages from `level` on, as the era defines; returns call options
 //   read(uri) prompt(name, args) complete(ref, argument)
 //   watch(uris)    returns {only(uris), close()}; updates arrive in `updates`
-//   notFound       the code of an address that leads nowhere, where the SDK reports another one than the wire has
-//   losesProgress  true where the SDK forgets progress that it reads together with the result
-//   logs, updates  inboxes of log messages {level, logger, data} and of resource addresses
+//   notFound       the code of an unknown URI, if the SDK reports another code than the wire has
+//   losesProgress  true if the SDK drops progress that it reads together with the result
+//   logs, updates  queues of log messages {level, logger, data} and of resource URIs
 //   asked          the elicitation requests so far; `answer` is what the client's handler returns
 //   close()
-// The same checks exist in Python (`py/board.py`); a name means the same claim in both.
+// The same checks exist in Python (`py/board.py`); a name means the same check in both.
 
 import { holds, same, within } from "./harness.mjs";
 
@@ -244,7 +244,7 @@ export async function checkBoard(session, peer) {
   await check("elicit-decline", () => erase({ action: "decline" }, "nothing was changed", 1));
   await check("elicit-cancel", () => erase({ action: "cancel" }, "nothing was changed", 1));
 
-  // A log message leaves before the answer of its call, so nothing has to be waited for after the answer.
+  // Log messages are sent before the response of their call, so no wait after the response is needed.
   const blinkLogs = async (pin, options) => {
     peer.logs.drain();
     said(await peer.call("blink", { pin, times: 1, intervalMs: 20 }, options), `pin ${pin} blinked 1 times`);

@@ -1,4 +1,4 @@
-"""Stands between a client and a server that listens, and writes down every message that passes.
+"""Logging proxy between a client and an HTTP server: logs every message.
 
 Used as `python3 tap.py FOLDER SERVER ARGS…`. It starts `SERVER ARGS… --http 127.0.0.1:PORT` on a free port,
 listens on another one, prints its own URL as its only line and passes bytes on unchanged in both directions. It
@@ -49,7 +49,7 @@ class Gone(Exception):
 
 
 class Head:
-    """A start line and its fields."""
+    """A start line and its headers."""
 
     def __init__(self, raw):
         first, *lines = raw.decode("latin-1").split("\r\n")
@@ -64,7 +64,7 @@ class Head:
 
 
 class Events:
-    """Takes the bytes of an event stream and logs its messages."""
+    """Parses an event stream and logs its messages."""
 
     def __init__(self, log):
         self.log, self.rest, self.data = log, b"", []
@@ -92,7 +92,7 @@ class Events:
 
 
 class Whole:
-    """Takes the bytes of a JSON body and logs it when it is complete."""
+    """Collects a JSON body and logs it when it is complete."""
 
     def __init__(self, log):
         self.log, self.body = log, b""
@@ -126,7 +126,7 @@ class Connection:
             self.upstream.close()
 
     def exchange(self):
-        """One request and its answer; false when the connection is over."""
+        """Forwards one request and its response; returns false if the connection has ended."""
         while b"\r\n\r\n" not in self.asked:
             self.more_asked()
         raw, _, self.asked = self.asked.partition(b"\r\n\r\n")
@@ -283,7 +283,7 @@ def free_port():
 
 
 def listening(address, child):
-    """Waits until somebody listens; false when the server ended instead."""
+    """Waits until the server listens; returns false if it ended instead."""
     deadline = time.monotonic() + LISTEN_TIMEOUT
     while time.monotonic() < deadline and child.poll() is None:
         try:
@@ -318,7 +318,7 @@ def main():
     def accept():
         while True:
             client, _ = door.accept()
-            # The server may be gone already; its client then sees a closed connection.
+            # The server may have exited; the client then gets a closed connection.
             try:
                 connection = Connection(log, client, address)
             except ConnectionError:

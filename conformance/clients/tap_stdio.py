@@ -1,4 +1,4 @@
-"""Stands between a client and the server it spawned, and writes down every line that passes.
+"""Logging proxy between a client and the stdio server that it spawned: logs every line.
 
 Used as `python3 tap.py FOLDER SERVER ARGS…`. It copies bytes unchanged in both directions and writes
 FOLDER/wire-PID.log, one record per line: seconds since the start, a mark, and the text. Marks: `>` a line
@@ -34,7 +34,7 @@ class Log:
 
 
 def pump(source, target, log, mark):
-    """Copies until the source ends or the target is gone; whole lines are logged before they leave."""
+    """Copies until the source ends or the target is closed; complete lines are logged before they are sent."""
     rest = b""
     while True:
         chunk = os.read(source, 65536)
@@ -85,7 +85,7 @@ def main():
     reader = threading.Thread(target=from_server, daemon=True)
     reader.start()
     code = child.wait()
-    # A grandchild may hold the pipe open; the server's own bytes are there by now.
+    # A grandchild may hold the pipe open; all bytes of the server have arrived.
     reader.join(1)
     log.write("!", f"exit {code}".encode())
     os._exit(code if code >= 0 else 128 - code)

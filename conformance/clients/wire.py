@@ -1,4 +1,4 @@
-"""Judges the wire logs of one session, after its clients have gone.
+"""Checks the wire logs of one session after its clients have ended.
 
 Used as `python3 wire.py SESSION FOLDER`, SESSION being a name such as `ts2/modern`; prints `ok` and `FAIL`
 lines as the clients do. It sees what an SDK hides from its user: exit codes, stray lines, late answers of
@@ -25,13 +25,13 @@ CACHED = {
     "resources/read",
 }
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-# A server may have written an answer before it read the cancellation; this long it counts as crossed.
+# A response may be written before the cancellation is read; within this time it is not an error.
 CROSSED = 0.15
-# Within this an idle server has to be gone after its input ended, or any server after SIGTERM.
+# An idle server must exit within this time after the end of its input, any server after SIGTERM.
 EXIT_LIMIT = 2.0
-# A server with a call under way may go on for its grace period, 5 s as it comes, until it is told by SIGTERM.
+# A server with a call in flight may run for its grace period (5 s by default) or until SIGTERM.
 BUSY_LIMIT = 5.0
-# What an error of the modern era makes of an answer's status, unless events have begun; the others leave it at 200.
+# HTTP status of a response with this error in the modern era, unless it is an event stream; 200 for other errors.
 STATUS = {-32700: 400, -32600: 400, -32601: 404, -32602: 400, -32020: 400, -32021: 400, -32022: 400}
 RECORD = re.compile(r"(\d+\.\d+) ([><!]) ?(.*)", re.S)
 
@@ -76,11 +76,11 @@ class Log:
         return None
 
     def requests(self):
-        """What the client asked: id to (at, message)."""
+        """Requests of the client: id to (at, message)."""
         return {key(m["id"]): (t, m) for t, mark, m in self.messages if mark == ">" and "method" in m and "id" in m}
 
     def busy_at(self, moment):
-        """Whether a call was under way then: asked before, not cancelled, not answered until later."""
+        """True if a call was in flight then: requested before, not cancelled, no response yet."""
         open_calls = {name for name, (at, m) in self.requests().items() if m["method"] == "tools/call" and at <= moment}
         for at, mark, message in self.messages:
             if mark == ">" and message.get("method") == "notifications/cancelled":
@@ -92,7 +92,7 @@ class Log:
         return bool(open_calls)
 
     def modern(self):
-        """Whether no handshake was made."""
+        """True if there was no handshake."""
         return all(message["method"] != "initialize" for _, message in self.requests().values())
 
     def is_probe(self):
@@ -117,7 +117,7 @@ def lines(log):
 
 
 def answers(log):
-    """Each request has one answer with its own id, a cancelled one none; nothing else is answered."""
+    """Each request has one response with its id, a cancelled one none; there are no other responses."""
     asked = log.requests()
     cancelled = {}
     answered = {}
@@ -157,7 +157,7 @@ def answers(log):
 
 
 def steps(log, tokens, answered):
-    """The progress of a call counts up by one, and to the total where the call was answered."""
+    """The progress of a call counts up by one, and up to the total if the call has a response."""
     last = {}
     for _, mark, message in log.messages:
         if mark == "<" and message.get("method") == "notifications/progress":
@@ -176,7 +176,7 @@ def steps(log, tokens, answered):
 
 
 def cancels(logs):
-    """At least one call was cancelled after it had shown a sign of life; `answers` sees to what followed."""
+    """At least one call was cancelled after its first progress; `answers` checks the messages after that."""
     for log in logs:
         alive, asked = set(), log.requests()
         for _, mark, message in log.messages:
@@ -194,7 +194,7 @@ def cancels(logs):
 
 
 def era(log, modern):
-    """Nothing of the other era is on the wire, and the era's own duties are kept."""
+    """No message uses the other era, and the rules of the era are met."""
     asked = log.requests()
     watched = {}
     running = {}
@@ -224,7 +224,7 @@ def era(log, modern):
 
 
 def wants(request, level):
-    """Whether a request asked for log messages of this level."""
+    """True if a request requires log messages of this level."""
     floor = meta(request).get(META + "logLevel")
     return floor in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(floor)
 
@@ -317,7 +317,7 @@ def exits(log):
 
 
 def http(log, modern):
-    """Status, type and fields of every answer fit what was asked, and what the era wants."""
+    """Status, type and headers of every response match the request and the era."""
     errors = {}
     for _, mark, message in log.messages:
         if mark == "<" and "error" in message and "id" in message:
@@ -352,7 +352,7 @@ def answered_well(answer, errors, modern):
         if status != 202 or kind:
             yield "a notification or an answer is taken with 202 and nothing else"
     elif answer["http"] == "GET" and answer.get("resumes") and status == 410:
-        # The stream of a cancelled call has ended without an answer, so its client comes back for it in vain.
+        # The stream of a cancelled call ended without a response, so the client resumes it without success.
         pass
     elif answer["http"] == "GET":
         if status != 405 if modern else (status, kind) != (200, "text/event-stream"):
@@ -364,7 +364,7 @@ def answered_well(answer, errors, modern):
 
 
 def settled(folder):
-    """All logs of the session; a server still on its way out when the client has gone gets its two seconds."""
+    """Returns all logs of the session; waits two seconds for a server that has not exited yet."""
     deadline = time.monotonic() + BUSY_LIMIT + 1
     while True:
         logs = [Log(path) for path in sorted(folder.glob("wire-*.log"))]
@@ -374,7 +374,7 @@ def settled(folder):
 
 
 def report(session, name, faults):
-    """Prints one check; all faults are kept, one line each below the first."""
+    """Prints one check with all its faults, one line each."""
     faults = list(faults)
     if not faults:
         print(f"ok {session}/{name}")
