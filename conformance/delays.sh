@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Sequences of frames over lines and over HTTP, and 16 threads on one connection of a client, while system calls return
-# late: threads meet in orders that do not happen on a quiet machine. For the long run by hand.
+# Tests of server and client while strace delays system calls, so that threads meet in orders that are rare on a quiet
+# machine: sequences of frames over lines and HTTP, calls and cancellations on one connection of a server and of a client.
 #
 #   conformance/delays.sh [MICROSECONDS] [SEQUENCES]     500 microseconds, 8,000 sequences (one in 200 over each way)
 #
-# strace stops every thread at each third to each eleventh call of a kind, so this takes minutes. On a bare Debian
-# machine, as root, a missing strace is installed with apt-get. Exit code 1 if a test fails.
+# strace delays every third to every eleventh call of a kind. The tests take about 20 seconds, not counting the build. On
+# a bare Debian machine, as root, a missing strace is installed with apt-get. Exit code 1 if a test fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,5 +28,7 @@ late() {
 
 echo "== a server over lines and over HTTP"
 TEST_SEQUENCES=$sequences late "$(built server)" sequence::lines:: sequence::http::
+echo "== calls and cancellations on a server"
+TEST_CALLS=400 late "$(built server)" race::
 echo "== a client"
 TEST_CALLS=400 late "$(built client)" race::sixteen_threads_with_a_child
