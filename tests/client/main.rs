@@ -43,6 +43,8 @@ mod promises;
 mod questions;
 mod race;
 mod storm;
+#[path = "../fixtures/strict_input.rs"]
+mod strict_input;
 mod task;
 mod turns;
 mod wide;

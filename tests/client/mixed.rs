@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tinymcp::{
-    Call, Client, Context, Era, Error, Form, FormResponse, Level, Limits, Server, Tool, ToolError,
+    Call, Client, Context, Era, Error, Form, FormResponse, Level, Limits, Link, Server, Tool, ToolError,
     ToolOutput, json,
 };
 
 use super::played::{SOON, plain};
 use super::race::{self, Dice, THREADS, at_once, calls};
+use super::strict_input::StrictInput;
 
 tinymcp::record! {
     struct Echo { text: String }
@@ -62,7 +63,7 @@ fn serves() {
             Ok(echo.text)
         })
         .unwrap();
-    server.serve_stdio().unwrap();
+    server.serve(Link::lines(StrictInput::new(), std::io::stdout(), &Limits::default())).unwrap();
     std::process::exit(0);
 }
 

@@ -16,6 +16,16 @@ tinymcp::record! {
     struct Echo { text: String }
 }
 
+/// Server whose `echo` returns its text, and that exits at the first line that is not JSON-RPC.
+pub(crate) fn strict_server() -> Command {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().with_file_name("examples").join("strict_server");
+    assert!(program.exists(), "run `cargo build --examples` first");
+    let mut command = Command::new(program);
+    command.arg("--text");
+    command
+}
+
 /// A small generator: the same calls every time.
 pub(crate) struct Dice(pub(crate) u64);
 
@@ -142,11 +152,8 @@ fn sixteen_threads_in_memory_in_both_eras() {
 
 #[test]
 fn sixteen_threads_with_a_child() {
-    let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().with_file_name("examples").join("echo_server");
-    assert!(program.exists(), "run `cargo build --examples` first");
     for era in [Era::Modern, Era::Legacy] {
-        let client = plain().limits(Limits::default()).era(era).spawn(Command::new(&program)).unwrap();
+        let client = plain().limits(Limits::default()).era(era).spawn(strict_server()).unwrap();
         check(&client);
     }
 }

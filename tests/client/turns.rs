@@ -13,7 +13,7 @@ use tinymcp::{Call, Client, ClientBuilder, Era, Error, ErrorKind, FormResponse, 
 
 use super::children::{legacy, session, threads};
 use super::played::{SOON, holding, in_time, plain};
-use super::race::Dice;
+use super::race::{Dice, strict_server};
 
 /// A server in a session. It gives `quick` calls back; of a `slow` one it says half the answer, and `begun` before that
 /// as noise, and the other half when it hears of a cancellation. What else it does is `cases`.
@@ -62,13 +62,6 @@ fn waiting<T: Send + 'static>(call: Call<T>) -> mpsc::Receiver<Result<T, Error>>
 
 fn begun(noise: &mpsc::Receiver<String>) {
     assert_eq!(noise.recv_timeout(SOON).unwrap(), "begun");
-}
-
-fn echo_server() -> Command {
-    let tests = std::env::current_exe().unwrap();
-    let program = tests.parent().unwrap().with_file_name("examples").join("echo_server");
-    assert!(program.exists(), "run `cargo build --examples` first");
-    Command::new(program)
 }
 
 /// Set for a process that runs one test and nothing else.
@@ -122,7 +115,7 @@ fn callers_read(client: &Client) {
 fn who_calls_reads() {
     alone("turns::who_calls_reads", || {
         for era in [Era::Modern, Era::Legacy] {
-            callers_read(&plain().era(era).spawn(echo_server()).unwrap());
+            callers_read(&plain().era(era).spawn(strict_server()).unwrap());
         }
     });
 }
@@ -236,7 +229,7 @@ fn who_waits_on_is_answered_when_the_one_that_read_has_gone() {
 #[test]
 fn started_calls_are_waited_for_in_any_order_and_by_looking_now_and_then() {
     for era in [Era::Modern, Era::Legacy] {
-        let client = plain().era(era).spawn(echo_server()).unwrap();
+        let client = plain().era(era).spawn(strict_server()).unwrap();
         let mut dice = Dice(7);
         for _ in 0..20 {
             let mut calls: Vec<_> = (0..30)
