@@ -29,9 +29,12 @@ ALLOCATOR = {"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.tcache_cou
 # Threads that a program starts when it needs them, and most of them by its limits. A pool starts a thread when all
 # others are busy, which may happen for the first time after the warm-up.
 WORKERS, HANDLERS = 4, 2  # Limits::workers, Limits::handlers
+# Limits::http_threads, which the rows of a client set: its pool of 64 threads would grow for minutes. Two more threads
+# send notifications and listen.
+HTTP_THREADS = 8
 LATE = {
     # Workers of a server, handlers of a client; a hub has both.
-    "mcp-worker-": {"server": WORKERS, "hub": WORKERS + HANDLERS, "client": HANDLERS},
+    "mcp-worker-": {"server": WORKERS, "hub": WORKERS + HANDLERS, "client": HANDLERS + HTTP_THREADS + 2},
     # For messages to a client that does not read, held calls of a hub, subscriptions at a hub's only server.
     "mcp-post": {"server": 1, "hub": 1},
     "mcp-hub-held": {"hub": 1},

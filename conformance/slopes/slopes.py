@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from peers import LEGACY, MODERN, Link, Process, Served, Stdio, left_threads, notification, opening, request, wait_for_tool
+from peers import HTTP_THREADS, LEGACY, MODERN, Link, Process, Served, Stdio, left_threads, notification, opening, request, wait_for_tool
 
 # kB by which the anonymous memory of a program may differ between two readings although it keeps nothing: pages that
 # the allocator has not given back, stacks of workers that ran for the first time.
@@ -265,7 +265,8 @@ class Controlled(Process):
 
     def __init__(self, command):
         pipe = subprocess.PIPE
-        super().__init__(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        env = {"TINYMCP_HTTP_THREADS": str(HTTP_THREADS)}
+        super().__init__(command, env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
 
     def run(self, name, count):
         self.child.stdin.write(f"{name} {count}\n".encode())
