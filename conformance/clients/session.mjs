@@ -1,4 +1,4 @@
-// What both TypeScript SDKs have in a session: a ping, a log level, and subscriptions one resource at a time.
+// Features of both TypeScript SDKs in a session: a ping, a log level, and subscriptions one resource at a time.
 
 export function inSession(client) {
   return {

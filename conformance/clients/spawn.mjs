@@ -1,4 +1,4 @@
-// How every JavaScript client reaches the server: through the tap, which writes the wire log.
+// Starts the server for every JavaScript client through the logging proxy, which writes the wire log.
 
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";

@@ -378,7 +378,7 @@ async def check_board(session, peer):
 
 
 async def check_elicit_incapable(session, peer):
-    """What a client that never declared elicitation gets from the tool that asks."""
+    """Checks the error for a client that never declared elicitation."""
 
     async def elicit_incapable():
         said(await peer.call("gpio_write", {"pin": 3, "value": 1}), "pin 3 is now 1")
