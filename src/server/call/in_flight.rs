@@ -12,7 +12,7 @@
 //! - `weight` is the sum of the weights of all calls that are not parked. Parked calls have a bound
 //!   of their own; otherwise the reader could not read the input they wait for.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -25,13 +25,23 @@ use crate::transport::ReplySink;
 /// Callback for the cancellation of a deferred call.
 type Hook = Box<dyn FnOnce() + Send>;
 
+/// Phase of a call after it was queued, which is 0. The order matters: a call in a phase from
+/// [`Phase::Settled`] on is not answered again and does not change its phase.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// The handler was called.
+    Started = 1,
+    /// A party has claimed the right to answer.
+    Settled,
+    /// The same, and the handler's result is not wanted.
+    Cancelled,
+}
+
 /// State of a call, shared by the parties that may settle it.
 #[derive(Default)]
 pub(crate) struct Call {
-    cancelled: AtomicBool,
-    settled: AtomicBool,
-    /// The handler was called.
-    started: AtomicBool,
+    /// 0 or a [`Phase`].
+    phase: AtomicU8,
     /// Index in the table of calls in flight; only the table changes it.
     place: AtomicUsize,
     on_cancel: Mutex<Option<Hook>>,
@@ -40,12 +50,19 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Cancels the call and wakes its handler. Claims the right to answer first, so that a handler
-    /// which sees the flag cannot answer any more. Returns whether this call claimed that right.
+    /// Advances to `next`, unless the call is settled or already in that phase. Returns whether it
+    /// advanced.
+    fn advance(&self, next: Phase) -> bool {
+        let most = (next as u8).min(Phase::Settled as u8);
+        let to = |phase| (phase < most).then_some(next as u8);
+        self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
+    }
+
+    /// Cancels the call and wakes its handler. Claims the right to answer at the same moment, so a
+    /// handler that sees the cancellation cannot answer. Returns whether this claimed that right.
     pub(crate) fn cancel(&self) -> bool {
-        let mine = self.settle();
-        self.cancelled.store(true, Ordering::Release);
-        // With the lock held no handler is between its check of the flag and its wait.
+        let mine = self.advance(Phase::Cancelled);
+        // With the lock held no handler is between its check of the phase and its wait.
         let mut hook = lock(&self.on_cancel);
         let run = hook.take();
         self.wake.release(hook);
@@ -60,7 +77,7 @@ impl Call {
     pub(crate) fn on_cancel(&self, hook: Hook) {
         {
             let mut slot = lock(&self.on_cancel);
-            // `cancel` sets the flag before it takes this lock, so it finds the hook.
+            // `cancel` changes the phase before it takes this lock, so it finds the hook.
             if !self.is_cancelled() {
                 *slot = Some(hook);
                 return;
@@ -70,7 +87,7 @@ impl Call {
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
+        self.phase.load(Ordering::Acquire) == Phase::Cancelled as u8
     }
 
     /// Blocks until `then` or until the call is cancelled.
@@ -87,20 +104,20 @@ impl Call {
 
     /// Claims the right to answer. Returns true for the first caller only.
     pub(crate) fn settle(&self) -> bool {
-        !self.settled.swap(true, Ordering::AcqRel)
+        self.advance(Phase::Settled)
     }
 
     /// Records that the handler was called.
     pub(crate) fn start(&self) {
-        self.started.store(true, Ordering::Relaxed);
+        self.advance(Phase::Started);
     }
 
     pub(crate) fn has_started(&self) -> bool {
-        self.started.load(Ordering::Relaxed)
+        self.phase.load(Ordering::Relaxed) == Phase::Started as u8
     }
 
     pub(crate) fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
+        self.phase.load(Ordering::Acquire) >= Phase::Settled as u8
     }
 }
 
@@ -329,5 +346,37 @@ impl InFlight {
         }
         table.weight = table.weight + weight - before;
         self.release(table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_settled_once_and_then_keeps_its_phase() {
+        let steps: [(&str, fn(&Call) -> bool); 3] = [
+            ("start", |call| {
+                call.start();
+                false
+            }),
+            ("settle", Call::settle),
+            ("cancel", Call::cancel),
+        ];
+        for (first, a) in steps {
+            for (second, b) in steps {
+                for (third, c) in steps {
+                    let call = Call::default();
+                    let claims = [a(&call), b(&call), c(&call)];
+                    let names = [first, second, third];
+                    let ends = names.iter().position(|name| *name != "start");
+                    let expected: [bool; 3] = std::array::from_fn(|n| Some(n) == ends);
+                    assert_eq!(claims, expected, "{names:?}");
+                    assert_eq!(call.is_settled(), ends.is_some(), "{names:?}");
+                    assert_eq!(call.is_cancelled(), ends.is_some_and(|n| names[n] == "cancel"), "{names:?}");
+                    assert_eq!(call.has_started(), ends.is_none(), "{names:?}");
+                }
+            }
+        }
     }
 }
