@@ -1,31 +1,29 @@
-//! A fixed number of named worker threads behind one bounded queue.
+//! Worker pool: named threads behind one bounded queue.
 //!
-//! What it does: runs jobs on at most [`PoolSize::workers`] threads, starts them when work comes
-//! and lets them end when none does, makes submitters wait (or tells them) when the queue is
-//! full, gives queued jobs back, survives panics. What it does not: know what a job is, answer for
-//! a job that panicked, stop a running job, or join a thread.
+//! The pool starts workers on demand and ends idle ones. A submitter blocks while the queue is
+//! full, or gets its job back. Panics of jobs are caught. The pool never stops a running job and
+//! never joins a thread.
 //!
 //! # Life of a job
 //!
-//! Accepted (`Ok` from a submit) → queued → taken by a worker, or given back by
-//! [`Pool::withdraw`] → run once. Order of taking is order of acceptance. A refused job never
-//! was in the queue and comes back to whoever brought it.
+//! Accepted (`Ok` from a submit) → queued → taken by a worker, or returned by [`Pool::withdraw`] →
+//! run once. Workers take jobs in order of acceptance. A refused job is returned to its submitter
+//! and was never in the queue.
 //!
 //! # Life of a worker
 //!
-//! Started by a submit that finds nobody parked and fewer threads than allowed. It takes one job
-//! after another while there are any, looks once more after everybody else had a turn, then
-//! parks. A parked worker that nobody needed for [`PoolSize::idle`] ends, except the last one,
-//! which stays until the pool is closed: a quiet server keeps one thread, its next call does not
-//! pay for starting one, and from the first job on no submit can fail for want of a thread.
+//! A submit starts a worker if no worker is parked and fewer threads run than allowed. The worker
+//! takes jobs until the queue is empty, yields once, checks again, then parks. A worker that stays
+//! parked for [`PoolSize::idle`] ends, except the last one, which stays until the pool is closed.
+//! So the next call of an idle server need not start a thread, and after the first job no submit
+//! can fail because the system has no thread.
 //!
 //! # Closing
 //!
-//! [`Pool::close`], or dropping the last handle, refuses new jobs; queued ones still run and each
-//! worker ends when it finds the queue empty. Nothing joins: a job that never returns keeps its
-//! own thread and the pool's memory, but holds up nobody. A process that wants its jobs finished
-//! before it exits calls [`Pool::wait_idle`] with a deadline; threads still busy then die with
-//! the process.
+//! [`Pool::close`], or dropping the last handle, refuses new jobs. Queued jobs still run, and each
+//! worker ends when the queue is empty. Nothing is joined: a job that never returns keeps its
+//! thread and the pool's memory, but blocks no other job. A process that waits for its jobs before
+//! it exits calls [`Pool::wait_idle`] with a deadline.
 //!
 //! # Invariants (hold whenever the lock is free)
 //!
@@ -35,18 +33,18 @@
 //!    queue empty.
 //! 3. The queue is empty or `live` is not: jobs are pushed only after a worker was found or
 //!    started, and by 2 a worker leaves only an empty queue.
-//! 4. `parked ⊆ live`. A bit is set by its worker, in the critical section in which it saw the
-//!    queue empty, right before it parks. Whoever clears it, if not the worker itself, unparks that
-//!    worker afterwards; the token of `unpark` makes it no matter whether the worker sleeps yet.
-//! 5. No lost wake-up: each push clears one parked bit if there is one. So when a job is queued
-//!    either nobody is parked and every live worker will look at the queue before it parks (4),
-//!    or a worker that was chosen for this job or an earlier one is on its way to look.
-//! 6. No submitter sleeps for ever beside free room. `waiting` counts those in `wait_for_room`,
-//!    `eager` those of them that no longer sleep with a timeout, `called` says that one was woken
-//!    and did not get the lock yet. A job that leaves the queue calls one, unless one is called
-//!    already or all are patient and the queue is more than half full: then the called one calls
-//!    the next if there is room for two, and patience ends by itself. `called` is set only while
-//!    `waiting` is not zero, and each of those clears it on its way.
+//! 4. `parked ⊆ live`. A worker sets its bit in the critical section in which it saw the queue
+//!    empty, right before it parks. Another thread that clears the bit unparks that worker
+//!    afterwards; because of the token of `unpark` the worker need not be parked yet.
+//! 5. No lost wake-up: each push clears one parked bit if there is one. So when a job is queued,
+//!    either no worker is parked and every live worker checks the queue before it parks (4), or a
+//!    worker that was chosen for this job or an earlier one will check it.
+//! 6. No submitter blocks forever while there is room. `waiting` counts the threads in
+//!    `wait_for_room`, `eager` those of them that wait without a timeout; `called` is set while a
+//!    notified one has not taken the lock yet. A job that leaves the queue notifies one, unless one
+//!    is called already, or none is eager and the queue is more than half full. A called submitter
+//!    notifies the next one if there is room for two. A wait with a timeout ends by itself. `called`
+//!    is set only while `waiting` is not zero, and each waiter clears it when it wakes.
 //! 7. `running` counts the workers between taking a job and the end of that job.
 //! 8. Jobs, and the destructors of jobs, run with the lock free. Nothing in a critical section can
 //!    panic except the caller's closure in `withdraw`, which runs before anything is changed; so a
@@ -66,38 +64,37 @@ use crate::sync::{lock, wait, wait_for};
 mod tests;
 
 /// Workers are numbered by the bits of one word.
-const MOST_WORKERS: usize = u64::BITS as usize;
+const MAX_WORKERS: usize = u64::BITS as usize;
 
-/// How long a submitter that met a full queue waits for it to drain by half before it takes any
-/// room there is.
+/// Time for which a submitter with a full queue waits until the queue is half empty. After it, any
+/// room will do.
 ///
-/// Waking it for every job taken costs a system call and two context switches per job. On two
-/// idle cores a full pool ran jobs of 2 to 20 microseconds a fifth faster without; the gain
-/// shrinks on a busy machine, and empty jobs, a million a second and more, run slower. A reader
-/// held up by slow jobs loses at most this long.
+/// A wake-up for every job costs a system call and two context switches per job. Without it, a full
+/// pool on two idle cores ran jobs of 2 to 20 µs a fifth faster; the gain is smaller on a busy
+/// machine. A submitter behind slow jobs loses at most this time.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// How large a pool may become.
+/// Bounds of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolSize {
-    /// Most threads at one time; brought into 1..=64.
+    /// Maximum number of threads; clamped to 1..=64.
     pub workers: usize,
-    /// Most jobs accepted and not yet taken by a worker; at least 1.
+    /// Maximum number of queued jobs; at least 1.
     pub queue: usize,
     /// Stack of each worker, in bytes.
     pub stack: usize,
-    /// A worker that found no job for so long ends, unless it is the last.
+    /// Idle time after which a worker ends, unless it is the last.
     pub idle: Duration,
 }
 
-/// Why a job was not accepted.
+/// Reason why a job was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The queue has no room.
     Full,
     /// The pool takes no more jobs.
     Closed,
-    /// There is no worker and the system starts no thread. Only possible before the first job.
+    /// There is no worker and the system cannot start a thread. Only possible before the first job.
     NoThread,
 }
 
@@ -105,7 +102,7 @@ pub(crate) enum Refusal {
 pub(crate) struct Refused<J> {
     /// The job, untouched.
     pub job: J,
-    /// Why it came back.
+    /// The reason.
     pub why: Refusal,
 }
 
@@ -115,15 +112,16 @@ impl<J> fmt::Debug for Refused<J> {
     }
 }
 
-/// A call of [`guard`] ended by a panic. Its text is gone: it may quote what no peer should read.
+/// A call of [`guard`] ended by a panic. The panic text is dropped, because it may contain data
+/// that peers must not see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Panicked;
 
 /// Runs `f`; a panic becomes an `Err`. Built with `panic = "abort"`, a panic ends the process.
 pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
-        // A payload may be any value, so its destructor may panic as well. What that panic
-        // carries is leaked: this ends somewhere.
+        // A payload may be any value, so its destructor may panic as well. The payload of that
+        // panic is leaked.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(again);
         }
@@ -133,22 +131,22 @@ pub(crate) fn guard<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
 
 /// A handle to the pool; clones are cheap and lead to the same pool.
 pub(crate) struct Pool<J: Send + 'static> {
-    door: Arc<Door<J>>,
+    handle: Arc<Handle<J>>,
 }
 
 #[cfg(test)]
 impl<J: Send + 'static> Clone for Pool<J> {
     fn clone(&self) -> Self {
-        Pool { door: Arc::clone(&self.door) }
+        Pool { handle: Arc::clone(&self.handle) }
     }
 }
 
-/// What all handles share and no worker holds, so that its end is the end of the last handle.
-struct Door<J: Send + 'static> {
+/// Shared by all handles and by no worker, so that it is dropped with the last handle.
+struct Handle<J: Send + 'static> {
     shared: Arc<Shared<J>>,
 }
 
-impl<J: Send + 'static> Drop for Door<J> {
+impl<J: Send + 'static> Drop for Handle<J> {
     fn drop(&mut self) {
         self.shared.close();
     }
@@ -158,9 +156,9 @@ struct Shared<J> {
     size: PoolSize,
     run: Box<dyn Fn(J) + Send + Sync>,
     state: Mutex<State<J>>,
-    /// Submitters sleep here while the queue is full.
+    /// Submitters wait here while the queue is full.
     room: Condvar,
-    /// Callers of `wait_idle` sleep here.
+    /// Callers of `wait_idle` wait here.
     quiet: Condvar,
 }
 
@@ -169,30 +167,29 @@ struct State<J> {
     closed: bool,
     /// Bit n: worker n has a thread.
     live: u64,
-    /// Bit n: worker n sleeps, or is about to, and nobody has chosen it for a job yet.
+    /// Bit n: worker n is parked, or about to park, and not chosen for a job.
     parked: u64,
     /// Thread of worker n, to unpark it.
     threads: Vec<Option<Thread>>,
     running: usize,
     /// Submitters waiting for room.
     waiting: usize,
-    /// Those of them to whom any room will do.
+    /// Number of them that wait without a timeout.
     eager: usize,
-    /// One of them has been woken and is on its way.
+    /// One of them was notified and has not taken the lock yet.
     called: bool,
     /// Threads in `wait_idle`.
     watching: usize,
 }
 
 impl<J: Send + 'static> Pool<J> {
-    /// A pool that hands every job to `run`. Starts no thread yet.
+    /// A pool that calls `run` for every job. Starts no thread yet.
     ///
-    /// A panic of `run` ends that job and nothing else; who wants to know of it calls [`guard`]
-    /// inside `run`. Inside `run`, only `try_submit` may be used to add jobs: a worker that waits
-    /// for room may be the one that would have to make it.
+    /// A panic of `run` ends only that job; to observe it, call [`guard`] inside `run`. Inside
+    /// `run` only `try_submit` may add jobs, because a worker that waits for room could wait for
+    /// itself.
     pub(crate) fn new(size: PoolSize, run: impl Fn(J) + Send + Sync + 'static) -> Pool<J> {
-        let size =
-            PoolSize { workers: size.workers.clamp(1, MOST_WORKERS), queue: size.queue.max(1), ..size };
+        let size = PoolSize { workers: size.workers.clamp(1, MAX_WORKERS), queue: size.queue.max(1), ..size };
         let shared = Shared {
             size,
             run: Box::new(run),
@@ -211,25 +208,25 @@ impl<J: Send + 'static> Pool<J> {
             room: Condvar::new(),
             quiet: Condvar::new(),
         };
-        Pool { door: Arc::new(Door { shared: Arc::new(shared) }) }
+        Pool { handle: Arc::new(Handle { shared: Arc::new(shared) }) }
     }
 
-    /// Hands one job over, or gives it back at once.
+    /// Queues one job, or returns it at once.
     ///
     /// # Errors
     ///
-    /// The job comes back when the queue is full, the pool closed, or no thread can be started.
+    /// The queue is full, the pool is closed, or no thread can be started.
     pub(crate) fn try_submit(&self, job: J) -> Result<(), Refused<J>> {
         self.try_submit_before(job, usize::MAX)
     }
 
-    /// The same where at most `before` jobs are queued already: some room is left for others.
+    /// The same if fewer than `before` jobs are queued, so that some room is left for other jobs.
     ///
     /// # Errors
     ///
     /// As [`Pool::try_submit`].
     pub(crate) fn try_submit_before(&self, job: J, before: usize) -> Result<(), Refused<J>> {
-        let shared = &self.door.shared;
+        let shared = &self.handle.shared;
         let state = shared.lock();
         if state.closed {
             let why = Refusal::Closed;
@@ -242,14 +239,13 @@ impl<J: Send + 'static> Pool<J> {
         shared.push(state, job)
     }
 
-    /// Hands one job over, waiting for room as long as it takes.
+    /// Queues one job; blocks while the queue is full.
     ///
     /// # Errors
     ///
-    /// The job comes back when the pool is closed (also while waiting), or no thread can be
-    /// started; never because the queue is full.
+    /// The pool is closed, also while this waits, or no thread can be started.
     pub(crate) fn submit(&self, job: J) -> Result<(), Refused<J>> {
-        let shared = &self.door.shared;
+        let shared = &self.handle.shared;
         let state = shared.wait_for_room(shared.lock());
         if state.closed {
             let why = Refusal::Closed;
@@ -258,10 +254,10 @@ impl<J: Send + 'static> Pool<J> {
         shared.push(state, job)
     }
 
-    /// Hands over all of `jobs` in order, waiting for room whenever the queue is full.
+    /// Queues all `jobs` in order; blocks while the queue is full.
     ///
-    /// As many as there is room for go in together. `jobs` keeps its allocation. After a wait, jobs
-    /// that are no longer `wanted` are dropped: they would take the room of others.
+    /// Jobs are queued in groups as large as the room. `jobs` keeps its allocation. After a wait,
+    /// jobs that are no longer `wanted` are dropped.
     ///
     /// # Errors
     ///
@@ -269,17 +265,17 @@ impl<J: Send + 'static> Pool<J> {
     pub(crate) fn submit_all(&self, jobs: &mut Vec<J>, wanted: impl Fn(&J) -> bool) -> Result<(), Refusal> {
         // Both conversions keep the buffer; a deque loses its front without moving the rest.
         let mut rest = VecDeque::from(std::mem::take(jobs));
-        let result = self.door.shared.push_all(&mut rest, &wanted);
+        let result = self.handle.shared.push_all(&mut rest, &wanted);
         *jobs = Vec::from(rest);
         result
     }
 
-    /// Takes the queued jobs for which `wanted` says true, in order, and makes their room free.
+    /// Removes the queued jobs for which `wanted` returns true, and returns them in order.
     ///
-    /// `wanted` sees each queued job once, with the pool locked: it must be quick and must not
-    /// call the pool.
+    /// `wanted` is called once for each queued job while the pool is locked, so it must be quick
+    /// and must not use the pool.
     pub(crate) fn withdraw(&self, wanted: &mut dyn FnMut(&J) -> bool) -> Vec<J> {
-        let shared = &self.door.shared;
+        let shared = &self.handle.shared;
         let mut state = shared.lock();
         let picks: Vec<bool> = state.queue.iter().map(wanted).collect();
         let mut taken = Vec::new();
@@ -297,19 +293,19 @@ impl<J: Send + 'static> Pool<J> {
             if state.call_submitter(shared.size.queue) {
                 shared.room.notify_one();
             }
-            state.tell_if_quiet(&shared.quiet);
+            state.notify_if_quiet(&shared.quiet);
         }
         taken
     }
 
-    /// Takes no more jobs; queued ones still run, waiting submitters get theirs back.
+    /// Refuses new jobs. Queued jobs still run; blocked submitters get their jobs back.
     pub(crate) fn close(&self) {
-        self.door.shared.close();
+        self.handle.shared.close();
     }
 
-    /// Waits until nothing is queued or running; false if the deadline came first.
+    /// Blocks until no job is queued or running. Returns `false` if the deadline passed first.
     pub(crate) fn wait_idle(&self, deadline: Instant) -> bool {
-        let shared = &self.door.shared;
+        let shared = &self.handle.shared;
         let mut state = shared.lock();
         state.watching += 1;
         while !state.is_quiet() {
@@ -326,19 +322,19 @@ impl<J: Send + 'static> Pool<J> {
     /// Jobs accepted and not yet taken by a worker.
     #[cfg(test)]
     pub(crate) fn queued(&self) -> usize {
-        self.door.shared.lock().queue.len()
+        self.handle.shared.lock().queue.len()
     }
 
     /// Jobs being run now.
     #[cfg(test)]
     pub(crate) fn running(&self) -> usize {
-        self.door.shared.lock().running
+        self.handle.shared.lock().running
     }
 
     /// Threads started that have not ended.
     #[cfg(test)]
     pub(crate) fn threads(&self) -> usize {
-        self.door.shared.lock().live.count_ones() as usize
+        self.handle.shared.lock().live.count_ones() as usize
     }
 }
 
@@ -347,23 +343,22 @@ impl<J> State<J> {
         self.queue.is_empty() && self.running == 0
     }
 
-    fn tell_if_quiet(&self, quiet: &Condvar) {
+    fn notify_if_quiet(&self, quiet: &Condvar) {
         if self.watching > 0 && self.is_quiet() {
             quiet.notify_all();
         }
     }
 
-    /// Whether a submitter is to be woken now; who asks must do it.
+    /// Returns whether the caller must notify a submitter.
     fn call_submitter(&mut self, capacity: usize) -> bool {
         let call = self.waiting > 0 && !self.called && (self.eager > 0 || self.queue.len() <= capacity / 2);
         self.called |= call;
         call
     }
 
-    /// The parked worker with the lowest number, now chosen: the caller must unpark it.
+    /// Chooses the parked worker with the lowest number. The caller must unpark it.
     ///
-    /// Always the lowest, so that light traffic keeps the same few threads warm and the others
-    /// reach the end of their idle time.
+    /// The lowest, so that light traffic uses the same few threads and the others become idle.
     fn choose(&mut self) -> Option<Thread> {
         if self.parked == 0 {
             return None;
@@ -379,7 +374,7 @@ impl<J: Send + 'static> Shared<J> {
         lock(&self.state)
     }
 
-    /// Comes back when there is room, or the pool is closed.
+    /// Blocks until there is room or the pool is closed.
     #[cold]
     fn wait_for_room<'a>(&self, mut state: MutexGuard<'a, State<J>>) -> MutexGuard<'a, State<J>> {
         let capacity = self.size.queue;
@@ -402,7 +397,7 @@ impl<J: Send + 'static> Shared<J> {
         state
     }
 
-    /// Queues one job, for which there is room, and sees to it that a worker comes.
+    /// Queues one job, for which there is room, and wakes or starts a worker.
     fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State<J>>, job: J) -> Result<(), Refused<J>> {
         let chosen = state.choose();
         if chosen.is_none() && self.start_worker(&mut state).is_err() && state.live == 0 {
@@ -411,7 +406,7 @@ impl<J: Send + 'static> Shared<J> {
         }
         state.queue.push_back(job);
         drop(state);
-        // Only now, or the worker would wake up just to wait for the lock.
+        // After the unlock, or the worker would wake up and wait for the lock.
         if let Some(thread) = chosen {
             thread.unpark();
         }
@@ -455,10 +450,10 @@ impl<J: Send + 'static> Shared<J> {
         Ok(())
     }
 
-    /// Starts one more worker if the size allows; tells whether it did.
+    /// Starts one more worker if the size allows. Returns whether it did.
     ///
-    /// The lock is held meanwhile. That costs others some tens of microseconds, seldom, and
-    /// lets a first worker that cannot start be known before its job is queued.
+    /// The lock is held meanwhile, for some tens of microseconds, so that a failure to start the
+    /// first worker is known before its job is queued.
     fn start_worker(self: &Arc<Self>, state: &mut State<J>) -> io::Result<bool> {
         let worker = state.live.trailing_ones() as usize;
         if worker >= self.size.workers {
@@ -474,7 +469,7 @@ impl<J: Send + 'static> Shared<J> {
         Ok(true)
     }
 
-    /// What the thread of one worker does, from start to end.
+    /// The main function of a worker thread.
     fn work(&self, worker: usize) {
         let bit = 1_u64 << worker;
         let mut idle_since = None;
@@ -494,12 +489,12 @@ impl<J: Send + 'static> Shared<J> {
                 yielded = false;
                 state = self.lock();
                 state.running -= 1;
-                state.tell_if_quiet(&self.quiet);
+                state.notify_if_quiet(&self.quiet);
                 continue;
             }
             if !yielded {
-                // On one processor the next job mostly comes from a thread that could not run till now;
-                // to sleep and be woken for it takes a tenth of a short call.
+                // On one processor the next job usually comes from a thread that could not run yet.
+                // To park and be woken for it would take a tenth of a short call.
                 yielded = true;
                 drop(state);
                 thread::yield_now();
@@ -522,7 +517,7 @@ impl<J: Send + 'static> Shared<J> {
                 thread::park_timeout(left);
             }
             state = self.lock();
-            // Not chosen: the time is over, or the wake-up was nobody's. Either way awake.
+            // After a timeout or a spurious wake-up the bit is still set.
             state.parked &= !bit;
         }
     }

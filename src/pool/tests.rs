@@ -105,11 +105,11 @@ fn nothing() -> Task {
 
 /// Submitters that wait for any room.
 fn eager(pool: &Pool<Task>) -> usize {
-    pool.door.shared.lock().eager
+    pool.handle.shared.lock().eager
 }
 
 fn parked<J: Send + 'static>(pool: &Pool<J>) -> u32 {
-    pool.door.shared.lock().parked.count_ones()
+    pool.handle.shared.lock().parked.count_ones()
 }
 
 #[test]
@@ -337,13 +337,13 @@ fn withdrawing_the_last_job_is_seen_by_wait_idle() {
     pool.submit(nothing()).unwrap();
     until(|| parked(&pool) == 1);
     // A worker that was chosen and takes its time.
-    let slow = pool.door.shared.lock().choose().unwrap();
+    let slow = pool.handle.shared.lock().choose().unwrap();
     pool.submit(nothing()).unwrap();
     let watcher = {
         let pool = pool.clone();
         aside(move || pool.wait_idle(soon()))
     };
-    until(|| pool.door.shared.lock().watching == 1);
+    until(|| pool.handle.shared.lock().watching == 1);
     assert_eq!(pool.withdraw(&mut |_| true).len(), 1);
     assert!(next(&watcher));
     slow.unpark();
@@ -454,7 +454,7 @@ fn what_was_not_accepted_stays_in_order() {
             (result, jobs)
         })
     };
-    until(|| pool.door.shared.lock().waiting == 1);
+    until(|| pool.handle.shared.lock().waiting == 1);
     pool.close();
     assert_eq!(next(&rest), (Err(Refusal::Closed), vec![3, 4, 5]));
     gate.open();
@@ -522,7 +522,7 @@ fn dropping_the_last_handle_runs_the_queue_then_lets_everything_go() {
 
     /// A sender taken from the queue, so that the test keeps none itself.
     fn other_sender(pool: &Pool<Told>) -> Sender<&'static str> {
-        let state = pool.door.shared.lock();
+        let state = pool.handle.shared.lock();
         state.queue.front().expect("the second job waits").0.clone()
     }
 }

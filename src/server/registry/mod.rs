@@ -1,13 +1,12 @@
-//! What is registered: tools, resources, templates, prompts, their handlers and completions.
+//! Registry: tools, resources, templates and prompts with their handlers and completions.
 //!
-//! A registry is a snapshot behind an `Arc`: whoever serves a message keeps one, whoever adds or
-//! removes something makes a new one. Lists keep the order of registration. Descriptors are
-//! rendered once for each revision that asks.
+//! A registry is a snapshot behind an `Arc`. The dispatcher uses one snapshot for a message; a
+//! change makes a new one. Lists keep the order of registration. Descriptors are rendered once for
+//! each revision.
 //!
 //! # Invariants
-//! - `order` of each table is sorted by name; every entry has a sequence number greater than
-//!   those before it, which is what cursors point to.
-//! - The checks of arguments and results run here, behind [`SchemaCheck`].
+//! - `order` of each table is sorted by name.
+//! - Sequence numbers of entries increase; cursors refer to them.
 
 pub(crate) mod catalog;
 pub(crate) mod cursor;
@@ -32,12 +31,12 @@ use crate::server::call::Outcome;
 use crate::server::context::Context;
 use crate::server::tool_error::ToolError;
 
-/// Checks values against one schema; what a schema validator plugs in here.
+/// Compiled check of values against one schema.
 pub trait SchemaCheck: Send + Sync {
-    /// Whether the value fits.
+    /// Checks a value.
     ///
     /// # Errors
-    /// Where and why it does not, in words for a model.
+    /// The place and the reason of the violation, for a model.
     fn check(&self, value: Value<'_>) -> Result<(), crate::record::Violation>;
 }
 
@@ -46,11 +45,11 @@ pub trait SchemaCompiler: Send + Sync {
     /// The check for this schema.
     ///
     /// # Errors
-    /// Why the schema is none, in words for the programmer.
+    /// Why the schema is invalid, for the programmer.
     fn compile(&self, schema: Value<'_>) -> Result<Arc<dyn SchemaCheck>, String>;
 }
 
-/// What compiles the checks of a tool's arguments and results, where they need any.
+/// Compilers for the checks of a tool's arguments and results; `None` if no check is needed.
 #[derive(Clone, Copy)]
 pub(crate) struct Checks<'c> {
     pub input: Option<&'c dyn SchemaCompiler>,
@@ -65,11 +64,11 @@ pub(crate) type ReadFn =
 /// Fills in a prompt.
 pub(crate) type PromptFn =
     dyn Fn(&mut Context<'_>, &Arguments<'_>) -> Result<Outcome, ToolError> + Send + Sync;
-/// Offers values for an argument.
+/// Completes an argument.
 pub(crate) type CompleteFn =
     dyn Fn(&mut Context<'_>, &CompletionRequest<'_>) -> Result<Outcome, ToolError> + Send + Sync;
 
-/// The arguments of a prompt, or those that are settled already: strings by name.
+/// Arguments of a prompt or context of a completion: strings by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'d>(Option<Value<'d>>);
 
@@ -83,10 +82,10 @@ impl<'d> Arguments<'d> {
         self.0?.get(name)?.as_str()
     }
 
-    /// An argument without which there is nothing to do.
+    /// A required argument.
     ///
     /// # Errors
-    /// It is missing; the client is told so.
+    /// It is missing. The error is sent to the client.
     pub fn required(&self, name: &str) -> Result<&'d str, ToolError> {
         self.get(name).ok_or_else(|| {
             ToolError::fault(Fault::InvalidParams(format!("Missing required argument: {name}").into()))
@@ -100,23 +99,23 @@ impl<'d> Arguments<'d> {
     }
 }
 
-/// What values are wanted for.
+/// Request for completions of one argument.
 #[derive(Clone, Copy, Debug)]
 pub struct CompletionRequest<'d> {
     /// The argument's or variable's name.
     pub argument: &'d str,
-    /// What was typed so far.
+    /// The text so far.
     pub value: &'d str,
-    /// Arguments that are settled already.
+    /// Arguments with known values.
     pub context: Arguments<'d>,
 }
 
-/// How a tool runs.
+/// Handler of a tool.
 #[derive(Clone)]
 pub(crate) enum ToolHandler {
     /// On a worker.
     Pooled(Arc<ToolFn>),
-    /// On the thread that reads; the handler's place among the inline handlers.
+    /// On the reader thread; the index of the inline handler.
     Inline(usize),
 }
 
@@ -125,7 +124,7 @@ pub(crate) struct ToolEntry {
     pub handler: ToolHandler,
     pub input: Option<Arc<dyn SchemaCheck>>,
     pub output: Option<Arc<dyn SchemaCheck>>,
-    /// Arguments that HTTP clients repeat in fields of the head.
+    /// Arguments that HTTP clients repeat in header fields.
     #[cfg(feature = "http-server")]
     pub mirrors: Box<[Mirror]>,
 }
@@ -137,7 +136,7 @@ pub(crate) struct ResourceEntry {
 
 pub(crate) struct TemplateEntry {
     pub template: Template,
-    /// [`UriTemplate::matches`], by way of the entry: a program without templates links no matcher.
+    /// [`UriTemplate::matches`]. A pointer, so that a program without templates links no matcher.
     matches: fn(&UriTemplate, &str) -> Option<Variables>,
     pub read: Arc<ReadFn>,
 }
@@ -162,10 +161,10 @@ struct CompleteEntry {
     complete: Arc<CompleteFn>,
 }
 
-/// A description, once it was rendered, for each revision.
+/// Rendered description for each revision.
 pub(crate) type Renderings = [OnceLock<Box<str>>; Revision::COUNT];
 
-/// Something registered: named, described, rendered once for each revision and form.
+/// Entry of a table, with its rendered descriptions.
 pub(crate) struct Listed<T> {
     pub entry: T,
     pub sequence: u64,
@@ -175,11 +174,11 @@ pub(crate) struct Listed<T> {
     simplified: OnceLock<Box<[Renderings]>>,
 }
 
-/// What can stand in a list.
+/// Entry that lists can show.
 pub(crate) trait Describe {
-    /// By what it is found.
+    /// The key of the entry.
     fn name(&self) -> &str;
-    /// How it is described.
+    /// The description.
     fn descriptor(&self) -> Descriptor<'_>;
     /// Writes the description in a form.
     fn render(&self, w: &mut Writer, revision: Revision, _form: Form) {
@@ -197,7 +196,7 @@ impl<T: Describe> Listed<T> {
             Some(cell) => cell.get_or_init(|| {
                 let mut w = Writer::new();
                 self.entry.render(&mut w, revision, form);
-                // Once here, instead of in every list that shows it.
+                // `newline` replaces raw line ends once here, instead of in every list.
                 w.newline();
                 w.as_str().strip_suffix('\n').unwrap_or_default().into()
             }),
@@ -206,7 +205,7 @@ impl<T: Describe> Listed<T> {
     }
 }
 
-/// A list in order of registration, found by name.
+/// Entries in order of registration, with an index by name.
 pub(crate) struct Table<T> {
     entries: Vec<Arc<Listed<T>>>,
     order: Vec<u32>,
@@ -311,7 +310,7 @@ describe! {
     PromptEntry, prompt, |e| &e.prompt.name, Prompt;
 }
 
-/// Everything registered, at one moment.
+/// Snapshot of all registrations.
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
     pub tools: Table<ToolEntry>,
@@ -347,7 +346,7 @@ impl Registry {
         })
     }
 
-    /// An entry for a tool that is not on the list; its arguments and results are not checked here.
+    /// An entry for a tool outside the registry, without checks of arguments and results.
     #[cold]
     pub(crate) fn unlisted_tool(name: &str, run: Arc<ToolFn>) -> Arc<Listed<ToolEntry>> {
         Arc::new(Listed {
@@ -444,12 +443,12 @@ impl Registry {
         }
     }
 
-    /// Drops what completes the arguments of a prompt or template, for it goes with these.
+    /// Removes the completions of a prompt or template.
     fn forget_completions(&mut self, kind: CompletionKind, subject: &str) {
         self.completions.retain(|c| c.kind != kind || c.subject != subject);
     }
 
-    /// The completion of an argument; nothing when it has none.
+    /// The completion of an argument, if it has one.
     ///
     /// # Errors
     /// There is no such prompt or template, or it has no such argument
@@ -467,8 +466,8 @@ impl Registry {
                 .map(|p| (subject, p.entry.prompt.arguments.iter().any(|a| a.name == argument))),
             // A client may name the template, or a URI that the template produces.
             CompletionKind::Template => match self.template_for(subject) {
-                // Clients cut the variables out of the template themselves, some with what stands
-                // around them in the braces: `+path`. That is nobody's mistake to be shown.
+                // Some clients extract the variables from the template together with an operator,
+                // such as `+path`. That is not reported as an error.
                 Some(t) => Some(t.entry.template.uri.as_str()).map(|uri| (uri, uri.contains(argument))),
                 None => self.resources.find(subject).map(|_| (subject, true)),
             },
@@ -491,7 +490,7 @@ impl Registry {
             .or_else(|| self.templates.iter().find(|t| t.entry.matches(subject).is_some()))
     }
 
-    /// What is there to read at a URI: a resource, or the first template that matches.
+    /// The reader of a URI: that of a resource, or of the first matching template.
     pub(crate) fn reader(&self, uri: &str) -> Option<(Arc<ReadFn>, Variables)> {
         if let Some(found) = self.resources.find(uri) {
             return Some((Arc::clone(&found.entry.read), Variables::default()));
@@ -502,7 +501,7 @@ impl Registry {
         })
     }
 
-    /// What these registrations amount to, beside what the server was told it may do.
+    /// The capabilities of these registrations together with the announced ones.
     pub(crate) fn offer(&self, promised: ServerCapabilities) -> ServerCapabilities {
         ServerCapabilities {
             tools: promised.tools_changed || !self.tools.is_empty(),
@@ -542,8 +541,8 @@ fn compile(
     }
 }
 
-/// A tool whose annotations are wrong is one that HTTP clients have to leave out (MCP 2026-07-28
-/// server/tools, x-mcp-header).
+/// The header annotations of a tool. HTTP clients ignore a tool with invalid ones (MCP 2026-07-28
+/// server/tools, x-mcp-header), so they are an error here.
 #[cfg(feature = "http-server")]
 fn mirrors(tool: &Tool) -> Result<Box<[Mirror]>, Error> {
     let Some(schema) = &tool.input_schema else { return Ok(Box::default()) };
