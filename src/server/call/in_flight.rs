@@ -353,9 +353,11 @@ impl InFlight {
 mod tests {
     use super::*;
 
+    type Step = (&'static str, fn(&Call) -> bool);
+
     #[test]
     fn a_call_is_settled_once_and_then_keeps_its_phase() {
-        let steps: [(&str, fn(&Call) -> bool); 3] = [
+        let steps: [Step; 3] = [
             ("start", |call| {
                 call.start();
                 false
