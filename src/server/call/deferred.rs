@@ -45,8 +45,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// Returns whether both calls certainly come from one client.
     pub(crate) fn is(&self, other: &Caller) -> bool {
-        Arc::ptr_eq(&self.call, &other.call)
-            || (Arc::ptr_eq(&self.conn, &other.conn) && !self.conn.is_shared())
+        Arc::ptr_eq(&self.call, &other.call) || (Arc::ptr_eq(&self.conn, &other.conn) && !self.conn.shared)
     }
 
     /// Logs an entry to the session of the call, if one is open and wants it.
@@ -113,7 +112,7 @@ impl Deferred {
         let mut w = Writer::new();
         job.era.signal(&mut w, job.query.peer.revision, signal);
         w.newline();
-        job.conn.outbox().send(&job.sink, w.into_bytes());
+        job.conn.outbox.send(&job.sink, w.into_bytes());
     }
 
     /// Answers a subscription when the delegate has reported whether updates are available.

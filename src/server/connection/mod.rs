@@ -37,7 +37,7 @@ pub(crate) struct Connection {
     pub core: Arc<Core>,
     pub sink: Arc<dyn ReplySink>,
     /// Many clients without sessions share the connection, so equal ids of theirs are unrelated.
-    shared: bool,
+    pub shared: bool,
     session: Mutex<Option<Session>>,
     calls: InFlight,
     parked: Mutex<Parked>,
@@ -51,7 +51,8 @@ pub(crate) struct Connection {
     answering: AtomicUsize,
     /// The reader thread handles a frame, or has collected responses that are not sent yet.
     reading: AtomicBool,
-    outbox: Outbox,
+    /// Messages that are sent without waiting for the client.
+    pub outbox: Outbox,
 }
 
 /// Calls that wait for the client's responses.
@@ -153,18 +154,6 @@ impl Connection {
 
     pub(crate) fn is_reading(&self) -> bool {
         self.reading.load(Ordering::SeqCst)
-    }
-
-    /// Queue of messages that are sent without waiting for the client.
-    #[allow(dead_code)] // Used by the hub.
-    pub(crate) fn outbox(&self) -> &Outbox {
-        &self.outbox
-    }
-
-    /// Returns whether many clients share the connection.
-    #[allow(dead_code)] // Used by the hub.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.shared
     }
 
     /// The session, if one is open.
