@@ -660,15 +660,15 @@ fn test_binaries() -> Row {
 }
 
 // The bounds. They may only fall.
-const CODE_LINES: f64 = 40_540.0;
-const CORE_LINES: f64 = 13_104.0;
+const CODE_LINES: f64 = 40_538.0;
+const CORE_LINES: f64 = 13_102.0;
 const FILES: f64 = 224.0;
 const FOLDER_SIZE: f64 = 18.0;
 const CIRCLE: f64 = 4.0;
 const FEATURE_LINES: f64 = 230.0;
 const HUB_LINES: f64 = 8.0;
 const HEADLESS_SHARE: f64 = 0.7;
-const OLD_NAMES: f64 = 7.0;
+const OLD_NAMES: f64 = 6.0;
 const LONG_FUNCTIONS: f64 = 9.0;
 const WIDE_STRUCTS: f64 = 6.0;
 const MESSAGE_READS: f64 = 1.0;

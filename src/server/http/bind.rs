@@ -128,8 +128,7 @@ impl BoundServer {
         let outcome = Arc::clone(&result);
         serve::spawn("mcp-http", core.limits.worker_stack, move || {
             let _served = served;
-            let ended = event_loop.run();
-            *lock(&outcome) = Some(ended);
+            *lock(&outcome) = Some(event_loop.run());
         })?;
         core.watchdog.watch(
             |now| core.shared.check(now),
@@ -140,8 +139,7 @@ impl BoundServer {
             },
         );
         end(&core, &shared, &loop_handle, &over, parts.hooks);
-        let ended = lock(&result).take();
-        ended.unwrap_or(Ok(()))
+        lock(&result).take().unwrap_or(Ok(()))
     }
 }
 

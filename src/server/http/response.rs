@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use memchr::memchr;
+
 use crate::era::Encoded;
 use crate::era::http::HttpEra;
 use crate::sync::lock;
@@ -34,9 +36,10 @@ impl Accepts {
         let all = fields.peek().is_none();
         let mut accepts = Accepts { json: all, events: all };
         for range in fields.flat_map(|field| field.split(|byte| *byte == b',')) {
-            let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-            let kind = parts.next().unwrap_or_default();
-            if parts.any(|p| matches!(p, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000")) {
+            let (kind, parameters) = range.split_at(memchr(b';', range).unwrap_or(range.len()));
+            let kind = kind.trim_ascii();
+            let mut parameters = parameters.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+            if parameters.any(|p| matches!(p, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000")) {
                 continue;
             }
             let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());

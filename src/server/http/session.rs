@@ -149,7 +149,7 @@ impl SessionTable {
 
 /// Parses an id. Accepts lower-case digits only, as they were sent.
 fn read_id(id: &[u8]) -> Option<u128> {
-    let hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let text = std::str::from_utf8(id).ok().filter(|t| t.len() == 32 && t.as_bytes().iter().all(hex))?;
-    u128::from_str_radix(text, 16).ok()
+    let digit = |byte: u8| char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
+    let id: &[u8; 32] = id.try_into().ok()?;
+    id.iter().try_fold(0, |id, byte| Some(id << 4 | u128::from(digit(*byte)?)))
 }
