@@ -1,4 +1,4 @@
-//! Registering things, and changing them while a server runs.
+//! Handle: registration, and changes while a server runs.
 
 use std::sync::{Arc, Weak};
 
@@ -21,8 +21,8 @@ use super::tool_error::ToolError;
 
 /// Changes what a server offers while it runs, from any thread.
 ///
-/// Adding and removing tell the clients, which must have been told before that this can happen:
-/// [`Server::tools_may_change`](crate::Server::tools_may_change) and its like.
+/// Adding and removing entries notifies the clients. Changes must be announced before serving, with
+/// [`Server::tools_may_change`](crate::Server::tools_may_change) and similar methods.
 #[derive(Clone)]
 pub struct Handle {
     /// Weak, so that a handler may keep a handle without keeping its own server alive.
@@ -30,7 +30,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Adds a tool and tells the clients.
+    /// Adds a tool and notifies the clients.
     ///
     /// # Errors
     /// As with [`Server::tool`](crate::Server::tool); [`crate::ErrorKind::Misuse`] when changes
@@ -55,7 +55,7 @@ impl Handle {
         self.edit(&Change::Tools, |r| r.remove_tool(name))
     }
 
-    /// Adds a resource and tells the clients.
+    /// Adds a resource and notifies the clients.
     ///
     /// # Errors
     /// As with [`Server::resource`](crate::Server::resource) and [`Handle::add_tool`].
@@ -67,7 +67,7 @@ impl Handle {
         self.changing(&Change::Resources, |catalog| insert_resource(catalog, resource, read))
     }
 
-    /// Removes a resource and tells the clients.
+    /// Removes a resource and notifies the clients.
     ///
     /// # Errors
     /// As with [`Handle::remove_tool`].
@@ -75,7 +75,7 @@ impl Handle {
         self.edit(&Change::Resources, |r| r.remove_resource(uri))
     }
 
-    /// Adds a resource template and tells the clients.
+    /// Adds a resource template and notifies the clients.
     ///
     /// # Errors
     /// As with [`Server::template`](crate::Server::template) and [`Handle::add_tool`].
@@ -87,7 +87,8 @@ impl Handle {
         self.changing(&Change::Resources, |catalog| insert_template(catalog, template, read))
     }
 
-    /// Removes a resource template, with the completions of its variables, and tells the clients.
+    /// Removes a resource template, with the completions of its variables, and notifies the
+    /// clients.
     ///
     /// # Errors
     /// As with [`Handle::remove_tool`].
@@ -95,7 +96,7 @@ impl Handle {
         self.edit(&Change::Resources, |r| r.remove_template(uri_template))
     }
 
-    /// Adds a prompt and tells the clients.
+    /// Adds a prompt and notifies the clients.
     ///
     /// # Errors
     /// As with [`Handle::add_tool`].
@@ -107,7 +108,7 @@ impl Handle {
         self.changing(&Change::Prompts, |catalog| insert_prompt(catalog, prompt, fill))
     }
 
-    /// Removes a prompt, with the completions of its arguments, and tells the clients.
+    /// Removes a prompt, with the completions of its arguments, and notifies the clients.
     ///
     /// # Errors
     /// As with [`Handle::remove_tool`].
@@ -180,7 +181,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Ends serving: no further request is read, running calls get their grace.
+    /// Ends serving. No further request is read; running calls have the grace period to finish.
     pub fn stop(&self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.stop();
@@ -296,7 +297,7 @@ pub(super) fn insert_completion(
     catalog.change(|r| r.add_completion(kind, subject, argument, complete))
 }
 
-/// Registers a tool with the schemas of its argument and result types, where it has none.
+/// Registers a tool. Schemas that it lacks come from its argument and result types.
 pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     catalog: &Catalog,
     mut tool: Tool,
@@ -317,8 +318,8 @@ pub(super) fn add_tool<A: ToolArguments, R: ToolResult>(
     catalog.change(|r| r.add_tool(tool, handler, checks))
 }
 
-/// Refuses what RFC 3986 §2 lets stand in no URI. There are clients that percent-encode it on the
-/// way: they would list the resource and never find it.
+/// Rejects characters that RFC 3986 §2 does not allow in a URI. Some clients percent-encode them,
+/// so they could list the resource and never read it.
 fn check_uri(uri: &str) -> Result<(), Error> {
     match unencoded(uri) {
         None => Ok(()),

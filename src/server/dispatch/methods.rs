@@ -1,5 +1,4 @@
-//! What is answered without a handler: lists, greetings, subscriptions, refusals; and what has to
-//! run for the rest.
+//! Methods: lists, greetings and subscriptions are answered here, calls are planned.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ pub(crate) fn duplicate() -> Fault {
     Fault::InvalidRequest("Another request with this id is still open".into())
 }
 
-/// Whether what a method belongs to is offered.
+/// Rejects a method whose capability the server does not have.
 fn gate(open: bool, request: &Request<'_>) -> Result<(), Fault> {
     if open { Ok(()) } else { Err(Fault::UnknownMethod(request.method.to_owned())) }
 }
@@ -58,7 +57,7 @@ impl Dispatcher<dyn InlineTools> {
                 }
                 None => Reply::Completion(&NOTHING),
             },
-            // Those before are looked at when they are entered among the calls in flight.
+            // Admission checks the ids of the calls above.
             _ if self.conn.is_taken(request.id) => return Err(duplicate()),
             Operation::ListTools { .. }
             | Operation::ListResources { .. }
@@ -102,8 +101,7 @@ impl Dispatcher<dyn InlineTools> {
         Ok(Action::Reply(encoded))
     }
 
-    /// What has to run for an operation that a handler may answer; nothing where none is there to
-    /// complete what could be completed.
+    /// Finds the handler of a call. `None` for an argument without a completion.
     fn work(
         &mut self,
         doc: &Doc,
@@ -143,7 +141,7 @@ impl Dispatcher<dyn InlineTools> {
             Operation::Complete { subject, kind, argument, .. } => {
                 gate(offer.completions, request)?;
                 let subject = text(doc, subject);
-                // A handler that only offers values asks the client nothing.
+                // A completion handler cannot ask the client.
                 let complete = self.registry.completion(kind, subject, text(doc, argument))?;
                 return Ok(complete.map(|run| (Target::Complete(Arc::clone(run)), Answers::new())));
             }
@@ -153,7 +151,7 @@ impl Dispatcher<dyn InlineTools> {
         Ok(Some((work, answers)))
     }
 
-    /// Answers with a page of the list that is asked for.
+    /// Answers a list request.
     #[cold]
     #[inline(never)]
     fn list(
@@ -187,7 +185,7 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    /// Begins a session where the era has such.
+    /// Opens a session, if the era has sessions.
     fn open(&mut self, params: &Params<'_>, era: &'static dyn ServerEra, query: &Query) {
         let session = era.open(params, query);
         self.peer = session.as_ref().map(|s| s.peer);
@@ -197,11 +195,11 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    /// Reports to the server's delegate what a client can be asked.
+    /// Reports a client's capabilities to the delegate.
     fn client_came(&mut self, capabilities: ClientCapabilities) {
         if let Some(delegate) = self.core.shared.delegate() {
             delegate.client_came(capabilities, self.waits);
-            // The lists may have come meanwhile.
+            // The delegate may have changed the registry.
             self.refresh();
         }
     }
@@ -220,7 +218,7 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    /// Opens a subscription of what is both wanted and offered.
+    /// Opens a subscription for the requested changes that the server announces.
     #[cold]
     #[inline(never)]
     fn listen(
@@ -258,7 +256,7 @@ impl Dispatcher<dyn InlineTools> {
         Ok(())
     }
 
-    /// The form in which a client is shown tools.
+    /// The form of tool descriptions for a client.
     #[cfg(feature = "lint")]
     fn form(&self, doc: &Doc, query: &Query) -> Form {
         let name = |client: Value<'_>| client.get("name").and_then(Value::as_str).map(str::to_owned);
@@ -298,7 +296,7 @@ impl Dispatcher<dyn InlineTools> {
         Ok(encoded)
     }
 
-    /// Tells a session of changes to a resource from now on.
+    /// Subscribes a session to a resource.
     #[cold]
     #[inline(never)]
     fn subscribe(&self, uri: &str) -> Result<(), Fault> {
@@ -330,7 +328,7 @@ impl Dispatcher<dyn InlineTools> {
         }
     }
 
-    /// A tool that the server's delegate has and that is not on the list.
+    /// A tool of the delegate that is not in the registry.
     #[cold]
     #[inline(never)]
     fn unlisted(&self, name: &str) -> Option<Arc<Listed<ToolEntry>>> {
@@ -338,7 +336,7 @@ impl Dispatcher<dyn InlineTools> {
         Some(Registry::unlisted_tool(name, run))
     }
 
-    /// Whether so much may be kept of what one client subscribes to.
+    /// Checks the size of one client's subscriptions.
     fn subscribable(&self, bytes: usize) -> Result<(), Fault> {
         match self.core.limits.subscription_bytes {
             most if bytes > most => Err(Fault::InvalidParams(
