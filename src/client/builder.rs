@@ -23,8 +23,8 @@ use super::abort::Abort;
 use super::connect::{Era, Plan};
 use super::handlers::{HandlerPool, Handlers, LogEntry};
 
-/// A client to be: everything it can answer is registered here, because a server is told so with
-/// the first message.
+/// Builder of a client. Handlers are registered here, because the first message declares their
+/// capabilities.
 ///
 /// ```no_run
 /// use std::process::Command;
@@ -76,15 +76,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Speaks this era without asking. Otherwise the first question finds it out, which costs one
-    /// round trip, or [`Limits::probe_timeout`] with an older server that says nothing to it.
+    /// Sets the era. By default the client detects it with a probe, which costs one round trip, or
+    /// [`Limits::probe_timeout`] with an older server that does not respond to it.
     pub fn era(mut self, era: Era) -> ClientBuilder {
         self.era = Some(era);
         self
     }
 
-    /// Lets the connection be ended from another thread, also while it is being made. A program
-    /// that is told to end meanwhile leaves no child process behind by it.
+    /// Allows another thread to end the connection, also while it is being opened. A program that
+    /// has to exit meanwhile leaves no child process behind.
     pub fn abort(mut self, abort: &Abort) -> ClientBuilder {
         self.abort = abort.clone();
         self
@@ -100,14 +100,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Other caps and timeouts than those of the environment ([`Limits::from_env`]).
+    /// Sets the limits. The default is the environment's ([`Limits::from_env`]).
     pub fn limits(mut self, limits: Limits) -> ClientBuilder {
         self.limits = Some(limits);
         self
     }
 
-    /// Sets the destination of a child's stderr; by default it goes where that of this process
-    /// goes.
+    /// Sets the destination of a child's stderr. The default is the stderr of this process.
     pub fn stderr(mut self, stderr: Stderr) -> ClientBuilder {
         self.child.stderr = stderr;
         self
@@ -129,8 +128,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Fills in forms for the server. The answer is completed with the form's defaults and checked
-    /// against it.
+    /// Answers forms of the server. The response gets the form's defaults and is validated against
+    /// the form.
     pub fn on_form(
         mut self,
         answer: impl Fn(&Form) -> Result<FormResponse, Refusal> + Send + Sync + 'static,
@@ -139,8 +138,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sends the user to a page that the server names. Show the address and who asks, and never
-    /// open it unasked.
+    /// Answers requests to open a web page. Show the user the address and the server, and never
+    /// open it without consent.
     pub fn on_url(
         mut self,
         answer: impl Fn(&UrlRequest) -> Result<Action, Refusal> + Send + Sync + 'static,
@@ -149,9 +148,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks the model for the server. A person should be able to see and stop what is asked. An
-    /// answer with a block whose `_meta` is none that [`ToolOutput::meta`](crate::ToolOutput::meta)
-    /// takes is not sent.
+    /// Answers sampling requests with the host's model. The user should be able to review and
+    /// reject them. A response is not sent if the `_meta` of a block is not valid for
+    /// [`ToolOutput::meta`](crate::ToolOutput::meta).
     pub fn on_sample(
         mut self,
         answer: impl Fn(&Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
@@ -160,7 +159,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Like [`ClientBuilder::on_sample`], for a model that can be offered tools.
+    /// Like [`ClientBuilder::on_sample`], for a model that supports tools.
     pub fn on_sample_with_tools(
         self,
         answer: impl Fn(&Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
@@ -170,44 +169,43 @@ impl ClientBuilder {
         builder
     }
 
-    /// The folders that the server may work in. They can be changed with [`Client::set_roots`].
+    /// Sets the folders that the server may work in. [`Client::set_roots`] changes them.
     pub fn roots(mut self, roots: impl IntoIterator<Item = Root>) -> ClientBuilder {
         self.handlers.roots = Some(roots.into_iter().collect());
         self
     }
 
-    /// Hears log entries from this level on.
-    pub fn on_log(mut self, level: Level, hear: impl Fn(&LogEntry) + Send + Sync + 'static) -> ClientBuilder {
+    /// Handles log entries from this level on.
+    pub fn on_log(mut self, level: Level, f: impl Fn(&LogEntry) + Send + Sync + 'static) -> ClientBuilder {
         self.log_level = Some(level);
-        self.handlers.log = Some(Box::new(hear));
+        self.handlers.log = Some(Box::new(f));
         self
     }
 
-    /// Hears of changes: of the lists, as far as the server tells of them, and of the resources
-    /// that were subscribed to. After a time in which the server could not tell of any, because its
-    /// session was lost or its stream broke off, all of these count as changed.
-    pub fn on_change(mut self, hear: impl Fn(&Change) + Send + Sync + 'static) -> ClientBuilder {
-        self.handlers.change = Some(Box::new(hear));
+    /// Handles changes of the lists that the server reports, and of subscribed resources. After a
+    /// lost session or a broken stream all of these count as changed, because notifications may
+    /// have been missed.
+    pub fn on_change(mut self, f: impl Fn(&Change) + Send + Sync + 'static) -> ClientBuilder {
+        self.handlers.change = Some(Box::new(f));
         self
     }
 
-    /// Hears that the connection ended by itself, and why: a child exited, a stream broke. Not of
-    /// an end that this side made.
-    pub fn on_end(mut self, hear: impl Fn(&Error) + Send + Sync + 'static) -> ClientBuilder {
-        self.handlers.end = Some(Box::new(hear));
+    /// Handles the end of the connection, with its reason: a child exited, a stream broke. Not
+    /// called for an end by this client.
+    pub fn on_end(mut self, f: impl Fn(&Error) + Send + Sync + 'static) -> ClientBuilder {
+        self.handlers.end = Some(Box::new(f));
         self
     }
 
-    /// Hears of what came that is no message, shortened: stray output of the server. Also, in words
-    /// of this library, that a server is no longer listened to because it ended that request again
-    /// and again.
-    pub fn on_noise(mut self, hear: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
-        self.handlers.noise = Some(Box::new(hear));
+    /// Handles lines that are not messages, shortened: stray output of the server. Also reports
+    /// that the client gave up a listen request because the server ended it too often.
+    pub fn on_noise(mut self, f: impl Fn(&str) + Send + Sync + 'static) -> ClientBuilder {
+        self.handlers.noise = Some(Box::new(f));
         self
     }
 
-    /// Starts a program and talks with it over its standard input and output. It gets a process
-    /// group of its own, which ends with the connection, and a small part of the environment: see
+    /// Starts a program and connects to its standard input and output. It gets a process group of
+    /// its own, which ends with the connection, and a small part of the environment: see
     /// [`ClientBuilder::inherit_env`].
     ///
     /// # Errors
@@ -230,7 +228,7 @@ impl ClientBuilder {
         }
     }
 
-    /// Talks over a link: a socket, a serial line, a server in this process.
+    /// Connects over a link: a socket, a serial line, a server in this process.
     ///
     /// A blocking read of a stream cannot be interrupted: the thread that reads lives until
     /// the stream ends, so shut a socket down when you are done with it. No caller waits for that.
@@ -242,7 +240,7 @@ impl ClientBuilder {
         self.dial(limits, &mut LinkConnector(Some(Arc::new(StreamTransport::over(link)))))
     }
 
-    /// Talks to a URL over Streamable HTTP.
+    /// Connects to a URL over Streamable HTTP.
     ///
     /// ```no_run
     /// use tinymcp::{Client, Endpoint};
@@ -254,9 +252,9 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`crate::ErrorKind::Invalid`] for a URL or header that cannot be used;
-    /// [`crate::ErrorKind::Io`] when nobody is there; [`crate::ErrorKind::Refused`] when the server
-    /// does not let this client in; [`crate::ErrorKind::PeerIncompatible`] when it speaks no
-    /// revision that this client does.
+    /// [`crate::ErrorKind::Io`] when the server cannot be reached; [`crate::ErrorKind::Refused`]
+    /// when it rejects this client; [`crate::ErrorKind::PeerIncompatible`] when it supports no
+    /// revision of this client.
     #[cfg(feature = "http-client")]
     pub fn connect(self, endpoint: impl Into<Endpoint>) -> Result<Client, Error> {
         let limits = self.chosen_limits()?;
@@ -287,12 +285,12 @@ impl ClientBuilder {
     }
 }
 
-/// A link is there already, and there is no second one.
+/// A link exists already and cannot be opened again.
 struct LinkConnector(Option<Arc<dyn Transport>>);
 
 impl Connector for LinkConnector {
     fn dial(&mut self) -> Result<Arc<dyn Transport>, Error> {
-        let gone = || Error::new(crate::ErrorKind::Closed, "the link is used up");
+        let gone = || Error::new(crate::ErrorKind::Closed, "a link cannot be connected twice");
         self.0.take().ok_or_else(gone)
     }
 
@@ -302,7 +300,7 @@ impl Connector for LinkConnector {
 }
 
 impl Client {
-    /// Starts a program and talks with it, with nothing registered.
+    /// Starts a program and connects to it, without handlers.
     ///
     /// # Errors
     /// As [`ClientBuilder::spawn`].
@@ -310,7 +308,7 @@ impl Client {
         ClientBuilder::unnamed().spawn(command)
     }
 
-    /// Talks to a URL over Streamable HTTP, with nothing registered.
+    /// Connects to a URL over Streamable HTTP, without handlers.
     ///
     /// # Errors
     /// As [`ClientBuilder::connect`].
@@ -319,7 +317,7 @@ impl Client {
         ClientBuilder::unnamed().connect(endpoint)
     }
 
-    /// Talks over a link, with nothing registered.
+    /// Connects over a link, without handlers.
     ///
     /// # Errors
     /// As [`ClientBuilder::over`].

@@ -26,7 +26,7 @@ use super::request::{Decode, Request};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Page<T> {
-    /// The entries; what could not be read is left out.
+    /// The entries. Invalid ones are left out.
     pub entries: Vec<T>,
     /// Cursor of the next page. An empty string is a cursor.
     pub next: Option<String>,
@@ -99,7 +99,7 @@ impl Client {
         Request::new(self.core(), &RequestKind::List(List::Prompts, cursor), page_of_prompts)
     }
 
-    /// Runs a tool. A tool that could not do it is an answer too: see [`ToolOutput::is_error`].
+    /// Calls a tool. A tool that failed returns a result as well: see [`ToolOutput::is_error`].
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -107,7 +107,7 @@ impl Client {
         self.request_tool(name, arguments).wait()
     }
 
-    /// A tool to be run, with these arguments: an object, or nothing.
+    /// Prepares a tool call. The arguments are an object, or `null` for none.
     pub fn request_tool(&self, name: &str, arguments: impl ToJson) -> Request<ToolOutput> {
         let arguments = arguments.to_json();
         Request::new(self.core(), &RequestKind::CallTool(name, &arguments), decode::tool_output)
@@ -121,12 +121,12 @@ impl Client {
         self.request_read(uri).wait()
     }
 
-    /// A resource to be read.
+    /// Prepares reading a resource.
     pub fn request_read(&self, uri: &str) -> Request<ReadOutput> {
         Request::new(self.core(), &RequestKind::Read(uri), decode::read_output)
     }
 
-    /// Fills in a prompt.
+    /// Gets a prompt.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -134,12 +134,12 @@ impl Client {
         self.request_prompt(name, arguments).wait()
     }
 
-    /// A prompt to be filled in.
+    /// Prepares getting a prompt.
     pub fn request_prompt(&self, name: &str, arguments: &[(&str, &str)]) -> Request<PromptOutput> {
         Request::new(self.core(), &RequestKind::Prompt(name, arguments), decode::prompt_output)
     }
 
-    /// Values for an argument, given what was typed of it and the arguments that are settled.
+    /// Completes an argument, given its beginning and the values of other arguments.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -153,7 +153,7 @@ impl Client {
         self.request_completion(about, argument, typed, settled).wait()
     }
 
-    /// Values for an argument, to be asked for: see [`Client::complete`].
+    /// Prepares a completion: see [`Client::complete`].
     pub fn request_completion(
         &self,
         about: CompletionTarget<'_>,
@@ -173,7 +173,8 @@ impl Client {
         Request::new(self.core(), &RequestKind::Complete(&completing), decode::completion)
     }
 
-    /// Any method by its name, with these parameters: an object, or nothing. The result as it came.
+    /// Sends a request of any method. The parameters are an object, or `null` for none. Returns the
+    /// result as JSON.
     ///
     /// Their `_meta` goes along with what the protocol puts there. It has no names of the
     /// protocol's own: none whose prefix is reserved, as with [`ToolOutput::meta`], and no
@@ -186,7 +187,7 @@ impl Client {
         self.request_method(method, params).wait()
     }
 
-    /// Any method by its name, to be asked.
+    /// Prepares a request of any method.
     pub fn request_method(&self, method: &str, params: impl ToJson) -> Request<Json> {
         let params = params.to_json();
         Request::new(self.core(), &RequestKind::Other(method, &params), |result| Some(result.to_json()))
@@ -206,8 +207,7 @@ impl Client {
         Request::new(self.core(), &RequestKind::Other("tasks/get", &w.into_json()), decode::task).wait()
     }
 
-    /// Asks the server for a sign of life. The modern era has no word for that: there the server is
-    /// asked what it is.
+    /// Checks that the server responds: by `ping` in a session, by a discovery request otherwise.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -216,10 +216,10 @@ impl Client {
         Request::new(self.core(), &want, |_| Some(())).wait()
     }
 
-    /// Wants to hear of updates of a resource; [`super::ClientBuilder::on_change`] does.
+    /// Subscribes to updates of a resource, which [`super::ClientBuilder::on_change`] handles.
     ///
     /// # Errors
-    /// As [`Request::wait`]; [`ErrorKind::PeerIncompatible`] when the server does not tell of it.
+    /// As [`Request::wait`]; [`ErrorKind::PeerIncompatible`] when the server does not report it.
     pub fn subscribe(&self, uri: &str) -> Result<(), Error> {
         let core = self.core();
         core.declared("resources/subscribe")?;
@@ -259,7 +259,7 @@ impl Client {
         told
     }
 
-    /// No longer wants to hear of updates of a resource.
+    /// Unsubscribes from updates of a resource.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -274,7 +274,7 @@ impl Client {
         core.listen().map(|_: Filter| ())
     }
 
-    /// Wants log entries from this level on; [`super::ClientBuilder::on_log`] hears them.
+    /// Requests log entries from this level on, which [`super::ClientBuilder::on_log`] handles.
     ///
     /// # Errors
     /// As [`Request::wait`].
@@ -282,7 +282,7 @@ impl Client {
         self.core().set_level(level)
     }
 
-    /// Lets the server work in these folders from now on.
+    /// Replaces the folders that the server may work in.
     ///
     /// # Errors
     /// [`ErrorKind::Misuse`] when no roots were offered when the client was set up.

@@ -1,36 +1,35 @@
 //! Clients: connect to a server, call its tools, handle its requests.
 //!
-//! [`Client::builder`] says who the client is and what it can answer; [`ClientBuilder::spawn`] and
-//! [`ClientBuilder::over`] connect. The era is found out by asking, and the calls are the same in
-//! both. A [`Client`] is a handle: clones lead to the same connection, from any thread.
+//! [`Client::builder`] sets identity and handlers; [`ClientBuilder::spawn`] and
+//! [`ClientBuilder::over`] connect. The client detects the era; the calls are the same in both. A
+//! [`Client`] is a handle: clones share the connection, from any thread.
 //!
 //! # A call
 //!
-//! [`Client::call_tool`] and its sisters wait. Each has a sister that prepares a [`Request`], which
-//! takes a timeout of its own, a listener for progress, and is then waited for or started; a
-//! started [`Call`] is waited for later, by any thread, or cancelled. Every call ends by its
-//! deadline, with an answer or an error that says what to do ([`crate::ErrorKind`]).
+//! [`Client::call_tool`] and the other methods wait for the result. For each, a `request_` method
+//! prepares a [`Request`] with a timeout and a progress listener, to wait for or to start. A
+//! started [`Call`] can be waited for later, by any thread, or cancelled. Every call ends by its
+//! deadline, with a result or an error ([`crate::ErrorKind`]).
 //!
 //! # Threads
 //!
 //! | thread | how many | when |
 //! |---|---|---|
-//! | `mcp-client`, reads and sorts | 1 per child or link | from connecting to the end of the connection; over a child it sleeps while callers read for themselves (`transport/turn.rs`) |
+//! | `mcp-client`, reads and dispatches | 1 per child or link | from connecting to the end of the connection; over a child it sleeps while callers read (`transport/client/handoff.rs`) |
 //! | `mcp-client-write` | 1 per link over streams that may block | from the first message |
 //! | `mcp-client-open` | 1 | while a session that the server lost is opened again |
-//! | `tinymcp-events`, `tinymcp-notes`, `tinymcp-http` | 2, and 1 per started call, per URL | `transport/http_client.rs` tells |
-//! | handlers | [`crate::Limits::handlers`] at most, per client | while the server asks or tells something |
+//! | `tinymcp-events`, `tinymcp-notes`, `tinymcp-http` | 2, and 1 per started call, per URL | see `transport/http_client.rs` |
+//! | handlers | [`crate::Limits::handlers`] at most, per client | while there are requests or events of the server |
 //!
 //! A call needs no thread: it is written, and waited for, by the thread that makes it, which over a
-//! child also reads what comes while no other thread waits. Progress is told on that thread.
-//! Questions of the server and its notifications are handled by the handler threads, never by the
-//! one that reads.
+//! child also reads messages while no other thread waits. Progress listeners run on that thread.
+//! Requests and notifications of the server run on the handler threads, never on the reader thread.
 //!
 //! # Locks
 //!
-//! The table of calls in flight and each call have a lock of their own, held for a few instructions
-//! and never together; inside a call's lock only the clock's is taken. No lock is held while
-//! something is written or while user code runs.
+//! The table of requests in flight and each pending call have a lock of their own, held for a few
+//! instructions and never together; inside a pending call's lock only the clock's is taken. No lock
+//! is held while something is written or while user code runs.
 
 mod abort;
 mod builder;
@@ -96,11 +95,10 @@ pub(crate) use {
 /// # Threads
 ///
 /// A call is written, and waited for, by the thread that makes it, which also reads what a child
-/// process says while no other thread waits. Beside that a child process has one thread, a link
+/// process sends while no other thread waits. Beside that a child process has one thread, a link
 /// over streams that may block two, a URL two at most and one for each call that was started or
 /// resource stream that is open, `TINYMCP_HTTP_THREADS` at most; they end some seconds after.
-/// Handlers and what hears of news have [`crate::Limits::handlers`] threads at most, while there is
-/// something for them.
+/// Handlers have [`crate::Limits::handlers`] threads at most, while there is work for them.
 ///
 /// # Its end
 ///
@@ -150,7 +148,7 @@ pub struct ServerInfo {
 }
 
 impl Client {
-    /// A client of this name and version, to be set up and connected.
+    /// Creates a builder with the name and version of the client.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ClientBuilder {
         ClientBuilder::new(name, version)
     }
@@ -181,34 +179,34 @@ impl Client {
         }
     }
 
-    /// The era that was found out: give it to [`ClientBuilder::era`] to connect to the same server
-    /// again without asking.
+    /// Returns the detected era. Pass it to [`ClientBuilder::era`] to connect to the same server
+    /// again without detection.
     pub fn era(&self) -> Era {
         if self.core().era().sessions() { Era::Legacy } else { Era::Modern }
     }
 
-    /// Calls that wait for their answers now.
+    /// Returns the number of calls in flight.
     pub fn in_flight(&self) -> usize {
         self.core().in_flight()
     }
 
-    /// Counters of what arrived without being asked for.
+    /// Returns counters of messages that belong to no call.
     pub fn stats(&self) -> ClientStats {
         self.core().stats()
     }
 
-    /// The end of what a child wrote to its stderr, where that is captured.
+    /// Returns the end of a child's stderr, if it is captured.
     pub fn stderr(&self) -> Option<String> {
         self.core().transport.aside()
     }
 
-    /// Why the connection is over, if it is: [`ClientBuilder::on_end`] tells when.
+    /// Returns the reason why the connection has ended. [`ClientBuilder::on_end`] reports the end.
     pub fn ended(&self) -> Option<crate::Error> {
         self.core().ended()
     }
 
     /// Ends the connection: calls that wait fail as [`crate::ErrorKind::Closed`], a child process
-    /// is asked to exit, then made to. Comes back when that is done. Does nothing the second time.
+    /// is asked to exit, then killed. Returns when that is done. Does nothing the second time.
     pub fn close(&self) {
         self.core().close();
     }

@@ -202,8 +202,8 @@ impl Request<ToolOutput> {
     /// [`Request::wait`] fails with [`ErrorKind::Misuse`] if the server creates a task.
     ///
     /// A server without tasks responds as usual. In a session the server creates one for every tool
-    /// that does not forbid it (`execution.taskSupport` in [`crate::Tool::source`]); in the stateless
-    /// protocol the server decides.
+    /// that does not forbid it (`execution.taskSupport` in [`crate::Tool::source`]); in the
+    /// stateless protocol the server decides.
     pub fn as_task(mut self) -> Request<ToolOutput> {
         if let Ok(request) = &mut self.request {
             let core = &self.core;
@@ -242,9 +242,9 @@ impl<T> Call<T> {
         self.result(Some(until))
     }
 
-    /// Waits for the outcome of one round: the result, or input that the server requires. The caller
-    /// provides the input with [`Request::resume`]. In a session the server sends requests of its
-    /// own instead, which the handlers answer.
+    /// Waits for the outcome of one round: the result, or input that the server requires. The
+    /// caller provides the input with [`Request::resume`]. In a session the server sends requests
+    /// of its own instead, which the handlers answer.
     ///
     /// # Errors
     /// As [`Request::wait`].

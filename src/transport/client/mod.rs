@@ -16,8 +16,8 @@
 //! [`Transport::start`] once; then `send`, `abandon` and `settled` from any thread;
 //! [`Transport::close`] once, after which every `send` fails with [`Failure::Closed`].
 //!
-//! A handler may be called from any thread. It never blocks for longer than a short lock, never calls user code, and
-//! never calls a method of the transport that may wait.
+//! A handler may be called from any thread. It never blocks for longer than a short lock, never
+//! calls user code, and never calls a method of the transport that may wait.
 //!
 //! # Invariants
 //! - A request that was sent ends exactly once: with a response, [`MessageHandler::fail`],

@@ -5,8 +5,8 @@
 //!
 //! # Threads
 //! [`Transport::start`] starts the reader. It ends with the input, or when [`ProcessGuard::end`]
-//! ends the input. Callers may read in its place (`handoff.rs`). A link over streams that may block has a
-//! second thread, which writes.
+//! ends the input. Callers may read in its place (`handoff.rs`). A link over streams that may block
+//! has a second thread, which writes.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -36,7 +36,8 @@ pub(crate) trait FrameWriter: Send + Sync {
 
 /// Owner of the streams: a process, or nothing.
 pub(super) trait ProcessGuard: Send + Sync {
-    /// Returns the reason why the input ended. Called once, on the reading thread; may take a moment.
+    /// Returns the reason why the input ended. Called once, on the reading thread; may take a
+    /// moment.
     fn last_words(&self) -> String;
 
     /// Returns output outside the protocol.
