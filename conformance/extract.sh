@@ -40,7 +40,7 @@ modules='pub mod error; pub mod json; pub mod limits; pub mod record; pub mod sc
 crates=$(dependency memchr simdutf8 regex-automata)
 check schema "$data" "$modules" "$crates"
 check lint "$data lint tool_name.rs" "$modules pub mod lint; mod tool_name;" "$crates"
-http='json error.rs limits.rs limits/http.rs limits/schema.rs sync.rs transport/http_server.rs transport/http_server'
+http='json error.rs limits.rs sync.rs transport/http_server.rs transport/http_server'
 # The feature http-server adds sockets to rustix.
 check http-engine "$http" "pub mod error; pub mod json; pub mod limits; mod sync; pub mod transport { pub mod http_server; }" \
     "$(dependency memchr simdutf8 mio httparse listenfd rustix signal-hook | sed '/^rustix/s/"event"/"event", "net"/')"
