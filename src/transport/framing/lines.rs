@@ -310,6 +310,11 @@ struct State {
     pending: Vec<u8>,
     /// The other of the two buffers that take turns.
     spare: Vec<u8>,
+    /// Bytes that senders handed over, and those of them that were written.
+    accepted: u64,
+    written: u64,
+    /// The sink takes no more frames, and closes when `pending` is written.
+    closing: bool,
     closed: bool,
     /// Why writing failed, if the peer is not just gone.
     failure: Option<std::io::Error>,
@@ -329,6 +334,9 @@ impl LineSink {
                 stream: Some(Box::new(stream)),
                 pending: Vec::new(),
                 spare: Vec::new(),
+                accepted: 0,
+                written: 0,
+                closing: false,
                 closed: false,
                 failure: None,
             }),
@@ -342,10 +350,10 @@ impl LineSink {
         lock(&self.state)
     }
 
-    /// Waits until nobody writes any more, at most until then.
-    fn written(&self, until: Instant) -> MutexGuard<'_, State> {
+    /// Waits until `done` holds or no thread writes, until `until` at most.
+    fn wait_until(&self, until: Instant, done: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut state = self.state();
-        while state.writing() {
+        while state.writing() && !done(&state) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -373,9 +381,13 @@ impl ReplySink for LineSink {}
 impl FrameSink for LineSink {
     fn send(&self, frames: &[u8]) {
         let mut state = self.state();
+        if state.closing {
+            return;
+        }
         while state.writing() && state.pending.len() + frames.len() > self.limit.max(frames.len()) {
             state = self.drained.wait(state);
         }
+        state.accepted += frames.len() as u64;
         let Some(mut stream) = state.stream.take() else {
             if !state.closed {
                 state.pending.extend_from_slice(frames);
@@ -386,12 +398,14 @@ impl FrameSink for LineSink {
         let fuse = Fuse(self);
         let mut written = write(&mut *stream, frames);
         let mut state = self.state();
+        state.written += frames.len() as u64;
         while written.is_ok() && !state.closed && !state.pending.is_empty() {
             let next = std::mem::take(&mut state.spare);
             let batch = std::mem::replace(&mut state.pending, next);
             self.drained.release(state);
             written = write(&mut *stream, &batch);
             state = self.state();
+            state.written += batch.len() as u64;
             // Kept for the next turn unless it is the rare large one.
             if batch.capacity() <= LARGE {
                 state.spare = batch;
@@ -424,11 +438,15 @@ impl FrameSink for LineSink {
     }
 
     fn drain(&self, until: Instant) -> bool {
-        !self.written(until).writing()
+        // Frames of later senders do not count: a flood of notifications would never be written.
+        let goal = self.state().accepted;
+        let state = self.wait_until(until, |state| state.written >= goal);
+        state.written >= goal || !state.writing()
     }
 
     fn close(&self, deadline: Instant) {
-        let mut state = self.written(deadline);
+        self.state().closing = true;
+        let mut state = self.wait_until(deadline, |_| false);
         if state.writing() {
             let unread = "the client did not read them within the grace period";
             state.failure = Some(std::io::Error::new(ErrorKind::TimedOut, unread));
@@ -450,4 +468,54 @@ fn write(stream: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
 pub(crate) fn is_gone(error: &std::io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Stream that takes five milliseconds for each write.
+    struct Slow(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            thread::sleep(Duration::from_millis(5));
+            lock(&self.0).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_flood_of_frames_does_not_delay_closing() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let sink = LineSink::new(Slow(Arc::clone(&written)), 1 << 10);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    while !sink.closed() {
+                        sink.send(b"flood\n");
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(20));
+            sink.send(b"last\n");
+            let started = Instant::now();
+            let deadline = started + Duration::from_secs(20);
+            assert!(sink.drain(deadline));
+            sink.close(deadline);
+            assert!(started.elapsed() < Duration::from_secs(10));
+        });
+        assert!(sink.failure().is_none());
+        let written = String::from_utf8(lock(&written).clone()).unwrap();
+        assert!(written.ends_with('\n') && written.contains("last\n"), "whole frames only");
+    }
 }
