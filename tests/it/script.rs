@@ -26,7 +26,7 @@ pub(crate) const MODERN: usize = 4;
 pub(crate) struct Script {
     /// Path below `tests/transcripts`, with forward slashes.
     pub path: String,
-    /// Ids of the requirement rows that it shows.
+    /// Ids of the requirement rows that it shows; `-` for behaviour outside the specification.
     pub shows: Vec<String>,
     /// Name of the fixture server.
     pub server: String,
@@ -134,7 +134,9 @@ pub(crate) fn parse(path: &str, text: &str) -> Result<Script, String> {
         return Err(format!("{path}: missing header \"server\""));
     }
     if script.shows.is_empty() {
-        return Err(format!("{path}: shows nothing"));
+        return Err(format!(
+            "{path}: missing comment \"# shows: ID…\" (ids of rows.txt, or - outside the specification)"
+        ));
     }
     Ok(script)
 }
