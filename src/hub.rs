@@ -53,8 +53,8 @@ use builder::Handlers;
 use member::Member;
 use merge::gather;
 
-/// Between a server's key and a name: hosts accept no other punctuation than `_` and `-` in the
-/// names of tools.
+/// Separator between a server's key and a name. Hosts accept only `_` and `-` as punctuation in
+/// the names of tools.
 const SEPARATOR: &str = "__";
 
 /// Many servers as one. Clones share the hub; every thread may use it.
@@ -193,7 +193,7 @@ impl Hub {
         self.servers()
     }
 
-    /// The client of a server, for everything that the hub has no method for. Waits for a server
+    /// The client of a server, for operations that the hub has no method for. Waits for a server
     /// that is connecting, at most [`Limits::call_timeout`].
     ///
     /// # Errors

@@ -11,8 +11,9 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::json::ParseLimits;
 
-/// Defines a struct of limits. Each field has a default (milliseconds for a `Duration`), and those
-/// of the first block have a variable and a range. `[l => l.http]` is the place in [`Limits`].
+/// Defines a struct of limits. Each field has a default (milliseconds for a `Duration`). Fields
+/// outside `fixed` have an environment variable and a range. `[l => l.http]` is the path of the
+/// struct inside [`Limits`].
 macro_rules! limits {
     (
         [$l:ident => $place:expr]
@@ -73,7 +74,7 @@ struct Setting {
     set: fn(&mut Limits, u64),
 }
 
-/// The type of a limit.
+/// Conversion of a number to the type of a limit.
 trait Limit {
     /// Converts a number that is in range.
     fn of(n: u64) -> Self;
@@ -98,7 +99,7 @@ impl Limit for Duration {
 }
 
 /// Upper bound for user-supplied durations: `Instant + Duration` can overflow beyond it.
-pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+pub(crate) const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Times stay below 24 days so that their milliseconds fit in 31 bits.
 const MOST_MS: u64 = 1 << 31;
 /// Byte counts stay below 1 GiB so that offsets fit in 32 bits with room to spare.
@@ -127,15 +128,15 @@ limits! {
         /// with an error; zero turns the watchdog off. 30 s: the shortest timeout of common hosts.
         pub handler_deadline: Duration = 30_000, "TINYMCP_DEADLINE_MS" in 0..=MOST_MS;
         /// Longest time that running calls may continue after the end of input or SIGTERM. 5 s:
-        /// half of the time that service managers wait before they kill.
+        /// half of the time after which common supervisors send SIGKILL.
         pub grace: Duration = 5000, "TINYMCP_GRACE_MS" in 0..=MOST_MS;
         /// Longest time that a call waits for the user, the model or the roots in a legacy session,
-        /// and validity of a sealed `requestState`. 10 min: people take a break.
+        /// and validity of a sealed `requestState`. 10 min: time for a user to respond.
         pub ask_timeout: Duration = 600_000, "TINYMCP_ASK_MS" in 1..=MOST_MS;
         /// Parked calls of one client. 64: each holds its message in memory. For all clients of an
         /// HTTP server the bound is this or the number of sessions, whichever is larger.
         pub parked: usize = 64, "TINYMCP_PARKED" in 1..=65_536;
-        /// Bytes of one sealed `requestState`. 64 KiB: it travels with every retry.
+        /// Bytes of one sealed `requestState`. 64 KiB: each retry contains it.
         pub state_bytes: usize = 64 << 10, "TINYMCP_STATE_BYTES" in 256..=MOST_BYTES;
         /// Entries of one list page, 1 to 65536. 1000: most clients read only the first page.
         pub page: usize = 1000, "TINYMCP_PAGE" in 1..=65_536;
@@ -145,23 +146,24 @@ limits! {
         pub subscription_bytes: usize = 32 << 10, "TINYMCP_SUBSCRIPTION_BYTES" in 256..=MOST_BYTES;
         /// Listen requests open at once on one connection. 32.
         pub listens: usize = 32, "TINYMCP_LISTENS" in 1..=65_536;
-        /// Bytes of the messages of calls in flight, and the same again for parked calls. 16 MiB:
-        /// four of the largest. Beyond it nothing is read until a call ends. In a client: bytes of
-        /// the server's requests, and the same again of its notifications, that wait for handlers.
+        /// Bytes of the messages of all calls in flight; parked calls have a second budget of this
+        /// size. 16 MiB: four of the largest messages. At the limit a stdio server stops reading,
+        /// and an HTTP server rejects the call. In a client: bytes of queued requests of the
+        /// server; queued notifications have a second budget.
         pub in_flight_bytes: usize = 16 << 20, "TINYMCP_IN_FLIGHT_BYTES" in 4096..=MOST_BYTES;
         /// Bytes of responses that wait for a peer that does not read; beyond it writers block. 1
         /// MiB.
         pub backlog_bytes: usize = 1 << 20, "TINYMCP_BACKLOG_BYTES" in 4096..=MOST_BYTES;
         /// Lowers the process's address space (RLIMIT_AS) to this many bytes when serving starts,
-        /// as far as possible; zero changes nothing. Off by default. An allocation beyond it aborts
-        /// the program, a thread beyond it is not started.
+        /// as far as possible; zero changes nothing. Off by default. An allocation above the limit
+        /// aborts the process, and a thread above it cannot be started.
         pub address_space: u64 = 0, "TINYMCP_ADDRESS_SPACE" in 0..=u64::MAX;
         /// Time that a client waits for a response, unless the call sets its own. 60 s: as common
         /// hosts.
         #[cfg(feature = "client")]
         pub call_timeout: Duration = 60_000, "TINYMCP_CALL_MS" in 1..=MOST_MS;
-        /// Longest total wait if progress notifications extend it. 1 h: a flashed device, a large
-        /// build.
+        /// Longest total wait if progress notifications extend it. 1 h: enough to
+        /// flash a device or build a large program.
         #[cfg(feature = "client")]
         pub call_longest: Duration = 3_600_000, "TINYMCP_CALL_LONGEST_MS" in 1..=MOST_MS;
         /// Time that a client waits for the response to the probe. Then it assumes the session
@@ -207,9 +209,10 @@ limits! {
         pub stderr_bytes: usize = 16 << 10, "TINYMCP_STDERR_BYTES" in 0..=MOST_BYTES;
         /// Servers of one hub, 1 to 65536. 64.
         pub servers: usize = 64, "TINYMCP_SERVERS" in 1..=65_536;
-        /// Time that a hub waits for the list of each server; for one that connects, from the start
-        /// of the connection. A list that is late is reported as missing. A server whose list was
-        /// late gets a tenth until it responds. 10 s: as people wait for a host to start.
+        /// Time that a hub waits for the list of each server, counted from the start of the
+        /// connection while the server connects. A late list is reported as missing; later waits
+        /// for this server are a tenth until it responds. 10 s: an acceptable start-up time of a
+        /// host.
         pub list_timeout: Duration = 10_000, "TINYMCP_LIST_MS" in 1..=MOST_MS;
         /// Restarts in a row of a server that ended by itself; 0 disables them. 5, after pauses of
         /// half a second, doubling.
@@ -218,8 +221,8 @@ limits! {
         /// connections that it keeps. 64: a blocking call needs no thread.
         #[cfg(feature = "http-client")]
         pub http_threads: usize = 64, "TINYMCP_HTTP_THREADS" in 1..=64;
-        /// Time that an HTTP client tries to connect, over all addresses of a name. 10 s: three
-        /// lost packets.
+        /// Time that an HTTP client tries to connect, over all addresses of a name. 10 s: covers
+        /// three lost SYN packets.
         #[cfg(feature = "http-client")]
         pub connect_timeout: Duration = 10_000, "TINYMCP_CONNECT_MS" in 1..=MOST_MS;
         /// Connections in a row without a message after which the client gives up an event stream.
@@ -273,17 +276,17 @@ limits! {
         /// larger.
         pub arriving_bytes: usize = 3 << 20, "TINYMCP_ARRIVING_BYTES" in 4096..=MOST_BYTES;
         /// Bytes of responses that wait for slow peers, on all connections. 8 MiB; a single
-        /// response may be larger. An eighth is for event streams with slow readers. From half of
-        /// it on, connections without a read for a second are closed.
+        /// response may be larger. Event streams with slow readers may use one eighth. Above
+        /// one half, connections whose peer has read nothing for one second are closed.
         pub unsent_bytes: usize = 8 << 20, "TINYMCP_UNSENT_BYTES" in 4096..=MOST_BYTES;
         /// Longest time in which a peer reads nothing of a pending response. 10 s.
         pub stall_timeout: Duration = 10_000, "TINYMCP_STALL_MS" in 100..=MOST_MS;
         /// Time without an event after which a comment is sent. It keeps proxies from closing the
         /// stream and detects dead peers. 15 s.
         pub comment_interval: Duration = 15_000, "TINYMCP_COMMENT_MS" in 100..=MOST_MS;
-        /// Longest pause of a peer whose request was rejected. The rest of the request is read and
-        /// dropped, at most 64 MiB and for `body_timeout`, so that the peer reads the response. 2
-        /// s.
+        /// Longest pause between bytes of a rejected request. The server reads and drops the rest
+        /// of such a request, at most 64 MiB and for `body_timeout`, so that the peer can read the
+        /// response. 2 s.
         pub linger: Duration = 2000, "TINYMCP_LINGER_MS" in 1..=MOST_MS;
         /// Sessions open at once, of clients before 2026-07-28. 1024: one takes about a kilobyte.
         /// Beyond it the longest idle one is closed.
@@ -318,16 +321,16 @@ limits! {
         /// Subschemas of one schema, those of referenced documents included. 100,000: about 50
         /// bytes each when compiled.
         pub nodes: usize = 100_000, "TINYMCP_SCHEMA_NODES" in 64..=(1 << 24);
-        /// Cells of tables for all patterns of one schema. 262,144: a hundred milliseconds and half
-        /// a megabyte, and a thousand patterns of a usual size.
+        /// Cells of tables for all patterns of one schema. 262,144: about 100 ms and 0.5 MB, enough
+        /// for a thousand patterns of a usual size.
         pub patterns: usize = 1 << 18, "TINYMCP_SCHEMA_PATTERNS" in 1024..=(1 << 30);
         /// Subschemas within subschemas at once while a value is checked. 256: twice the nesting of
         /// a message; each level takes less than [`SchemaLimits::LEVEL_BYTES`] of stack in a
         /// release build.
         pub depth: u32 = 256, "TINYMCP_SCHEMA_DEPTH" in 8..=(1 << 16);
         /// Steps of one validation in addition to [`SchemaLimits::steps_per_byte`]. A step is an
-        /// applied subschema, an element, a member, or about eight bytes of text. 1,000,000: some
-        /// ten milliseconds.
+        /// applied subschema, an element, a member, or about eight bytes of text. 1,000,000:
+        /// tens of milliseconds.
         pub steps: u64 = 1_000_000, "TINYMCP_SCHEMA_STEPS" in 1000..=(1 << 40);
         /// Cached verdicts of one validation, for subschemas with several paths to them. 100,000:
         /// 32 bytes each.
@@ -392,7 +395,7 @@ impl Limits {
             let number = text.trim().parse().ok().filter(|n| setting.range.contains(n));
             let Some(n) = number else {
                 let message = format!(
-                    "{} is {text:?}: expected a whole number from {least} to {most}",
+                    "invalid {} {text:?}: expected an integer from {least} to {most}",
                     setting.variable
                 );
                 return Err(Error::new(ErrorKind::Invalid, message));
@@ -402,7 +405,8 @@ impl Limits {
         Ok(limits)
     }
 
-    /// Clamps limits that were set in code: zero workers would hang.
+    /// Clamps limits set in code whose extreme values would hang or overflow. Others are used
+    /// unchanged.
     pub(crate) fn clamped(mut self) -> Limits {
         self.workers = self.workers.clamp(1, 64);
         self.queue = self.queue.clamp(1, 65_536);
@@ -517,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn times_beyond_32_bits_that_set_in_code_are_the_longest_there_are() {
+    fn times_beyond_32_bits_that_are_set_in_code_are_clamped() {
         for far in [Duration::from_millis(1 << 32), Duration::from_secs(1 << 32), Duration::MAX] {
             let mut limits = Limits::default();
             (limits.handler_deadline, limits.grace, limits.ask_timeout) = (far, far, far);

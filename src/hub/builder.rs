@@ -53,7 +53,7 @@ pub(super) struct Handlers {
 struct Clients {
     /// Capabilities that at least one client declared; `None` before the first client.
     able: Option<ClientCapabilities>,
-    /// No server waits for a client any more.
+    /// Servers no longer wait for a client.
     over: bool,
 }
 
@@ -91,20 +91,20 @@ impl HubBuilder {
         }
     }
 
-    /// A display name.
+    /// Sets the display name.
     pub fn title(mut self, title: impl Into<String>) -> HubBuilder {
         self.handlers.title = Some(title.into());
         self
     }
 
-    /// Limits instead of those of the environment ([`Limits::from_env`]). They apply to each
-    /// connection.
+    /// Sets the limits, instead of those of the environment ([`Limits::from_env`]). They apply to
+    /// each connection.
     pub fn limits(mut self, limits: Limits) -> HubBuilder {
         self.chosen = Some(limits);
         self
     }
 
-    /// Answers form elicitation, as [`ClientBuilder::on_form`].
+    /// Sets the handler for form elicitation, as [`ClientBuilder::on_form`].
     pub fn on_form(
         mut self,
         answer: impl Fn(&str, &Form) -> Result<FormResponse, Refusal> + Send + Sync + 'static,
@@ -113,7 +113,7 @@ impl HubBuilder {
         self
     }
 
-    /// Answers URL elicitation, as [`ClientBuilder::on_url`].
+    /// Sets the handler for URL elicitation, as [`ClientBuilder::on_url`].
     pub fn on_url(
         mut self,
         answer: impl Fn(&str, &UrlRequest) -> Result<Action, Refusal> + Send + Sync + 'static,
@@ -122,7 +122,7 @@ impl HubBuilder {
         self
     }
 
-    /// Answers sampling requests, as [`ClientBuilder::on_sample`].
+    /// Sets the handler for sampling requests, as [`ClientBuilder::on_sample`].
     pub fn on_sample(
         mut self,
         answer: impl Fn(&str, &Sampling) -> Result<SampleResponse, Refusal> + Send + Sync + 'static,
@@ -147,18 +147,18 @@ impl HubBuilder {
         self
     }
 
-    /// Passes the trace context of a request on to the server that is called, with an exported hub
+    /// Forwards the trace context of a request to the called server, with an exported hub
     /// ([`Hub::export`]): `traceparent`, `tracestate` and `baggage` of `_meta`.
     ///
-    /// Off by default, because a trace tells a server about the other ones, and the baggage may
+    /// Off by default, because a trace reveals other servers to a server, and the baggage may
     /// contain anything. Values that do not follow W3C Trace Context and W3C Baggage are dropped.
     pub fn pass_trace(mut self) -> HubBuilder {
         self.handlers.trace = true;
         self
     }
 
-    /// Connects the servers when the first client has come, at the latest after `time`. With an
-    /// exported hub ([`Hub::export`]) over stdio or a link, servers with sessions then get the
+    /// Connects the servers after the first client has connected, at the latest after `time`. With
+    /// an exported hub ([`Hub::export`]) over stdio or a link, servers with sessions then get the
     /// capabilities that this client declares. The client's first message waits for the servers'
     /// lists, at most `time`.
     pub fn wait_for_client(mut self, time: Duration) -> HubBuilder {
@@ -166,7 +166,7 @@ impl HubBuilder {
         self
     }
 
-    /// Receives log entries of servers from this level on.
+    /// Sets the handler for log entries of servers of this level and above.
     pub fn on_log(
         mut self,
         level: Level,
@@ -176,13 +176,13 @@ impl HubBuilder {
         self
     }
 
-    /// Receives changes of lists, and of resources with a subscription.
+    /// Sets the handler for changes of lists, and of resources with a subscription.
     pub fn on_change(mut self, hear: impl Fn(&str, &Change) + Send + Sync + 'static) -> HubBuilder {
         self.handlers.change = Some(Arc::new(hear));
         self
     }
 
-    /// Receives the state of a server when the server is running, is down or was removed.
+    /// Sets the handler for the state of a server that is running, is down or was removed.
     pub fn on_status(mut self, hear: impl Fn(&Status) + Send + Sync + 'static) -> HubBuilder {
         self.handlers.status = Some(Arc::new(hear));
         self
@@ -225,7 +225,7 @@ impl Relay for ServerRelay {
                 Err(back) => question = back,
             }
         }
-        // Roots were declared, so the request is answered: without a client and the host's own, with none.
+        // Roots were declared, so the request needs a response: an empty list without a client and own roots.
         if matches!(question.request, AskRequest::Roots) && self.handlers.roots.is_none() {
             question.answer(Ok(&Json::constant(r#"{"roots":[]}"#)));
             return Ok(());
@@ -333,7 +333,7 @@ impl Handlers {
         client
     }
 
-    /// The level from which on the host's own handler wants log entries.
+    /// The lowest log level that the host's own handler receives.
     pub(super) fn log_level(&self) -> Option<Level> {
         self.log.as_ref().map(|(level, _)| *level)
     }
@@ -369,7 +369,7 @@ impl Handlers {
             hear(status);
         }
         for export in self.exports() {
-            export.settled(&status.server);
+            export.server_state_changed(&status.server);
         }
     }
 }

@@ -24,7 +24,7 @@ use super::upstream::Upstream;
 pub(super) const STACK: usize = 128 << 10;
 /// Pause before the first restart; it doubles.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Uptime after which the count of restarts begins anew.
+/// Uptime after which the count of restarts is reset.
 const RECOVERED: Duration = Duration::from_secs(60);
 
 /// A server of a hub and its state.
@@ -279,7 +279,7 @@ impl Member {
         let kept = Arc::new(Mutex::new(Some(client)));
         let taken = Arc::clone(&kept);
         if spawn("mcp-hub-close", move || drop(lock(&taken).take())).is_err() {
-            // The system has no thread left: close here, within the limits.
+            // No thread can be started: close on this thread, within the limits.
             drop(lock(&kept).take());
         }
     }
@@ -382,7 +382,7 @@ impl Member {
         }
     }
 
-    /// Stores if the server gave its list in time.
+    /// Stores whether the server sent its list in time.
     pub(super) fn note_list(&self, in_time: bool) {
         lock(&self.state).slow = !in_time;
     }

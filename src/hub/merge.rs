@@ -2,7 +2,7 @@
 //!
 //! Each server has its own deadline ([`Limits::list_timeout`] at most), and a late server costs
 //! only its own entries. A server that has not connected by its deadline is missing from later
-//! lists at once; one whose last list was late gets a tenth of the time until it answers again.
+//! lists at once; one whose last list was late gets a tenth of the time until it responds again.
 //! Pages of one server are requested one after another, those of different servers at the same
 //! time.
 
@@ -192,14 +192,14 @@ impl<T> Part<T> {
                 .map(|client| offers(&client.server().offer).then_some(client))
             }
             Stage::Requested(client, mut call) => {
-                // Read first: a page that is there counts, however late.
+                // Read first: a page that has arrived counts, even after the deadline.
                 let late = Instant::now() >= self.deadline;
                 match call.wait_until(Instant::now()) {
                     None if !late => {
                         self.stage = Stage::Requested(client, call);
                         return false;
                     }
-                    None => Err(Error::new(ErrorKind::Timeout, "no answer in time")),
+                    None => Err(Error::new(ErrorKind::Timeout, "no response in time")),
                     // A server may declare `resources` and have no templates.
                     Some(Err(error)) if error.code() == Some(METHOD_NOT_FOUND) && self.pages == 0 => Ok(None),
                     Some(page) => {

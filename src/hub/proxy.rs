@@ -14,8 +14,8 @@
 //! # Invariants
 //! - Each server is listed by one thread at a time, so a slow server does not delay the entries of
 //!   others. A listing is dropped when the server was connected again meanwhile.
-//! - Lists change while `state` is locked, so they change in the order of the events. No foreign
-//!   code runs under that lock, and nothing waits.
+//! - Lists change only under the lock of `state`, in the order of the events. No callback runs and
+//!   no thread blocks under that lock.
 //! - The server owns the export, and the export owns the hub. The hub has weak references only.
 
 mod call_table;
@@ -54,24 +54,24 @@ pub struct Skipped {
 
 impl Hub {
     /// Offers the entries of this hub's servers through a server: tools and prompts as
-    /// `server__name`, resources and templates by URI. Serving ends the hub.
+    /// `server__name`, resources and templates by URI. The hub is closed when the server stops.
     ///
-    /// Entries come and go with their servers, and clients are notified. A tool whose name hosts do
-    /// not accept is offered under a shortened name with a stable suffix. A call to a tool of a
-    /// server that is still connecting waits for the server.
+    /// Entries are added and removed with their servers, and clients are notified. A tool whose
+    /// name common hosts reject is offered under a shortened name with a stable suffix. A call to a
+    /// tool of a server that is still connecting waits for the server.
     ///
-    /// Calls are passed on with progress and cancellation. Results, descriptions, schemas and
-    /// `_meta` pass byte for byte, unknown members included; content that the client's revision
-    /// does not have is converted to an older form. Results are not cached here.
+    /// Calls are forwarded with progress and cancellation. Results, descriptions, schemas and
+    /// `_meta` are forwarded byte for byte, including unknown members; content that the client's
+    /// revision does not have is converted to an older form. The hub does not cache results.
     ///
     /// # Requests of servers
     ///
-    /// A server's elicitation, sampling or roots request goes to the client whose call the server
-    /// works on, in all combinations of revisions. A server with sessions does not say which call
-    /// its request belongs to. While it works for several clients, or if the client did not declare
-    /// the capability, the hub's own handlers answer, and without a handler the request is refused.
-    /// Outside of calls, the request goes to the only client with a session. `roots/list` without a
-    /// client and without own roots gets an empty list. In a call, a server waits at most
+    /// A server's elicitation, sampling or roots request is forwarded to the client of the current
+    /// call, also between different revisions. The request of a server with sessions does not name
+    /// its call. If such a server processes calls of several clients, or the client lacks the
+    /// capability, the hub's own handlers respond; without a handler the request is rejected.
+    /// Outside of calls, the request is sent to the only client with a session. `roots/list`
+    /// without a client and without own roots gets an empty list. In a call, a server waits at most
     /// [`crate::Limits::ask_timeout`].
     ///
     /// A server without sessions gets the capabilities of the calling client with each call. A
@@ -81,19 +81,18 @@ impl Hub {
     ///
     /// # Notifications
     ///
-    /// Log entries go to the client whose calls the server works on, or to the only client, with
-    /// the server's key before the logger's name (`board/io`); entries that may belong to another
-    /// client are dropped. A server with sessions logs from the lowest level on that a client
-    /// wants. A subscription is answered when the server has answered it, and refused when the
-    /// server refuses.
+    /// Log entries are sent to the client whose calls the server processes, or to the only client.
+    /// The server's key precedes the logger's name (`board/io`). Entries that may belong to another
+    /// client are dropped. The log level of a server with sessions is the lowest that a client set.
+    /// A subscribe request gets the server's result or error.
     ///
     /// # Limits
     ///
-    /// A call holds no thread while its server works or connects. It has
-    /// [`crate::Limits::call_timeout`], restarted by each progress notification. At most
-    /// [`crate::Limits::calls`] calls are in flight at all servers together; the next one waits and
-    /// holds one of [`crate::Limits::workers`]. At most
-    /// half of them wait for servers that are connecting; the next one is refused as busy.
+    /// A forwarded call occupies no thread while its server processes it or connects. Its timeout
+    /// is [`crate::Limits::call_timeout`] and restarts with each progress notification. At most
+    /// [`crate::Limits::calls`] calls are in flight at all servers together; the next one blocks
+    /// one of [`crate::Limits::workers`]. At most half of them wait for servers that are
+    /// connecting; the next one is rejected as busy.
     ///
     /// ```no_run
     /// use std::process::Command;
@@ -140,7 +139,7 @@ impl Hub {
     }
 }
 
-/// A hub's entries on the lists of one server.
+/// Registration of a hub at one server, with the hub's entries on its lists.
 pub(super) struct Export {
     hub: Hub,
     handle: Handle,
@@ -155,14 +154,15 @@ struct State {
     servers: Vec<Listed>,
     shown: Shown,
     skipped: Vec<Skipped>,
-    /// Number of connections.
-    rounds: u64,
+    /// Number of connections so far.
+    connections: u64,
 }
 
 /// A running server and its lists.
 struct Listed {
     key: String,
-    round: u64,
+    /// Number of the connection, which a listing must match.
+    connection: u64,
     listing: Listing,
     /// Lists to request again.
     wanted: Kinds,
@@ -178,20 +178,20 @@ impl Listed {
 }
 
 impl Export {
-    /// A server is running, is down or was removed.
-    pub(super) fn settled(self: &Arc<Self>, key: &str) {
+    /// Handles a change of a server's state: it is running, is down or was removed.
+    pub(super) fn server_state_changed(self: &Arc<Self>, key: &str) {
         // Reads the state: events may arrive out of order.
         let client = self.hub.member(key).and_then(|m| m.client(Instant::now()));
         {
             let mut state = lock(&self.state);
             state.servers.retain(|s| s.key != key);
             if client.is_ok() {
-                state.rounds += 1;
-                let round = state.rounds;
+                state.connections += 1;
+                let connection = state.connections;
                 let (listing, wanted) = (Listing::default(), Kinds::ALL);
-                state.servers.push(Listed { key: key.to_owned(), round, listing, wanted, busy: false });
+                state.servers.push(Listed { key: key.to_owned(), connection, listing, wanted, busy: false });
             }
-            // Entries of an earlier connection stay until the new list is there.
+            // Entries of an earlier connection stay until the new list has arrived.
             if client.is_err() {
                 self.show(&mut state);
             }
@@ -204,7 +204,7 @@ impl Export {
         self.list(key, Kinds::default());
     }
 
-    /// A server's list or resource changed.
+    /// Handles a change of a server's list or resource.
     pub(super) fn changed(self: &Arc<Self>, key: &str, change: &Change) {
         match change {
             Change::Updated(uri) => self.updated(key, uri),
@@ -219,11 +219,12 @@ impl Export {
             return self.listed.notify_all();
         };
         server.wanted.add(kinds);
-        let round = server.round;
+        let connection = server.connection;
         if std::mem::replace(&mut server.busy, true) {
             return;
         }
-        while let Some(server) = state.servers.iter_mut().find(|s| s.key == key && s.round == round) {
+        let is_current = |s: &&mut Listed| s.key == key && s.connection == connection;
+        while let Some(server) = state.servers.iter_mut().find(is_current) {
             let wanted = std::mem::take(&mut server.wanted);
             if wanted == Kinds::default() {
                 server.busy = false;
@@ -235,7 +236,7 @@ impl Export {
                 fresh.fill(wanted, &member, &self.hub.shared.limits);
             }
             state = lock(&self.state);
-            if let Some(server) = state.servers.iter_mut().find(|s| s.key == key && s.round == round) {
+            if let Some(server) = state.servers.iter_mut().find(is_current) {
                 server.listing.take(wanted, fresh);
                 self.show(&mut state);
                 drop(state);
@@ -278,10 +279,10 @@ impl Export {
 
     fn skipped(&self) -> Vec<Skipped> {
         let state = lock(&self.state);
-        let copy = |l: &Skipped| Skipped {
-            server: l.server.clone(),
-            name: l.name.clone(),
-            error: Error::new(l.error.kind(), l.error.to_string()),
+        let copy = |skipped: &Skipped| Skipped {
+            server: skipped.server.clone(),
+            name: skipped.name.clone(),
+            error: Error::new(skipped.error.kind(), skipped.error.to_string()),
         };
         state.skipped.iter().map(copy).collect()
     }

@@ -46,9 +46,9 @@ impl Upstream {
         self
     }
 
-    /// Starts a program with the whole environment of this process, see
+    /// Passes the whole environment of this process to a program, see
     /// [`ClientBuilder::inherit_env`](crate::ClientBuilder::inherit_env). By default a program gets
-    /// a small, fixed part.
+    /// the default variables only.
     #[must_use]
     pub fn inherit_env(mut self, inherit: bool) -> Upstream {
         self.inherit_env = inherit;

@@ -9,9 +9,9 @@
 //! # use tinymcp::{Context, ToolError, Form};
 //! # fn form() -> Form { Form::new("Who?") }
 //! # fn handler(ctx: &mut Context<'_>) -> Result<(), ToolError> {
-//! let name = ctx.elicit("name", form()); // an `Err` until the client has answered
-//! let roots = ctx.roots("roots");
-//! let (name, roots) = (name?, roots?); // sends both requests
+//! let name = ctx.elicit("name", form());       // without an answer an Err, which is not returned
+//! yet let roots = ctx.roots("roots"); let (name, roots) = (name?, roots?);         // both
+//! questions are sent
 //! # Ok(())
 //! # }
 //! ```
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use crate::era::{self, Questions, ServerEra, Signal, meta};
 use crate::error::Error;
 use crate::json::{Doc, Json, NodeId, Value, Writer};
-use crate::limits::FOR_EVER;
+use crate::limits::MAX_DURATION;
 use crate::model::client_request::{Action, Ask, AskRequest, Form, FormResult, Root, SampleResult, Sampling};
 use crate::model::uri_template::has_scheme;
 use crate::model::{Change, ClientCapabilities, Fault, Level, Operation, Query};
@@ -103,7 +103,7 @@ impl Context<'_> {
     /// # Errors
     /// The call was cancelled. The handler's result is then dropped.
     pub fn wait(&self, time: Duration) -> Result<(), ToolError> {
-        let then = Instant::now() + time.min(FOR_EVER);
+        let then = Instant::now() + time.min(MAX_DURATION);
         let until = self.deadline.map_or(then, |deadline| deadline.min(then));
         match self.call {
             Some(call) => call.wait_until(until),

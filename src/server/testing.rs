@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::json::{Doc, Json, Value};
-use crate::limits::FOR_EVER;
+use crate::limits::MAX_DURATION;
 use crate::transport::MemoryEnd;
 
 impl MemoryEnd {
@@ -15,7 +15,7 @@ impl MemoryEnd {
     ///
     /// The id is a string, `request-1` and so on; choose others for messages of your own.
     pub fn request(&mut self, method: &str, params: impl Into<Json>, timeout: Duration) -> Option<Json> {
-        let deadline = Instant::now() + timeout.min(FOR_EVER);
+        let deadline = Instant::now() + timeout.min(MAX_DURATION);
         let (id, params) = (self.next_id(), params.into());
         let request = crate::json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         if !self.send(request.as_str()) {

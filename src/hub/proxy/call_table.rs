@@ -1,8 +1,8 @@
 //! Table of the calls through a served hub: finds the client for a server's requests and log
 //! entries, and ends calls after their deadline.
 //!
-//! A server's request goes to no client while the server works for several clients. Calls to
-//! servers that are connecting take at most half of the table.
+//! A server's request is sent to no client while the server processes calls of several clients.
+//! Calls to servers that are connecting take at most half of the table.
 //!
 //! # Invariants
 //! - A call is in the table until it is answered, cancelled, or held for longer than
@@ -85,7 +85,7 @@ impl CallTable {
         self.changed.notify_all();
     }
 
-    /// The calls that a server works on, if all are certainly of one client.
+    /// The calls that a server processes, if all of them certainly belong to one client.
     fn of_one(&self, key: &str) -> Vec<Arc<ProxiedCall>> {
         let calls: Vec<_> = lock(&self.table).calls.iter().filter(|call| call.key == key).cloned().collect();
         let callers: Vec<Option<Caller>> = calls.iter().map(|call| call.caller()).collect();
@@ -98,7 +98,7 @@ impl CallTable {
         if same && callers.iter().skip(1).all(Option::is_some) { calls } else { Vec::new() }
     }
 
-    /// Ends the thread that watches.
+    /// Ends the thread that watches the deadlines.
     pub(super) fn close(&self) {
         lock(&self.table).closed = true;
         self.changed.notify_all();
@@ -106,7 +106,7 @@ impl CallTable {
 }
 
 impl Export {
-    /// A server sent a client request.
+    /// Handles a client request of a server.
     pub(in super::super) fn question(&self, key: &str, question: Question) -> Result<(), Question> {
         let calls = self.calls.of_one(key);
         let held = self.calls.all().iter().filter(|call| call.until().is_some()).count();
@@ -124,7 +124,7 @@ impl Export {
     /// Passes a request outside of calls to the only client with a session.
     fn ask_only(&self, question: Question) -> Result<(), Question> {
         let request = question.request.clone();
-        // Shared, because the request must come back if no client takes it.
+        // Shared, because the request is returned if no client takes it.
         let shared = Arc::new(Mutex::new(Some(question)));
         let held = Arc::clone(&shared);
         let asked = self.handle.ask_only(
@@ -145,7 +145,7 @@ impl Export {
         }
     }
 
-    /// A server sent a log entry.
+    /// Handles a log entry of a server.
     pub(in super::super) fn logged(&self, key: &str, entry: &LogEntry) {
         let logger = match &entry.logger {
             Some(logger) => format!("{key}/{logger}"),
@@ -172,7 +172,7 @@ impl Export {
         }
         let export = Arc::clone(self);
         if spawn("mcp-hub-held", move || export.run_watch()).is_err() {
-            // OK without: the next call tries again, and held calls are few.
+            // OK to ignore: the next call tries again, and few calls are held.
             lock(&self.calls.table).watched = false;
         }
     }

@@ -53,8 +53,8 @@ impl Delegate for Delegated {
 }
 
 impl Export {
-    /// The server and the tool there that a name means which is not on the list, while that server
-    /// is not listed: it connects, lists, or is down and says why.
+    /// Server and tool of a name that is not on the list, while that server is not listed: it is
+    /// connecting, being listed, or down with an error.
     fn unlisted(&self, name: &str) -> Option<(String, String)> {
         let (member, tool) = self.hub.split(name).ok()?;
         let state = lock(&self.state);

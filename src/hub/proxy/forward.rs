@@ -2,7 +2,7 @@
 //! it. `proxied_call.rs` returns the result.
 //!
 //! A server without sessions returns its client requests in the result; they are passed to the
-//! client. The state for the next round travels with them, sealed, so nothing is stored here
+//! client. The sealed state for the next round is part of them, so nothing is stored here
 //! meanwhile.
 
 use std::sync::Arc;
@@ -26,9 +26,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 enum Resumption {
     /// First run.
     Nothing,
-    /// The call is in flight at its server, which sent a client request.
+    /// The call is in flight at its server, which has sent a client request.
     Held(u64),
-    /// The server wants to be called again.
+    /// The server requires the call to be repeated.
     Again { round: u32, asked: InputRequired },
 }
 
@@ -40,7 +40,7 @@ pub(super) fn held(number: u64) -> Json {
     w.into_json()
 }
 
-/// Note of a call that the server wants again.
+/// Note of a call that must be repeated.
 pub(super) fn again(round: u32, asked: &InputRequired) -> Json {
     let mut w = Writer::new();
     w.begin_object().key("round").u64(u64::from(round));
@@ -112,7 +112,7 @@ fn borrowed(arguments: &[(String, String)]) -> Vec<(&str, &str)> {
     arguments.iter().map(|(name, value)| (&**name, &**value)).collect()
 }
 
-/// A call with all that is needed to send it when its server is connected.
+/// A call that can be sent as soon as its server is connected.
 pub(super) struct PreparedCall {
     target: Target,
     able: ClientCapabilities,

@@ -1,7 +1,7 @@
 //! Lists of one server of a hub, and their transfer to the lists of the exporting server.
 //!
-//! Entries are in the order of the servers, in whatever order these answer. Unchanged entries stay,
-//! or are moved behind new entries before them. Clients are notified of changes only.
+//! Entries are in the order of the servers, not of their responses. Unchanged entries stay or are
+//! moved behind new entries that precede them. Clients are notified of changes only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -285,7 +285,7 @@ fn show_templates(
             Ok(())
         },
     );
-    // Without the templates that the server refused.
+    // Without the templates that the server rejected.
     let Shown { templates, matchers, .. } = shown;
     matchers.retain(|(template, _)| templates.contains_key(template.as_str()));
 }

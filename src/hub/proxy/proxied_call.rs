@@ -1,16 +1,16 @@
-//! One call through a served hub, from its request until its result or its client requests are with
-//! the client. No thread waits for it: each event calls [`ProxiedCall::visit`].
+//! One call through a served hub, until its result or its client requests were sent to the client.
+//! No thread waits for it: each event calls [`ProxiedCall::visit`].
 //!
-//! A server with sessions sends client requests in the middle of a call. Such a request is passed
-//! to the client of a call that the server works on. That call stays in flight at the server until
-//! the client has responded: held where the client sends a new request for that, parked where it
-//! has a session. A call to a server that is connecting waits for the connection or its deadline.
-//! `call_table.rs` has the table of all calls.
+//! A server with sessions sends client requests in the middle of a call. Such a request is
+//! forwarded to the client of a call that the server processes. That call stays in flight at the
+//! server until the client has responded. It is held if the client sends a new request with its
+//! response, and parked if the client has a session. A call to a server that is connecting waits
+//! for the connection or its deadline. `call_table.rs` has the table of all calls.
 //!
 //! # Invariants
 //! - [`ProxiedCall::visit`] runs on one thread at a time; a visit during a visit makes the first
 //!   repeat.
-//! - At most one of the locks here and of the table is held at a time, and none while foreign code
+//! - At most one of the locks here and of the table is held at a time, and none while a callback
 //!   runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -209,7 +209,7 @@ impl ProxiedCall {
     pub(super) fn expire(self: &Arc<Self>, now: Instant) {
         if self.until().is_some_and(|until| until <= now) {
             self.cancel();
-            // Dropping the requests refuses them.
+            // Dropping the requests rejects them.
             let open = std::mem::take(&mut lock(&self.state).open);
             drop(open);
         }
@@ -245,7 +245,7 @@ impl ProxiedCall {
         let mut upstream = {
             let mut state = lock(&self.state);
             if state.deferred.is_none() {
-                // Events stay where they are until the client's call is attached.
+                // Events stay queued until the client's call is attached.
                 return;
             }
             // Only a visit takes it.
@@ -259,7 +259,7 @@ impl ProxiedCall {
         }
         let Some(deferred) = state.deferred.take() else { return };
         if let Some(outcome) = state.outcome.take() {
-            // Dropping open requests refuses them; outside of the lock.
+            // Dropping open requests rejects them; outside of the lock.
             let open = std::mem::take(&mut state.open);
             drop(state);
             drop(open);
@@ -286,14 +286,14 @@ impl ProxiedCall {
             Ok(client::Outcome::Complete(answer)) => Final::Answer(Ok(Outcome::Proxied(Box::new(answer)))),
             Ok(client::Outcome::InputRequired(asked)) => Final::Asked(asked),
             // No task was requested.
-            Ok(client::Outcome::Task(_)) => Final::Answer(Err(ToolError::new(
-                "the server made a task of the call without a request for that",
-            ))),
+            Ok(client::Outcome::Task(_)) => {
+                Final::Answer(Err(ToolError::new("the server created a task, but none was requested")))
+            }
             Err(error) => Final::Answer(Err(ToolError::relayed(&error, self.uri.as_deref()))),
         })
     }
 
-    /// Passes progress on and restarts the timeout.
+    /// Forwards progress and restarts the timeout.
     fn step(&self, step: &Progress) {
         let mut state = lock(&self.state);
         if let Some(deferred) = &mut state.deferred {
@@ -368,7 +368,7 @@ impl Export {
     /// Continues a held call with the client's responses.
     pub(super) fn resume(&self, ctx: &mut Context<'_>, number: u64) -> Result<Arc<ProxiedCall>, ToolError> {
         let too_late =
-            || ToolError::new("the responses came too late: the server's call is over; call again");
+            || ToolError::new("the responses arrived too late: the server's call has ended; call again");
         let call = self.calls.find(number).ok_or_else(too_late)?;
         let sent: Vec<(String, AskRequest)> = {
             let state = lock(&call.state);

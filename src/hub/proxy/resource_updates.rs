@@ -1,16 +1,15 @@
-//! Subscriptions and log levels of a served hub: the hub subscribes at a server to what its own
-//! clients listen to, for as long as they do, and passes the updates on; a server with sessions
-//! logs from the lowest level on that a client wants.
+//! Subscriptions and log levels of a served hub.
 //!
-//! A client's subscription is answered when the server has answered the hub's, and refused when the
-//! server refuses.
+//! The hub subscribes at a server to the resources that its own clients listen to, and forwards the
+//! updates. A client's subscription gets the server's result or error. The log level of a server
+//! with sessions is the lowest that a client set.
 //!
 //! # Invariants
 //! - One job at a time synchronizes a server. Jobs run on threads that they share: a thread is
 //!   started only if all others are busy, so there are never more threads than servers with a job,
 //!   and a slow server delays only its own subscriptions.
 //! - A job ends in the critical section in which its thread takes the next one or becomes idle.
-//! - A client that leaves silently is noticed with the next update that it would get.
+//! - A client that disconnects silently is detected at the next update for it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -33,15 +32,15 @@ const IDLE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(super) struct Updates {
     state: Mutex<State>,
-    /// A server got its log level.
+    /// Signals that a server has received its log level.
     levelled: Condvar,
-    /// A job was queued, or the hub is closed.
+    /// Signals that a job was queued or the hub was closed.
     queued: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Subscriptions that exist or are being made: by URI, the key of the server.
+    /// Subscriptions, also requested ones: URI to the key of the server.
     subscribed: BTreeMap<String, String>,
     /// Servers with a job, each with `true` if the job must read the state again.
     jobs: BTreeMap<String, bool>,
@@ -52,13 +51,13 @@ struct State {
     idle: usize,
     closed: bool,
     waiting: Vec<Waiting>,
-    /// The lowest level that a client wants, once one said so.
+    /// The lowest level that a client set; `None` before the first one.
     level: Option<Level>,
-    /// The level of each server that was given one.
+    /// The level that each server has received.
     levels: BTreeMap<String, Level>,
 }
 
-/// A client that waits for the answer to a subscription.
+/// A client that waits for the result of a subscription.
 struct Waiting {
     uri: String,
     key: String,
@@ -91,7 +90,7 @@ impl Export {
     pub(super) fn updated(self: &Arc<Self>, key: &str, uri: &str) {
         let ours = lock(&self.updates.state).subscribed.get(uri).is_some_and(|owner| owner == key);
         if ours && self.handle.listened().contains(uri) {
-            // OK to drop: without a server nobody listens.
+            // OK to drop: without a server there is no subscription.
             let _ = self.handle.resource_updated(uri);
         } else if ours {
             self.subscribe();
@@ -114,7 +113,7 @@ impl Export {
         keys.into_iter().for_each(|key| self.align(key));
     }
 
-    /// Clients listen to other resources than before, or a resource belongs to another server now.
+    /// Handles a change of the subscribed resources or of the server that owns one.
     pub(super) fn subscribe(self: &Arc<Self>) {
         let mut keys: BTreeSet<String> = self.wanted().into_values().collect();
         keys.extend(lock(&self.updates.state).subscribed.values().cloned());
@@ -212,7 +211,7 @@ impl Export {
             }
             let mut failed: BTreeMap<&String, Error> = BTreeMap::new();
             for uri in wanted.into_iter().filter(|uri| !mine.contains(*uri)) {
-                // Entered first: an update may come before the answer.
+                // Insert first: an update may arrive before the response.
                 lock(&self.updates.state).subscribed.insert(uri.clone(), key.to_owned());
                 if let Err(error) = self.hub.subscribe(key, uri) {
                     lock(&self.updates.state).subscribed.remove(uri);
@@ -231,10 +230,10 @@ impl Export {
 }
 
 impl Export {
-    /// The sessions want log entries from this level on.
+    /// Sets the lowest level that the sessions want.
     pub(super) fn follow_level(self: &Arc<Self>, level: Option<Level>) {
         let Some(level) = level else { return };
-        // The host's own handler keeps what it wants.
+        // The level of the host's own handler stays.
         let own = self.hub.shared.handlers.log_level();
         let level = Some(own.map_or(level, |own| own.min(level)));
         {
@@ -247,7 +246,7 @@ impl Export {
         self.hub.members().iter().for_each(|member| self.align(member.key.clone()));
     }
 
-    /// A server runs again: it knows no level.
+    /// Forgets the level of a server that was restarted.
     pub(super) fn forget_level(self: &Arc<Self>, key: &str) {
         let mut state = lock(&self.updates.state);
         state.levels.remove(key);
@@ -257,7 +256,7 @@ impl Export {
         }
     }
 
-    /// A request wants log entries from this level on. Waits up to [`MOMENT`] until the server has
+    /// Sets the level that a request wants. Waits up to [`MOMENT`] until the server has
     /// the level, because it logs by the level of its session.
     pub(super) fn level_of_request(self: &Arc<Self>, key: &str, level: Option<Level>) {
         let lowest = lock(&self.updates.state).level;
@@ -277,7 +276,7 @@ impl Export {
         }
     }
 
-    /// Gives a server with sessions the level that the clients want.
+    /// Sends a server with sessions the level that the clients want.
     fn align_level(&self, key: &str) {
         let level = {
             let state = lock(&self.updates.state);
@@ -287,7 +286,7 @@ impl Export {
         let running = self.hub.member(key).and_then(|member| member.client(Instant::now()));
         if let Ok(client) = running.as_ref() {
             if client.era() == Era::Legacy {
-                // OK to drop: a server that takes no level logs what it likes.
+                // OK to drop: a server that rejects the level logs at its own level.
                 let _ = client.set_log_level(level);
             }
             lock(&self.updates.state).levels.insert(key.to_owned(), level);
@@ -296,7 +295,7 @@ impl Export {
     }
 }
 
-/// Refuses all waiting subscriptions, outside of the lock.
+/// Rejects all waiting subscriptions, outside of the lock.
 fn refuse(mut state: MutexGuard<'_, State>, why: &str) {
     let waiting = std::mem::take(&mut state.waiting);
     drop(state);
