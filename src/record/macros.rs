@@ -163,7 +163,7 @@ macro_rules! record {
             fn from_json(
                 value: $crate::json::Value<'_>,
                 _: &$crate::record::Constraint,
-            ) -> ::core::result::Result<Self, $crate::record::generated::ToolError> {
+            ) -> ::core::result::Result<Self, $crate::record::generated::ReadError> {
                 let fields = <Self as $crate::record::Record>::FIELDS;
                 let mut found = [
                     ::core::option::Option::None;
@@ -215,7 +215,10 @@ macro_rules! record {
 ///
 /// assert_eq!(
 ///     record::schema::<Direction>().as_str(),
-///     r#"{"type":"string","description":"Direction of a pin\n- out: Starts low","enum":["in","out"]}"#
+///     concat!(
+///         r#"{"type":"string","description":"Direction of a pin\n- out: Starts low","#,
+///         r#""enum":["in","out"]}"#
+///     )
 /// );
 /// assert_eq!(Direction::Out.as_str(), "out");
 ///
@@ -268,7 +271,7 @@ macro_rules! choice {
             fn from_json(
                 value: $crate::json::Value<'_>,
                 _: &$crate::record::Constraint,
-            ) -> ::core::result::Result<Self, $crate::record::generated::ToolError> {
+            ) -> ::core::result::Result<Self, $crate::record::generated::ReadError> {
                 const WORDS: &[&str] = {
                     $crate::record::generated::distinct(&[$((
                         $crate::__record_name!($variant $($word)?),

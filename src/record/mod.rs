@@ -77,8 +77,8 @@ pub mod generated {
     };
     pub use super::violation::not_a_word;
 
-    /// Result of reading a value.
-    pub type ToolError = Box<super::Violation>;
+    /// Error of reading a value.
+    pub type ReadError = Box<super::Violation>;
 }
 
 /// A type that can be read from a JSON value and has a schema.

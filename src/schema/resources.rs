@@ -185,7 +185,7 @@ impl ResourceIndex {
             if self.places.count >= limits.nodes {
                 return Err(Invalid::many(at, limits));
             }
-            let mut visit = Visit { index: self, document, resource, open: &mut open };
+            let mut visit = Indexer { index: self, document, resource, open: &mut open };
             match value.kind() {
                 Kind::Bool => {
                     self.places.insert(at, resource);
@@ -225,15 +225,15 @@ impl ResourceIndex {
     }
 }
 
-/// The visit of one subschema.
-struct Visit<'s, 'd> {
+/// Indexer of one subschema.
+struct Indexer<'s, 'd> {
     index: &'s mut ResourceIndex,
     document: u32,
     resource: u32,
     open: &'s mut Vec<(Value<'d>, u32)>,
 }
 
-impl<'d> Visit<'_, 'd> {
+impl<'d> Indexer<'_, 'd> {
     fn object(&mut self, schema: Value<'d>, at: Place, rules_for: &RulesFor<'_>) -> Result<(), Box<Invalid>> {
         let mut rules = self.index.rules(self.resource);
         let alone = rules.ref_stands_alone() && schema.get("$ref").is_some();

@@ -43,9 +43,9 @@ use ureq::config::Config;
 use ureq::http::Uri;
 
 use self::connector::{NameResolver, TcpConnector};
-use self::deadline::{Exchange, Stop};
+use self::deadline::{Exchange, StopReason};
 use self::endpoint::Target;
-use self::post::Post;
+use self::post::PostRequest;
 use self::sse_listener::Listener;
 use crate::error::Error;
 use crate::limits::Limits;
@@ -159,7 +159,7 @@ impl Shared {
     }
 
     /// Ends the exchange of a request, if it has one.
-    fn stop(&self, id: u64, why: Stop) {
+    fn stop(&self, id: u64, why: StopReason) {
         let live = lock(&self.live);
         let found = live.exchanges.iter().find(|e| e.id == Some(id)).cloned();
         drop(live);
@@ -312,7 +312,7 @@ impl Transport for HttpTransport {
 
     fn send(&self, message: &Outgoing<'_>, drive: Wait<'_>) -> Result<(), Failure> {
         let Some(sink) = self.shared.sink() else { return Err(closed()) };
-        let post = Post::new(message, &sink);
+        let post = PostRequest::new(message, &sink);
         match drive {
             Wait::Blocking(turn) => post.post(&self.shared, message.frame, message.headers, &sink, turn),
             Wait::Queued => {
@@ -343,7 +343,7 @@ impl Transport for HttpTransport {
     }
 
     fn abandon(&self, id: u64) {
-        self.shared.stop(id, Stop::Abandoned);
+        self.shared.stop(id, StopReason::Abandoned);
     }
 
     fn settled(&self, settled: &Settled) {
@@ -364,7 +364,7 @@ impl Transport for HttpTransport {
             (std::mem::take(&mut live.exchanges), live.sink.take())
         };
         for exchange in exchanges {
-            exchange.stop(Stop::Closed);
+            exchange.stop(StopReason::Closed);
         }
         self.shared.listener.end_session(&self.shared, deadline.min(Instant::now() + END_SESSION));
         self.shared.agent.clone().shutdown();

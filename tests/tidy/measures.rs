@@ -524,7 +524,6 @@ const OLD_TYPES: &[&str] = &[
     "Spot",
     "Survey",
     "Why",
-    "ToolError",
     "ServerOffer",
     "About",
     "Counts",
@@ -672,12 +671,12 @@ const FOLDER_SIZE: f64 = 18.0;
 const CIRCLE: f64 = 4.0;
 const FEATURE_LINES: f64 = 230.0;
 const HUB_LINES: f64 = 8.0;
-const HEADLESS_SHARE: f64 = 0.7;
-const OLD_NAMES: f64 = 6.0;
+const HEADLESS_SHARE: f64 = 0.5;
+const OLD_NAMES: f64 = 0.0;
 const LONG_FUNCTIONS: f64 = 9.0;
 const WIDE_STRUCTS: f64 = 6.0;
 const MESSAGE_READS: f64 = 1.0;
-const WIDE_DOCS: f64 = 2.0;
+const WIDE_DOCS: f64 = 1.0;
 const README_LINES: f64 = 250.0;
 const README_HIDDEN: f64 = 0.0;
 const TEST_BINARIES: f64 = 11.0;

@@ -58,7 +58,7 @@ struct Options {
     allowed_hosts: AllowedHosts,
     auth: Auth,
     leave_signals: bool,
-    diagnostics: Arc<diagnostics::Sink>,
+    diagnostics: Arc<diagnostics::DiagnosticSink>,
 }
 
 impl HttpServer {

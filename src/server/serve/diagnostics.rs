@@ -27,7 +27,7 @@ pub(crate) fn report_unknown_variables() {
 }
 
 #[cfg(feature = "http-server")]
-pub(crate) use throttled::{Notices, Sink};
+pub(crate) use throttled::{DiagnosticSink, Notices};
 
 #[cfg(feature = "http-server")]
 mod throttled {
@@ -47,11 +47,11 @@ mod throttled {
         kinds: [Kind; KINDS],
         /// A line is being written.
         writing: Arc<AtomicBool>,
-        sink: Arc<Sink>,
+        sink: Arc<DiagnosticSink>,
     }
 
     /// Receiver of lines.
-    pub(crate) type Sink = dyn Fn(&str) + Send + Sync;
+    pub(crate) type DiagnosticSink = dyn Fn(&str) + Send + Sync;
 
     #[derive(Clone, Copy, Default)]
     struct Kind {
@@ -61,7 +61,7 @@ mod throttled {
     }
 
     impl<const KINDS: usize> Notices<KINDS> {
-        pub(crate) fn new(sink: Arc<Sink>) -> Notices<KINDS> {
+        pub(crate) fn new(sink: Arc<DiagnosticSink>) -> Notices<KINDS> {
             Notices { kinds: [Kind::default(); KINDS], writing: Arc::default(), sink }
         }
 

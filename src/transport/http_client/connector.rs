@@ -28,7 +28,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-use super::deadline::{BRIEF, Exchange, Patience, Stop, TICK, current};
+use super::deadline::{BRIEF, Exchange, Patience, StopReason, TICK, current};
 use super::public_addr;
 
 /// Bytes that are collected before a write: a head and the body of a usual call.
@@ -105,7 +105,7 @@ fn current_exchange() -> Result<Arc<Exchange>, Error> {
 }
 
 /// Ends the request inside ureq. The exchange has the reason.
-fn stopped(_: Stop) -> Error {
+fn stopped(_: StopReason) -> Error {
     Error::Timeout(Timeout::Global)
 }
 

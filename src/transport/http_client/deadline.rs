@@ -28,7 +28,7 @@ pub(super) const BRIEF: Duration = Duration::from_millis(100);
 
 /// Reason why an exchange ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum StopReason {
     /// The deadline is over.
     Timeout,
     /// The response is no longer wanted.
@@ -70,7 +70,7 @@ pub(super) struct Exchange {
 }
 
 struct State {
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     socket: Option<Arc<TcpStream>>,
     until: Until,
     /// The head of a response has arrived, or will not arrive.
@@ -144,7 +144,7 @@ impl Exchange {
     }
 
     /// Ends the exchange, unless it has ended. Shuts its socket down.
-    pub(super) fn stop(&self, why: Stop) {
+    pub(super) fn stop(&self, why: StopReason) {
         let mut state = lock(&self.state);
         state.stop.get_or_insert(why);
         if let Some(socket) = state.socket.take() {
@@ -156,7 +156,7 @@ impl Exchange {
     }
 
     /// Returns the reason of an early end.
-    pub(super) fn stop_reason(&self) -> Option<Stop> {
+    pub(super) fn stop_reason(&self) -> Option<StopReason> {
         lock(&self.state).stop
     }
 
@@ -164,7 +164,7 @@ impl Exchange {
     ///
     /// # Errors
     /// The exchange is over.
-    pub(super) fn slice(&self) -> Result<Duration, Stop> {
+    pub(super) fn slice(&self) -> Result<Duration, StopReason> {
         let mut state = lock(&self.state);
         let left = match (state.stop, &state.until) {
             (Some(stop), _) => Err(stop),
@@ -172,11 +172,11 @@ impl Exchange {
             (None, Until::At(deadline)) => left(*deadline),
             (None, Until::Asked(sink, id)) => match sink.deadline(*id) {
                 Some(deadline) => left(deadline),
-                None => Err(Stop::Abandoned),
+                None => Err(StopReason::Abandoned),
             },
         };
         let left = match left {
-            Err(Stop::Timeout) if state.answered => Err(Stop::Answered),
+            Err(StopReason::Timeout) if state.answered => Err(StopReason::Answered),
             Ok(left) if self.brief.load(Ordering::Relaxed) => Ok(left.min(BRIEF)),
             left => left,
         };
@@ -190,7 +190,7 @@ impl Exchange {
     ///
     /// # Errors
     /// The exchange is over, or `turn` returns `false`. It is called every [`TICK`].
-    pub(super) fn pause(&self, time: Duration, turn: &mut dyn FnMut() -> bool) -> Result<(), Stop> {
+    pub(super) fn pause(&self, time: Duration, turn: &mut dyn FnMut() -> bool) -> Result<(), StopReason> {
         let end = Instant::now() + time;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -200,13 +200,13 @@ impl Exchange {
             let slice = self.slice()?.min(left);
             let mut state = lock(&self.state);
             if state.answered {
-                state.stop.get_or_insert(Stop::Answered);
+                state.stop.get_or_insert(StopReason::Answered);
             }
             if state.stop.is_none() {
                 drop(wait_for(&self.stopped, state, slice));
             }
             if slice >= TICK.min(BRIEF) && !turn() {
-                self.stop(Stop::Abandoned);
+                self.stop(StopReason::Abandoned);
             }
         }
     }
@@ -234,7 +234,7 @@ impl Exchange {
     ///
     /// # Errors
     /// The exchange is over.
-    pub(super) fn uses(&self, socket: &Arc<TcpStream>) -> Result<(), Stop> {
+    pub(super) fn uses(&self, socket: &Arc<TcpStream>) -> Result<(), StopReason> {
         let mut state = lock(&self.state);
         if let Some(stop) = state.stop {
             return Err(stop);
@@ -293,9 +293,9 @@ impl Exchange {
     }
 }
 
-fn left(deadline: Instant) -> Result<Duration, Stop> {
+fn left(deadline: Instant) -> Result<Duration, StopReason> {
     let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(Stop::Timeout) } else { Ok(left.min(TICK)) }
+    if left.is_zero() { Err(StopReason::Timeout) } else { Ok(left.min(TICK)) }
 }
 
 thread_local! {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 use ureq::{Body, Error};
 
-use super::deadline::{Exchange, Patience, Stop, TICK};
+use super::deadline::{Exchange, Patience, StopReason, TICK};
 use super::sse_listener::{self, Fruitless, Got};
 use super::{Shared, closed, legacy_sse};
 use crate::era::legacy as session;
@@ -34,20 +34,20 @@ const REDIRECTS: usize = 3;
 const QUOTED: usize = 4096;
 
 /// A message that is being sent.
-pub(super) struct Post {
+pub(super) struct PostRequest {
     pub exchange: Arc<Exchange>,
     kind: Kind,
     session: Session,
 }
 
-impl Post {
-    pub(super) fn new(message: &Outgoing<'_>, sink: &Arc<dyn MessageHandler>) -> Post {
+impl PostRequest {
+    pub(super) fn new(message: &Outgoing<'_>, sink: &Arc<dyn MessageHandler>) -> PostRequest {
         let exchange = match message.kind {
             Kind::Request(id) => Exchange::of_request(id, Arc::clone(sink)),
             Kind::Stream(id) => Exchange::until(Some(id), message.deadline),
             Kind::Notification | Kind::Answer => Exchange::until(None, message.deadline),
         };
-        Post { exchange: Arc::new(exchange), kind: message.kind, session: message.session }
+        PostRequest { exchange: Arc::new(exchange), kind: message.kind, session: message.session }
     }
 
     /// Makes the exchange.
@@ -63,9 +63,9 @@ impl Post {
         let done = shared.exchanging(&self.exchange, || route.deliver(frame, turn));
         match (done, self.exchange.stop_reason()) {
             // The waiting thread has its outcome already.
-            (Err(_), Some(Stop::Abandoned | Stop::Answered)) => Ok(()),
-            (Err(_), Some(Stop::Timeout)) => Err(Failure::Timeout),
-            (Err(_), Some(Stop::Closed)) => Err(closed()),
+            (Err(_), Some(StopReason::Abandoned | StopReason::Answered)) => Ok(()),
+            (Err(_), Some(StopReason::Timeout)) => Err(Failure::Timeout),
+            (Err(_), Some(StopReason::Closed)) => Err(closed()),
             (done, _) => done,
         }
     }
@@ -73,7 +73,7 @@ impl Post {
 
 /// One delivery with everything it needs.
 struct Route<'a> {
-    post: &'a Post,
+    post: &'a PostRequest,
     shared: &'a Arc<Shared>,
     headers: &'a [(String, String)],
     sink: &'a dyn MessageHandler,

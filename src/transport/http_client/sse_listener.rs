@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use ureq::Body;
 use ureq::http::{HeaderValue, Method, header};
 
-use super::deadline::{Exchange, Stop};
+use super::deadline::{Exchange, StopReason};
 use super::legacy_sse;
 use super::post::{End, Media, Over, Reading, media};
 use super::{Job, Shared, close_pool, threads};
@@ -145,7 +145,7 @@ impl Listener {
         let exchange = Arc::new(Exchange::endless(None));
         let earlier = lock(&self.current).exchange.replace(Arc::clone(&exchange));
         if let Some(earlier) = earlier {
-            earlier.stop(Stop::Closed);
+            earlier.stop(StopReason::Closed);
         }
         let reads = Arc::clone(&exchange);
         let job: Job = Box::new(move || {
@@ -163,7 +163,7 @@ impl Listener {
     pub(super) fn stop(&self) {
         close_pool(&self.pool);
         if let Some(exchange) = &lock(&self.current).exchange {
-            exchange.stop(Stop::Closed);
+            exchange.stop(StopReason::Closed);
         }
     }
 
